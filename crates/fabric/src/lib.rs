@@ -1,0 +1,12 @@
+//! What happens to computations and messages: one host model for every fidelity, and the network models behind one
+//! trait. It knows nothing of jobs or dependency graphs.
+//!
+//! [`Fabric`] is what a run drives. [`host`] implements it once, over a [`Network`]: `message` (LogGOPS) and `flow`
+//! (max-min) differ only in what happens between a message leaving its NIC and its arrival.
+
+pub mod flow;
+pub mod host;
+pub mod message;
+pub mod model;
+
+pub use model::{Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};

@@ -1,0 +1,149 @@
+//! The two traits of this crate: [`Fabric`], what a run drives, and [`Network`], what a fidelity implements.
+
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time, define_id};
+
+define_id! {
+    /// Edges prepared for coupled execution: see [`Fabric::prepare_coupled`].
+    pub struct CoupledId;
+}
+
+/// The caller's own name for a request; handed back unchanged in its notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// A message to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// Stream of the sender held for the overhead; the receiver's stream and NIC of the same numbers take it.
+    pub stream: StreamId,
+    /// NIC of the sender.
+    pub nic: NicId,
+    /// Receiver.
+    pub to: EndpointId,
+    /// Payload; 0 counts as 1.
+    pub bytes: Bytes,
+    /// Tag to be matched.
+    pub tag: Tag,
+    /// Traffic class, for accounting and queues: the caller's numbering.
+    pub class: u8,
+    /// What the load balancer hashes.
+    pub entropy: u32,
+}
+
+/// What became known of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// It began at `at`.
+    Started,
+    /// It ended (a send: locally complete) at `at`. `remote` is when the other side began: for a receive the instant its
+    /// sender started to send, for a coupled group its start; equal to `at` where it has no meaning.
+    Finished {
+        /// See above.
+        remote: Time,
+    },
+}
+
+/// An answer to a request. Notices come in a deterministic order; `at` may lie ahead of the clock, because an end is
+/// told as soon as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whose request.
+    pub endpoint: EndpointId,
+    /// Which.
+    pub ticket: Ticket,
+    /// What became known.
+    pub kind: NoticeKind,
+    /// When.
+    pub at: Time,
+}
+
+/// A network with its hosts, at some fidelity, as one shard.
+///
+/// Requests may be made at any time with `ready` not before [`Fabric::now`]; [`Fabric::step`] moves the clock.
+pub trait Fabric {
+    /// The clock: the instant of the last step.
+    fn now(&self) -> Time;
+    /// Occupies a stream for `duration` from the first instant, not before `ready`, at which it is free.
+    fn calc(&mut self, ready: Time, at: EndpointId, ticket: Ticket, stream: StreamId, duration: Span);
+    /// Sends a message.
+    fn send(&mut self, ready: Time, from: EndpointId, ticket: Ticket, request: SendRequest);
+    /// Posts a receive; `None` matches any source or tag.
+    fn post_receive(
+        &mut self,
+        ready: Time,
+        at: EndpointId,
+        ticket: Ticket,
+        stream: StreamId,
+        source: Option<EndpointId>,
+        tag: Option<Tag>,
+    );
+    /// Routes the edges `(from, to, weight)` of a coupled group once. While a group runs, edge e carries
+    /// `weight_e × rate` for one common rate.
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId;
+    /// Runs a prepared group from `start`: its unit edge carries `bytes`, in `steps` dependent steps, each of which costs
+    /// the slowest edge's latency once. Its end is told to `leader` as the end of `ticket`.
+    fn start_coupled(
+        &mut self,
+        start: Time,
+        leader: EndpointId,
+        ticket: Ticket,
+        group: CoupledId,
+        bytes: Bytes,
+        steps: u32,
+        class: u8,
+    );
+    /// Time of the next event, [`Time::NEVER`] if none.
+    fn next_time(&mut self) -> Time;
+    /// Handles all events of the next instant and appends what became known.
+    fn step(&mut self, notices: &mut Vec<Notice>);
+    /// Number of events handled so far.
+    fn events(&self) -> u64;
+}
+
+/// A message that leaves its NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// The host model's name for the message.
+    pub message: u32,
+    /// Sender.
+    pub from: EndpointId,
+    /// Receiver.
+    pub to: EndpointId,
+    /// NIC of the sender.
+    pub nic: NicId,
+    /// Payload, at least 1.
+    pub bytes: Bytes,
+    /// Traffic class.
+    pub class: u8,
+    /// What the load balancer hashes.
+    pub entropy: u32,
+}
+
+/// A message whose last byte has arrived, or a coupled group that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A message.
+    Message {
+        /// The host model's name for it.
+        message: u32,
+    },
+    /// A coupled group.
+    Coupled {
+        /// The host model's name for the run of the group.
+        run: u32,
+    },
+}
+
+/// What happens between a message leaving its NIC and its arrival.
+pub trait Network {
+    /// A message departs at `at`, not before any instant the network has advanced to.
+    fn depart(&mut self, at: Time, departure: Departure);
+    /// See [`Fabric::prepare_coupled`].
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId;
+    /// See [`Fabric::start_coupled`]; `run` comes back in [`Arrival::Coupled`].
+    fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8);
+    /// Time of the next arrival (or internal event), [`Time::NEVER`] if none.
+    fn next_time(&mut self) -> Time;
+    /// Advances to `to` (at most [`Network::next_time`]) and appends what arrives then, in a deterministic order.
+    fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>);
+}

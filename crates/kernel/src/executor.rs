@@ -1,0 +1,1 @@
+//! Logical processes and their executors.

@@ -1,0 +1,1 @@
+//! Event order and event queue.

@@ -1,0 +1,374 @@
+//! Time, size and rate as types, and the text form in which a scenario writes them.
+//!
+//! Network time is `u64` picoseconds counted from the start of an episode ([`Time`], [`Span`]); calendar time is `u64`
+//! nanoseconds ([`CalendarTime`]). Nanoseconds to picoseconds is exact; picoseconds to nanoseconds rounds up.
+//! Arithmetic saturates nowhere: an overflow is a defect and panics in tests.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+
+/// Picoseconds in a second.
+pub const PS_PER_SECOND: u64 = 1_000_000_000_000;
+
+/// An instant of network time: picoseconds since the start of the episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub u64);
+
+/// A length of network time in picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span(pub u64);
+
+/// An instant of calendar time: nanoseconds since the start of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CalendarTime(pub u64);
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+/// A rate in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BitRate(pub u64);
+
+impl Time {
+    /// The start of the episode.
+    pub const ZERO: Self = Self(0);
+    /// Later than every event.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// Seconds since the start of the episode.
+    pub fn seconds(self) -> f64 {
+        Span(self.0).seconds()
+    }
+
+    /// The span since `earlier`, zero if `earlier` is later.
+    #[inline]
+    pub fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// `ns` nanoseconds.
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns * 1_000)
+    }
+
+    /// `us` microseconds.
+    pub const fn from_us(us: u64) -> Self {
+        Self(us * 1_000_000)
+    }
+
+    /// `seconds` rounded up to a picosecond; negative and NaN give zero.
+    pub fn from_seconds_ceil(seconds: f64) -> Self {
+        Self((seconds * PS_PER_SECOND as f64).ceil() as u64)
+    }
+
+    /// Length in seconds: the nearest double to the integer count of picoseconds over 10^12.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / PS_PER_SECOND as f64
+    }
+
+    /// Length in nanoseconds, rounded up.
+    pub const fn ns_ceil(self) -> u64 {
+        self.0.div_ceil(1_000)
+    }
+
+    /// This span times `factor`, rounded to the nearest picosecond.
+    #[inline]
+    pub fn scaled(self, factor: f64) -> Self {
+        if factor == 1.0 { self } else { Self((self.0 as f64 * factor).round() as u64) }
+    }
+}
+
+impl CalendarTime {
+    /// Picoseconds since `earlier`; `None` beyond 200 days, the longest span of network time (an episode is shorter).
+    pub fn network_span_since(self, earlier: Self) -> Option<Span> {
+        const LONGEST_NS: u64 = 200 * 86_400 * 1_000_000_000;
+        let ns = self.0.checked_sub(earlier.0)?;
+        (ns <= LONGEST_NS).then(|| Span(ns * 1_000))
+    }
+}
+
+impl BitRate {
+    /// `gbps` × 10^9 bit/s.
+    pub const fn from_gbps(gbps: u64) -> Self {
+        Self(gbps * 1_000_000_000)
+    }
+
+    /// Serialisation time of `bytes`: ceil(bytes · 8 · 10^12 / rate) picoseconds.
+    ///
+    /// # Panics
+    /// If the rate is zero.
+    #[inline]
+    pub fn serialise(self, bytes: Bytes) -> Span {
+        let bits = u128::from(bytes.0) * 8 * u128::from(PS_PER_SECOND);
+        Span(bits.div_ceil(u128::from(self.0)) as u64)
+    }
+
+    /// Bytes per second.
+    pub fn bytes_per_second(self) -> f64 {
+        self.0 as f64 / 8.0
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Self;
+    #[inline]
+    fn add(self, span: Span) -> Self {
+        Self(self.0 + span.0)
+    }
+}
+
+impl AddAssign<Span> for Time {
+    #[inline]
+    fn add_assign(&mut self, span: Span) {
+        self.0 += span.0;
+    }
+}
+
+impl Sub for Time {
+    type Output = Span;
+    #[inline]
+    fn sub(self, earlier: Self) -> Span {
+        Span(self.0 - earlier.0)
+    }
+}
+
+macro_rules! additive {
+    ($($name:ident),+) => {$(
+        impl Add for $name {
+            type Output = Self;
+            #[inline]
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+        impl AddAssign for $name {
+            #[inline]
+            fn add_assign(&mut self, other: Self) {
+                self.0 += other.0;
+            }
+        }
+        impl Sub for $name {
+            type Output = Self;
+            #[inline]
+            fn sub(self, other: Self) -> Self {
+                Self(self.0 - other.0)
+            }
+        }
+        impl SubAssign for $name {
+            #[inline]
+            fn sub_assign(&mut self, other: Self) {
+                self.0 -= other.0;
+            }
+        }
+        impl Mul<u64> for $name {
+            type Output = Self;
+            #[inline]
+            fn mul(self, count: u64) -> Self {
+                Self(self.0 * count)
+            }
+        }
+        impl Sum for $name {
+            fn sum<It: Iterator<Item = Self>>(items: It) -> Self {
+                Self(items.map(|item| item.0).sum())
+            }
+        }
+    )+};
+}
+additive!(Span, Bytes);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Span(self.0).fmt(f)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            0..1_000 => return write!(f, "{} ps", self.0),
+            1_000..1_000_000 => (1e3, "ns"),
+            1_000_000..1_000_000_000 => (1e6, "us"),
+            1_000_000_000..1_000_000_000_000 => (1e9, "ms"),
+            _ => (1e12, "s"),
+        };
+        write!(f, "{} {unit}", self.0 as f64 / value)
+    }
+}
+
+/// What a text with a unit stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// `ps`, `ns`, `us`, `ms`, `s`, `min`, `h`, `d`.
+    Time,
+    /// `B`, `KB`, `MB`, `GB`, `TB` (powers of 10), `KiB`, `MiB`, `GiB`, `TiB` (powers of 2).
+    Size,
+    /// `bps`, `Kbps`, `Mbps`, `Gbps`, `Tbps` (bit/s), `B/s`, `KB/s`, `MB/s`, `GB/s`, `TB/s`.
+    Rate,
+    /// `m`, `km`.
+    Length,
+}
+
+impl Dimension {
+    /// The units that fit, with their factor to the base unit (ps, B, bit/s, mm).
+    const fn units(self) -> &'static [(&'static str, u64)] {
+        match self {
+            Self::Time => &[
+                ("ps", 1),
+                ("ns", 1_000),
+                ("us", 1_000_000),
+                ("ms", 1_000_000_000),
+                ("s", PS_PER_SECOND),
+                ("min", 60 * PS_PER_SECOND),
+                ("h", 3_600 * PS_PER_SECOND),
+                ("d", 86_400 * PS_PER_SECOND),
+            ],
+            Self::Size => &[
+                ("B", 1),
+                ("KB", 1_000),
+                ("MB", 1_000_000),
+                ("GB", 1_000_000_000),
+                ("TB", 1_000_000_000_000),
+                ("KiB", 1 << 10),
+                ("MiB", 1 << 20),
+                ("GiB", 1 << 30),
+                ("TiB", 1 << 40),
+            ],
+            Self::Rate => &[
+                ("bps", 1),
+                ("Kbps", 1_000),
+                ("Mbps", 1_000_000),
+                ("Gbps", 1_000_000_000),
+                ("Tbps", 1_000_000_000_000),
+                ("B/s", 8),
+                ("KB/s", 8_000),
+                ("MB/s", 8_000_000),
+                ("GB/s", 8_000_000_000),
+                ("TB/s", 8_000_000_000_000),
+            ],
+            Self::Length => &[("mm", 1), ("cm", 10), ("m", 1_000), ("km", 1_000_000)],
+        }
+    }
+
+    /// The units that fit, as a message names them.
+    pub fn expected(self) -> String {
+        let names: Vec<String> = self.units().iter().map(|(name, _)| format!("`{name}`")).collect();
+        names.join(", ")
+    }
+
+    /// The noun of a message: `a time`, `a size`, …
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Time => "a time",
+            Self::Size => "a size",
+            Self::Rate => "a rate",
+            Self::Length => "a length",
+        }
+    }
+
+    const fn example(self) -> &'static str {
+        match self {
+            Self::Time => "200 ns",
+            Self::Size => "256 MiB",
+            Self::Rate => "400 Gbps",
+            Self::Length => "30 m",
+        }
+    }
+}
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {noun} such as `{example}`, found `{found}`: {reason}", noun = dimension.noun(), example = dimension.example())]
+pub struct UnitError {
+    /// What was due.
+    pub dimension: Dimension,
+    /// The text found.
+    pub found: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Parses `400 Gbps` into base units of `dimension` (ps, B, bit/s, mm), rounding to the nearest unit.
+///
+/// Decimals are exact: the digits are scaled as integers.
+///
+/// # Errors
+/// [`UnitError`] when the number or the unit is missing, the unit is of another dimension, or the value does not fit.
+pub fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, UnitError> {
+    let fail = |reason: String| UnitError { dimension, found: text.trim().to_owned(), reason };
+    let trimmed = text.trim();
+    let split =
+        trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
+    let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
+    if number.is_empty() {
+        return Err(fail("a number is missing".to_owned()));
+    }
+    if unit.is_empty() {
+        return Err(fail(format!("a unit is missing, one of {}", dimension.expected())));
+    }
+    let Some(&(_, factor)) = dimension.units().iter().find(|(name, _)| *name == unit) else {
+        return Err(fail(format!("`{unit}` is not one of {}", dimension.expected())));
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    let digits = format!("{whole}{fraction}");
+    let bad = || fail(format!("`{number}` is not a number in range"));
+    if digits.is_empty() || fraction.contains('.') || fraction.len() > 18 {
+        return Err(bad());
+    }
+    let value: u128 = digits.parse().map_err(|_| bad())?;
+    let scale = 10u128.pow(fraction.len() as u32);
+    let scaled = value.checked_mul(u128::from(factor)).ok_or_else(bad)?;
+    u64::try_from((scaled + scale / 2) / scale).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_scale_exactly() {
+        assert_eq!(parse_quantity("400 Gbps", Dimension::Rate), Ok(400_000_000_000));
+        assert_eq!(parse_quantity("50GB/s", Dimension::Rate), Ok(400_000_000_000));
+        assert_eq!(parse_quantity("0.02 ns", Dimension::Time), Ok(20));
+        assert_eq!(parse_quantity("256 MiB", Dimension::Size), Ok(256 << 20));
+        assert_eq!(parse_quantity("9 KB", Dimension::Size), Ok(9_000));
+        assert_eq!(parse_quantity("2.5 m", Dimension::Length), Ok(2_500));
+        assert_eq!(parse_quantity("1_000 us", Dimension::Time), Ok(1_000_000_000));
+    }
+
+    #[test]
+    fn a_bare_number_names_the_units_that_fit() {
+        let error = parse_quantity("400", Dimension::Rate).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "expected a rate such as `400 Gbps`, found `400`: a unit is missing, one of `bps`, `Kbps`, `Mbps`, `Gbps`, \
+             `Tbps`, `B/s`, `KB/s`, `MB/s`, `GB/s`, `TB/s`"
+        );
+        let error = parse_quantity("5 parsecs", Dimension::Length).unwrap_err();
+        assert!(error.to_string().contains("`parsecs` is not one of `mm`"), "{error}");
+        for bad in ["", "ns", "1.2.3 ns", "99999999999999999999999 s", "-1 ns"] {
+            assert!(parse_quantity(bad, Dimension::Time).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn serialisation_rounds_up() {
+        assert_eq!(BitRate::from_gbps(400).serialise(Bytes(9_000)), Span(180_000));
+        assert_eq!(BitRate(3).serialise(Bytes(1)), Span(2_666_666_666_667));
+        assert_eq!(BitRate::from_gbps(800).serialise(Bytes(u64::MAX / 100_000_000)).0, 1_844_674_407_370);
+    }
+
+    #[test]
+    fn calendar_spans_beyond_200_days_are_refused() {
+        let day = 86_400 * 1_000_000_000;
+        let start = CalendarTime(5);
+        assert_eq!(CalendarTime(5 + day).network_span_since(start), Some(Span(day * 1_000)));
+        assert_eq!(CalendarTime(5 + 201 * day).network_span_since(start), None);
+    }
+}

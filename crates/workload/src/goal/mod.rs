@@ -1,0 +1,1 @@
+//! GOAL text and binary files.

@@ -1,0 +1,1 @@
+//! Workloads written by hand: JSON lines.

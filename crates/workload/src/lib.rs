@@ -1,0 +1,16 @@
+//! What a job does: operations and their dependencies, collectives, GOAL files, model generators and pipeline
+//! schedules. It knows nothing of networks: a [`replay`] hands its ready operations to a [`machine::Machine`] and is told
+//! when they start and finish; it never owns a clock.
+
+pub mod collectives;
+pub mod generate;
+pub mod goal;
+pub mod handwritten;
+pub mod machine;
+pub mod model;
+pub mod program;
+pub mod replay;
+pub mod schedules;
+
+pub use machine::{Machine, Outgoing, Token};
+pub use program::{CommSlot, Dimension, OpKind, Operation, Peer, Program, ProgramBuilder, Workload};

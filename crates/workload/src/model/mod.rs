@@ -1,0 +1,1 @@
+//! Model architectures: parameters, operations, memory.

@@ -1,0 +1,1 @@
+//! Executes the programs of a job over a machine.

@@ -1,0 +1,1 @@
+//! Pipeline schedules: the order in which each stage works.
