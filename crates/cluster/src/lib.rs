@@ -1,1 +1,3 @@
-//! placeholder
+//! Jobs on a fabric.
+pub mod coupler;
+pub mod variation;

@@ -1,1 +1,4 @@
-//! placeholder
+//! scenario
+pub mod error;
+pub mod load;
+pub mod schema;

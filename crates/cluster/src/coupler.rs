@@ -1,0 +1,168 @@
+//! Coupled collectives: gathers the arrivals of a communicator's members and starts the group when the last has come.
+//!
+//! Life cycle of a group run: the first join of (communicator, sequence) opens it, each member adds its arrival, the last
+//! one hands it to the fabric, the fabric's end closes it and releases every member. Sequences of a communicator open in
+//! order but members may run ahead, so several may be open at once. Invariant: every open run has at least one member
+//! and fewer than all, or is running.
+
+use std::collections::VecDeque;
+
+use windtunnel_fabric::CoupledId;
+use windtunnel_kernel::{RankId, Time};
+use windtunnel_workload::Token;
+
+/// A member's arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which rank.
+    pub rank: RankId,
+    /// Its own name for the operation.
+    pub token: Token,
+}
+
+/// One run of a coupled collective.
+#[derive(Debug, Default)]
+struct Run {
+    members: Vec<Member>,
+    /// Latest arrival so far.
+    start: Time,
+}
+
+/// Runs of one communicator that wait for members; the front has sequence `first`.
+#[derive(Debug, Default)]
+struct Waiting {
+    first: u64,
+    runs: VecDeque<u32>,
+}
+
+/// The coupled collectives of one job.
+#[derive(Debug, Default)]
+pub struct Coupler {
+    waiting: Vec<Waiting>,
+    runs: Vec<Run>,
+    free: Vec<u32>,
+    /// Prepared edges by communicator: (spec index of the shape, id).
+    prepared: Vec<Vec<(u64, CoupledId)>>,
+}
+
+/// In the window: nobody has come yet, or everybody has.
+const UNOPENED: u32 = u32::MAX;
+const DONE: u32 = u32::MAX - 1;
+
+impl Coupler {
+    /// For a job with `communicators`.
+    pub fn new(communicators: usize) -> Self {
+        Self {
+            waiting: (0..communicators).map(|_| Waiting::default()).collect(),
+            prepared: vec![Vec::new(); communicators],
+            ..Self::default()
+        }
+    }
+
+    /// Adds an arrival; returns the run and its start if this was the last of `size` members.
+    pub fn join(
+        &mut self,
+        communicator: u32,
+        sequence: u64,
+        size: usize,
+        member: Member,
+        ready: Time,
+    ) -> Option<(u32, Time)> {
+        let waiting = &mut self.waiting[communicator as usize];
+        let position = (sequence - waiting.first) as usize;
+        while waiting.runs.len() <= position {
+            waiting.runs.push_back(UNOPENED);
+        }
+        let mut index = waiting.runs[position];
+        if index == UNOPENED {
+            index = self.free.pop().unwrap_or_else(|| {
+                self.runs.push(Run::default());
+                self.runs.len() as u32 - 1
+            });
+            waiting.runs[position] = index;
+        }
+        let run = &mut self.runs[index as usize];
+        run.members.push(member);
+        run.start = run.start.max(ready);
+        if run.members.len() < size {
+            return None;
+        }
+        waiting.runs[position] = DONE;
+        while waiting.runs.front() == Some(&DONE) {
+            waiting.runs.pop_front();
+            waiting.first += 1;
+        }
+        Some((index, run.start))
+    }
+
+    /// Members of a run, in rank order.
+    pub fn close(&mut self, run: u32, members: &mut Vec<Member>) {
+        let entry = &mut self.runs[run as usize];
+        members.clear();
+        members.append(&mut entry.members);
+        members.sort_unstable_by_key(|member| member.rank);
+        entry.start = Time::ZERO;
+        self.free.push(run);
+    }
+
+    /// Start of a run that is under way.
+    pub fn start(&self, run: u32) -> Time {
+        self.runs[run as usize].start
+    }
+
+    /// The prepared edges of `shape` on `communicator`, prepared by `prepare` the first time.
+    pub fn prepared(
+        &mut self,
+        communicator: u32,
+        shape: u64,
+        prepare: impl FnOnce() -> CoupledId,
+    ) -> CoupledId {
+        let known = &mut self.prepared[communicator as usize];
+        if let Some(&(_, id)) = known.iter().find(|(key, _)| *key == shape) {
+            return id;
+        }
+        let id = prepare();
+        known.push((shape, id));
+        id
+    }
+
+    /// Runs that wait for members: (communicator, sequence, members that have come).
+    pub fn stuck(&self) -> Vec<(u32, u64, Vec<RankId>)> {
+        let mut stuck = Vec::new();
+        for (communicator, waiting) in self.waiting.iter().enumerate() {
+            for (offset, &run) in waiting.runs.iter().enumerate() {
+                if run < DONE {
+                    let mut ranks: Vec<RankId> =
+                        self.runs[run as usize].members.iter().map(|member| member.rank).collect();
+                    ranks.sort_unstable();
+                    stuck.push((communicator as u32, waiting.first + offset as u64, ranks));
+                }
+            }
+        }
+        stuck
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_start_with_their_last_member_in_any_order_of_sequences() {
+        let mut coupler = Coupler::new(1);
+        let member = |rank| Member { rank: RankId(rank), token: Token(rank) };
+        assert_eq!(coupler.join(0, 0, 2, member(0), Time(5)), None);
+        assert_eq!(coupler.join(0, 1, 2, member(0), Time(9)), None);
+        let (second, start) = coupler.join(0, 1, 2, member(1), Time(3)).expect("both are here");
+        assert_eq!(start, Time(9));
+        assert_eq!(coupler.stuck(), vec![(0, 0, vec![RankId(0)])]);
+        let (first, start) = coupler.join(0, 0, 2, member(1), Time(6)).expect("both are here");
+        assert_eq!(start, Time(6));
+        let mut members = Vec::new();
+        coupler.close(second, &mut members);
+        coupler.close(first, &mut members);
+        assert_eq!(members, vec![member(0), member(1)]);
+        assert!(coupler.stuck().is_empty() && coupler.waiting[0].runs.is_empty());
+        assert_eq!(coupler.waiting[0].first, 2);
+    }
+}

@@ -1,0 +1,194 @@
+//! From text to [`Scenario`]: YAML, overrides of single keys, and errors that point at the place.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{InputError, nearest};
+use crate::schema::Scenario;
+
+/// Reads a scenario from YAML `text`; `source` is the file's name for messages; each override is a path such as
+/// `jobs[0].parallelism.tp` and a YAML value.
+///
+/// # Errors
+/// [`InputError`] with the line and column, or the path of the key where an override is at fault.
+pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Scenario, InputError> {
+    // The text alone first: only a direct read knows lines and columns.
+    let plain: Result<Scenario, InputError> = from_yaml(text, source);
+    if overrides.is_empty() {
+        return plain;
+    }
+    let mut tree: Value = from_yaml(text, source)?;
+    for (path, value) in overrides {
+        let value: Value = from_yaml(value, &format!("--set {path}"))?;
+        set(&mut tree, path, value)?;
+    }
+    match serde_path_to_error::deserialize::<_, Scenario>(tree) {
+        Ok(scenario) => Ok(scenario),
+        // An error that the text has on its own is shown where it stands there.
+        Err(error) => {
+            plain?;
+            let path = error.path().to_string();
+            Err(with_name_hint(InputError::new(format!("{source} with --set: {path}"), error.inner().to_string())))
+        }
+    }
+}
+
+/// Reads any value from YAML.
+///
+/// # Errors
+/// [`InputError`] with line and column.
+pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, InputError> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let plain = error.without_snippet();
+        let place = plain.location().map_or_else(
+            || source.to_owned(),
+            |at| format!("{source}:{}:{}", at.line(), at.column()),
+        );
+        with_name_hint(InputError::new(place, message_of(plain)))
+    })
+}
+
+/// The message without the location, which the place already gives.
+fn message_of(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let text = text.lines().next().unwrap_or_default();
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    match text.find(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// Adds `did you mean …` to "unknown field `x`, expected one of a, b" (the names with or without backticks).
+fn with_name_hint(error: InputError) -> InputError {
+    let unknown = error.message.contains("unknown field") || error.message.contains("unknown variant");
+    let parts = error.message.split('`').nth(1).zip(error.message.split_once("expected "));
+    let (Some((found, (_, known))), true) = (parts, unknown) else {
+        return error;
+    };
+    let known = known.strip_prefix("one of ").unwrap_or(known);
+    match nearest(found, known.split([',', ' ', '`']).filter(|name| !name.is_empty())) {
+        Some(name) => {
+            let hint = format!("did you mean `{name}`?");
+            error.hint(hint)
+        }
+        None => error,
+    }
+}
+
+/// One step of an override's path.
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// Splits `jobs[0].parallelism.tp`.
+fn steps(path: &str) -> Result<Vec<Step<'_>>, InputError> {
+    let bad = || {
+        InputError::new(format!("--set {path}"), "expected a path such as `jobs[0].parallelism.tp`")
+    };
+    let mut steps = Vec::new();
+    for part in path.split('.') {
+        let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
+        if key.is_empty() {
+            return Err(bad());
+        }
+        steps.push(Step::Key(key));
+        while let Some(inner) = rest.strip_prefix('[') {
+            let (index, after) = inner.split_once(']').ok_or_else(bad)?;
+            steps.push(Step::Index(index.parse().map_err(|_| bad())?));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            return Err(bad());
+        }
+    }
+    Ok(steps)
+}
+
+/// Sets the value at `path`, making mappings on the way.
+fn set(tree: &mut Value, path: &str, value: Value) -> Result<(), InputError> {
+    let mut at = tree;
+    for step in steps(path)? {
+        at = match step {
+            Step::Key(key) => {
+                if at.is_null() {
+                    *at = Value::Object(serde_json::Map::new());
+                }
+                let found = kind(at);
+                at.as_object_mut()
+                    .ok_or_else(|| {
+                        InputError::new(format!("--set {path}"), format!("`{key}` is a key, but there is {found}"))
+                    })?
+                    .entry(key)
+                    .or_insert(Value::Null)
+            }
+            Step::Index(index) => {
+                let found = kind(at);
+                let items = at.as_array_mut().ok_or_else(|| {
+                    InputError::new(format!("--set {path}"), format!("[{index}] is an index, but there is {found}"))
+                })?;
+                let length = items.len();
+                items.get_mut(index).ok_or_else(|| {
+                    InputError::new(format!("--set {path}"), format!("[{index}] is beyond the list's {length} items"))
+                })?
+            }
+        };
+    }
+    *at = value;
+    Ok(())
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "windtunnel: 1\nname: test\nfidelity: flow\ntopology:\n  shape: clos\n  hosts: 2\n  tiers:\n    - {ports_down: 2, rate: 400 Gbps}\n  host: {gpus: 1}\njobs:\n  - name: a\n    workload: {collective: {kind: all_reduce, bytes: 1 MiB}}\n";
+
+    fn error(text: &str, overrides: &[(&str, &str)]) -> String {
+        let overrides: Vec<_> = overrides.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        scenario(text, "a.yaml", &overrides).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_smallest_scenario_reads() {
+        let read = scenario(TEXT, "a.yaml", &[("seed".to_owned(), "7".to_owned())]).unwrap();
+        assert_eq!((read.seed, read.jobs.len()), (7, 1));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_place_and_the_nearest_right_one() {
+        let text = error(&TEXT.replace("fidelity", "fidelty"), &[]);
+        assert!(text.starts_with("a.yaml:3:1: unknown field `fidelty`"), "{text}");
+        assert!(text.ends_with("hint: did you mean `fidelity`?"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_unit_is_named_with_its_place() {
+        let text = error(&TEXT.replace("400 Gbps", "400"), &[]);
+        assert!(text.starts_with("a.yaml:8:"), "{text}");
+        assert!(text.contains("found `400`: a unit is missing, one of `bps`"), "{text}");
+    }
+
+    #[test]
+    fn an_override_at_fault_is_named_by_its_path() {
+        assert_eq!(
+            error(TEXT, &[("jobs[3].name", "x")]),
+            "--set jobs[3].name: [3] is beyond the list's 1 items"
+        );
+        assert_eq!(error(TEXT, &[("jobs..x", "1")]), "--set jobs..x: expected a path such as `jobs[0].parallelism.tp`");
+        let text = error(TEXT, &[("topology.tiers[0].rate", "400")]);
+        assert!(text.starts_with("a.yaml with --set: topology.tiers[0].rate: expected a rate"), "{text}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Jobs as they are written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::quantity::{Duration, Size};
+
+/// A job.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Name; unique among the jobs.
+    pub name: String,
+    /// What it does.
+    pub workload: WorkloadSource,
+    /// How a model is laid out over ranks.
+    #[serde(default)]
+    pub parallelism: Option<Parallelism>,
+    /// Which GPUs it gets: `packed` (the first free ones in order) or `spread` (one host at a time, round robin).
+    #[serde(default = "packed")]
+    pub placement: String,
+    /// Iterations to run.
+    #[serde(default = "one")]
+    pub iterations: u64,
+    /// When it is submitted.
+    #[serde(default = "at_once")]
+    pub submit: Duration,
+    /// Time the job takes (job fidelity); the network is not asked.
+    #[serde(default)]
+    pub duration: Option<Duration>,
+}
+
+fn packed() -> String {
+    "packed".to_owned()
+}
+
+const fn one() -> u64 {
+    1
+}
+
+const fn at_once() -> Duration {
+    Duration(windtunnel_kernel::Span::ZERO)
+}
+
+/// What a job does: exactly one of the keys `model`, `goal`, `file`, `collective` and `flows`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSource {
+    /// A model by name or as a path of a `config.json`, trained.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Sequences per iteration, over all replicas.
+    #[serde(default)]
+    pub global_batch: Option<u64>,
+    /// Sequences per micro-batch.
+    #[serde(default)]
+    pub micro_batch: Option<u64>,
+    /// Tokens per sequence.
+    #[serde(default)]
+    pub sequence: Option<u64>,
+    /// How the model is trained and computed.
+    #[serde(default)]
+    pub training: Option<ModelJob>,
+    /// A GOAL file, text or binary.
+    #[serde(default)]
+    pub goal: Option<String>,
+    /// A hand-written workload in JSON lines.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// One collective over all ranks.
+    #[serde(default)]
+    pub collective: Option<CollectiveJob>,
+    /// Independent messages.
+    #[serde(default)]
+    pub flows: Option<FlowsJob>,
+}
+
+/// How a model is trained and computed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelJob {
+    /// Activations recomputed in the backward pass: `none`, `selective` (attention) or `full`.
+    pub recompute: Option<String>,
+    /// Sequence parallelism with tensor parallelism; on unless `false`.
+    pub sequence_parallel: Option<bool>,
+    /// `bf16`, `fp16` or `fp8`.
+    pub precision: Option<String>,
+    /// Bytes per element of the gradient reduction: `bf16` or `fp32`.
+    pub gradients: Option<String>,
+    /// Count only the lower triangle of attention (flash attention does).
+    pub causal: Option<bool>,
+    /// Chunks in which a GEMM next to a tensor-parallel collective overlaps with it; 1 is no overlap.
+    pub overlap_chunks: Option<u32>,
+    /// Relative extra time of a backward pass that is split in input and weight gradients.
+    pub split_overhead: Option<f64>,
+    /// Largest over mean load of an expert.
+    pub expert_imbalance: Option<f64>,
+    /// Layers of each pipeline stage in stage order (stages = pp × chunks); equal parts if left out.
+    pub layers_per_stage: Option<Vec<u32>>,
+    /// File of measured kernels that overrides the roofline.
+    pub profile: Option<String>,
+}
+
+/// How a model is laid out over ranks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parallelism {
+    /// Tensor parallelism.
+    pub tp: u32,
+    /// Context parallelism.
+    pub cp: u32,
+    /// Expert parallelism.
+    pub ep: u32,
+    /// Pipeline parallelism.
+    pub pp: u32,
+    /// Data parallelism; dense layers are replicated over ep × dp.
+    pub dp: u32,
+    /// Dimensions from the innermost (neighbouring ranks) to the outermost.
+    pub order: Vec<AxisName>,
+    /// ZeRO stage: 0 is DDP, 3 is FSDP.
+    pub zero: u8,
+    /// Replicas of the ZeRO shards (HSDP).
+    pub replicate: u32,
+    /// Pipeline schedule.
+    pub schedule: ScheduleJob,
+    /// Size of a DDP or ZeRO gradient bucket.
+    pub bucket: Size,
+    /// Layers gathered ahead by FSDP.
+    pub prefetch: u32,
+    /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3).
+    pub reduce: Option<String>,
+}
+
+impl Default for Parallelism {
+    fn default() -> Self {
+        Self {
+            tp: 1,
+            cp: 1,
+            ep: 1,
+            pp: 1,
+            dp: 1,
+            order: vec![AxisName::Tp, AxisName::Cp, AxisName::Ep, AxisName::Dp, AxisName::Pp],
+            zero: 0,
+            replicate: 1,
+            schedule: ScheduleJob::default(),
+            bucket: Size(windtunnel_kernel::Bytes(256 << 20)),
+            prefetch: 1,
+            reduce: None,
+        }
+    }
+}
+
+/// A dimension of parallelism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AxisName {
+    /// Tensor.
+    Tp,
+    /// Context.
+    Cp,
+    /// Expert.
+    Ep,
+    /// Pipeline.
+    Pp,
+    /// Data.
+    Dp,
+}
+
+/// Pipeline schedule.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScheduleJob {
+    /// `gpipe`, `1f1b`, `interleaved`, `zb-h1`, `zb1p`, `zbv`, `dorapp` or `dualpipe`.
+    pub name: String,
+    /// Model chunks per rank.
+    pub chunks: u32,
+    /// Contiguous micro-batches of one stage (flexible pipeline parallelism); pp if left out.
+    pub run_length: Option<u32>,
+}
+
+impl Default for ScheduleJob {
+    fn default() -> Self {
+        Self { name: "1f1b".to_owned(), chunks: 1, run_length: None }
+    }
+}
+
+/// One collective over all ranks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollectiveJob {
+    /// Which.
+    pub kind: CollectiveName,
+    /// Algorithm; chosen by size if left out.
+    #[serde(default)]
+    pub algorithm: AlgorithmName,
+    /// Size as nccl-tests counts it.
+    pub bytes: Size,
+    /// Number of ranks; all GPUs if left out.
+    #[serde(default)]
+    pub ranks: Option<u32>,
+    /// How its edges are simulated.
+    #[serde(default)]
+    pub form: FormName,
+    /// Messages a rank may have in flight in a direct collective.
+    #[serde(default = "outstanding")]
+    pub outstanding: u32,
+}
+
+const fn outstanding() -> u32 {
+    64
+}
+
+/// A collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectiveName {
+    /// All-reduce.
+    AllReduce,
+    /// All-gather.
+    AllGather,
+    /// Reduce-scatter.
+    ReduceScatter,
+    /// Broadcast from rank 0.
+    Broadcast,
+    /// Reduce to rank 0.
+    Reduce,
+    /// All-to-all.
+    AllToAll,
+    /// Barrier.
+    Barrier,
+}
+
+/// An algorithm of a collective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlgorithmName {
+    /// Chosen by size.
+    #[default]
+    Auto,
+    /// Ring.
+    Ring,
+    /// Two complementary binary trees.
+    DoubleBinaryTree,
+    /// Recursive halving and doubling.
+    Recursive,
+    /// Bruck.
+    Bruck,
+    /// Parallel aggregated trees.
+    Pat,
+    /// Binomial tree.
+    Binomial,
+    /// Every pair at once.
+    Direct,
+    /// Pair by pair.
+    Pairwise,
+    /// Inside the scale-up domain first.
+    Hierarchical,
+}
+
+/// How the edges of a collective are simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FormName {
+    /// Coupled where that agrees with the step-by-step form.
+    #[default]
+    Auto,
+    /// One rate for all edges.
+    Coupled,
+    /// Message by message.
+    Steps,
+}
+
+/// Independent messages, all at once or as a file says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowsJob {
+    /// Who sends to whom.
+    #[serde(default)]
+    pub pattern: Option<FlowPattern>,
+    /// Payload of each message.
+    #[serde(default)]
+    pub bytes: Option<Size>,
+    /// Payload drawn uniformly between `bytes` and this.
+    #[serde(default)]
+    pub bytes_to: Option<Size>,
+    /// Number of ranks; all GPUs if left out.
+    #[serde(default)]
+    pub ranks: Option<u32>,
+    /// A connection matrix (`.cm`) or a table with the columns source, destination, bytes and start_ps (`.csv`).
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowPattern {
+    /// Each rank to one other, each from one other, drawn from the seed.
+    Permutation,
+    /// All ranks to rank 0.
+    Incast,
+    /// Rank 0 to all ranks.
+    Outcast,
+    /// Each rank to every other.
+    AllToAll,
+    /// Each rank to the next.
+    Ring,
+}

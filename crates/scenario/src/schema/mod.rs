@@ -1,0 +1,343 @@
+//! The scenario file as it is written: every key, its type, its default. The doc comments are the descriptions in
+//! `windtunnel schema` and docs/scenario.md.
+//!
+//! Nothing here is checked beyond types and units; [`crate::check`] turns a [`Scenario`] into a run.
+
+pub mod jobs;
+pub mod quantity;
+pub mod topology;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use jobs::{
+    AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism, ScheduleJob, WorkloadSource,
+};
+pub use quantity::{Duration, Length, Rate, Size};
+pub use topology::{ClosTier, Host, ScaleUp, ShapeName, SwitchSettings, TopologyFile};
+
+/// A scenario: a fabric, the jobs on it, and how closely to look.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Version of the file format; 1.
+    pub windtunnel: u32,
+    /// Name of the scenario; the run's folder carries it.
+    pub name: String,
+    /// Seed of every random stream.
+    #[serde(default)]
+    pub seed: u64,
+    /// How closely the network is simulated.
+    pub fidelity: Fidelity,
+    /// The fabric and its hosts.
+    pub topology: TopologyFile,
+    /// How packets and flows behave on it.
+    #[serde(default)]
+    pub network: Network,
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// How the jobs share the machine.
+    #[serde(default)]
+    pub cluster: Cluster,
+    /// How hosts differ from their data sheets.
+    #[serde(default)]
+    pub variation: Variation,
+    /// What to do when a rank does not fit its GPU's memory.
+    #[serde(default)]
+    pub memory: MemoryPolicy,
+    /// Whether replicas that are equal by symmetry are simulated once.
+    #[serde(default)]
+    pub fold: Fold,
+    /// Which tables are written.
+    #[serde(default)]
+    pub results: Results,
+}
+
+/// How closely the network is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fidelity {
+    /// No network: a job takes iterations × its ideal-fabric iteration time.
+    Job,
+    /// LogGOPS.
+    Message,
+    /// Weighted max-min sharing of links.
+    Flow,
+    /// Every packet.
+    Packet,
+}
+
+impl Fidelity {
+    /// The key's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Message => "message",
+            Self::Flow => "flow",
+            Self::Packet => "packet",
+        }
+    }
+}
+
+/// How packets and flows behave on the fabric.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// Largest packet on the wire, header included.
+    pub mtu: Size,
+    /// Header bytes of each packet.
+    pub header: Size,
+    /// How a path is chosen among equal ones.
+    pub load_balancer: LoadBalancerName,
+    /// Transport protocol (packet fidelity).
+    pub transport: Option<String>,
+    /// Queue pairs per message pair over which a message's entropy is spread.
+    pub queue_pairs: u32,
+    /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
+    pub loggops: Option<LogGops>,
+    /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
+    /// does; breaks line rate).
+    pub receiver: ReceiverName,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            mtu: Size(windtunnel_kernel::Bytes(4_150)),
+            header: Size(windtunnel_kernel::Bytes(66)),
+            load_balancer: LoadBalancerName::default(),
+            transport: None,
+            queue_pairs: 1,
+            loggops: None,
+            receiver: ReceiverName::default(),
+        }
+    }
+}
+
+/// How a path is chosen among equal ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadBalancerName {
+    /// A hash of the flow at each switch.
+    #[default]
+    Ecmp,
+    /// The up port is the destination modulo the number of ports (D-mod-k).
+    DestinationModulo,
+    /// Equal parts over all shortest paths.
+    Spray,
+    /// No path inside the fabric is ever shared: only the NICs count.
+    Ideal,
+}
+
+/// LogGOPS parameters, one set for all pairs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(non_snake_case, reason = "the field's names for the parameters")]
+pub struct LogGops {
+    /// Latency.
+    pub L: Duration,
+    /// Overhead on the processor per message.
+    pub o: Duration,
+    /// Gap between messages of a NIC.
+    pub g: Duration,
+    /// Gap per byte in nanoseconds, a decimal such as `0.02`.
+    pub G: f64,
+    /// Overhead per byte in nanoseconds, a decimal.
+    #[serde(default)]
+    pub O: f64,
+    /// Largest message that is sent eagerly.
+    pub S: Size,
+}
+
+/// Whether a message occupies its receiver for its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiverName {
+    /// For its length.
+    #[default]
+    Held,
+    /// For o and g only.
+    Free,
+}
+
+/// How the jobs share the machine.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// Order in which waiting jobs are started: `fcfs`.
+    pub scheduler: String,
+    /// How much of each constant stretch is simulated.
+    pub episodes: Episodes,
+    /// Delay from something simulated (a job's end) to the cluster's reaction.
+    pub reaction_delay: Duration,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            scheduler: "fcfs".to_owned(),
+            episodes: Episodes::default(),
+            reaction_delay: Duration(windtunnel_kernel::Span(1_000_000_000)),
+        }
+    }
+}
+
+/// How much of each stretch of constant conditions is simulated.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Episodes {
+    /// Iterations simulated after a warm-up one; the rest go on at their mean.
+    pub iterations: u32,
+    /// Whether jobs enter an episode at a drawn phase of their iteration or all at once.
+    pub phase: Phase,
+}
+
+impl Default for Episodes {
+    fn default() -> Self {
+        Self { iterations: 3, phase: Phase::Drawn }
+    }
+}
+
+/// Phase at which jobs enter an episode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Drawn from (seed, job) within the job's ideal iteration time. A job alone starts at once.
+    #[default]
+    Drawn,
+    /// All at once.
+    Aligned,
+}
+
+/// How hosts differ from their data sheets. All factors are mean-preserving and keyed by (seed, rank, operation).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Variation {
+    /// Variation of each computation.
+    pub kernel_noise: Option<KernelNoise>,
+    /// GPUs or hosts that are slower or faster than their sheet.
+    pub speeds: Vec<SpeedRule>,
+    /// NICs that run at a part of their rate.
+    pub nics: Vec<NicRule>,
+}
+
+/// Random variation of each computation.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelNoise {
+    /// `normal`, `lognormal`, or `measured` (factors drawn from a list).
+    pub distribution: NoiseName,
+    /// Coefficient of variation (standard deviation over mean).
+    #[serde(default)]
+    pub cv: f64,
+    /// Measured durations or factors to draw from; divided by their mean.
+    #[serde(default)]
+    pub samples: Vec<f64>,
+}
+
+/// Distribution of kernel noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NoiseName {
+    /// Normal, cut at a tenth of the mean.
+    Normal,
+    /// Lognormal.
+    Lognormal,
+    /// Drawn from `samples`.
+    Measured,
+}
+
+/// A host or GPU that is slower or faster than its sheet.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpeedRule {
+    /// Host number; all hosts if left out.
+    pub host: Option<u32>,
+    /// GPU of the host; all of them if left out.
+    pub gpu: Option<u32>,
+    /// Speed relative to the sheet; 0.5 doubles every computation.
+    pub speed: f64,
+    /// From when on (a thermal cap); from the start if left out.
+    #[serde(default)]
+    pub from: Option<Duration>,
+}
+
+/// NICs that run at a part of their rate.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NicRule {
+    /// Host number; all hosts if left out.
+    pub host: Option<u32>,
+    /// NIC of the host; all of them if left out.
+    pub nic: Option<u32>,
+    /// Rate relative to the sheet.
+    pub rate: f64,
+}
+
+/// What to do when a rank does not fit its GPU's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryPolicy {
+    /// Refuse the scenario.
+    #[default]
+    Refuse,
+    /// Run and warn.
+    Warn,
+    /// Run.
+    Ignore,
+}
+
+/// Whether replicas that are equal by symmetry are simulated once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fold {
+    /// Where workload, placement and fabric are symmetric.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// Which tables are written.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Results {
+    /// Operations of which ranks: of one pipeline, of all, or none.
+    pub operations: OperationsTable,
+    /// Flows (flow fidelity) and messages (message fidelity): `auto` writes them up to 2^20 rows.
+    pub flows: FlowsTable,
+    /// Whether the same job on an ideal fabric is simulated for comparison.
+    pub ideal: bool,
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        Self { operations: OperationsTable::default(), flows: FlowsTable::default(), ideal: true }
+    }
+}
+
+/// Ranks whose operations are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationsTable {
+    /// One rank per pipeline stage of the first replica; all ranks of a job without a layout, up to 64.
+    #[default]
+    Pipeline,
+    /// Every rank.
+    All,
+    /// None.
+    None,
+}
+
+/// Whether flows are written one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowsTable {
+    /// Up to 2^20 rows.
+    #[default]
+    Auto,
+    /// All.
+    All,
+    /// None.
+    None,
+}
