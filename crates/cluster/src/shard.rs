@@ -1,0 +1,361 @@
+//! One shard: a fabric and the replays of the jobs that run on it, advanced together.
+//!
+//! Message and flow models have exactly one shard. The shard moves the fabric's clock event by event and hands what
+//! became known to the replays, which ask for more. Life cycle: [`Shard::new`], [`Shard::enter`] once per job,
+//! [`Shard::advance`] until it reports the end or the caller has seen enough. Invariants: a job's rank is told about its
+//! own requests only; requests never lie before the clock. Failure: the fabric runs dry while operations remain;
+//! [`Shard::stuck`] then names them.
+
+use std::sync::Arc;
+
+use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
+use windtunnel_kernel::{EndpointId, RankId, Span, StreamId, Tag, Time};
+use windtunnel_workload::machine::Join;
+use windtunnel_workload::replay::{Progress, Replay, ReplayError, StuckOperation};
+use windtunnel_workload::{Machine, OpKind, Outgoing, Token, Workload};
+
+use crate::coupler::{Coupler, Member};
+use crate::explain::{self, CriticalPath};
+use crate::variation::Variation;
+
+/// A job as a shard runs it.
+#[derive(Clone, Debug)]
+pub struct ShardJob {
+    /// What it does.
+    pub workload: Arc<Workload>,
+    /// GPU of each rank.
+    pub placement: Arc<[EndpointId]>,
+    /// Iterations to run before its ranks stop.
+    pub iterations: u64,
+    /// When its ranks start.
+    pub start: Time,
+    /// Iterations done before this shard began; part of the key of its noise.
+    pub done_before: u64,
+}
+
+/// An iteration that all ranks have ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IterationEnd {
+    /// Which, counted from 0 within the shard.
+    pub iteration: u64,
+    /// End of the iteration before (the job's start for the first).
+    pub start: Time,
+    /// End of the last rank.
+    pub finish: Time,
+    /// Where the time between the two went.
+    pub path: CriticalPath,
+}
+
+/// What a run tells its observer, in a fixed order.
+pub trait Observer {
+    /// A rank of `job` has ended `iteration`; its operations' records can be read until it starts the next.
+    fn rank_iteration(&mut self, job: usize, rank: RankId, iteration: u64, replay: &Replay);
+    /// All ranks of `job` have.
+    fn iteration(&mut self, job: usize, end: &IterationEnd);
+}
+
+/// Iterations of a job that some rank has not ended yet.
+#[derive(Debug)]
+struct Open {
+    ranks: usize,
+    latest: Time,
+    path: Option<CriticalPath>,
+}
+
+#[derive(Debug)]
+struct Running {
+    job: ShardJob,
+    replay: Replay,
+    coupler: Coupler,
+    /// Iteration of each rank.
+    iteration: Vec<u64>,
+    /// Open iterations from `ended` on.
+    open: std::collections::VecDeque<Open>,
+    ended: u64,
+    last_end: Time,
+    /// Start of each rank's iteration.
+    began: Vec<Time>,
+}
+
+/// A fabric with the jobs on it.
+pub struct Shard<'a, F, O> {
+    fabric: F,
+    variation: &'a Variation,
+    observer: O,
+    jobs: Vec<Running>,
+    /// Rank at each endpoint.
+    rank_at: Vec<u32>,
+    notices: Vec<Notice>,
+    members: Vec<Member>,
+}
+
+/// A ticket names its job and the replay's token, or a run of a coupled group.
+const COUPLED: u64 = 1 << 63;
+
+fn ticket(job: usize, token: Token) -> Ticket {
+    Ticket((job as u64) << 32 | u64::from(token.0))
+}
+
+impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
+    /// A shard with `endpoints` and no job.
+    pub fn new(fabric: F, endpoints: u32, variation: &'a Variation, observer: O) -> Self {
+        Self {
+            fabric,
+            variation,
+            observer,
+            jobs: Vec::new(),
+            rank_at: vec![u32::MAX; endpoints as usize],
+            notices: Vec::new(),
+            members: Vec::new(),
+        }
+    }
+
+    /// Adds a job and starts its ranks.
+    ///
+    /// # Errors
+    /// [`ReplayError`] when the workload contradicts itself.
+    pub fn enter(&mut self, job: ShardJob) -> Result<usize, ReplayError> {
+        let index = self.jobs.len();
+        let ranks = job.workload.ranks();
+        let replay = Replay::new(job.workload.clone())?;
+        for (rank, endpoint) in job.placement.iter().enumerate() {
+            self.rank_at[endpoint.0 as usize] = rank as u32;
+        }
+        let (start, communicators) = (job.start, job.workload.communicators.len());
+        self.jobs.push(Running {
+            job,
+            replay,
+            coupler: Coupler::new(communicators),
+            iteration: vec![0; ranks],
+            open: std::collections::VecDeque::new(),
+            ended: 0,
+            last_end: start,
+            began: vec![start; ranks],
+        });
+        for rank in 0..ranks {
+            self.begin(index, RankId(rank as u32), start);
+        }
+        Ok(index)
+    }
+
+    /// The fabric.
+    pub fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// The fabric, for draining what it observed.
+    pub fn fabric_mut(&mut self) -> &mut F {
+        &mut self.fabric
+    }
+
+    /// What observes.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// Iterations that all ranks of `job` have ended.
+    pub fn ended(&self, job: usize) -> u64 {
+        self.jobs[job].ended
+    }
+
+    /// Whether every job has done its iterations.
+    pub fn done(&self) -> bool {
+        self.jobs.iter().all(|running| running.ended == running.job.iterations)
+    }
+
+    /// Handles up to `events` events; `false` when there is none left.
+    pub fn advance(&mut self, events: u32) -> bool {
+        for _ in 0..events {
+            if self.fabric.next_time() == Time::NEVER {
+                return false;
+            }
+            let mut notices = std::mem::take(&mut self.notices);
+            self.fabric.step(&mut notices);
+            // An event may touch two hosts; they are visited in ascending order, as LogGOPSim does.
+            if notices.len() > 1 {
+                notices.sort_by_key(|notice| notice.endpoint);
+            }
+            for notice in &notices {
+                self.dispatch(notice);
+            }
+            notices.clear();
+            self.notices = notices;
+        }
+        true
+    }
+
+    /// Operations that wait for something that will not come, once [`Shard::advance`] has run dry.
+    pub fn stuck(&self) -> Vec<(usize, Vec<StuckOperation>)> {
+        let stuck = self.jobs.iter().enumerate().map(|(index, running)| (index, running.replay.stuck()));
+        stuck.filter(|(_, operations)| !operations.is_empty()).collect()
+    }
+
+    fn dispatch(&mut self, notice: &Notice) {
+        if notice.ticket.0 & COUPLED != 0 {
+            if let NoticeKind::Finished { .. } = notice.kind {
+                self.coupled_end(notice);
+            }
+            return;
+        }
+        let job = (notice.ticket.0 >> 32) as usize;
+        let token = Token(notice.ticket.0 as u32);
+        let rank = RankId(self.rank_at[notice.endpoint.0 as usize]);
+        let progress = match notice.kind {
+            NoticeKind::Started => self.with(job, rank, |replay, machine| replay.started(rank, token, notice.at, machine)),
+            NoticeKind::Finished { remote } => {
+                self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, remote, machine))
+            }
+        };
+        if let Progress::IterationDone(at) = progress {
+            self.iteration_done(job, rank, at);
+        }
+    }
+
+    /// Runs `act` with the job's replay and the machine that stands for the fabric.
+    fn with<R>(
+        &mut self,
+        job: usize,
+        rank: RankId,
+        act: impl FnOnce(&mut Replay, &mut Bridge<'_, F>) -> R,
+    ) -> R {
+        let running = &mut self.jobs[job];
+        let mut bridge = Bridge {
+            fabric: &mut self.fabric,
+            variation: self.variation,
+            coupler: &mut running.coupler,
+            job,
+            placement: &running.job.placement,
+            workload: &running.job.workload,
+            iteration: running.job.done_before + running.iteration[rank.0 as usize],
+        };
+        act(&mut running.replay, &mut bridge)
+    }
+
+    fn begin(&mut self, job: usize, rank: RankId, at: Time) {
+        self.jobs[job].began[rank.0 as usize] = at;
+        let progress = self.with(job, rank, |replay, machine| replay.begin(rank, at, machine));
+        if let Progress::IterationDone(at) = progress {
+            self.iteration_done(job, rank, at);
+        }
+    }
+
+    fn coupled_end(&mut self, notice: &Notice) {
+        let job = ((notice.ticket.0 & !COUPLED) >> 32) as usize;
+        let run = notice.ticket.0 as u32;
+        let mut members = std::mem::take(&mut self.members);
+        let start = self.jobs[job].coupler.start(run);
+        self.jobs[job].coupler.close(run, &mut members);
+        for member in &members {
+            let (rank, token) = (member.rank, member.token);
+            let progress =
+                self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine));
+            if let Progress::IterationDone(at) = progress {
+                self.iteration_done(job, rank, at);
+            }
+        }
+        self.members = members;
+    }
+
+    fn iteration_done(&mut self, job: usize, rank: RankId, at: Time) {
+        let running = &mut self.jobs[job];
+        let iteration = running.iteration[rank.0 as usize];
+        self.observer.rank_iteration(job, rank, iteration, &running.replay);
+        let position = (iteration - running.ended) as usize;
+        while running.open.len() <= position {
+            running.open.push_back(Open { ranks: 0, latest: Time::ZERO, path: None });
+        }
+        let open = &mut running.open[position];
+        open.ranks += 1;
+        let critical =
+            open.path.as_ref().is_none_or(|path| at > open.latest || (at == open.latest && rank < path.rank));
+        if critical {
+            let program = running.job.workload.program(rank);
+            let began = running.began[rank.0 as usize];
+            let segments = explain::walk(program, began, at, |op| running.replay.record(rank, op));
+            open.latest = at;
+            open.path = Some(CriticalPath { rank, segments });
+        }
+        let ranks = running.job.workload.ranks();
+        // Iterations end in order: a rank does one after the other.
+        while running.open.front().is_some_and(|open| open.ranks == ranks) {
+            let open = running.open.pop_front().expect("the front was just seen");
+            let mut path = open.path.expect("an iteration that a rank ended has a path");
+            explain::clip(&mut path.segments, running.last_end);
+            let end =
+                IterationEnd { iteration: running.ended, start: running.last_end, finish: open.latest, path };
+            self.observer.iteration(job, &end);
+            running.ended += 1;
+            running.last_end = open.latest;
+        }
+        running.iteration[rank.0 as usize] += 1;
+        if iteration + 1 < running.job.iterations {
+            self.begin(job, rank, at);
+        }
+    }
+}
+
+/// The machine that a replay sees: the fabric, behind the job's placement.
+struct Bridge<'a, F> {
+    fabric: &'a mut F,
+    variation: &'a Variation,
+    coupler: &'a mut Coupler,
+    job: usize,
+    placement: &'a [EndpointId],
+    workload: &'a Workload,
+    iteration: u64,
+}
+
+impl<F: Fabric> Bridge<'_, F> {
+    fn at(&self, rank: RankId) -> EndpointId {
+        self.placement[rank.0 as usize]
+    }
+}
+
+impl<F: Fabric> Machine for Bridge<'_, F> {
+    fn calc(&mut self, ready: Time, rank: RankId, token: Token, stream: StreamId, duration: Span) {
+        let endpoint = self.at(rank);
+        let factor = self.variation.factor(endpoint, token.0, self.iteration, ready);
+        self.fabric.calc(ready, endpoint, ticket(self.job, token), stream, duration.scaled(factor));
+    }
+
+    fn send(&mut self, ready: Time, rank: RankId, token: Token, message: Outgoing) {
+        let request = SendRequest {
+            stream: message.stream,
+            nic: message.nic,
+            to: self.at(message.to),
+            bytes: message.bytes,
+            tag: message.tag,
+            class: message.dimension as u8,
+            entropy: message.entropy,
+        };
+        self.fabric.send(ready, self.at(rank), ticket(self.job, token), request);
+    }
+
+    fn post_receive(
+        &mut self,
+        ready: Time,
+        rank: RankId,
+        token: Token,
+        stream: StreamId,
+        source: Option<RankId>,
+        tag: Option<Tag>,
+    ) {
+        let source = source.map(|source| self.at(source));
+        self.fabric.post_receive(ready, self.at(rank), ticket(self.job, token), stream, source, tag);
+    }
+
+    fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join) {
+        let communicator = &self.workload.communicators[join.communicator as usize];
+        let size = communicator.ranks.len();
+        let member = Member { rank, token };
+        let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member, ready) else {
+            return;
+        };
+        let program = self.workload.program(rank);
+        let OpKind::Collective { .. } = program.ops[token.0 as usize].kind else {
+            unreachable!("only a collective joins");
+        };
+        let _ = (run, start, size);
+        todo!()
+    }
+}
