@@ -6,6 +6,7 @@
 pub mod executor;
 pub mod ids;
 pub mod math;
+pub mod memory;
 pub mod queue;
 pub mod random;
 pub mod units;

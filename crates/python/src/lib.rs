@@ -1,1 +1,236 @@
-//! placeholder
+//! The native module `windtunnel._engine`: bindings and nothing else.
+//!
+//! Every function takes and returns plain text, numbers and NumPy arrays; the documented Python API is
+//! `windtunnel`. Long work runs detached from the interpreter; callbacks attach again. Bad input raises `InputError` with
+//! a rendered message, a run that fails raises `RunError`.
+
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use windtunnel_kernel::memory::CountingAllocator;
+use windtunnel_scenario::api::{self, Failure, RunRequest};
+use windtunnel_scenario::table::{Batch, Column, ProgressSink, TableSink};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+create_exception!(windtunnel._engine, InputError, PyValueError, "Bad input: place, what was found, a hint.");
+create_exception!(windtunnel._engine, RunError, PyRuntimeError, "A run that failed.");
+
+fn raise(failure: Failure) -> PyErr {
+    match failure {
+        Failure::Input(error) => InputError::new_err(error.to_string()),
+        Failure::Run(message) => RunError::new_err(message),
+    }
+}
+
+/// Hands batches to a Python callable.
+struct PySink {
+    callable: Py<PyAny>,
+    error: Option<PyErr>,
+}
+
+impl PySink {
+    fn call(&self, table: &str, batch: Batch) -> PyResult<()> {
+        Python::attach(|py| {
+            let columns = PyDict::new(py);
+            for (name, column) in batch.columns {
+                match column {
+                    Column::U32(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
+                    Column::U64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
+                    Column::F64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
+                    Column::Text(values) => columns.set_item(name, values)?,
+                    Column::F64List { values, width } => {
+                        let rows = values.len() / width.max(1);
+                        columns.set_item(name, PyArray1::from_vec(py, values).reshape([rows, width])?)?;
+                    }
+                }
+            }
+            self.callable.call1(py, (table, columns)).map(|_| ())
+        })
+    }
+}
+
+impl TableSink for PySink {
+    fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
+        self.call(table, batch).map_err(|error| {
+            let text = error.to_string();
+            self.error = Some(error);
+            text
+        })
+    }
+}
+
+/// Tells a Python callable how far a run is and notices Ctrl-C.
+struct PyProgress {
+    callable: Py<PyAny>,
+}
+
+impl ProgressSink for PyProgress {
+    fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool {
+        // An exception, KeyboardInterrupt above all, stops the run; what was simulated is kept.
+        Python::attach(|py| {
+            py.check_signals().is_ok() && self.callable.call1(py, (fraction, simulated_s, events)).is_ok()
+        })
+    }
+}
+
+fn option<'py, T>(options: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    match options.get_item(key)? {
+        Some(value) if !value.is_none() => value.extract().map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn request(
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<RunRequest> {
+    Ok(RunRequest {
+        text,
+        source,
+        base: base.into(),
+        overrides,
+        threads: option(options, "threads")?,
+        seed: option(options, "seed")?,
+        fidelity: option(options, "fidelity")?,
+        full: option(options, "full")?.unwrap_or(false),
+    })
+}
+
+/// Runs a scenario; returns the summary as JSON text.
+#[pyfunction]
+fn run(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+    sink: Py<PyAny>,
+    progress: Py<PyAny>,
+) -> PyResult<String> {
+    let request = request(text, source, base, overrides, options)?;
+    let mut sink = PySink { callable: sink, error: None };
+    let mut progress = PyProgress { callable: progress };
+    let result = py.detach(|| api::run(&request, &mut sink, &mut progress));
+    match sink.error {
+        Some(error) => Err(error),
+        None => result.map_err(raise),
+    }
+}
+
+/// Layers, bytes, FLOPs, memory and communicators of a scenario's jobs as JSON text, without a run.
+#[pyfunction]
+fn explain(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<String> {
+    let request = request(text, source, base, overrides, options)?;
+    py.detach(|| api::explain(&request)).map_err(raise)
+}
+
+/// The summary of a topology file as JSON text.
+#[pyfunction]
+fn topology(py: Python<'_>, text: &str, source: &str, base: &str) -> PyResult<String> {
+    py.detach(|| api::topology(text, source, base.as_ref())).map_err(raise)
+}
+
+/// The JSON Schema of a scenario.
+#[pyfunction]
+fn schema() -> String {
+    api::schema()
+}
+
+/// The names of a kind of thing, each with one line of description.
+#[pyfunction]
+fn names(kind: &str) -> PyResult<Vec<(String, String)>> {
+    api::names(kind).ok_or_else(|| PyKeyError::new_err(api::name_kinds().join(", ")))
+}
+
+/// What is wrong with a GOAL file, as JSON text.
+#[pyfunction]
+fn goal_check(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| api::goal::check(path.as_ref())).map_err(raise)
+}
+
+/// Counts of a GOAL file, as JSON text.
+#[pyfunction]
+fn goal_stats(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| api::goal::stats(path.as_ref())).map_err(raise)
+}
+
+/// Writes a GOAL file in the format that the target's name asks for.
+#[pyfunction]
+fn goal_convert(py: Python<'_>, source: &str, target: &str) -> PyResult<()> {
+    py.detach(|| api::goal::convert(source.as_ref(), target.as_ref())).map_err(raise)
+}
+
+/// Puts GOAL files side by side.
+#[pyfunction]
+fn goal_merge(py: Python<'_>, sources: Vec<String>, target: &str) -> PyResult<()> {
+    py.detach(|| api::goal::merge(&sources, target.as_ref())).map_err(raise)
+}
+
+/// Replays a GOAL file under LogGOPS; JSON text.
+#[pyfunction]
+fn goal_run(py: Python<'_>, path: &str, loggops: &str, receiver: &str) -> PyResult<String> {
+    py.detach(|| api::goal::run(path.as_ref(), loggops, receiver)).map_err(raise)
+}
+
+/// Finish time of every flow in seconds; see `windtunnel.simulate_flows`, which checks and names the input.
+#[pyfunction]
+fn simulate_flows<'py>(
+    py: Python<'py>,
+    rates: PyReadonlyArray1<'py, f64>,
+    latencies: PyReadonlyArray1<'py, f64>,
+    offsets: PyReadonlyArray1<'py, u32>,
+    path_links: PyReadonlyArray1<'py, u32>,
+    bytes: PyReadonlyArray1<'py, f64>,
+    starts: PyReadonlyArray1<'py, f64>,
+    weights: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (rates, latencies) = (rates.as_slice()?, latencies.as_slice()?);
+    let (offsets, path_links) = (offsets.as_slice()?, path_links.as_slice()?);
+    let (bytes, starts, weights) = (bytes.as_slice()?, starts.as_slice()?, weights.as_slice()?);
+    let finish = py
+        .detach(|| api::simulate_flows(rates, latencies, offsets, path_links, bytes, starts, weights))
+        .map_err(raise)?;
+    Ok(PyArray1::from_vec(py, finish))
+}
+
+/// Windtunnel's engine.
+#[pymodule]
+fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("InputError", module.py().get_type::<InputError>())?;
+    module.add("RunError", module.py().get_type::<RunError>())?;
+    for function in [
+        wrap_pyfunction!(run, module)?,
+        wrap_pyfunction!(explain, module)?,
+        wrap_pyfunction!(topology, module)?,
+        wrap_pyfunction!(schema, module)?,
+        wrap_pyfunction!(names, module)?,
+        wrap_pyfunction!(goal_check, module)?,
+        wrap_pyfunction!(goal_stats, module)?,
+        wrap_pyfunction!(goal_convert, module)?,
+        wrap_pyfunction!(goal_merge, module)?,
+        wrap_pyfunction!(goal_run, module)?,
+        wrap_pyfunction!(simulate_flows, module)?,
+    ] {
+        module.add_function(function)?;
+    }
+    Ok(())
+}
