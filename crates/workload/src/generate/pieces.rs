@@ -90,10 +90,15 @@ pub struct ChunkWork {
 impl ChunkWork {
     /// Number of data-parallel units: the longest of the four size lists.
     pub fn units(&self) -> usize {
-        [&self.parameter_bytes, &self.gradient_bytes, &self.expert_parameter_bytes, &self.expert_gradient_bytes]
-            .iter()
-            .map(|sizes| sizes.len())
-            .max()
-            .unwrap_or(0)
+        [
+            &self.parameter_bytes,
+            &self.gradient_bytes,
+            &self.expert_parameter_bytes,
+            &self.expert_gradient_bytes,
+        ]
+        .iter()
+        .map(|sizes| sizes.len())
+        .max()
+        .unwrap_or(0)
     }
 }
