@@ -1,1 +1,35 @@
-//! placeholder
+//! Shapes of clusters: hosts with their scale-up domains and NICs, and the switch fabric between them, by rule.
+//!
+//! A shape is a formula, not a graph. From the address of a node it computes neighbours, the set of equal-cost ports
+//! towards a destination and the links of a path; nothing is stored per host, link or destination, so a topology of a
+//! million endpoints takes as much memory as one of two. What stands here knows neither time's passing nor events:
+//! rates and latencies of links are given, who shares them when is the business of `fabric`.
+//!
+//! Life cycle: a [`TopologySpec`] is checked by [`Topology::new`], which either returns a [`TopologyError`] with the
+//! place and a hint, or a topology whose every method is total on its own ids.
+//!
+//! Invariants: directed links are dense, `0..link_count`; the links of a route join end to end, climb and then descend
+//! (up, then down: no loop, no deadlock); all shortest paths between two NICs have the same latency; the choice among
+//! equal-cost ports is the pure function [`choose`].
+//!
+//! Sources: folded Clos as extended generalised fat tree (Öhring et al., IPPS'95); destination-modulo routing (Zahavi,
+//! "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", 2010); k-ary fat
+//! tree (Al-Fares et al., SIGCOMM'08); rails (Gangidi et al., "RDMA over Ethernet for distributed AI training at Meta
+//! scale", SIGCOMM'24).
+
+mod choose;
+mod clos;
+mod divide;
+mod error;
+mod hosts;
+mod link;
+mod spec;
+mod summary;
+mod topology;
+
+pub use choose::{choose, choose_hashed, choose_weighted, flow_hash};
+pub use error::TopologyError;
+pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route, SwitchAddress};
+pub use spec::{ClosSpec, DEFAULT_PROPAGATION_PS_PER_M, HostSpec, ScaleUpSpec, Tier, TopologySpec};
+pub use summary::{TierSummary, TopologySummary};
+pub use topology::Topology;

@@ -1,1 +1,359 @@
 //! Pipeline schedules: the order in which each stage works.
+//!
+//! A [`Schedule`] is built once from [`ScheduleSettings`], the number of pipeline ranks P and of micro-batches M; it is
+//! the ordered list of [`Action`]s of every rank and the [`Placement`] of stages. It knows neither durations nor
+//! messages: [`timed`] executes it against costs, the generator turns it into programs.
+//!
+//! Invariants, checked when it is built: every (stage, micro-batch) has one forward and either one backward or one
+//! input gradient and one weight gradient; executed in order, with every wait honoured, every action is reached.
+//!
+//! Failure modes: a combination of settings that a schedule does not define is a [`ScheduleError`] with a hint.
+//!
+//! | name | order | sources |
+//! |---|---|---|
+//! | `gpipe` | all forwards, all backwards | Huang et al. 2019 |
+//! | `1f1b` | P - 1 - r forwards ahead, then one forward, one backward | Narayanan et al. 2021 (PipeDream-Flush) |
+//! | `interleaved` | V chunks in a loop, run length N | Narayanan et al. 2021; Grattafori et al. 2024 §3.3.2 (flexible) |
+//! | `zb-h1`, `zb1p` | as above with the backward split, weight gradients delayed by r | Qi et al. 2024 |
+//! | `dorapp` | `zb1p` with the run length and the warm-up free | Scale-Across Explorer §2.2; a reading, see [`flexible`] |
+//! | `zbv` | V-shaped placement | Qi et al. 2024 (controllable memory) |
+//! | `dualpipe` | two directions, overlapped pairs | DeepSeek-V3 report §3.2.1 |
+
+pub mod dualpipe;
+pub mod error;
+pub mod flexible;
+pub mod greedy;
+pub mod placement;
+pub mod timed;
+pub mod zbv;
+
+pub use error::ScheduleError;
+pub use placement::{Placement, Shape};
+pub use timed::{Costs, Timeline};
+
+use std::fmt;
+use std::str::FromStr;
+
+use windtunnel_kernel::Span;
+
+/// Which schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ScheduleName {
+    /// All forwards, then all backwards.
+    Gpipe,
+    /// One forward, one backward.
+    #[default]
+    OneForwardOneBackward,
+    /// Several chunks a rank in a loop (flexible when the run length is not P).
+    Interleaved,
+    /// Split backward with the memory of 1F1B, one chunk a rank.
+    ZbH1,
+    /// Split backward, any number of chunks.
+    Zb1p,
+    /// Zero bubble on the V-shaped placement.
+    Zbv,
+    /// Flexible schedule with split backward.
+    DoraPp,
+    /// Both directions at once.
+    DualPipe,
+}
+
+impl ScheduleName {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 8] = [
+        Self::Gpipe,
+        Self::OneForwardOneBackward,
+        Self::Interleaved,
+        Self::ZbH1,
+        Self::Zb1p,
+        Self::Zbv,
+        Self::DoraPp,
+        Self::DualPipe,
+    ];
+
+    /// The name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpipe => "gpipe",
+            Self::OneForwardOneBackward => "1f1b",
+            Self::Interleaved => "interleaved",
+            Self::ZbH1 => "zb-h1",
+            Self::Zb1p => "zb1p",
+            Self::Zbv => "zbv",
+            Self::DoraPp => "dorapp",
+            Self::DualPipe => "dualpipe",
+        }
+    }
+
+    /// Whether the backward pass is always split into its two gradients.
+    pub const fn splits_backward(self) -> bool {
+        matches!(self, Self::ZbH1 | Self::Zb1p | Self::Zbv | Self::DoraPp)
+    }
+
+    /// Chunks a rank when the settings name none.
+    const fn default_chunks(self) -> u16 {
+        match self {
+            Self::Interleaved | Self::Zbv | Self::DoraPp | Self::DualPipe => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for ScheduleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ScheduleName {
+    type Err = ScheduleError;
+
+    fn from_str(text: &str) -> Result<Self, ScheduleError> {
+        Self::ALL
+            .into_iter()
+            .find(|name| name.name() == text)
+            .ok_or_else(|| ScheduleError::UnknownName { found: text.to_owned() })
+    }
+}
+
+/// What a scenario says of its schedule; `None` leaves the choice to the schedule.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ScheduleSettings {
+    /// Which schedule.
+    pub name: ScheduleName,
+    /// Chunks a pipeline rank holds, V (1; 2 for `interleaved`, `dorapp`, `zbv`; `dualpipe` always holds 2).
+    pub chunks: Option<u16>,
+    /// Consecutive micro-batches of one stage, N; see [`flexible::default_run_length`].
+    pub run_length: Option<u32>,
+    /// Forwards ahead per rank of distance from the last one (2 for `interleaved`, 1 for the others).
+    pub warm_up: Option<u32>,
+    /// Input gradients that pass before the first weight gradient (the rank's number if unset).
+    pub w_delay: Option<u32>,
+    /// Share by which both gradients apart cost more than the fused backward: 0.05 is 5%. Used by the generator.
+    pub split_overhead: f64,
+    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset).
+    pub memory_cap: Option<u32>,
+    /// Costs for the cost-aware search of `zbv`; unset takes the closed form, which is best for F = I = W.
+    pub costs: Option<Costs>,
+    /// Latency between neighbouring ranks for the same search.
+    pub latency: Span,
+}
+
+impl ScheduleSettings {
+    /// `name` with everything else left to the schedule.
+    pub fn new(name: ScheduleName) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// Chunks a pipeline rank holds.
+    pub fn chunks(&self) -> u16 {
+        self.chunks.unwrap_or(self.name.default_chunks())
+    }
+}
+
+/// What an action computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ActionKind {
+    /// Forward pass, F.
+    Forward,
+    /// Both gradients, B.
+    Backward,
+    /// Gradient of the input, I (dx).
+    BackwardInput,
+    /// Gradient of the weights, W (dw).
+    BackwardWeight,
+}
+
+impl ActionKind {
+    /// The letter of the literature.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Forward => 'F',
+            Self::Backward => 'B',
+            Self::BackwardInput => 'I',
+            Self::BackwardWeight => 'W',
+        }
+    }
+}
+
+/// One pass of one micro-batch over one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Action {
+    /// What it computes.
+    pub kind: ActionKind,
+    /// Chunk of the rank.
+    pub chunk: u16,
+    /// Micro-batch, counted over the whole step.
+    pub microbatch: u32,
+    /// Runs together with the next action of the list (the overlapped pairs of DualPipe).
+    pub paired: bool,
+}
+
+impl Action {
+    /// An action that runs alone.
+    pub const fn new(kind: ActionKind, chunk: u16, microbatch: u32) -> Self {
+        Self { kind, chunk, microbatch, paired: false }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}.{}", self.kind.letter(), self.chunk, self.microbatch)
+    }
+}
+
+/// The order of work of every pipeline rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// Which schedule.
+    pub name: ScheduleName,
+    /// Where the stages are.
+    pub placement: Placement,
+    /// Micro-batches of a step, M.
+    pub microbatches: u32,
+    actions: Vec<Vec<Action>>,
+}
+
+impl Schedule {
+    /// The schedule of `ranks` pipeline ranks and `microbatches` micro-batches.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when the settings do not fit each other, P or M.
+    pub fn new(settings: &ScheduleSettings, ranks: u32, microbatches: u32) -> Result<Self, ScheduleError> {
+        if ranks == 0 || microbatches == 0 || settings.chunks() == 0 {
+            return Err(ScheduleError::Empty { ranks, microbatches, chunks: settings.chunks() });
+        }
+        let (shape, actions) = match settings.name {
+            ScheduleName::Zbv => (Shape::V, zbv::actions(settings, ranks, microbatches)?),
+            ScheduleName::DualPipe => {
+                (Shape::Bidirectional, dualpipe::actions(settings, ranks, microbatches)?)
+            }
+            _ => (Shape::Loop, flexible::actions(settings, ranks, microbatches)?),
+        };
+        let placement = Placement { shape, ranks, chunks: settings.chunks() };
+        Self::from_actions(settings.name, placement, microbatches, actions)
+    }
+
+    /// A schedule from ready lists, one per rank.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Incomplete`] or [`ScheduleError::Deadlock`] when the lists break an invariant.
+    pub fn from_actions(
+        name: ScheduleName,
+        placement: Placement,
+        microbatches: u32,
+        actions: Vec<Vec<Action>>,
+    ) -> Result<Self, ScheduleError> {
+        let schedule = Self { name, placement, microbatches, actions };
+        schedule.check_complete()?;
+        timed::execute(&schedule, |_| Costs::UNIT, |_, _| Span::ZERO)?;
+        Ok(schedule)
+    }
+
+    /// The actions of `rank` in order.
+    pub fn actions(&self, rank: u32) -> &[Action] {
+        &self.actions[rank as usize]
+    }
+
+    /// Pipeline ranks, P.
+    pub fn ranks(&self) -> u32 {
+        self.placement.ranks
+    }
+
+    /// Whether some backward is split into its two gradients.
+    pub fn splits_backward(&self) -> bool {
+        self.actions.iter().flatten().any(|action| action.kind == ActionKind::BackwardInput)
+    }
+
+    /// Largest number of chunk activations alive at once on `rank`: from the start of a forward to the end of the
+    /// micro-batch's last gradient on that chunk.
+    pub fn peak_in_flight(&self, rank: u32) -> u32 {
+        let ones = vec![1; usize::from(self.placement.chunks)];
+        self.peak_activation(rank, &ones, &ones) as u32
+    }
+
+    /// Peak of the activations of `rank` when a micro-batch holds `whole[chunk]` from the start of its forward to the
+    /// end of its input gradient and `kept[chunk]` from there to the end of its weight gradient. Members of a pair
+    /// overlap: the new activation exists before the old one is released.
+    ///
+    /// # Panics
+    /// If a list is shorter than the number of chunks.
+    pub fn peak_activation(&self, rank: u32, whole: &[u64], kept: &[u64]) -> u64 {
+        let (mut now, mut peak, mut release) = (0u64, 0u64, 0u64);
+        for action in self.actions(rank) {
+            let chunk = usize::from(action.chunk);
+            match action.kind {
+                ActionKind::Forward => now += whole[chunk],
+                ActionKind::Backward => release += whole[chunk],
+                ActionKind::BackwardInput => release += whole[chunk] - kept[chunk].min(whole[chunk]),
+                ActionKind::BackwardWeight => release += kept[chunk].min(whole[chunk]),
+            }
+            peak = peak.max(now);
+            if !action.paired {
+                now -= release;
+                release = 0;
+            }
+        }
+        peak
+    }
+
+    /// Messages of one step between ranks for which `crosses(from, to)`: activations and gradients together.
+    pub fn messages_crossing(&self, crosses: impl Fn(u32, u32) -> bool) -> u64 {
+        let mut count = 0;
+        for rank in 0..self.ranks() {
+            for action in self.actions(rank) {
+                let to = match action.kind {
+                    ActionKind::Forward => self.placement.next(rank, action.chunk),
+                    ActionKind::Backward | ActionKind::BackwardInput => {
+                        self.placement.previous(rank, action.chunk)
+                    }
+                    ActionKind::BackwardWeight => None,
+                };
+                count += u64::from(to.is_some_and(|(to, _)| to != rank && crosses(rank, to)));
+            }
+        }
+        count
+    }
+
+    fn check_complete(&self) -> Result<(), ScheduleError> {
+        for rank in 0..self.ranks() {
+            let mut seen = vec![[0u8; 4]; usize::from(self.placement.chunks) * self.microbatches as usize];
+            let place = |chunk: u16, microbatch: u32| {
+                usize::from(chunk) * self.microbatches as usize + microbatch as usize
+            };
+            for action in self.actions(rank) {
+                let legal = action.chunk < self.placement.chunks
+                    && self
+                        .placement
+                        .microbatches(action.chunk, self.microbatches)
+                        .contains(&action.microbatch);
+                if !legal {
+                    return Err(ScheduleError::Incomplete { rank, action: *action, count: 1, expected: 0 });
+                }
+                seen[place(action.chunk, action.microbatch)][action.kind as usize] += 1;
+            }
+            for chunk in 0..self.placement.chunks {
+                for microbatch in self.placement.microbatches(chunk, self.microbatches) {
+                    let [f, b, i, w] = seen[place(chunk, microbatch)];
+                    let wrong = |kind, count, expected| {
+                        let action = Action::new(kind, chunk, microbatch);
+                        Err(ScheduleError::Incomplete { rank, action, count, expected })
+                    };
+                    if f != 1 {
+                        return wrong(ActionKind::Forward, f, 1);
+                    }
+                    if b + i != 1 {
+                        return wrong(ActionKind::Backward, b + i, 1);
+                    }
+                    if w != i {
+                        return wrong(ActionKind::BackwardWeight, w, i);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

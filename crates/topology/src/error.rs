@@ -1,0 +1,204 @@
+//! What can be wrong with a topology.
+
+use windtunnel_kernel::{BitRate, Span};
+
+/// Why a spec describes no topology. [`TopologyError::path`] is the place in the spec, [`TopologyError::hint`] a way
+/// out where there is one.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TopologyError {
+    /// A size or a rate that must be at least 1 is zero.
+    #[error("expected `{path}` to be at least 1, found 0")]
+    Zero {
+        /// Where.
+        path: String,
+    },
+    /// NICs are neither a multiple nor a divisor of GPUs.
+    #[error("expected the NICs of a host to be a multiple or a divisor of its {gpus} GPUs, found {nics}")]
+    Nics {
+        /// GPUs of a host.
+        gpus: u32,
+        /// NICs of a host.
+        nics: u32,
+    },
+    /// The scale-up domain does not divide the host.
+    #[error("expected a scale-up domain size that divides the {gpus} GPUs of a host, found {size}")]
+    ScaleUp {
+        /// GPUs of a host.
+        gpus: u32,
+        /// Size of the domain.
+        size: u32,
+    },
+    /// An oversubscription that is no ratio.
+    #[error("expected a positive oversubscription in tier {tier}, found {found}")]
+    Oversubscription {
+        /// Which.
+        tier: usize,
+        /// What was given.
+        found: f64,
+    },
+    /// An oversubscription of the top tier, which has no uplinks.
+    #[error("expected no oversubscription in tier {tier}, the top tier has no uplinks, found {found}")]
+    TopOversubscription {
+        /// Which.
+        tier: usize,
+        /// What was given.
+        found: f64,
+    },
+    /// The uplinks that the oversubscription asks for are not a whole number.
+    #[error(
+        "expected a whole number of uplinks in tier {tier}, found {uplinks}: {ports_down} ports of {down} over \
+         {oversubscription} times {up}", down = gbps(*rate_down), up = gbps(*rate_up)
+    )]
+    Uplinks {
+        /// Which.
+        tier: usize,
+        /// The quotient.
+        uplinks: f64,
+        /// Ports towards the hosts.
+        ports_down: u32,
+        /// Their rate.
+        rate_down: BitRate,
+        /// Down over up.
+        oversubscription: f64,
+        /// Rate of an uplink.
+        rate_up: BitRate,
+    },
+    /// Parallel links between a NIC and a leaf.
+    #[error("expected a bundle of 1 in tier 0, found {found}")]
+    NicBundle {
+        /// What was given.
+        found: u32,
+    },
+    /// The bundle does not divide the ports it takes.
+    #[error("expected a bundle in tier {tier} that divides the {ports} {side}, found {bundle}")]
+    Bundle {
+        /// Which.
+        tier: usize,
+        /// `ports_down of the tier` or `uplinks of the tier below`.
+        side: &'static str,
+        /// How many.
+        ports: u32,
+        /// What was given.
+        bundle: u32,
+    },
+    /// The rate of a NIC is not a whole number of bit/s on each plane.
+    #[error("expected planes that divide the NIC rate of {rate} bit/s, found {planes}", rate = rate.0)]
+    Planes {
+        /// Rate of a NIC.
+        rate: BitRate,
+        /// What was given.
+        planes: u32,
+    },
+    /// A leaf cannot hold the NICs of a single host.
+    #[error("expected a leaf with a port for each of the {nics} NICs of a host, found {ports_down} ports")]
+    SmallLeaf {
+        /// NICs of a host.
+        nics: u32,
+        /// Ports of a leaf.
+        ports_down: u32,
+    },
+    /// There are fewer leaves than rails.
+    #[error("expected room for a leaf for each of the {rails} rails, found room for {leaves}")]
+    Rails {
+        /// NICs of a host.
+        rails: u32,
+        /// Leaves that fit.
+        leaves: u64,
+    },
+    /// More hosts than ports.
+    #[error("expected at most {fit} hosts, found {hosts}")]
+    TooManyHosts {
+        /// What was given.
+        hosts: u32,
+        /// How many fit.
+        fit: u64,
+    },
+    /// Beyond the ids there are.
+    #[error("expected a topology of fewer than {limit} {what}, found {found}")]
+    TooLarge {
+        /// `endpoints`, `switches`, `links` or `tiers`.
+        what: &'static str,
+        /// How many ids there are.
+        limit: u64,
+        /// How many, the largest representable if even more.
+        found: u64,
+    },
+    /// Delays that exceed network time.
+    #[error(
+        "expected paths of less than 200 days, found more in tier {tier}: cables of {length_mm} mm, switches of {delay}"
+    )]
+    Latency {
+        /// The tier that exceeds it.
+        tier: usize,
+        /// Of its cables.
+        length_mm: u64,
+        /// Of its switches.
+        delay: Span,
+    },
+}
+
+impl TopologyError {
+    /// The place in the spec, as a path below the topology: `tiers[1].ports_down`.
+    pub fn path(&self) -> String {
+        match self {
+            Self::Zero { path } => path.clone(),
+            Self::Nics { .. } => "host.nics".to_owned(),
+            Self::ScaleUp { .. } => "host.scale_up.size".to_owned(),
+            Self::Oversubscription { tier, .. }
+            | Self::TopOversubscription { tier, .. }
+            | Self::Uplinks { tier, .. } => format!("tiers[{tier}].oversubscription"),
+            Self::NicBundle { .. } => "tiers[0].bundle".to_owned(),
+            Self::Bundle { tier, .. } => format!("tiers[{tier}].bundle"),
+            Self::Planes { .. } => "planes".to_owned(),
+            Self::SmallLeaf { .. } => "tiers[0].ports_down".to_owned(),
+            Self::Rails { .. } => "host.rails".to_owned(),
+            Self::TooLarge { what: "tiers", .. } => "tiers".to_owned(),
+            Self::TooManyHosts { .. } | Self::TooLarge { .. } => "hosts".to_owned(),
+            Self::Latency { tier, .. } => format!("tiers[{tier}].length"),
+        }
+    }
+
+    /// A way out.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Uplinks { uplinks, ports_down, rate_down, rate_up, .. } => {
+                let whole = uplinks.round().max(1.0);
+                let ratio = f64::from(*ports_down) * rate_down.0 as f64 / (whole * rate_up.0 as f64);
+                format!("an oversubscription of {ratio} gives {whole} uplinks")
+            }
+            Self::TopOversubscription { .. } => {
+                "give it to the tier below, whose uplinks lead to the top".to_owned()
+            }
+            Self::NicBundle { .. } => {
+                "several NICs are `host.nics`, several ports of a NIC are `planes`".to_owned()
+            }
+            Self::Nics { gpus, .. } => {
+                format!("{gpus} gives every GPU its own NIC, 1 shares one among all")
+            }
+            Self::ScaleUp { gpus, .. } => {
+                format!("{gpus} joins all GPUs of a host, 1 leaves them without a scale-up network")
+            }
+            Self::SmallLeaf { nics, .. } => {
+                format!("set `ports_down` to {nics} or more, or spread the NICs with `host.rails: true`")
+            }
+            Self::Rails { rails, .. } => format!(
+                "rails meet only above the leaves: add a tier with `ports_down` of {rails} or more, or set `host.rails: \
+                 false`"
+            ),
+            Self::TooManyHosts { .. } => {
+                "raise `ports_down` of a tier (above tier 0 in multiples of its bundle), or add a tier"
+                    .to_owned()
+            }
+            Self::Bundle { .. } => "1 is a single link".to_owned(),
+            Self::Zero { .. }
+            | Self::Oversubscription { .. }
+            | Self::Planes { .. }
+            | Self::TooLarge { .. }
+            | Self::Latency { .. } => return None,
+        })
+    }
+}
+
+fn gbps(rate: BitRate) -> String {
+    format!("{} Gbps", rate.0 as f64 / 1e9)
+}
