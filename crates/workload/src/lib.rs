@@ -8,6 +8,8 @@ pub mod goal;
 pub mod handwritten;
 pub mod machine;
 pub mod model;
+mod nearest;
+mod output;
 pub mod program;
 pub mod replay;
 pub mod schedules;
