@@ -8,8 +8,9 @@
 use std::collections::VecDeque;
 
 use windtunnel_fabric::CoupledId;
-use windtunnel_kernel::{RankId, Time};
+use windtunnel_kernel::{Bytes, RankId, Time};
 use windtunnel_workload::Token;
+use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 
 /// A member's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,29 @@ pub struct Coupler {
     waiting: Vec<Waiting>,
     runs: Vec<Run>,
     free: Vec<u32>,
-    /// Prepared edges by communicator: (spec index of the shape, id).
-    prepared: Vec<Vec<(u64, CoupledId)>>,
+    /// What each communicator's specifications run as.
+    groups: Vec<Vec<Known>>,
+}
+
+/// A specification of a communicator, resolved.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    program: u32,
+    spec: u32,
+    group: Group,
+}
+
+/// Prepared edges with what they carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The fabric's name for the edges.
+    pub id: CoupledId,
+    /// Algorithm and kind: groups of a communicator that agree in both have the same edges.
+    pub shape: (Algorithm, CollectiveKind),
+    /// What the unit edge carries.
+    pub bytes: Bytes,
+    /// Dependent steps.
+    pub steps: u32,
 }
 
 /// In the window: nobody has come yet, or everybody has.
@@ -54,7 +76,7 @@ impl Coupler {
     pub fn new(communicators: usize) -> Self {
         Self {
             waiting: (0..communicators).map(|_| Waiting::default()).collect(),
-            prepared: vec![Vec::new(); communicators],
+            groups: vec![Vec::new(); communicators],
             ..Self::default()
         }
     }
@@ -110,20 +132,23 @@ impl Coupler {
         self.runs[run as usize].start
     }
 
-    /// The prepared edges of `shape` on `communicator`, prepared by `prepare` the first time.
-    pub fn prepared(
+    /// The group as which specification `spec` of `program` runs on `communicator`; made by `make` the first time, which
+    /// is given the edges' id if another specification has prepared the same ones.
+    pub fn group(
         &mut self,
         communicator: u32,
-        shape: u64,
-        prepare: impl FnOnce() -> CoupledId,
-    ) -> CoupledId {
-        let known = &mut self.prepared[communicator as usize];
-        if let Some(&(_, id)) = known.iter().find(|(key, _)| *key == shape) {
-            return id;
+        program: u32,
+        spec: u32,
+        make: impl FnOnce(&dyn Fn((Algorithm, CollectiveKind)) -> Option<CoupledId>) -> Group,
+    ) -> Group {
+        let known = &mut self.groups[communicator as usize];
+        if let Some(entry) = known.iter().find(|entry| entry.program == program && entry.spec == spec) {
+            return entry.group;
         }
-        let id = prepare();
-        known.push((shape, id));
-        id
+        let same = |shape| known.iter().find(|entry| entry.group.shape == shape).map(|entry| entry.group.id);
+        let group = make(&same);
+        known.push(Known { program, spec, group });
+        group
     }
 
     /// Runs that wait for members: (communicator, sequence, members that have come).

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
-use windtunnel_kernel::{EndpointId, RankId, Span, StreamId, Tag, Time};
+use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, StreamId, Tag, Time};
+use windtunnel_workload::collectives::Plan;
 use windtunnel_workload::machine::Join;
-use windtunnel_workload::replay::{Progress, Replay, ReplayError, StuckOperation};
-use windtunnel_workload::{Machine, OpKind, Outgoing, Token, Workload};
+use windtunnel_workload::replay::{self, Progress, Replay, ReplayError, StuckOperation};
+use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
-use crate::coupler::{Coupler, Member};
+use crate::coupler::{Coupler, Group, Member};
 use crate::explain::{self, CriticalPath};
 use crate::variation::Variation;
 
@@ -351,11 +352,24 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
         let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member, ready) else {
             return;
         };
-        let program = self.workload.program(rank);
-        let OpKind::Collective { .. } = program.ops[token.0 as usize].kind else {
-            unreachable!("only a collective joins");
-        };
-        let _ = (run, start, size);
-        todo!()
+        let program = self.workload.program_of[rank.0 as usize];
+        let spec = &self.workload.programs[program as usize].specs[join.spec as usize];
+        let (fabric, placement) = (&mut *self.fabric, self.placement);
+        let group = self.coupler.group(join.communicator, program, join.spec, |same| {
+            let plan = Plan::new(spec, size as u32).expect("the replay has checked every specification");
+            let coupled = plan.coupled().expect("a replay joins only collectives that have a coupled form");
+            let shape = (plan.algorithm(), spec.kind);
+            let id = same(shape).unwrap_or_else(|| {
+                let place = |index: u32| placement[communicator.ranks[index as usize].0 as usize];
+                let edges: Vec<_> =
+                    coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();
+                fabric.prepare_coupled(&edges, replay::entropy(join.communicator, 0))
+            });
+            Group { id, shape, bytes: Bytes(coupled.bytes), steps: coupled.steps }
+        });
+        let leader = placement[communicator.ranks[0].0 as usize];
+        let ticket = Ticket(COUPLED | (self.job as u64) << 32 | u64::from(run));
+        let class = join.dimension as u8;
+        fabric.start_coupled(start, leader, ticket, group.id, group.bytes, group.steps, class);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Bad input: where, what was found, what was expected, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputError {
-    /// `file:line:column`, or `file: path.of.the.key`, or just the file.
+    /// `file:line:column`, or `file: path.of.the.key`, or just the file; empty if the message carries it.
     pub place: String,
     /// What was found and what was expected.
     pub message: String,
@@ -28,7 +28,10 @@ impl InputError {
 
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)?;
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        write!(f, "{}", self.message)?;
         match &self.hint {
             Some(hint) => write!(f, "\n\nhint: {hint}"),
             None => Ok(()),

@@ -1,2 +1,162 @@
-//! From a scenario as it is written to one that can run.
+//! From a scenario as it is written to one that can run: the fabric, the jobs' workloads, and what they rest on.
+
+pub mod evidence;
+pub mod fabric;
 pub mod flows;
+pub mod jobs;
+pub mod model;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use windtunnel_cluster::placement::Placement;
+use windtunnel_kernel::{CalendarTime, RankId, Span};
+use windtunnel_workload::Workload;
+
+use self::evidence::EvidenceList;
+use self::fabric::FabricParts;
+use crate::error::InputError;
+use crate::schema::Scenario;
+
+/// What is known of a job that trains a model.
+#[derive(Clone, Debug)]
+pub struct ModelFacts {
+    /// Tokens per iteration.
+    pub tokens: u64,
+    /// Model FLOPs per iteration (the numerator of MFU).
+    pub flops: f64,
+    /// Peak rate of a GPU in FLOP/s at the training precision.
+    pub peak_flops: f64,
+    /// Bytes per GPU by use, of the rank that needs most, with `total` and `capacity`.
+    pub memory: Value,
+    /// Layers, bytes, FLOPs and memory per pipeline rank, for `--explain`.
+    pub explanation: Value,
+}
+
+impl ModelFacts {
+    /// Bytes that the fullest GPU holds.
+    pub fn memory_total(&self) -> Option<u64> {
+        self.memory.get("total").and_then(Value::as_u64)
+    }
+}
+
+/// A job, ready to run.
+#[derive(Clone)]
+pub struct JobPlan {
+    /// Name.
+    pub name: String,
+    /// Operations of its ranks.
+    pub workload: Arc<Workload>,
+    /// Pipeline stage of each rank; empty if all are of stage 0.
+    pub stages: Vec<u32>,
+    /// Iterations.
+    pub iterations: u64,
+    /// When it is submitted.
+    pub submit: CalendarTime,
+    /// How its GPUs are chosen.
+    pub placement: &'static dyn Placement,
+    /// How long it takes, at job fidelity.
+    pub duration: Option<Span>,
+    /// Ranks whose operations are written.
+    pub watched: Vec<RankId>,
+    /// The model that it trains.
+    pub model: Option<ModelFacts>,
+    /// Notes for the user.
+    pub warnings: Vec<String>,
+}
+
+impl JobPlan {
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.workload.ranks()
+    }
+
+    /// Pipeline stage of `rank`.
+    pub fn stage_of(&self, rank: RankId) -> u32 {
+        self.stages.get(rank.0 as usize).copied().unwrap_or(0)
+    }
+}
+
+/// A scenario that can run.
+pub struct Assembled {
+    /// As it was written.
+    pub scenario: Scenario,
+    /// The fabric.
+    pub fabric: FabricParts,
+    /// The jobs.
+    pub jobs: Vec<JobPlan>,
+    /// What the results rest on.
+    pub evidence: EvidenceList,
+}
+
+/// Checks `scenario` and builds everything that a run needs; `source` is its file's name and `base` the folder of relative
+/// paths.
+///
+/// # Errors
+/// [`InputError`] with the path of the key at fault.
+pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembled, InputError> {
+    let at = |key: &str| format!("{source}: {key}");
+    if scenario.windtunnel != 1 {
+        let found = format!("`windtunnel` is the version of the format, found {}, expected 1", scenario.windtunnel);
+        return Err(InputError::new(at("windtunnel"), found));
+    }
+    if scenario.jobs.is_empty() {
+        return Err(InputError::new(at("jobs"), "there is no job"));
+    }
+    if scenario.network.header.0 >= scenario.network.mtu.0 {
+        let message = format!(
+            "`mtu` ({} B) must exceed `header` ({} B)",
+            scenario.network.mtu.0.0, scenario.network.header.0.0
+        );
+        return Err(InputError::new(at("network.mtu"), message).hint("the MTU counts the whole packet, header included"));
+    }
+    if windtunnel_cluster::scheduler::by_name(&scenario.cluster.scheduler).is_none() {
+        let known = windtunnel_cluster::scheduler::SCHEDULERS.join("`, `");
+        let message = format!("no scheduler `{}`, expected `{known}`", scenario.cluster.scheduler);
+        return Err(InputError::new(at("cluster.scheduler"), message));
+    }
+    let mut evidence = EvidenceList::default();
+    let fabric = fabric::fabric(&scenario.topology, source, "topology", base, &mut evidence)?;
+    let mut plans: Vec<JobPlan> = Vec::new();
+    for (index, job) in scenario.jobs.iter().enumerate() {
+        let place = at(&format!("jobs[{index}]"));
+        if plans.iter().any(|plan| plan.name == job.name) {
+            return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
+        }
+        let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
+        plans.push(jobs::plan(job, &context, &mut evidence)?);
+    }
+    Ok(Assembled { scenario, fabric, jobs: plans, evidence })
+}
+
+impl Assembled {
+    /// What would run, for `--explain`.
+    pub fn explanation(&self) -> Value {
+        let jobs: Vec<Value> = self
+            .jobs
+            .iter()
+            .map(|plan| {
+                let communicators = &plan.workload.communicators;
+                json!({
+                    "name": plan.name,
+                    "ranks": plan.ranks(),
+                    "programs": plan.workload.programs.len(),
+                    "operations": plan.workload.operations(),
+                    "communicators": communicators.len(),
+                    "model": plan.model.as_ref().map(|model| model.explanation.clone()),
+                    "memory": plan.model.as_ref().map(|model| model.memory.clone()),
+                    "warnings": plan.warnings,
+                })
+            })
+            .collect();
+        let topology = &self.fabric.topology;
+        json!({
+            "scenario": self.scenario.name,
+            "fidelity": self.scenario.fidelity.name(),
+            "topology": {"hosts": topology.hosts(), "gpus": topology.endpoints(), "links": topology.link_count()},
+            "jobs": jobs,
+            "evidence": self.evidence.rows(),
+        })
+    }
+}

@@ -1,0 +1,225 @@
+//! Jobs: what each does, where its operations come from, and which ranks are watched.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use windtunnel_kernel::{CalendarTime, RankId, StreamId};
+use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan};
+use windtunnel_workload::program::{Binding, Communicator};
+use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, handwritten};
+
+use super::evidence::EvidenceList;
+use super::fabric::FabricParts;
+use super::{JobPlan, ModelFacts, flows, model};
+use crate::error::{InputError, nearest};
+use crate::schema::{
+    AlgorithmName, CollectiveJob, CollectiveName, Job, OperationsTable, Scenario, WorkloadSource, jobs::FormName,
+};
+
+/// Ranks watched of a job without a pipeline.
+const WATCHED: usize = 64;
+
+/// What a job stands in.
+pub struct Context<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The fabric.
+    pub fabric: &'a FabricParts,
+    /// Folder of relative paths.
+    pub base: &'a Path,
+    /// The job's place for messages.
+    pub place: &'a str,
+}
+
+impl Context<'_> {
+    fn gpus(&self) -> u32 {
+        self.fabric.topology.endpoints()
+    }
+}
+
+/// What a source of work gives.
+pub struct Built {
+    /// Operations.
+    pub workload: Workload,
+    /// Pipeline stage by rank; empty if there is only one.
+    pub stages: Vec<u32>,
+    /// One rank per stage of the first replica; empty: the first ranks.
+    pub pipeline: Vec<RankId>,
+    /// What is known of the model.
+    pub model: Option<ModelFacts>,
+    /// Notes for the user.
+    pub warnings: Vec<String>,
+}
+
+impl Built {
+    fn plain(workload: Workload) -> Self {
+        Self { workload, stages: Vec::new(), pipeline: Vec::new(), model: None, warnings: Vec::new() }
+    }
+}
+
+/// Builds a job.
+///
+/// # Errors
+/// [`InputError`] with the path of the key at fault.
+pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Result<JobPlan, InputError> {
+    let place = context.place;
+    if job.iterations == 0 {
+        return Err(InputError::new(format!("{place}.iterations"), "expected at least 1 iteration, found 0"));
+    }
+    let placement = windtunnel_cluster::placement::by_name(&job.placement).ok_or_else(|| {
+        let known = windtunnel_cluster::placement::PLACEMENTS.map(|placement| placement.name());
+        let message = format!("no placement `{}`, expected one of `{}`", job.placement, known.join("`, `"));
+        let error = InputError::new(format!("{place}.placement"), message);
+        match nearest(&job.placement, known) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error,
+        }
+    })?;
+    let built = build(job, context, evidence)?;
+    let (ranks, gpus) = (built.workload.ranks(), context.gpus() as usize);
+    if ranks > gpus {
+        return Err(InputError::new(place, format!("the job has {ranks} ranks, but the topology has {gpus} GPUs"))
+            .hint("raise `topology.hosts`, or lower the job's parallelism"));
+    }
+    let watched = match context.scenario.results.operations {
+        OperationsTable::None => Vec::new(),
+        OperationsTable::All => (0..ranks as u32).map(RankId).collect(),
+        OperationsTable::Pipeline if built.pipeline.is_empty() => {
+            (0..ranks.min(WATCHED) as u32).map(RankId).collect()
+        }
+        OperationsTable::Pipeline => built.pipeline,
+    };
+    Ok(JobPlan {
+        name: job.name.clone(),
+        workload: Arc::new(built.workload),
+        stages: built.stages,
+        iterations: job.iterations,
+        submit: CalendarTime(job.submit.0.ns_ceil()),
+        placement,
+        duration: job.duration.map(|duration| duration.0),
+        watched,
+        model: built.model,
+        warnings: built.warnings,
+    })
+}
+
+fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Result<Built, InputError> {
+    let source = &job.workload;
+    let place = format!("{}.workload", context.place);
+    only_one(source, &place)?;
+    if source.model.is_none() {
+        let model_only = [
+            ("global_batch", source.global_batch.is_some()),
+            ("micro_batch", source.micro_batch.is_some()),
+            ("sequence", source.sequence.is_some()),
+            ("training", source.training.is_some()),
+        ];
+        if let Some((key, _)) = model_only.iter().find(|(_, given)| *given) {
+            return Err(InputError::new(format!("{place}.{key}"), format!("`{key}` belongs to a `model`")));
+        }
+        if job.parallelism.is_some() {
+            let at = format!("{}.parallelism", context.place);
+            return Err(InputError::new(at, "`parallelism` lays out a `model`, but the workload names none"));
+        }
+    }
+    if let Some(name) = &source.model {
+        return model::build(name, job, context, evidence);
+    }
+    if let Some(file) = &source.goal {
+        let path = context.base.join(file);
+        let options = goal::ReadOptions { labels: true };
+        let workload =
+            goal::open_with(&path, &options).map_err(|error| InputError::new("", error.to_string()))?;
+        evidence.add("workload", "given", &format!("GOAL file {file}"));
+        return Ok(Built::plain(workload));
+    }
+    if let Some(file) = &source.file {
+        let path = context.base.join(file);
+        let workload = handwritten::open(&path).map_err(|error| InputError::new("", error.to_string()))?;
+        evidence.add("workload", "given", &format!("hand-written file {file}"));
+        return Ok(Built::plain(workload));
+    }
+    evidence.add("workload", "given", "the scenario's traffic");
+    if let Some(collective) = &source.collective {
+        return collective_workload(collective, context, &format!("{place}.collective")).map(Built::plain);
+    }
+    let flows_of = source.flows.as_ref().expect("`only_one` has found exactly one source");
+    let ranks = flows_of.ranks.unwrap_or_else(|| context.gpus());
+    let seed = context.scenario.seed;
+    let list = flows::flows(flows_of, ranks, seed, context.base, &format!("{place}.flows"))?;
+    Ok(Built::plain(flows::workload(&list, ranks)))
+}
+
+/// Refuses a workload with no source of work, or several.
+fn only_one(source: &WorkloadSource, place: &str) -> Result<(), InputError> {
+    let keys = [
+        ("model", source.model.is_some()),
+        ("goal", source.goal.is_some()),
+        ("file", source.file.is_some()),
+        ("collective", source.collective.is_some()),
+        ("flows", source.flows.is_some()),
+    ];
+    let given: Vec<&str> = keys.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
+    match given.len() {
+        1 => Ok(()),
+        0 => Err(InputError::new(place, "expected one of `model`, `goal`, `file`, `collective` and `flows`, found none")),
+        _ => Err(InputError::new(place, format!("expected one source of work, found `{}`", given.join("` and `")))),
+    }
+}
+
+/// Members of the group that share a scale-up domain and stand next to each other, if all domains are alike.
+fn domain_of(ranks: u32, context: &Context<'_>) -> u32 {
+    let size = context.fabric.topology.scale_up_size().max(1);
+    if ranks.is_multiple_of(size) { size } else if ranks < size { ranks } else { 1 }
+}
+
+fn collective_workload(job: &CollectiveJob, context: &Context<'_>, place: &str) -> Result<Workload, InputError> {
+    let ranks = job.ranks.unwrap_or_else(|| context.gpus());
+    if ranks == 0 {
+        return Err(InputError::new(format!("{place}.ranks"), "expected at least 1 rank, found 0"));
+    }
+    let kind = match job.kind {
+        CollectiveName::AllReduce => CollectiveKind::AllReduce,
+        CollectiveName::AllGather => CollectiveKind::AllGather,
+        CollectiveName::ReduceScatter => CollectiveKind::ReduceScatter,
+        CollectiveName::Broadcast => CollectiveKind::Broadcast { root: 0 },
+        CollectiveName::Reduce => CollectiveKind::Reduce { root: 0 },
+        CollectiveName::AllToAll => CollectiveKind::AllToAll,
+        CollectiveName::Barrier => CollectiveKind::Barrier,
+    };
+    let mut spec = CollectiveSpec::new(kind, job.bytes.0);
+    spec.algorithm = algorithm(job.algorithm);
+    spec.form = match job.form {
+        FormName::Auto => Form::Auto,
+        FormName::Coupled => Form::Coupled,
+        FormName::Steps => Form::Steps,
+    };
+    spec.outstanding = job.outstanding;
+    spec.domain = domain_of(ranks, context);
+    Plan::new(&spec, ranks).map_err(|error| InputError::new(place, error.to_string()))?;
+    let mut builder = ProgramBuilder::new();
+    let label = builder.label(kind.name());
+    builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
+    let mut workload = Workload { programs: vec![builder.finish().expect("one operation")], ..Workload::default() };
+    let members = (0..ranks).map(RankId).collect();
+    workload.communicators.push(Communicator { name: "world".to_owned(), ranks: members });
+    for index in 0..ranks {
+        workload.add_rank(0, &[Binding { communicator: 0, index }]);
+    }
+    Ok(workload)
+}
+
+fn algorithm(name: AlgorithmName) -> Algorithm {
+    match name {
+        AlgorithmName::Auto => Algorithm::Auto,
+        AlgorithmName::Ring => Algorithm::Ring,
+        AlgorithmName::DoubleBinaryTree => Algorithm::DoubleBinaryTree,
+        AlgorithmName::Recursive => Algorithm::Recursive,
+        AlgorithmName::Bruck => Algorithm::Bruck,
+        AlgorithmName::Pat => Algorithm::Pat,
+        AlgorithmName::Binomial => Algorithm::Binomial,
+        AlgorithmName::Direct => Algorithm::Direct,
+        AlgorithmName::Pairwise => Algorithm::Pairwise,
+        AlgorithmName::Hierarchical => Algorithm::Hierarchical,
+    }
+}

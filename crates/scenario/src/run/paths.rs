@@ -1,0 +1,48 @@
+//! Names of the links that a message or collective takes, for people.
+
+use windtunnel_kernel::{EndpointId, NicId, RankId};
+use windtunnel_topology::{LoadBalancer, Route, Topology};
+use windtunnel_workload::collectives::Plan;
+use windtunnel_workload::{OpKind, Operation, Workload};
+
+/// Looks up the links of an operation as the flow model routes it.
+#[derive(Clone, Copy)]
+pub struct PathNames<'a> {
+    topology: &'a Topology,
+    balancer: LoadBalancer,
+    seed: u64,
+}
+
+impl<'a> PathNames<'a> {
+    /// On `topology`.
+    pub const fn new(topology: &'a Topology, balancer: LoadBalancer, seed: u64) -> Self {
+        Self { topology, balancer, seed }
+    }
+
+    /// The links that `op` of `rank` waits for: those of its message, or of the edge that leads into it in a coupled
+    /// collective; joined by `; `, empty where the path is not one.
+    pub fn of(&self, workload: &Workload, placement: &[EndpointId], rank: RankId, op: &Operation) -> String {
+        let from = match op.kind {
+            OpKind::Receive { peer: Some(peer), .. } => workload.resolve(rank, peer),
+            OpKind::Collective { comm, spec, .. } => {
+                let binding = workload.binding(rank, comm);
+                let ranks = &workload.communicators[binding.communicator as usize].ranks;
+                let spec = &workload.program(rank).specs[spec as usize];
+                let plan = Plan::new(spec, ranks.len() as u32).ok();
+                let shape = plan.as_ref().and_then(Plan::coupled);
+                let into = shape.and_then(|shape| shape.edges.into_iter().find(|(_, to, _)| *to == binding.index));
+                match into {
+                    Some((from, ..)) => ranks[from as usize],
+                    None => return String::new(),
+                }
+            }
+            _ => return String::new(),
+        };
+        let mut route = Route::new();
+        let (from, to) = (placement[from.0 as usize], placement[rank.0 as usize]);
+        self.topology.route(self.balancer, self.seed, from, to, NicId(0), 0, &mut route);
+        let names: Vec<String> =
+            route.links.iter().take(16).map(|&(link, _)| self.topology.link_name(link)).collect();
+        names.join("; ")
+    }
+}

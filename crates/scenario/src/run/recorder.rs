@@ -1,0 +1,212 @@
+//! Turns what a shard reports into rows: iterations, their critical paths, and the operations of watched ranks.
+
+use windtunnel_cluster::explain::{Breakdown, Category, Segment};
+use windtunnel_cluster::shard::{IterationEnd, Observer};
+use windtunnel_kernel::{EndpointId, RankId, Time};
+use windtunnel_workload::replay::Replay;
+use windtunnel_workload::{OpKind, Operation, Program};
+
+use super::paths::PathNames;
+use crate::assemble::JobPlan;
+use crate::table::{Batch, Column, TableSink};
+
+/// An iteration of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iteration {
+    /// Number within the job.
+    pub number: u64,
+    /// Start, in picoseconds since the run's start.
+    pub start_ps: u64,
+    /// End.
+    pub finish_ps: u64,
+    /// The rank that ended it.
+    pub critical_rank: u32,
+    /// Where the time went.
+    pub breakdown: Breakdown,
+    /// Whether it was the first of its episode.
+    pub warm_up: bool,
+}
+
+impl Iteration {
+    /// Length in picoseconds.
+    pub fn span_ps(&self) -> u64 {
+        self.finish_ps - self.start_ps
+    }
+}
+
+/// A job of the episode as the recorder sees it.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Index of the job in the scenario.
+    pub job: usize,
+    /// GPU of each rank.
+    pub placement: Vec<EndpointId>,
+    /// Iterations done before the episode.
+    pub done_before: u64,
+    /// Iteration (of the episode) whose operations are written.
+    pub operations_of: u64,
+    /// Whether the rank's operations are written, by rank.
+    pub ranks: Vec<bool>,
+}
+
+/// Collects rows of an episode and hands them to the sink.
+pub struct Recorder<'a> {
+    plans: &'a [JobPlan],
+    watched: &'a [Watched],
+    names: PathNames<'a>,
+    sink: &'a mut dyn TableSink,
+    /// Start of the episode, in picoseconds since the run's start.
+    origin_ps: u64,
+    /// By job of the scenario.
+    iterations: &'a mut [Vec<Iteration>],
+    /// The first failure of the sink.
+    failure: Option<String>,
+}
+
+impl<'a> Recorder<'a> {
+    /// A recorder for the jobs `watched` of an episode that starts at `origin_ps`.
+    pub fn new(
+        plans: &'a [JobPlan],
+        watched: &'a [Watched],
+        names: PathNames<'a>,
+        sink: &'a mut dyn TableSink,
+        origin_ps: u64,
+        iterations: &'a mut [Vec<Iteration>],
+    ) -> Self {
+        Self { plans, watched, names, sink, origin_ps, iterations, failure: None }
+    }
+
+    /// Why the sink stopped taking rows, if it did.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn at(&self, time: Time) -> u64 {
+        self.origin_ps + time.0
+    }
+
+    fn write(&mut self, table: &'static str, batch: Batch) {
+        if self.failure.is_none() && !batch.is_empty() {
+            self.failure = self.sink.rows(table, batch).err();
+        }
+    }
+
+    fn critical_path(&mut self, watched: &Watched, iteration: u64, rank: RankId, segments: &[Segment]) {
+        let plan = &self.plans[watched.job];
+        let program = plan.workload.program(rank);
+        let label = |segment: &Segment| match program.ops.get(segment.op as usize) {
+            Some(op) => program.labels[op.label as usize].clone(),
+            None => String::new(),
+        };
+        let links = |segment: &Segment| match segment.category {
+            Category::Exposed(_) => {
+                self.names.of(&plan.workload, &watched.placement, rank, &program.ops[segment.op as usize])
+            }
+            _ => String::new(),
+        };
+        let n = segments.len();
+        let batch = Batch::default()
+            .with("job", Column::Text(vec![plan.name.clone(); n]))
+            .with("iteration", Column::U64(vec![iteration; n]))
+            .with("step", Column::U32((0..n as u32).collect()))
+            .with("rank", Column::U32(vec![rank.0; n]))
+            .with("label", Column::Text(segments.iter().map(label).collect()))
+            .with("category", Column::Text(segments.iter().map(|s| s.category.name().to_owned()).collect()))
+            .with("start_ps", Column::U64(segments.iter().map(|s| self.at(s.start)).collect()))
+            .with("finish_ps", Column::U64(segments.iter().map(|s| self.at(s.finish)).collect()))
+            .with("links", Column::Text(segments.iter().map(links).collect()));
+        self.write("critical_path", batch);
+    }
+}
+
+impl Observer for Recorder<'_> {
+    fn rank_iteration(&mut self, job: usize, rank: RankId, iteration: u64, replay: &Replay) {
+        let watched = &self.watched[job];
+        if iteration != watched.operations_of || !watched.ranks[rank.0 as usize] {
+            return;
+        }
+        let plan = &self.plans[watched.job];
+        let program = plan.workload.program(rank);
+        let n = program.ops.len();
+        let records: Vec<_> = (0..n as u32).map(|op| replay.record(rank, op)).collect();
+        let start = |(record, op): (&windtunnel_workload::replay::OpRecord, &Operation)| match op.kind {
+            OpKind::Send { .. } => record.ready,
+            _ => record.remote.max(record.ready).min(record.finish),
+        };
+        let ops = &program.ops;
+        let batch = Batch::default()
+            .with("job", Column::Text(vec![plan.name.clone(); n]))
+            .with("rank", Column::U32(vec![rank.0; n]))
+            .with("stage", Column::U32(vec![plan.stage_of(rank); n]))
+            .with("iteration", Column::U64(vec![watched.done_before + iteration; n]))
+            .with("operation", Column::U32((0..n as u32).collect()))
+            .with("label", Column::Text(ops.iter().map(|op| program.labels[op.label as usize].clone()).collect()))
+            .with("kind", Column::Text(ops.iter().map(|op| kind(op).to_owned()).collect()))
+            .with("dimension", Column::Text(ops.iter().map(|op| op.dimension.name().to_owned()).collect()))
+            .with("stream", Column::U32(ops.iter().map(stream).collect()))
+            .with("ready_ps", Column::U64(records.iter().map(|record| self.at(record.ready)).collect()))
+            .with("start_ps", Column::U64(records.iter().zip(ops).map(|pair| self.at(start(pair))).collect()))
+            .with("finish_ps", Column::U64(records.iter().map(|record| self.at(record.finish)).collect()))
+            .with("bytes", Column::U64(ops.iter().map(|op| bytes(program, op)).collect()));
+        self.write("operations", batch);
+    }
+
+    fn iteration(&mut self, job: usize, end: &IterationEnd) {
+        let watched = &self.watched[job];
+        let number = watched.done_before + end.iteration;
+        let breakdown = Breakdown::of(&end.path.segments);
+        let row = Iteration {
+            number,
+            start_ps: self.at(end.start),
+            finish_ps: self.at(end.finish),
+            critical_rank: end.path.rank.0,
+            breakdown,
+            warm_up: end.iteration == 0,
+        };
+        self.iterations[watched.job].push(row);
+        let one = |value: u64| Column::U64(vec![value]);
+        let mut batch = Batch::default()
+            .with("job", Column::Text(vec![self.plans[watched.job].name.clone()]))
+            .with("iteration", one(number))
+            .with("start_ps", one(row.start_ps))
+            .with("finish_ps", one(row.finish_ps))
+            .with("critical_rank", Column::U32(vec![row.critical_rank]))
+            .with("compute_ps", one(breakdown.compute));
+        const EXPOSED: [&str; 6] =
+            ["exposed_tp_ps", "exposed_cp_ps", "exposed_ep_ps", "exposed_pp_ps", "exposed_dp_ps", "exposed_other_ps"];
+        for (name, value) in EXPOSED.into_iter().zip(breakdown.exposed) {
+            batch = batch.with(name, one(value));
+        }
+        let batch = batch
+            .with("bubble_ps", one(breakdown.bubble))
+            .with("straggler_ps", one(breakdown.straggler))
+            .with("host_ps", one(breakdown.host));
+        self.write("iterations", batch);
+        self.critical_path(watched, number, end.path.rank, &end.path.segments);
+    }
+}
+
+fn kind(op: &Operation) -> &'static str {
+    match op.kind {
+        OpKind::Calc { .. } => "calc",
+        OpKind::Send { .. } => "send",
+        OpKind::Receive { .. } => "receive",
+        OpKind::Collective { .. } => "collective",
+    }
+}
+
+fn stream(op: &Operation) -> u32 {
+    let (OpKind::Calc { stream, .. }
+    | OpKind::Send { stream, .. }
+    | OpKind::Receive { stream, .. }
+    | OpKind::Collective { stream, .. }) = op.kind;
+    u32::from(stream.0)
+}
+
+fn bytes(program: &Program, op: &Operation) -> u64 {
+    match op.kind {
+        OpKind::Send { bytes, .. } => bytes.0,
+        OpKind::Collective { spec, .. } => program.specs[spec as usize].bytes.0,
+        OpKind::Calc { .. } | OpKind::Receive { .. } => 0,
+    }
+}

@@ -1,0 +1,272 @@
+//! `summary.json`: every key of docs/results.md, in its order. What is unknown is null, never absent.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use windtunnel_kernel::CalendarTime;
+use windtunnel_workload::Dimension;
+
+use super::recorder::Iteration;
+use crate::assemble::JobPlan;
+use crate::assemble::evidence::EvidenceRow;
+
+/// Picoseconds as seconds.
+pub fn seconds(ps: u64) -> f64 {
+    windtunnel_kernel::Span(ps).seconds()
+}
+
+/// What became of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// All iterations are done.
+    Finished,
+    /// The run was stopped before.
+    Interrupted,
+}
+
+impl JobState {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// A job's part of the summary.
+pub struct JobSummary<'a> {
+    /// What it is.
+    pub plan: &'a JobPlan,
+    /// How it ended.
+    pub state: JobState,
+    /// Its simulated iterations.
+    pub iterations: &'a [Iteration],
+    /// Mean iteration time on an ideal fabric, in picoseconds.
+    pub ideal_ps: Option<u64>,
+    /// When it was submitted.
+    pub submit: CalendarTime,
+    /// When it started.
+    pub start: Option<CalendarTime>,
+    /// When it ended.
+    pub finish: Option<CalendarTime>,
+}
+
+/// Iterations that count: those after each episode's warm-up, or all if there is nothing else.
+fn counted(iterations: &[Iteration]) -> Vec<Iteration> {
+    let steady: Vec<Iteration> = iterations.iter().filter(|iteration| !iteration.warm_up).copied().collect();
+    if steady.is_empty() { iterations.to_vec() } else { steady }
+}
+
+/// The value at quantile `q` of a sorted list, by nearest rank.
+fn quantile(sorted: &[u64], q: f64) -> Option<u64> {
+    let rank = (q * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+impl JobSummary<'_> {
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let counted = counted(self.iterations);
+        let mean = |of: &dyn Fn(&Iteration) -> u64| {
+            let total: u64 = counted.iter().map(of).sum();
+            (!counted.is_empty()).then(|| seconds(total) / counted.len() as f64)
+        };
+        let mut spans: Vec<u64> = counted.iter().map(Iteration::span_ps).collect();
+        spans.sort_unstable();
+        let iteration_time = mean(&|iteration| iteration.span_ps());
+        let exposed: Map<String, Value> = Dimension::ALL
+            .into_iter()
+            .map(|dimension| {
+                let value = mean(&|iteration| iteration.breakdown.exposed[dimension as usize]);
+                (dimension.name().to_owned(), json!(value))
+            })
+            .collect();
+        let model = self.plan.model.as_ref();
+        let rate = |per_iteration: f64| iteration_time.filter(|t| *t > 0.0).map(|t| per_iteration / t);
+        let calendar = |time: Option<CalendarTime>| time.map(|time| time.0 as f64 / 1e9);
+        json!({
+            "name": self.plan.name,
+            "state": self.state.name(),
+            "ranks": self.plan.ranks(),
+            "iterations": self.plan.iterations,
+            "simulated_iterations": self.iterations.len(),
+            "iteration_time_s": {
+                "mean": iteration_time,
+                "p50": quantile(&spans, 0.5).map(seconds),
+                "p99": quantile(&spans, 0.99).map(seconds),
+                "max": spans.last().copied().map(seconds),
+            },
+            "compute_s": mean(&|iteration| iteration.breakdown.compute),
+            "exposed_communication_s": mean(&|iteration| iteration.breakdown.exposed.iter().sum()),
+            "exposed_s": exposed,
+            "bubble_s": mean(&|iteration| iteration.breakdown.bubble),
+            "straggler_s": mean(&|iteration| iteration.breakdown.straggler),
+            "host_s": mean(&|iteration| iteration.breakdown.host),
+            "ideal_iteration_time_s": self.ideal_ps.map(seconds),
+            "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
+            "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
+            "memory_bytes_per_gpu": model.map(|model| model.memory_total()),
+            "memory": model.map(|model| model.memory.clone()),
+            "submit_s": calendar(Some(self.submit)),
+            "start_s": calendar(self.start),
+            "finish_s": calendar(self.finish),
+            "lost_s": 0.0,
+        })
+    }
+}
+
+/// Counters of the network.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NetworkSummary {
+    /// Messages sent, coupled groups' edges not counted.
+    pub messages: Option<u64>,
+    /// Payload bytes that arrived.
+    pub bytes_delivered: Option<u64>,
+    /// Packet fidelity only.
+    pub packets_delivered: Option<u64>,
+    /// Packet fidelity only.
+    pub packets_dropped: Option<u64>,
+    /// Packet fidelity only.
+    pub loss_rate: Option<f64>,
+    /// Packet fidelity only.
+    pub ecn_marked: Option<u64>,
+    /// Packet fidelity only.
+    pub pfc_pause_s: Option<f64>,
+    /// Packet fidelity only.
+    pub retransmissions: Option<u64>,
+    /// Packet fidelity only.
+    pub mean_queueing_delay_s: Option<f64>,
+    /// Packet fidelity only.
+    pub reordered_packets: Option<u64>,
+    /// The most loaded links, first the most.
+    pub links_most_loaded: Vec<LinkLoad>,
+}
+
+/// Load of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkLoad {
+    /// Its name.
+    pub name: String,
+    /// Its tier.
+    pub tier: String,
+    /// Mean utilisation over the simulated time.
+    pub utilisation: f64,
+    /// Wire bytes carried.
+    pub bytes: u64,
+}
+
+/// Completion times of flows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FlowSummary {
+    /// Number of flows.
+    pub count: u64,
+    /// Mean.
+    pub fct_mean_s: Option<f64>,
+    /// Median.
+    pub fct_p50_s: Option<f64>,
+    /// 99th percentile.
+    pub fct_p99_s: Option<f64>,
+    /// Maximum.
+    pub fct_max_s: Option<f64>,
+}
+
+/// Use of the cluster's GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterUse {
+    /// GPUs.
+    pub gpus: u64,
+    /// GPU-nanoseconds given to jobs.
+    pub busy_ns: u128,
+    /// End of the last job.
+    pub makespan_ns: u64,
+}
+
+impl ClusterUse {
+    /// As JSON; `waiting` are the jobs' waiting times in nanoseconds.
+    pub fn to_json(self, mut waiting: Vec<u64>) -> Value {
+        waiting.sort_unstable();
+        let total = u128::from(self.gpus) * u128::from(self.makespan_ns);
+        let ratio = (total > 0).then(|| self.busy_ns as f64 / total as f64);
+        let seconds = |ns: u128| ns as f64 / 1e9;
+        let mean = (!waiting.is_empty())
+            .then(|| waiting.iter().map(|&ns| u128::from(ns)).sum::<u128>() as f64 / 1e9 / waiting.len() as f64);
+        json!({
+            "utilisation": ratio,
+            "gpu_seconds": {
+                "busy": seconds(self.busy_ns),
+                "idle": seconds(total.saturating_sub(self.busy_ns)),
+                "stranded": 0.0,
+                "failed": 0.0,
+                "draining": 0.0,
+            },
+            "waiting_s": {
+                "mean": mean,
+                "p50": quantile(&waiting, 0.5).map(|ns| ns as f64 / 1e9),
+                "p99": quantile(&waiting, 0.99).map(|ns| ns as f64 / 1e9),
+            },
+            "makespan_s": self.makespan_ns as f64 / 1e9,
+            "goodput": ratio,
+        })
+    }
+}
+
+/// The run's own figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFigures {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// SHA-256 of the scenario's text and overrides, in hex.
+    pub sha256: String,
+    /// Seed.
+    pub seed: u64,
+    /// Fidelity.
+    pub fidelity: &'static str,
+    /// Whether the run was stopped.
+    pub partial: bool,
+    /// How many replicas one simulated replica stands for.
+    pub fold: u64,
+    /// Simulated time in nanoseconds of the calendar.
+    pub simulated_ns: u64,
+    /// Wall time.
+    pub wall_time_s: f64,
+    /// Processor time.
+    pub cpu_time_s: f64,
+    /// Events handled.
+    pub events: u64,
+    /// Peak of the engine's own allocations.
+    pub peak_memory_bytes: u64,
+    /// Peak of the process.
+    pub peak_rss_bytes: u64,
+}
+
+/// Puts the summary together.
+pub fn summary(
+    figures: &RunFigures,
+    jobs: Vec<Value>,
+    network: &NetworkSummary,
+    flows: &FlowSummary,
+    cluster: Value,
+    evidence: &[EvidenceRow],
+) -> Value {
+    json!({
+        "windtunnel": env!("CARGO_PKG_VERSION"),
+        "scenario": figures.scenario,
+        "scenario_sha256": figures.sha256,
+        "seed": figures.seed,
+        "fidelity": figures.fidelity,
+        "partial": figures.partial,
+        "fold": figures.fold,
+        "simulated_time_s": figures.simulated_ns as f64 / 1e9,
+        "wall_time_s": figures.wall_time_s,
+        "cpu_time_s": figures.cpu_time_s,
+        "events": figures.events,
+        "packet_hops": Value::Null,
+        "data_packet_hops": Value::Null,
+        "peak_memory_bytes": figures.peak_memory_bytes,
+        "peak_rss_bytes": figures.peak_rss_bytes,
+        "jobs": jobs,
+        "network": network,
+        "flows": flows,
+        "cluster": cluster,
+        "evidence": evidence,
+    })
+}
