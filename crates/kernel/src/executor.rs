@@ -3,7 +3,7 @@
 //! A model is split into processes. Each owns entities (hosts, switches, …), their state and their events; nothing is
 //! shared. What an entity does to one of another process is *mail*: an event with a key, which arrives at least the
 //! lookahead after it was sent. Time advances in conservative windows (Chandy and Misra 1979; windowed as in
-//! Nicol, "The cost of conservative synchronization in parallel discrete event simulation", JACM 40(2), 1993): with m
+//! Nicol, "The cost of conservative synchronization in parallel discrete event simulations", JACM 40(2), 1993): with m
 //! the earliest event of all processes, none can receive mail before m + lookahead, so every process may handle its
 //! events before this horizon on its own, in any order of processes or at once. Between windows all mail is sorted by
 //! its key and handed over.

@@ -1,4 +1,4 @@
-//! The executor under PHOLD (Fujimoto, "Performance of parallel simulations of discrete event systems", 1990): a fixed
+//! The executor under PHOLD (Fujimoto, "Performance of Time Warp under synthetic workloads", 1990): a fixed
 //! population of events hops between entities with random delays. Its digest must not know the processes.
 
 use std::cmp::Reverse;
