@@ -27,6 +27,20 @@ enum Shape {
 }
 
 /// A cluster: hosts, scale-up domains, NICs, switches and links, all by rule.
+///
+/// ```
+/// use windtunnel_kernel::{BitRate, EndpointId, NicId};
+/// use windtunnel_topology::{ClosSpec, LoadBalancer, Route, Topology, TopologySpec};
+///
+/// let spec = ClosSpec::fat_tree(4, BitRate::from_gbps(100));
+/// let topology = Topology::new(&TopologySpec::Clos(spec))?;
+/// let mut route = Route::new();
+/// topology.route(LoadBalancer::DestinationModulo, 1, EndpointId(0), EndpointId(13), NicId(0), 0, &mut route);
+/// let names: Vec<String> = route.links.iter().map(|&(link, _)| topology.link_name(link)).collect();
+/// assert_eq!(names[..3], ["host0/nic0 -> leaf0", "leaf0 -> agg0.1", "agg0.1 -> spine1"]);
+/// assert_eq!(names[3..], ["spine1 -> agg3.1", "agg3.1 -> leaf6", "leaf6 -> host13/nic0"]);
+/// # Ok::<(), windtunnel_topology::TopologyError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Topology {
     hosts: Hosts,

@@ -222,7 +222,7 @@ fn assert_conserved(topology: &Topology, route: &Route) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
     fn rule_and_search_agree(spec in spec(), picks: [(u16, u16, u8, u32); 6], seed: u64) {

@@ -155,7 +155,7 @@ fn a_million_endpoints() {
     let tiers = vec![Tier::new(64, RATE), Tier::new(64, RATE), Tier::new(256, RATE)];
     let topology = build(ClosSpec::new(131_072, host, tiers));
     assert_eq!(topology.endpoints(), 1 << 20);
-    assert_eq!(topology.link_count(), 2 * 4 << 20);
+    assert_eq!(topology.link_count(), (2 * 4) << 20);
     let last = LinkId::from_index(topology.link_count() - 1);
     assert_eq!(topology.link_name(last), "spine4095 -> agg255.63");
     let mut route = Route::new();
@@ -307,7 +307,9 @@ fn absurd_sizes_are_refused() {
     let too_high = error(ClosSpec::new(1, host, vec![Tier::new(1, RATE); 256]));
     assert_eq!(too_high.path(), "tiers");
     let mut slow = ClosSpec::new(1, host, vec![Tier::new(1, RATE); 3]);
-    slow.tiers.iter_mut().for_each(|tier| tier.switch_latency = Span(u64::MAX / 4));
+    for tier in &mut slow.tiers {
+        tier.switch_latency = Span(u64::MAX / 4);
+    }
     assert!(matches!(error(slow), TopologyError::Latency { tier: 1, .. }));
     let lone = build(ClosSpec::new(1, host, vec![Tier::new(1, RATE); 255]));
     assert_eq!(lone.link_count(), 2 * 255);

@@ -88,7 +88,7 @@ impl Clos {
     pub(crate) fn new(spec: &ClosSpec, first_link: u32) -> Result<Self, TopologyError> {
         check_sizes(spec)?;
         let nic_rate = spec.tiers[0].rate;
-        if nic_rate.0 % u64::from(spec.planes) != 0 {
+        if !nic_rate.0.is_multiple_of(u64::from(spec.planes)) {
             return Err(TopologyError::Planes { rate: nic_rate, planes: spec.planes });
         }
         let port_rate = BitRate(nic_rate.0 / u64::from(spec.planes));
