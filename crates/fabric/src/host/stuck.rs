@@ -1,0 +1,70 @@
+//! What never found its other side.
+
+use windtunnel_kernel::{Bytes, EndpointId, Tag};
+
+use super::operations::{NONE, Operations, State};
+use crate::Ticket;
+
+/// An operation that waits for the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Where it waits: the receiving endpoint.
+    pub endpoint: EndpointId,
+    /// What waits.
+    pub kind: StuckKind,
+}
+
+/// What waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StuckKind {
+    /// A posted receive without a message.
+    Receive {
+        /// The receive.
+        ticket: Ticket,
+        /// Its source, `None` for any.
+        source: Option<EndpointId>,
+        /// Its tag, `None` for any.
+        tag: Option<Tag>,
+    },
+    /// A message without a receive.
+    Message {
+        /// Its sender.
+        from: EndpointId,
+        /// The send.
+        ticket: Ticket,
+        /// Its tag.
+        tag: Tag,
+        /// Its size.
+        bytes: Bytes,
+        /// Whether the send itself waits for the receive (a rendezvous), or is long over (eager).
+        sender_waits: bool,
+    },
+}
+
+/// By receiving endpoint, then in order of posting and arrival.
+pub(super) fn list(operations: &Operations) -> Vec<Stuck> {
+    let mut found: Vec<(EndpointId, u64, Stuck)> = Vec::new();
+    for operation in operations.slots() {
+        let (endpoint, kind) = match operation.state {
+            State::Posted => {
+                let source = (operation.peer != NONE).then_some(EndpointId(operation.peer));
+                let tag = (!operation.any_tag).then_some(operation.tag);
+                (operation.endpoint, StuckKind::Receive { ticket: operation.ticket, source, tag })
+            }
+            State::Unexpected => {
+                let kind = StuckKind::Message {
+                    from: operation.endpoint,
+                    ticket: operation.ticket,
+                    tag: operation.tag,
+                    bytes: operation.bytes(),
+                    sender_waits: operation.rendezvous,
+                };
+                (EndpointId(operation.peer), kind)
+            }
+            _ => continue,
+        };
+        found.push((endpoint, operation.number, Stuck { endpoint, kind }));
+    }
+    found.sort_unstable_by_key(|&(endpoint, number, _)| (endpoint, number));
+    found.into_iter().map(|item| item.2).collect()
+}
