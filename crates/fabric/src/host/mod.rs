@@ -166,7 +166,7 @@ impl<N: Network> Host<N> {
         self.stream_free.chunks_exact(usize::from(self.spec.streams)).map(latest).collect()
     }
 
-    /// What still waits for the other side, by endpoint and then in order of posting and arrival.
+    /// What still waits for the other side, by endpoint: receives in order of posting, then messages in order of arrival.
     pub fn stuck(&self) -> Vec<Stuck> {
         stuck::list(&self.operations)
     }

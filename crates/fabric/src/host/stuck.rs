@@ -41,9 +41,9 @@ pub enum StuckKind {
     },
 }
 
-/// By receiving endpoint, then in order of posting and arrival.
+/// By receiving endpoint: its receives in order of posting, then its messages in order of arrival.
 pub(super) fn list(operations: &Operations) -> Vec<Stuck> {
-    let mut found: Vec<(EndpointId, u64, Stuck)> = Vec::new();
+    let mut found: Vec<((EndpointId, bool, u64), Stuck)> = Vec::new();
     for operation in operations.slots() {
         let (endpoint, kind) = match operation.state {
             State::Posted => {
@@ -63,8 +63,9 @@ pub(super) fn list(operations: &Operations) -> Vec<Stuck> {
             }
             _ => continue,
         };
-        found.push((endpoint, operation.number, Stuck { endpoint, kind }));
+        let place = (endpoint, operation.state == State::Unexpected, operation.number);
+        found.push((place, Stuck { endpoint, kind }));
     }
-    found.sort_unstable_by_key(|&(endpoint, number, _)| (endpoint, number));
-    found.into_iter().map(|item| item.2).collect()
+    found.sort_unstable_by_key(|item| item.0);
+    found.into_iter().map(|item| item.1).collect()
 }
