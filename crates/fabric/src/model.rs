@@ -59,7 +59,8 @@ pub struct Notice {
 
 /// A network with its hosts, at some fidelity, as one shard.
 ///
-/// Requests may be made at any time with `ready` not before [`Fabric::now`]; [`Fabric::step`] moves the clock.
+/// Requests may be made at any time with `ready` not before [`Fabric::now`]; [`Fabric::step`] moves the clock. Of two
+/// requests that become possible at the same instant and need the same resource, the one made first comes first.
 pub trait Fabric {
     /// The clock: the instant of the last step.
     fn now(&self) -> Time;
@@ -94,7 +95,11 @@ pub trait Fabric {
     );
     /// Time of the next event, [`Time::NEVER`] if none.
     fn next_time(&mut self) -> Time;
-    /// Handles all events of the next instant and appends what became known.
+    /// Handles one event and appends what became known; an event may make nothing known.
+    ///
+    /// The order of the events of an instant is the order in which they were caused, so a caller that wants the order of
+    /// LogGOPSim makes all requests that follow from the notices of one call before the next: by ascending endpoint,
+    /// for each its sends, then its receives, then its computations.
     fn step(&mut self, notices: &mut Vec<Notice>);
     /// Number of events handled so far.
     fn events(&self) -> u64;
@@ -136,6 +141,13 @@ pub enum Arrival {
 
 /// What happens between a message leaving its NIC and its arrival.
 pub trait Network {
+    /// The arrival of a message that departs at `at`, if it is settled already because nothing can contend with it: the
+    /// host model then spares the network the message. A network gives an answer for every message or for none.
+    #[inline]
+    fn known_arrival(&self, at: Time, departure: &Departure) -> Option<Time> {
+        let _ = (at, departure);
+        None
+    }
     /// A message departs at `at`, not before any instant the network has advanced to.
     fn depart(&mut self, at: Time, departure: Departure);
     /// See [`Fabric::prepare_coupled`].

@@ -1,1 +1,550 @@
 //! The host model: stream clocks, NIC clocks and the tag matcher, the same at every fidelity.
+//!
+//! Semantics are those of LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim: simulating large-scale applications in
+//! the LogGOPS model", HPDC'10), reproduced to the integer. For an endpoint there is a clock per compute stream and, per
+//! NIC, one for sending and one for receiving; a clock says when its resource is free again.
+//!
+//! | event at t | starts when free | then held until |
+//! |---|---|---|
+//! | computation | its stream | t + duration |
+//! | send of s bytes | its stream, the sending side of its NIC | t + o + (s-1)·O; t + g + (s-1)·G |
+//! | message at its receiver | the *sender's* stream and NIC numbers there | t + o + max((s-1)·O, (s-1)·G); t + g + (s-1)·G |
+//! | receive | at once | costs nothing: its message does |
+//!
+//! 0 bytes count as 1. A message leaves at (start of the send) + o and is then the [`Network`]'s; with LogGOPS its first
+//! byte arrives L later. A message of at most S bytes is eager: its send is over when its overhead is. A longer one is a
+//! rendezvous: its send is over when the receiver matches it. [`Receiver::Free`] is the variant of ATLAHS.
+//!
+//! **Order.** Events are handled one by one in the order (time, insertion number). What is released by an event is
+//! inserted right after it, and a blocked operation keeps its number when it tries again.
+//!
+//! **Waiting.** LogGOPSim puts a blocked operation back into the global queue for the instant F at which its resources
+//! will be free, so n operations waiting for one NIC cost n² attempts. Here the blocked operations of one group (same
+//! endpoint, kind, stream, NIC: the same F at any moment) wait in a line ordered by insertion number, and only its head
+//! has an event, at (F, its number). The results are equal, because (a) clocks never go back, so F never falls; (b) in
+//! the re-queueing form every blocked operation of the group has been tried before F and then waits at F, so at instant
+//! F all of them stand in the queue in order of their numbers and the lowest is tried first; (c) a failed attempt
+//! changes nothing but its own place. If the head starts, F grows, and the others would fail in turn and meet again at
+//! the new F, where the next head's event is; if F has grown by an operation of another group (same stream or NIC), the
+//! head fails and is put off to the new F as all would be. An operation that is not blocked when it is first tried
+//! starts, whatever waits in its line: had a waiting one a lower number it would have been tried before. A late comer
+//! with a lower number than the head becomes the head; the old head's event is recognised as out of date by its
+//! (time, number). `tests/requeueing_reference.rs` compares with the literal form on random programs.
+//!
+//! **Differences from LogGOPSim**, where it breaks causality or counts wrong: what waits for an operation becomes ready
+//! at that operation's end, also on another stream (LogGOPSim: at its start, relying on the common stream's clock);
+//! `irequires` never release into the past; 0 bytes cost as 1 byte instead of wrapping around; the size of a message, for
+//! eager or rendezvous too, is its sender's, whatever its receive says.
+//!
+//! **Failure modes.** A receive without a message, or a message without a receive, never ends; when
+//! [`Fabric::next_time`] is [`Time::NEVER`] such operations are listed by [`Host::stuck`]. Requests with a stream, NIC
+//! or endpoint outside the [`HostSpec`], or ready before the clock, are defects of the caller and panic.
+
+mod costs;
+mod matcher;
+mod operations;
+mod stuck;
+mod waiting;
+
+use windtunnel_kernel::queue::{EventQueue, Sequenced};
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
+
+pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver};
+use self::matcher::Matcher;
+use self::operations::{NONE, Operation, Operations, State};
+pub use self::stuck::{Stuck, StuckKind};
+use self::waiting::Waiting;
+use crate::{Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
+
+/// How many of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    /// Endpoints.
+    pub endpoints: u32,
+    /// Compute streams of each, 1 to 256.
+    pub streams: u16,
+    /// NICs of each, 1 to 256.
+    pub nics: u16,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// An operation is tried for the first time, or a message has arrived.
+    Operation(u32),
+    /// The head of a line is tried again.
+    Head(u32),
+    /// A coupled group has ended.
+    Coupled(u32),
+}
+
+/// A running coupled group.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    leader: EndpointId,
+    ticket: Ticket,
+    start: Time,
+}
+
+/// The host model over a network: see the module page.
+#[derive(Clone, Debug)]
+pub struct Host<N> {
+    network: N,
+    costs: Costs,
+    spec: HostSpec,
+    now: Time,
+    handled: u64,
+    /// Insertion number of the next operation.
+    number: u64,
+    queue: EventQueue<Event, Sequenced>,
+    operations: Operations,
+    waiting: Waiting,
+    /// When each stream of each endpoint is free, and each NIC for sending and for receiving.
+    stream_free: Vec<Time>,
+    send_free: Vec<Time>,
+    receive_free: Vec<Time>,
+    matchers: Vec<Matcher>,
+    /// Place in the order of posting and arrival of the next receive or message.
+    order: u64,
+    wildcards: bool,
+    runs: Vec<Run>,
+    free_runs: Vec<u32>,
+    /// What the network said last, unless something has changed since.
+    network_next: Option<Time>,
+    arrivals: Vec<Arrival>,
+}
+
+impl<N: Network> Host<N> {
+    /// Hosts with nothing to do, at time zero.
+    ///
+    /// # Panics
+    /// If the spec has no stream or NIC, or more than 256.
+    pub fn new(spec: HostSpec, costs: Costs, network: N) -> Self {
+        assert!((1..=256).contains(&spec.streams), "between 1 and 256 streams, found {}", spec.streams);
+        assert!((1..=256).contains(&spec.nics), "between 1 and 256 NICs, found {}", spec.nics);
+        let endpoints = spec.endpoints as usize;
+        let (streams, nics) = (usize::from(spec.streams), usize::from(spec.nics));
+        let groups = endpoints * streams * (1 + 2 * nics);
+        assert!(u32::try_from(groups).is_ok(), "more than 2^32 waiting queues: {spec:?}");
+        Self {
+            network,
+            costs,
+            spec,
+            now: Time::ZERO,
+            handled: 0,
+            number: 0,
+            queue: EventQueue::new(),
+            operations: Operations::new(),
+            waiting: Waiting::new(groups),
+            stream_free: vec![Time::ZERO; endpoints * streams],
+            send_free: vec![Time::ZERO; endpoints * nics],
+            receive_free: vec![Time::ZERO; endpoints * nics],
+            matchers: vec![Matcher::default(); endpoints],
+            order: 0,
+            wildcards: false,
+            runs: Vec::new(),
+            free_runs: Vec::new(),
+            network_next: None,
+            arrivals: Vec::new(),
+        }
+    }
+
+    /// The network.
+    pub fn network(&self) -> &N {
+        &self.network
+    }
+
+    /// The network, to be changed between steps.
+    pub fn network_mut(&mut self) -> &mut N {
+        self.network_next = None;
+        &mut self.network
+    }
+
+    /// Of each endpoint, when the last of its streams is free: its finish time once nothing is left to do.
+    pub fn finish_times(&self) -> Vec<Time> {
+        let latest = |clocks: &[Time]| clocks.iter().copied().max().unwrap_or_default();
+        self.stream_free.chunks_exact(usize::from(self.spec.streams)).map(latest).collect()
+    }
+
+    /// What still waits for the other side, by endpoint: receives in order of posting, then messages in order of arrival.
+    pub fn stuck(&self) -> Vec<Stuck> {
+        stuck::list(&self.operations)
+    }
+
+    #[inline]
+    fn stream_clock(&self, endpoint: EndpointId, stream: u8) -> usize {
+        assert!(u16::from(stream) < self.spec.streams, "stream {stream} of {}", self.spec.streams);
+        endpoint.0 as usize * usize::from(self.spec.streams) + usize::from(stream)
+    }
+
+    #[inline]
+    fn nic_clock(&self, endpoint: EndpointId, nic: u8) -> usize {
+        assert!(u16::from(nic) < self.spec.nics, "NIC {nic} of {}", self.spec.nics);
+        endpoint.0 as usize * usize::from(self.spec.nics) + usize::from(nic)
+    }
+
+    /// When what the operation needs next is free, and its group.
+    #[inline]
+    fn needs(&self, operation: &Operation) -> (Time, u32) {
+        let (endpoint, nics) = match operation.state {
+            State::Message => (EndpointId(operation.peer), &self.receive_free),
+            _ => (operation.endpoint, &self.send_free),
+        };
+        let stream = self.stream_free[self.stream_clock(endpoint, operation.stream)];
+        let (of_streams, of_nics) = (u32::from(self.spec.streams), u32::from(self.spec.nics));
+        let base = endpoint.0 * of_streams * (1 + 2 * of_nics);
+        if operation.state == State::Calc {
+            return (stream, base + u32::from(operation.stream));
+        }
+        let nic = nics[self.nic_clock(endpoint, operation.nic)];
+        let side = if operation.state == State::Send { 0 } else { of_streams * of_nics };
+        let pair = u32::from(operation.stream) * of_nics + u32::from(operation.nic);
+        (stream.max(nic), base + of_streams + side + pair)
+    }
+
+    /// Takes the insertion number of a request.
+    #[inline]
+    fn next_number(&mut self, ready: Time) -> u64 {
+        assert!(ready >= self.now, "a request is ready at {ready}, before the clock at {}", self.now);
+        self.number += 1;
+        self.number
+    }
+
+    /// Puts a computation or a send where it is tried as soon as it is ready.
+    #[inline]
+    fn insert(&mut self, ready: Time, operation: Operation) {
+        let (free, group) = self.needs(&operation);
+        let number = operation.number;
+        let id = self.operations.insert(operation);
+        // It would be tried with the others of its line, behind them.
+        if self.waiting.any(group) && ready <= free.max(self.now) {
+            self.waiting.join(group, number, id, free);
+        } else {
+            self.queue.push(Sequenced { time: ready.max(free), number }, Event::Operation(id));
+        }
+    }
+
+    /// Tries an event. Returns whether something happened.
+    #[inline]
+    fn handle(&mut self, key: Sequenced, event: Event, notices: &mut Vec<Notice>) -> bool {
+        match event {
+            Event::Operation(id) => {
+                let operation = self.operations[id];
+                if operation.state == State::Receive {
+                    self.post(id, notices);
+                    return true;
+                }
+                let (free, group) = self.needs(&operation);
+                if free > self.now {
+                    if self.waiting.join(group, operation.number, id, free) {
+                        self.queue
+                            .push(Sequenced { time: free, number: operation.number }, Event::Head(group));
+                    }
+                    return false;
+                }
+                self.start(id, operation, notices);
+            }
+            Event::Head(group) => {
+                let Some(id) = self.waiting.head(group, key.time, key.number) else { return false };
+                let operation = self.operations[id];
+                let (free, _) = self.needs(&operation);
+                if free > self.now {
+                    self.waiting.put_off(group, free);
+                    self.queue.push(Sequenced { time: free, number: key.number }, event);
+                    return false;
+                }
+                self.start(id, operation, notices);
+                // All of a line need the same.
+                let due = self.needs(&operation).0.max(self.now);
+                if let Some(number) = self.waiting.take(group, due) {
+                    self.queue.push(Sequenced { time: due, number }, event);
+                }
+            }
+            Event::Coupled(run) => {
+                let Run { leader, ticket, start } = self.runs[run as usize];
+                self.free_runs.push(run);
+                let kind = NoticeKind::Finished { remote: start };
+                notices.push(Notice { endpoint: leader, ticket, kind, at: self.now });
+            }
+        }
+        true
+    }
+
+    /// Starts what has all it needs.
+    #[inline]
+    fn start(&mut self, id: u32, operation: Operation, notices: &mut Vec<Notice>) {
+        match operation.state {
+            State::Calc => self.start_calc(id, &operation, notices),
+            State::Send => self.start_send(id, &operation, notices),
+            _ => self.receive(id, &operation, notices),
+        }
+    }
+
+    #[inline]
+    fn start_calc(&mut self, id: u32, operation: &Operation, notices: &mut Vec<Notice>) {
+        let end = self.now + Span(operation.amount);
+        let stream = self.stream_clock(operation.endpoint, operation.stream);
+        self.stream_free[stream] = end;
+        self.operations.release(id);
+        let notice = |kind, at| Notice { endpoint: operation.endpoint, ticket: operation.ticket, kind, at };
+        notices.extend([
+            notice(NoticeKind::Started, self.now),
+            notice(NoticeKind::Finished { remote: end }, end),
+        ]);
+    }
+
+    fn start_send(&mut self, id: u32, operation: &Operation, notices: &mut Vec<Notice>) {
+        let costs = self.costs.of_class(usize::from(operation.path));
+        let holds = costs.holds(operation.bytes(), self.costs.receiver());
+        let rendezvous = operation.bytes() > costs.eager_limit;
+        let (from, to) = (operation.endpoint, EndpointId(operation.peer));
+        let (stream, nic) = (self.stream_clock(from, operation.stream), self.nic_clock(from, operation.nic));
+        let end = self.now + holds.send_stream;
+        self.stream_free[stream] = end;
+        self.send_free[nic] = self.now + holds.send_nic;
+
+        let message = &mut self.operations[id];
+        message.state = State::Message;
+        message.started = self.now;
+        message.rendezvous = rendezvous;
+        let departure = Departure {
+            message: id,
+            from,
+            to,
+            nic: NicId(operation.nic),
+            bytes: operation.bytes(),
+            class: operation.class,
+            entropy: operation.entropy,
+        };
+        let at = self.now + holds.departure;
+        if let Some(arrival) = self.network.known_arrival(at, &departure) {
+            self.arrive(arrival, id);
+        } else {
+            self.network.depart(at, departure);
+            self.network_next = None;
+        }
+
+        let notice = |kind, at| Notice { endpoint: from, ticket: operation.ticket, kind, at };
+        notices.push(notice(NoticeKind::Started, self.now));
+        if !rendezvous {
+            notices.push(notice(NoticeKind::Finished { remote: end }, end));
+        }
+    }
+
+    /// Message `id` will reach its receiver at `time`.
+    #[inline]
+    fn arrive(&mut self, time: Time, id: u32) {
+        self.number += 1;
+        self.operations[id].number = self.number;
+        self.queue.push(Sequenced { time, number: self.number }, Event::Operation(id));
+    }
+
+    /// The receiver takes message `id` in.
+    fn receive(&mut self, id: u32, message: &Operation, notices: &mut Vec<Notice>) {
+        let to = EndpointId(message.peer);
+        let holds =
+            self.costs.of_class(usize::from(message.path)).holds(message.bytes(), self.costs.receiver());
+        let (stream, nic) = (self.stream_clock(to, message.stream), self.nic_clock(to, message.nic));
+        let taken = self.now + holds.receive_stream;
+        self.stream_free[stream] = taken;
+        self.receive_free[nic] = self.now + holds.receive_nic;
+
+        self.order += 1;
+        self.operations[id].number = self.order;
+        self.operations[id].taken = taken;
+        match self.matchers[to.0 as usize].arrive(id, &mut self.operations) {
+            Some(receive) => self.complete(receive, id, notices),
+            None => self.operations[id].state = State::Unexpected,
+        }
+    }
+
+    /// The receive `id` is posted.
+    fn post(&mut self, id: u32, notices: &mut Vec<Notice>) {
+        self.order += 1;
+        self.operations[id].number = self.order;
+        let Operation { endpoint, ticket, .. } = self.operations[id];
+        notices.push(Notice { endpoint, ticket, kind: NoticeKind::Started, at: self.now });
+        match self.matchers[endpoint.0 as usize].post(id, &mut self.operations) {
+            Some(message) => self.complete(id, message, notices),
+            None => self.operations[id].state = State::Posted,
+        }
+    }
+
+    /// A receive and its message have met.
+    fn complete(&mut self, receive: u32, id: u32, notices: &mut Vec<Notice>) {
+        let message = self.operations[id];
+        if message.rendezvous {
+            let from = message.endpoint;
+            let (stream, nic) = (self.stream_clock(from, message.stream), self.nic_clock(from, message.nic));
+            self.stream_free[stream] = self.stream_free[stream].max(self.now);
+            self.send_free[nic] = self.send_free[nic].max(self.now);
+            let kind = NoticeKind::Finished { remote: self.now };
+            notices.push(Notice { endpoint: from, ticket: message.ticket, kind, at: self.now });
+        }
+        let Operation { endpoint, ticket, .. } = self.operations[receive];
+        let kind = NoticeKind::Finished { remote: message.started };
+        notices.push(Notice { endpoint, ticket, kind, at: message.taken.max(self.now) });
+        self.operations.release(id);
+        self.operations.release(receive);
+    }
+
+    /// From the first wildcard on, unexpected messages are kept where wildcards find them.
+    #[cold]
+    fn expect_wildcards(&mut self) {
+        self.wildcards = true;
+        self.matchers.iter_mut().for_each(Matcher::expect_wildcards);
+        for id in 0..self.operations.slots().len() as u32 {
+            let operation = &self.operations[id];
+            if operation.state == State::Unexpected {
+                self.matchers[operation.peer as usize].index_for_wildcards(id, &self.operations);
+            }
+        }
+    }
+
+    /// Lets the network move to `to` and queues what arrives.
+    fn advance_network(&mut self, to: Time) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        self.network.advance(to, &mut arrivals);
+        self.network_next = None;
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Message { message } => self.arrive(to, message),
+                Arrival::Coupled { run } => {
+                    self.number += 1;
+                    self.queue.push(Sequenced { time: to, number: self.number }, Event::Coupled(run));
+                }
+            }
+        }
+        self.arrivals = arrivals;
+    }
+
+    #[inline]
+    fn queue_time(&self) -> Time {
+        self.queue.peek().map_or(Time::NEVER, |key| key.time)
+    }
+
+    /// When the network has something next. Asked only when the instant has no event left, so that all departures of an
+    /// instant are one batch to the network.
+    #[inline]
+    fn network_time(&mut self) -> Time {
+        match self.network_next {
+            Some(time) => time,
+            None => *self.network_next.insert(self.network.next_time()),
+        }
+    }
+}
+
+impl<N: Network> Fabric for Host<N> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn calc(&mut self, ready: Time, at: EndpointId, ticket: Ticket, stream: StreamId, duration: Span) {
+        let number = self.next_number(ready);
+        let operation = Operation {
+            amount: duration.0,
+            stream: stream.0,
+            ..Operation::new(State::Calc, at, ticket, number)
+        };
+        self.insert(ready, operation);
+    }
+
+    fn send(&mut self, ready: Time, from: EndpointId, ticket: Ticket, request: SendRequest) {
+        assert!(request.to.0 < self.spec.endpoints, "endpoint {} of {}", request.to, self.spec.endpoints);
+        let number = self.next_number(ready);
+        let operation = Operation {
+            amount: request.bytes.0.max(1),
+            tag: request.tag,
+            peer: request.to.0,
+            entropy: request.entropy,
+            stream: request.stream.0,
+            nic: request.nic.0,
+            class: request.class,
+            path: self.costs.class(from, request.to) as u8,
+            ..Operation::new(State::Send, from, ticket, number)
+        };
+        self.insert(ready, operation);
+    }
+
+    fn post_receive(
+        &mut self,
+        ready: Time,
+        at: EndpointId,
+        ticket: Ticket,
+        stream: StreamId,
+        source: Option<EndpointId>,
+        tag: Option<Tag>,
+    ) {
+        if !self.wildcards && (source.is_none() || tag.is_none()) {
+            self.expect_wildcards();
+        }
+        let number = self.next_number(ready);
+        let time = ready.max(self.stream_free[self.stream_clock(at, stream.0)]);
+        let operation = Operation {
+            tag: tag.unwrap_or_default(),
+            any_tag: tag.is_none(),
+            peer: source.map_or(NONE, |source| source.0),
+            stream: stream.0,
+            ..Operation::new(State::Receive, at, ticket, number)
+        };
+        let id = self.operations.insert(operation);
+        self.queue.push(Sequenced { time, number }, Event::Operation(id));
+    }
+
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
+        self.network.prepare_coupled(edges, entropy)
+    }
+
+    fn start_coupled(
+        &mut self,
+        start: Time,
+        leader: EndpointId,
+        ticket: Ticket,
+        group: CoupledId,
+        bytes: Bytes,
+        steps: u32,
+        class: u8,
+    ) {
+        assert!(start >= self.now, "a coupled group starts at {start}, before the clock at {}", self.now);
+        let run = Run { leader, ticket, start };
+        let id = if let Some(id) = self.free_runs.pop() {
+            self.runs[id as usize] = run;
+            id
+        } else {
+            self.runs.push(run);
+            (self.runs.len() - 1) as u32
+        };
+        self.network.start_coupled(start, id, group, bytes, steps, class);
+        self.network_next = None;
+    }
+
+    fn next_time(&mut self) -> Time {
+        let queued = self.queue_time();
+        if queued <= self.now { queued } else { queued.min(self.network_time()) }
+    }
+
+    fn step(&mut self, notices: &mut Vec<Notice>) {
+        let next = self.next_time();
+        if next == Time::NEVER {
+            return;
+        }
+        if next > self.now || self.queue_time() > next {
+            if self.network_time() == next {
+                self.advance_network(next);
+            }
+            self.now = next;
+        }
+        // Failed attempts make nothing known and are no events.
+        while let Some(key) = self.queue.peek().filter(|key| key.time == next) {
+            let Some((_, event)) = self.queue.pop() else { break };
+            if self.handle(key, event, notices) {
+                self.handled += 1;
+                break;
+            }
+        }
+    }
+
+    fn events(&self) -> u64 {
+        self.handled
+    }
+}

@@ -1,1 +1,109 @@
-//! LogGOPS.
+//! LogGOPS: a network without contention, where a message arrives L after it departs.
+//!
+//! `Host<Latency>` is the message fidelity: what costs time (o, g, G, O, S) is in the host model, and only L is here.
+//! Bandwidth is modelled at the ends alone, which is what LogGP says of a network of full bisection.
+//!
+//! **Coupled groups** take the closed form of the lock-step execution ([`LogGops::lock_step`]), the slowest edge
+//! setting the pace: for a ring of equal edges it equals the step-by-step run to the picosecond.
+
+use windtunnel_kernel::queue::{EventQueue, Sequenced};
+use windtunnel_kernel::{Bytes, EndpointId, IndexVec, Span, Time};
+
+use crate::host::{Costs, LogGops};
+use crate::{Arrival, CoupledId, Departure, Network};
+
+/// The message model: see the module page.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    costs: Costs,
+    /// Of each prepared group, each class of path with the greatest weight of its edges.
+    groups: IndexVec<CoupledId, Vec<(LogGops, u64)>>,
+    arrivals: EventQueue<Arrival, Sequenced>,
+    number: u64,
+}
+
+impl Latency {
+    /// With the latencies of `costs`; the host model is to be given the same costs.
+    pub fn new(costs: Costs) -> Self {
+        Self { costs, groups: IndexVec::new(), arrivals: EventQueue::new(), number: 0 }
+    }
+
+    fn arrive(&mut self, time: Time, arrival: Arrival) {
+        self.arrivals.push(Sequenced { time, number: self.number }, arrival);
+        self.number += 1;
+    }
+}
+
+impl Network for Latency {
+    #[inline]
+    fn known_arrival(&self, at: Time, departure: &Departure) -> Option<Time> {
+        Some(at + self.costs.of(departure.from, departure.to).latency)
+    }
+
+    fn depart(&mut self, at: Time, departure: Departure) {
+        let time = at + self.costs.of(departure.from, departure.to).latency;
+        self.arrive(time, Arrival::Message { message: departure.message });
+    }
+
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], _entropy: u32) -> CoupledId {
+        let mut heaviest = vec![0; self.costs.classes()];
+        for &(from, to, weight) in edges {
+            let weight_of_class = &mut heaviest[self.costs.class(from, to)];
+            *weight_of_class = u64::from(weight).max(*weight_of_class);
+        }
+        let used = heaviest.into_iter().enumerate().filter(|&(_, weight)| weight > 0);
+        self.groups.push(used.map(|(class, weight)| (*self.costs.of_class(class), weight)).collect())
+    }
+
+    fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, _class: u8) {
+        let share = bytes.0.div_ceil(u64::from(steps.max(1)));
+        let edges = self.groups.get(group).map_or(&[][..], Vec::as_slice);
+        let time_of = |&(costs, weight): &(LogGops, u64)| {
+            costs.lock_step(Bytes(share * weight), steps, self.costs.receiver())
+        };
+        let span = edges.iter().map(time_of).max().unwrap_or(Span::ZERO);
+        self.arrive(at + span, Arrival::Coupled { run });
+    }
+
+    fn next_time(&mut self) -> Time {
+        self.arrivals.peek().map_or(Time::NEVER, |key| key.time)
+    }
+
+    fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
+        while self.arrivals.peek().is_some_and(|key| key.time <= to) {
+            arrivals.extend(self.arrivals.pop().map(|item| item.1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windtunnel_kernel::{Id, NicId};
+
+    /// The network by itself: a message arrives L after its departure, earlier ones first.
+    #[test]
+    fn messages_arrive_after_the_latency() {
+        let costs = Costs::uniform(LogGops { latency: Span(700), ..LogGops::default() });
+        let mut network = Latency::new(costs);
+        for (message, at) in [(0, 50), (1, 10)] {
+            network.depart(
+                Time(at),
+                Departure {
+                    message,
+                    from: EndpointId::from_index(0),
+                    to: EndpointId::from_index(1),
+                    nic: NicId(0),
+                    bytes: Bytes(1),
+                    class: 0,
+                    entropy: 0,
+                },
+            );
+        }
+        let mut arrivals = Vec::new();
+        assert_eq!(network.next_time(), Time(710));
+        network.advance(Time(710), &mut arrivals);
+        assert_eq!(arrivals, [Arrival::Message { message: 1 }]);
+        assert_eq!(network.next_time(), Time(750));
+    }
+}
