@@ -21,22 +21,8 @@
 //!
 //! A parallel executor differs only in who calls [`Process::advance`]: threads, each for the processes it holds.
 
+use crate::queue::EventKey;
 use crate::units::{Span, Time};
-
-/// The order of events: the tuple of the fields as written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct EventKey {
-    /// When.
-    pub time: Time,
-    /// What kind of event: lower classes act first within an instant.
-    pub class: u8,
-    /// Entity the event acts on.
-    pub receiver: u32,
-    /// Entity that caused it.
-    pub sender: u32,
-    /// How many events the sender had caused before.
-    pub count: u64,
-}
 
 /// An event for another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
