@@ -14,7 +14,8 @@ fn main() {
         println!("cargo::rerun-if-changed={}", folder.display());
         for file in entries(&folder) {
             let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("sheet names are plain text");
-            let kind = folder.file_name().and_then(|kind| kind.to_str()).expect("folder names are plain text");
+            let kind =
+                folder.file_name().and_then(|kind| kind.to_str()).expect("folder names are plain text");
             let path = file.canonicalize().expect("the file was just listed");
             println!("cargo::rerun-if-changed={}", path.display());
             writeln!(code, "    ({kind:?}, {stem:?}, include_str!({:?})),", path.display().to_string())

@@ -6,8 +6,9 @@ use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
 use windtunnel_kernel::executor::{
-    End, Envelope, EventKey, ExecutorError, Outbox, Outcome, Process, Progress, Sequential, Verdict,
+    End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Sequential, Verdict,
 };
+use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time, mix64};
 
