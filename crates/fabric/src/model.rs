@@ -35,8 +35,8 @@ pub struct SendRequest {
 pub enum NoticeKind {
     /// It began at `at`.
     Started,
-    /// It ended (a send: locally complete) at `at`. `remote` is when the other side began: for a receive the instant its
-    /// sender started to send, for a coupled group its start; equal to `at` where it has no meaning.
+    /// It ended (a send: locally complete) at `at`. `remote` is when what it waited for began: for a receive the instant
+    /// its sender started to send, for a coupled group its start, for a computation or an eager send its own start.
     Finished {
         /// See above.
         remote: Time,

@@ -289,7 +289,7 @@ impl<N: Network> Host<N> {
         let notice = |kind, at| Notice { endpoint: operation.endpoint, ticket: operation.ticket, kind, at };
         notices.extend([
             notice(NoticeKind::Started, self.now),
-            notice(NoticeKind::Finished { remote: end }, end),
+            notice(NoticeKind::Finished { remote: self.now }, end),
         ]);
     }
 
@@ -327,7 +327,7 @@ impl<N: Network> Host<N> {
         let notice = |kind, at| Notice { endpoint: from, ticket: operation.ticket, kind, at };
         notices.push(notice(NoticeKind::Started, self.now));
         if !rendezvous {
-            notices.push(notice(NoticeKind::Finished { remote: end }, end));
+            notices.push(notice(NoticeKind::Finished { remote: self.now }, end));
         }
     }
 

@@ -1,0 +1,514 @@
+//! Episodes on a fabric: the shard, its watching, and what is kept of it.
+
+use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
+use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
+use windtunnel_cluster::variation::Variation;
+use windtunnel_fabric::Fabric;
+use windtunnel_fabric::flow::FlowNetwork;
+use windtunnel_fabric::host::{Host, HostSpec};
+use windtunnel_fabric::message::Latency;
+use windtunnel_kernel::executor::{End, Sequential, Verdict};
+use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
+use windtunnel_topology::LoadBalancer;
+use windtunnel_workload::replay::Replay;
+
+use super::RunOptions;
+use super::network;
+use super::paths::PathNames;
+use super::recorder::{Iteration, Recorder, Watched};
+use super::summary::{FlowSummary, NetworkSummary};
+use super::usage;
+use crate::api::Failure;
+use crate::api::goal::host_spec;
+use crate::assemble::{Assembled, JobPlan};
+use crate::error::InputError;
+use crate::schema::{Fidelity, FlowsTable};
+use crate::table::{ProgressSink, TableSink};
+
+/// Rows of flows that `results.flows: auto` writes.
+const AUTO_FLOWS: u64 = 1 << 20;
+/// Stuck operations named in a message.
+const NAMED: usize = 10;
+
+/// Why a run stops.
+pub enum Stop {
+    /// The progress sink said so.
+    Cancelled,
+    /// Something is wrong.
+    Failed(Failure),
+}
+
+impl<T: Into<Failure>> From<T> for Stop {
+    fn from(failure: T) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
+/// A fabric of any fidelity, and what it lets itself be asked.
+trait Observed: Fabric {
+    /// The flow network behind the hosts, if that is the fidelity.
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
+}
+
+impl Observed for Host<FlowNetwork> {
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+        Some(self.network_mut())
+    }
+}
+
+impl Observed for Host<Latency> {
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+        None
+    }
+}
+
+/// What is kept of a run's episodes.
+pub struct Record {
+    /// Iterations by job.
+    pub iterations: Vec<Vec<Iteration>>,
+    /// First start of each job.
+    pub started: Vec<Option<CalendarTime>>,
+    /// Events handled.
+    pub events: u64,
+    /// How far the simulation came.
+    pub simulated_ns: u64,
+    /// Counters.
+    pub network: NetworkSummary,
+    /// Completion times of the last episode.
+    pub flows: FlowSummary,
+}
+
+/// Simulates the calendar's episodes at the scenario's fidelity.
+pub struct FabricRunner<'a> {
+    assembled: &'a Assembled,
+    options: &'a RunOptions,
+    ideal: &'a IdealTimes,
+    sink: &'a mut dyn TableSink,
+    progress: &'a mut dyn ProgressSink,
+    record: Record,
+    episodes: u32,
+    flow_rows: u64,
+}
+
+impl<'a> FabricRunner<'a> {
+    /// Nothing simulated so far.
+    pub fn new(
+        assembled: &'a Assembled,
+        options: &'a RunOptions,
+        ideal: &'a IdealTimes,
+        sink: &'a mut dyn TableSink,
+        progress: &'a mut dyn ProgressSink,
+    ) -> Self {
+        let jobs = assembled.jobs.len();
+        let record = Record {
+            iterations: vec![Vec::new(); jobs],
+            started: vec![None; jobs],
+            events: 0,
+            simulated_ns: 0,
+            network: NetworkSummary::default(),
+            flows: FlowSummary::default(),
+        };
+        Self { assembled, options, ideal, sink, progress, record, episodes: 0, flow_rows: 0 }
+    }
+
+    /// What was kept.
+    pub fn into_record(self) -> Record {
+        self.record
+    }
+
+    fn simulate<F: Observed>(
+        &mut self,
+        fabric: F,
+        start: CalendarTime,
+        jobs: &[EpisodeJob],
+        iterations: u64,
+    ) -> Result<Vec<EpisodeJobResult>, Stop> {
+        let assembled = self.assembled;
+        let variation = variation(assembled, start);
+        let origin_ps = start.0 * 1_000;
+        let watched: Vec<Watched> = jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
+        let before: Vec<usize> = jobs.iter().map(|job| self.record.iterations[job.job].len()).collect();
+        let balancer = network::balancer(assembled.scenario.network.load_balancer);
+        let names = PathNames::new(&assembled.fabric.topology, balancer, assembled.scenario.seed);
+        let recorder =
+            Recorder::new(&assembled.jobs, &watched, names, self.sink, origin_ps, &mut self.record.iterations);
+        let endpoints = assembled.fabric.topology.endpoints();
+        let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
+        for job in jobs {
+            let plan = &assembled.jobs[job.job];
+            let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
+            let shard_job = ShardJob {
+                workload: plan.workload.clone(),
+                placement: job.placement.clone().into(),
+                iterations: cap,
+                start: job.start,
+                done_before: job.done_before,
+            };
+            shard
+                .enter(shard_job)
+                .map_err(|error| InputError::new(format!("job `{}`", plan.name), error.to_string()))?;
+        }
+        shard.stop_after(iterations);
+        let total: u64 = jobs.iter().map(|job| job.left.min(iterations) * assembled.jobs[job.job].ranks() as u64).sum();
+        let flows = FlowRows::of(assembled, self.flow_rows, origin_ps);
+        let outcome = drive(&mut shard, total, origin_ps, self.record.events, self.progress, flows);
+        let (outcome, rows) = outcome;
+        self.flow_rows += rows;
+        self.record.events += shard.fabric().events();
+        let end = shard.fabric().now();
+        self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
+        let stuck = shard.stuck();
+        let complete = shard.satisfied();
+        if let Some(flow) = shard.fabric_mut().flow_network() {
+            let topology = &assembled.fabric.topology;
+            let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
+            let times = flow.completion_times();
+            let seconds = |span: Option<Span>| span.map(Span::seconds);
+            self.record.flows = FlowSummary {
+                count: times.count(),
+                fct_mean_s: times.mean_seconds(),
+                fct_p50_s: seconds(times.percentile(50)),
+                fct_p99_s: seconds(times.percentile(99)),
+                fct_max_s: seconds(times.max()),
+            };
+            let network = &mut self.record.network;
+            network.messages = Some(network.messages.unwrap_or(0) + flow.messages());
+            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + flow.bytes_delivered());
+            network.links_most_loaded = loads;
+            shard.observer_mut().rows("links", links);
+        }
+        self.episodes += 1;
+        if let Some(failure) = shard.observer_mut().failure() {
+            return Err(Stop::Failed(Failure::Run(failure.to_owned())));
+        }
+        drop(shard);
+        match outcome {
+            Outcome::Cancelled => return Err(Stop::Cancelled),
+            Outcome::Dry if !complete => return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck))),
+            Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
+            Outcome::Dry => {}
+        }
+        let result = |(job, before): (&EpisodeJob, &usize)| EpisodeJobResult {
+            ends: self.record.iterations[job.job][*before..]
+                .iter()
+                .map(|iteration| Time(iteration.finish_ps - origin_ps))
+                .collect(),
+        };
+        Ok(jobs.iter().zip(&before).map(result).collect())
+    }
+}
+
+impl EpisodeRunner for FabricRunner<'_> {
+    type Error = Stop;
+
+    fn run(
+        &mut self,
+        start: CalendarTime,
+        jobs: &[EpisodeJob],
+        iterations: u64,
+    ) -> Result<Vec<EpisodeJobResult>, Stop> {
+        for job in jobs {
+            self.record.started[job.job].get_or_insert(start);
+        }
+        let assembled = self.assembled;
+        let scenario = &assembled.scenario;
+        let spec = spec_of(assembled, jobs.iter().map(|job| job.job));
+        match scenario.fidelity {
+            Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
+            Fidelity::Message => {
+                let fabric = network::message(scenario, &assembled.fabric, spec, &self.options.source)?;
+                self.simulate(fabric, start, jobs, iterations)
+            }
+            Fidelity::Flow | Fidelity::Packet => {
+                let balancer = network::balancer(scenario.network.load_balancer);
+                let records = scenario.results.flows != FlowsTable::None;
+                let fabric = network::flow(scenario, &assembled.fabric, spec, balancer, true, records)?;
+                self.simulate(fabric, start, jobs, iterations)
+            }
+        }
+    }
+}
+
+impl FabricRunner<'_> {
+    /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
+    fn without_network(&mut self, start: CalendarTime, jobs: &[EpisodeJob], iterations: u64) -> Vec<EpisodeJobResult> {
+        let result = |job: &EpisodeJob| {
+            let plan = &self.assembled.jobs[job.job];
+            let span = match plan.duration {
+                Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
+                None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
+            };
+            EpisodeJobResult { ends: (1..=iterations.min(job.left)).map(|i| job.start + span * i).collect() }
+        };
+        let results: Vec<EpisodeJobResult> = jobs.iter().map(result).collect();
+        for (job, result) in jobs.iter().zip(&results) {
+            let mut from = job.start;
+            for (number, &end) in result.ends.iter().enumerate() {
+                self.record.iterations[job.job].push(Iteration {
+                    number: job.done_before + number as u64,
+                    start_ps: start.0 * 1_000 + from.0,
+                    finish_ps: start.0 * 1_000 + end.0,
+                    critical_rank: 0,
+                    breakdown: None,
+                    warm_up: number == 0,
+                });
+                from = end;
+            }
+            let last = result.ends.last().map_or(0, |end| Span(end.0).ns_ceil());
+            self.record.simulated_ns = self.record.simulated_ns.max(start.0 + last);
+        }
+        results
+    }
+}
+
+/// Streams and NICs that the jobs use.
+fn spec_of(assembled: &Assembled, jobs: impl Iterator<Item = usize>) -> HostSpec {
+    let endpoints = assembled.fabric.topology.endpoints();
+    let none = HostSpec { endpoints, streams: 1, nics: 1 };
+    jobs.map(|job| host_spec(&assembled.jobs[job].workload, endpoints)).fold(none, |sum, spec| HostSpec {
+        endpoints,
+        streams: sum.streams.max(spec.streams),
+        nics: sum.nics.max(spec.nics),
+    })
+}
+
+/// How hosts differ, with its instants counted from the episode's start.
+fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
+    let written = &assembled.scenario.variation;
+    let mut variation = Variation::new(assembled.scenario.seed, assembled.noise.clone());
+    let topology = &assembled.fabric.topology;
+    let per_host = topology.endpoints_per_host();
+    for rule in &written.speeds {
+        let from = rule.from.map_or(0, |from| from.0.0.saturating_sub(start.0 * 1_000));
+        let hosts = rule.host.map_or(0..topology.hosts(), |host| host..host + 1);
+        for host in hosts {
+            let gpus = rule.gpu.map_or(0..per_host, |gpu| gpu..gpu + 1);
+            for gpu in gpus {
+                let endpoint = EndpointId(host * per_host + gpu);
+                variation.set_speed(topology.endpoints(), endpoint, Time(from), rule.speed);
+            }
+        }
+    }
+    variation
+}
+
+fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
+    let mut ranks = vec![false; plan.ranks()];
+    for rank in &plan.watched {
+        ranks[rank.0 as usize] = true;
+    }
+    Watched {
+        job: job.job,
+        placement: job.placement.clone(),
+        done_before: job.done_before,
+        operations_of: job.left.min(iterations) - 1,
+        ranks,
+    }
+}
+
+fn stuck_failure(
+    assembled: &Assembled,
+    jobs: &[EpisodeJob],
+    stuck: &[(usize, Vec<windtunnel_workload::replay::StuckOperation>)],
+) -> Failure {
+    let count: usize = stuck.iter().map(|(_, operations)| operations.len()).sum();
+    let mut text = format!("the run ended, but {count} operations wait for something that never comes");
+    let all = stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
+    for (job, operation) in all.take(NAMED) {
+        let name = &assembled.jobs[jobs[job].job].name;
+        let label = if operation.label.is_empty() { String::new() } else { format!(" `{}`", operation.label) };
+        let (rank, index, waits_for) = (operation.rank, operation.operation, &operation.waits_for);
+        text.push_str(&format!("\n  job `{name}`, rank {rank}, operation {index}{label} waits for {waits_for}"));
+    }
+    if count > NAMED {
+        text.push_str(&format!("\n  … and {} more", count - NAMED));
+    }
+    text.push_str("\n\nhint: every receive needs a send of the same tag from the same rank, and the other way round");
+    Failure::Run(text)
+}
+
+/// How driving a shard ended.
+enum Outcome {
+    /// No event is left, or enough was seen.
+    Dry,
+    /// The progress sink stopped it.
+    Cancelled,
+    /// The executor or the sink did.
+    Failed(String),
+}
+
+/// Takes flow records off the network while the run goes.
+struct FlowRows {
+    written: u64,
+    limit: u64,
+    origin_ps: u64,
+}
+
+impl FlowRows {
+    fn of(assembled: &Assembled, written: u64, origin_ps: u64) -> Self {
+        let limit = match assembled.scenario.results.flows {
+            FlowsTable::Auto => AUTO_FLOWS,
+            FlowsTable::All => u64::MAX,
+            FlowsTable::None => 0,
+        };
+        Self { written, limit, origin_ps }
+    }
+}
+
+/// Runs the shard to its end on the sequential executor, watched by `progress`; returns the rows of flows written too.
+fn drive<F: Observed>(
+    shard: &mut Shard<'_, F, Recorder<'_>>,
+    total: u64,
+    origin_ps: u64,
+    events_before: u64,
+    progress: &mut dyn ProgressSink,
+    mut flows: FlowRows,
+) -> (Outcome, u64) {
+    let already = flows.written;
+    let mut records = Vec::new();
+    let mut pace = Pace::new();
+    let outcome = loop {
+        // The executor hands back the shard between slices, so that its observations can be taken off it.
+        let mut slices = 0;
+        let run = Sequential::run(std::slice::from_mut(shard), Span::ZERO, Time::NEVER, |_| {
+            slices += 1;
+            if slices < SLICES { Verdict::Continue } else { Verdict::Cancel }
+        });
+        let ended = match run {
+            Ok(outcome) => outcome.end == End::Idle,
+            Err(error) => break Outcome::Failed(error.to_string()),
+        };
+        if let Some(network) = shard.fabric_mut().flow_network() {
+            network.take_records(&mut records);
+            let room = flows.limit.saturating_sub(flows.written).min(records.len() as u64);
+            records.truncate(room as usize);
+            let enough = records.len() >= 1 << 16 || ended;
+            if enough && !records.is_empty() {
+                flows.written += records.len() as u64;
+                shard.observer_mut().rows("flows", usage::flows(&records, flows.origin_ps));
+                records.clear();
+            }
+        }
+        if let Some(failure) = shard.observer_mut().failure() {
+            break Outcome::Failed(failure.to_owned());
+        }
+        if ended {
+            break Outcome::Dry;
+        }
+        if pace.due() {
+            let done = shard.rank_iterations();
+            let fraction = (total > 0).then(|| done as f64 / total as f64);
+            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
+            if !progress.progress(fraction, simulated, events_before + shard.fabric().events()) {
+                break Outcome::Cancelled;
+            }
+        }
+    };
+    (outcome, flows.written - already)
+}
+
+/// Slices that the executor runs between two looks at the clock.
+const SLICES: u32 = 4;
+
+/// Lets something happen a few times a second.
+struct Pace {
+    next: std::time::Instant,
+}
+
+impl Pace {
+    const EVERY: std::time::Duration = std::time::Duration::from_millis(200);
+
+    #[allow(clippy::disallowed_methods, reason = "progress is told by the wall clock; no result depends on it")]
+    fn new() -> Self {
+        Self { next: std::time::Instant::now() + Self::EVERY }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "progress is told by the wall clock; no result depends on it")]
+    fn due(&mut self) -> bool {
+        let now = std::time::Instant::now();
+        let due = now >= self.next;
+        if due {
+            self.next = now + Self::EVERY;
+        }
+        due
+    }
+}
+
+/// Iteration times on an ideal fabric: every job alone, no path inside the fabric shared.
+pub struct IdealTimes {
+    times: Vec<Option<Span>>,
+}
+
+/// Remembers the ends of iterations.
+#[derive(Default)]
+struct Ends(Vec<Time>);
+
+impl Observer for Ends {
+    fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
+
+    fn iteration(&mut self, _: usize, end: &IterationEnd) {
+        self.0.push(end.finish);
+    }
+}
+
+impl IdealTimes {
+    /// Simulates up to two iterations of each job, unless the scenario does not want it or gives the job's duration.
+    ///
+    /// # Errors
+    /// [`Failure`] when the job's operations never end or the run is stopped.
+    pub fn of(
+        assembled: &Assembled,
+        options: &RunOptions,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Self, Failure> {
+        let wanted = assembled.scenario.results.ideal || assembled.scenario.fidelity == Fidelity::Job;
+        let time = |(index, plan): (usize, &JobPlan)| {
+            if !wanted || plan.duration.is_some() {
+                return Ok(None);
+            }
+            ideal_time(assembled, options, index, plan, progress)
+        };
+        Ok(Self { times: assembled.jobs.iter().enumerate().map(time).collect::<Result<_, _>>()? })
+    }
+
+    /// Of a job; `None` if it was not simulated.
+    pub fn of_job(&self, job: usize) -> Option<Span> {
+        self.times[job]
+    }
+}
+
+fn ideal_time(
+    assembled: &Assembled,
+    options: &RunOptions,
+    index: usize,
+    plan: &JobPlan,
+    progress: &mut dyn ProgressSink,
+) -> Result<Option<Span>, Failure> {
+    let spec = spec_of(assembled, std::iter::once(index));
+    let fabric = network::flow(&assembled.scenario, &assembled.fabric, spec, LoadBalancer::Ideal, false, false)?;
+    let variation = Variation::none();
+    let iterations = plan.iterations.min(2);
+    let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
+    let job = ShardJob {
+        workload: plan.workload.clone(),
+        placement: (0..plan.ranks() as u32).map(EndpointId).collect(),
+        iterations,
+        start: Time::ZERO,
+        done_before: 0,
+    };
+    shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
+    shard.stop_after(iterations);
+    let mut pace = Pace::new();
+    while shard.handle(1 << 14) {
+        if pace.due() && !progress.progress(None, 0.0, 0) {
+            return Ok(None);
+        }
+    }
+    let ends = &shard.observer_mut().0;
+    // A job that gets stuck is told by the run itself, with the operations at fault.
+    Ok(match ends.as_slice() {
+        [only] => Some(*only - Time::ZERO),
+        [.., before, last] => Some(*last - *before),
+        [] => None,
+    })
+}

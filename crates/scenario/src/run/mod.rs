@@ -1,0 +1,153 @@
+//! Runs an assembled scenario: episodes on a fabric, their rows, and the summary.
+//!
+//! Life cycle: [`execute`] asks for each job's ideal iteration time, sends the jobs through the cluster's calendar, whose
+//! episodes are simulated by [`FabricRunner`], and puts the summary together. Rows leave through the sink as they come.
+//! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
+//! end, told with what each waits for; a sink that refuses rows.
+
+mod episode;
+mod machine;
+mod network;
+mod paths;
+mod recorder;
+mod summary;
+mod usage;
+
+use windtunnel_cluster::calendar::{self, JobHistory, JobRequest, Settings};
+use windtunnel_cluster::scheduler;
+use windtunnel_kernel::{CalendarTime, Span, memory};
+
+use self::episode::{FabricRunner, IdealTimes, Stop};
+use self::machine::Stopwatch;
+use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
+use crate::api::Failure;
+use crate::assemble::Assembled;
+use crate::schema::{Fidelity, Phase};
+use crate::table::{ProgressSink, TableSink};
+
+/// What a caller asks of a run besides the scenario.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Name of the scenario's file, for messages.
+    pub source: String,
+    /// SHA-256 of the scenario's text and overrides.
+    pub sha256: String,
+    /// Simulate every iteration.
+    pub full: bool,
+}
+
+/// Runs `assembled` and returns `summary.json`.
+///
+/// # Errors
+/// [`Failure`] for input that shows its fault only here, operations that never end, or a sink that refuses rows.
+pub fn execute(
+    assembled: &mut Assembled,
+    options: &RunOptions,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<serde_json::Value, Failure> {
+    let watch = Stopwatch::start();
+    memory::reset_peak();
+    let fidelity = assembled.scenario.fidelity;
+    if fidelity == Fidelity::Packet {
+        let place = format!("{}: fidelity", options.source);
+        let error = crate::error::InputError::new(place, "this version has no packet model")
+            .hint("expected `job`, `message` or `flow`");
+        return Err(Failure::Input(error));
+    }
+    for plan in &assembled.jobs {
+        for spec in plan.workload.programs.iter().flat_map(|program| &program.specs) {
+            let name = spec.algorithm.name();
+            assembled.evidence.add(&format!("collective {}", spec.kind.name()), "given", &format!("algorithm `{name}`"));
+        }
+    }
+    let assembled = &*assembled;
+    let ideal = IdealTimes::of(assembled, options, progress)?;
+    let requests: Vec<JobRequest> = assembled
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(job, plan)| JobRequest {
+            gpus: plan.ranks(),
+            iterations: plan.iterations,
+            submit: plan.submit,
+            placement: plan.placement,
+            ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
+        })
+        .collect();
+    let cluster = &assembled.scenario.cluster;
+    let settings = Settings {
+        endpoints: assembled.fabric.topology.endpoints(),
+        endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
+        episode_iterations: if options.full { u32::MAX } else { cluster.episodes.iterations },
+        draw_phases: cluster.episodes.phase == Phase::Drawn,
+        reaction_delay: cluster.reaction_delay.0,
+        seed: assembled.scenario.seed,
+    };
+    let mut scheduler = scheduler::by_name(&cluster.scheduler).expect("assembling has checked the name");
+    let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
+    let outcome = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
+    let (histories, partial) = match outcome {
+        Ok(histories) => (Some(histories), false),
+        Err(Stop::Cancelled) => (None, true),
+        Err(Stop::Failed(failure)) => return Err(failure),
+    };
+    runner.finish()?;
+    let record = runner.into_record();
+    let history = |job: usize| histories.as_ref().map(|histories| histories[job].clone());
+    let jobs: Vec<serde_json::Value> = assembled
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(job, plan)| {
+            let known: Option<JobHistory> = history(job);
+            let finish = known.as_ref().and_then(|history| history.finish);
+            JobSummary {
+                plan,
+                state: if finish.is_some() { JobState::Finished } else { JobState::Interrupted },
+                iterations: &record.iterations[job],
+                ideal_ps: ideal.of_job(job).map(|span| span.0),
+                submit: plan.submit,
+                start: known.as_ref().and_then(|history| history.start).or(record.started[job]),
+                finish,
+            }
+            .to_json()
+        })
+        .collect();
+    let end = histories
+        .iter()
+        .flatten()
+        .filter_map(|history| history.finish)
+        .max()
+        .unwrap_or(CalendarTime(record.simulated_ns));
+    let mut usage = ClusterUse { gpus: u64::from(settings.endpoints), busy_ns: 0, makespan_ns: end.0 };
+    let mut waiting = Vec::new();
+    for history in histories.iter().flatten() {
+        if let (Some(start), Some(finish)) = (history.start, history.finish) {
+            usage.busy_ns += u128::from(finish.0 - start.0) * history.placement.len() as u128;
+            waiting.push(start.0 - history.submit.0);
+        }
+    }
+    let figures = RunFigures {
+        scenario: assembled.scenario.name.clone(),
+        sha256: options.sha256.clone(),
+        seed: assembled.scenario.seed,
+        fidelity: fidelity.name(),
+        partial,
+        fold: 1,
+        simulated_ns: end.0,
+        wall_time_s: watch.wall_seconds(),
+        cpu_time_s: watch.cpu_seconds(),
+        events: record.events,
+        peak_memory_bytes: memory::peak(),
+        peak_rss_bytes: machine::peak_rss_bytes(),
+    };
+    Ok(summary::summary(
+        &figures,
+        jobs,
+        &record.network,
+        &record.flows,
+        usage.to_json(waiting),
+        assembled.evidence.rows(),
+    ))
+}

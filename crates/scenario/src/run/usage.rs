@@ -1,0 +1,73 @@
+//! What the flow model observed, as rows and summary figures.
+
+use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
+use windtunnel_kernel::Span;
+use windtunnel_topology::Topology;
+use windtunnel_workload::Dimension;
+
+use super::summary::LinkLoad;
+use crate::table::{Batch, Column};
+
+/// Links named in the summary.
+const MOST_LOADED: usize = 8;
+
+/// Links that carried anything during an episode of `span`: their rows, and the most loaded ones outside hosts.
+pub fn links(network: &mut FlowNetwork, topology: &Topology, episode: u32, span: Span) -> (Batch, Vec<LinkLoad>) {
+    let (bin_span, usage) = network.link_usage();
+    let seconds = span.seconds();
+    let width = usage.iter().map(|link| link.bins.len()).max().unwrap_or(0);
+    let capacity = |bits: u64, seconds: f64| bits as f64 / 8.0 * seconds;
+    let mut loads = Vec::with_capacity(usage.len());
+    let mut bins = Vec::with_capacity(usage.len() * width);
+    let mut peaks = Vec::with_capacity(usage.len());
+    for link in &usage {
+        let known = topology.link(link.link);
+        let full = capacity(known.rate.0, bin_span.seconds());
+        let before = bins.len();
+        bins.extend(link.bins.iter().map(|bytes| bytes / full));
+        bins.resize(before + width, 0.0);
+        peaks.push(bins[before..].iter().copied().fold(0.0, f64::max));
+        loads.push(LinkLoad {
+            name: topology.link_name(link.link),
+            tier: known.tier.name().into_owned(),
+            utilisation: if seconds > 0.0 { link.bytes / capacity(known.rate.0, seconds) } else { 0.0 },
+            bytes: link.bytes.round() as u64,
+        });
+    }
+    let n = usage.len();
+    let batch = Batch::default()
+        .with("episode", Column::U32(vec![episode; n]))
+        .with("link", Column::U32(usage.iter().map(|link| link.link.0).collect()))
+        .with("name", Column::Text(loads.iter().map(|load| load.name.clone()).collect()))
+        .with("tier", Column::Text(loads.iter().map(|load| load.tier.clone()).collect()))
+        .with("rate_bps", Column::U64(usage.iter().map(|link| topology.link(link.link).rate.0).collect()))
+        .with("bytes", Column::U64(loads.iter().map(|load| load.bytes).collect()))
+        .with("utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
+        .with("peak_utilisation", Column::F64(peaks))
+        .with("bin_span_ps", Column::U64(vec![bin_span.0; n]))
+        .with("utilisation_bins", Column::F64List { values: bins, width });
+    loads.retain(|load| !load.tier.starts_with("scale-up"));
+    // Stable: links of equal load stay in link order.
+    loads.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
+    loads.truncate(MOST_LOADED);
+    (batch, loads)
+}
+
+/// Rows of flows.
+pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
+    let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
+    let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
+    let dimension = |record: &FlowRecord| {
+        Dimension::ALL.get(usize::from(record.class)).copied().unwrap_or_default().name().to_owned()
+    };
+    Batch::default()
+        .with("source", u32s(&|record| record.source.0))
+        .with("destination", u32s(&|record| record.destination.0))
+        .with("edges", u32s(&|record| record.edges))
+        .with("bytes", u64s(&|record| record.bytes.0))
+        .with("start_ps", u64s(&|record| origin_ps + record.start.0))
+        .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
+        .with("dimension", Column::Text(records.iter().map(dimension).collect()))
+        .with("path", Column::Text(records.iter().map(|record| record.path.name().to_owned()).collect()))
+        .with("hops", u32s(&|record| u32::from(record.hops)))
+}
