@@ -194,6 +194,7 @@ impl Plan {
         if self.algorithm == A::DoubleBinaryTree {
             self.lanes = 2;
             self.chunks = chunks(self.bytes.div_ceil(2));
+            self.depth = self.flow().window();
         } else if self.algorithm == A::Ring && matches!(self.kind, K::Broadcast { .. } | K::Reduce { .. }) {
             self.chunks = chunks(self.bytes);
         }
@@ -360,11 +361,7 @@ impl Plan {
             {
                 let first = if matches!(self.kind, K::Reduce { .. }) { root + 1 } else { root };
                 let edge = |position| ((first + position) % n, (first + position + 1) % n, 1);
-                Some(CoupledShape {
-                    edges: (0..n - 1).map(edge).collect(),
-                    bytes: self.bytes,
-                    steps: self.rounds,
-                })
+                Some(CoupledShape { edges: (0..n - 1).map(edge).collect(), bytes: self.bytes, steps: n - 1 })
             }
             K::AllGather | K::ReduceScatter | K::AllToAll
                 if inside && matches!(self.algorithm, A::Direct | A::Pairwise | A::Hierarchical) =>

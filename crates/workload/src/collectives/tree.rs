@@ -5,8 +5,9 @@
 //! second tree they are mirrored (n odd) or shifted by one (n even), so an inner node of one tree is a leaf of the other
 //! and every link carries the same. Lane t is tree t.
 //!
-//! Rounds are those of a synchronous pipeline: with D = ⌈log2 n⌉ the depth of the tree, a node at depth d sends chunk k up
-//! in round k + D − d and down in round k + d, D rounds later in an all-reduce.
+//! Rounds are those of a synchronous pipeline: with D = ⌈log2 n⌉ the depth of the tree and w the rounds in flight, a node
+//! at depth d sends chunk k up in round k + w(D − d) and down in round k + wd, wD rounds later in an all-reduce. There a
+//! parent and a child wait for each other's messages, and w > 1 keeps their latency from adding to every chunk.
 
 use super::parts::{Part, Sink, back, log2_ceil};
 
@@ -21,14 +22,19 @@ pub(super) enum Flow {
     AllReduce,
 }
 
+/// Chunks in flight on an edge of an all-reduce; NCCL's buffers hold 8.
+const WINDOW: u32 = 4;
+
 impl Flow {
     /// Rounds for `chunks` chunks.
     pub fn rounds(self, n: u32, chunks: u32) -> u32 {
-        let depth = log2_ceil(n);
-        match self {
-            Self::Broadcast | Self::Reduce => chunks + depth - 1,
-            Self::AllReduce => chunks + 2 * depth - 1,
-        }
+        let hops = if self == Self::AllReduce { 2 * log2_ceil(n) } else { log2_ceil(n) };
+        chunks + self.window() * (hops - 1)
+    }
+
+    /// Rounds in flight: an edge that carries chunks one way only hides its latency by itself.
+    pub fn window(self) -> u32 {
+        if self == Self::AllReduce { WINDOW } else { 1 }
     }
 }
 
@@ -95,8 +101,11 @@ pub(super) fn round(
     let height = log2_ceil(n);
     let depth = depth(n, node);
     let index_of = |node| (from_tree(n, lane, node) + root) % n;
-    // The chunk that moves in this round, if its first chunk moves in round `first`.
-    let chunk = |first: u32| round.checked_sub(first).filter(|&k| k < chunks).map(|k| Part::one(k, chunks));
+    // The chunk that moves in this round over an edge whose chunk 0 has `hops` hops behind it.
+    let chunk = |hops: u32| {
+        let chunk = round.checked_sub(flow.window() * hops).filter(|&k| k < chunks);
+        chunk.map(|k| Part::one(k, chunks))
+    };
     if flow != Flow::Broadcast {
         if node != 0
             && let Some(part) = chunk(height - depth)
