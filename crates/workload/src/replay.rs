@@ -60,7 +60,10 @@ impl Default for ReplayOptions {
 
 impl std::fmt::Debug for ReplayOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReplayOptions").field("job", &self.job).field("coupling", &self.coupling).finish()
+        f.debug_struct("ReplayOptions")
+            .field("job", &self.job)
+            .field("coupling", &self.coupling)
+            .finish_non_exhaustive()
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn chunks(bytes: u64) -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
     /// The algorithm does not compute the kind.
-    #[error("`{}` does not compute {}, expected one of {}", .algorithm.name(), .kind.name(), names(.kind))]
+    #[error("`{}` does not compute {}, expected one of {}", .algorithm.name(), .kind.name(), names(*.kind))]
     Unsupported {
         /// What is to be computed.
         kind: CollectiveKind,
@@ -36,7 +36,7 @@ pub enum CollectiveError {
     /// The group is not made of whole domains.
     #[error(
         "a hierarchical {} needs a group of whole scale-up domains: {n} members, {domain} a domain\n\n\
-         hint: use `ring` or another of {}", .kind.name(), names(.kind)
+         hint: use `ring` or another of {}", .kind.name(), names(*.kind)
     )]
     Domain {
         /// What is to be computed.
@@ -83,7 +83,7 @@ pub enum CollectiveError {
     },
 }
 
-fn names(kind: &CollectiveKind) -> String {
+fn names(kind: CollectiveKind) -> String {
     let names: Vec<String> = kind.algorithms().iter().map(|known| format!("`{}`", known.name())).collect();
     names.join(", ")
 }

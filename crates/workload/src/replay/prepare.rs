@@ -251,18 +251,18 @@ impl Prepared {
             }
             let mut list = Vec::new();
             for &spec in &names.runs[run as usize] {
-                let plan = match plans.get(&(spec, n)) {
-                    Some(&plan) => plan,
-                    None => {
-                        let plan =
-                            self.resolve_one(&names.specs[spec as usize], n, options).map_err(|error| {
-                                ReplayError::Collective { communicator: communicator.name.clone(), error }
-                            })?;
-                        limit("rounds of a collective", u64::from(plan.plan.rounds(0)), 1 << ROUND_BITS)?;
-                        self.plans.push(plan);
-                        plans.insert((spec, n), self.plans.len() as u32 - 1);
-                        self.plans.len() as u32 - 1
-                    }
+                let known = plans.get(&(spec, n)).copied();
+                let plan = if let Some(plan) = known {
+                    plan
+                } else {
+                    let resolved =
+                        self.resolve_one(&names.specs[spec as usize], n, options).map_err(|error| {
+                            ReplayError::Collective { communicator: communicator.name.clone(), error }
+                        })?;
+                    limit("rounds of a collective", u64::from(resolved.plan.rounds(0)), 1 << ROUND_BITS)?;
+                    self.plans.push(resolved);
+                    plans.insert((spec, n), self.plans.len() as u32 - 1);
+                    self.plans.len() as u32 - 1
                 };
                 list.push(plan);
             }
