@@ -4,6 +4,31 @@
 //! independently. In a lane, up to `depth` rounds are in flight: round r starts when all rounds up to r − depth are
 //! complete (their receives arrived, their sends done locally). Dependent algorithms (ring, recursive) have depth 1;
 //! direct ones have the number of outstanding messages.
+//!
+//! Life cycle: a [`CollectiveSpec`] is what an operation names; [`Plan::new`] resolves it for a group (algorithm, chunks,
+//! depth) and [`Plan::round`] answers for any rank and round in O(log n), without a table.
+//! Invariants: a send of round r in lane l has its receive in round r of lane l at the peer, with the same bytes, and
+//! there is at most one message from a to b in a round of a lane; a buffer is cut into blocks that differ by at most one
+//! byte and sum to it exactly; no message is empty (a barrier's signal has one byte).
+//! Failure modes: [`CollectiveError`] when an algorithm does not compute a kind, or does not fit the group.
+
+mod all_to_all;
+mod binomial;
+mod bruck;
+mod hierarchical;
+mod parts;
+mod pat;
+mod plan;
+mod recursive;
+mod ring;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod tuner;
+
+pub use parts::Round;
+pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
+pub use tuner::{SizeRule, Tuner};
 
 use windtunnel_kernel::Bytes;
 
@@ -73,7 +98,7 @@ pub enum Form {
 }
 
 /// A collective as an operation names it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CollectiveSpec {
     /// What it computes.
     pub kind: CollectiveKind,
@@ -89,6 +114,86 @@ pub struct CollectiveSpec {
     pub domain: u32,
     /// All-to-all-v only: bytes from group index i to j at `matrix[i * n + j]`.
     pub matrix: Option<std::sync::Arc<[u64]>>,
+}
+
+impl CollectiveKind {
+    /// The field's name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::Broadcast { .. } => "broadcast",
+            Self::Reduce { .. } => "reduce",
+            Self::AllToAll => "all-to-all",
+            Self::AllToAllV => "all-to-all-v",
+            Self::Barrier => "barrier",
+        }
+    }
+
+    /// The algorithms that compute it, `Auto` apart.
+    pub const fn algorithms(self) -> &'static [Algorithm] {
+        match self {
+            Self::AllReduce => {
+                &[Algorithm::Ring, Algorithm::DoubleBinaryTree, Algorithm::Recursive, Algorithm::Hierarchical]
+            }
+            Self::AllGather => &[
+                Algorithm::Ring,
+                Algorithm::Recursive,
+                Algorithm::Bruck,
+                Algorithm::Pat,
+                Algorithm::Direct,
+                Algorithm::Hierarchical,
+            ],
+            Self::ReduceScatter => &[
+                Algorithm::Ring,
+                Algorithm::Recursive,
+                Algorithm::Pat,
+                Algorithm::Direct,
+                Algorithm::Hierarchical,
+            ],
+            Self::Broadcast { .. } | Self::Reduce { .. } => {
+                &[Algorithm::Ring, Algorithm::Binomial, Algorithm::DoubleBinaryTree]
+            }
+            Self::AllToAll => {
+                &[Algorithm::Direct, Algorithm::Pairwise, Algorithm::Bruck, Algorithm::Hierarchical]
+            }
+            Self::AllToAllV => &[Algorithm::Direct, Algorithm::Pairwise, Algorithm::Hierarchical],
+            Self::Barrier => &[Algorithm::Bruck],
+        }
+    }
+}
+
+impl Algorithm {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 10] = [
+        Self::Auto,
+        Self::Ring,
+        Self::DoubleBinaryTree,
+        Self::Recursive,
+        Self::Bruck,
+        Self::Pat,
+        Self::Binomial,
+        Self::Direct,
+        Self::Pairwise,
+        Self::Hierarchical,
+    ];
+
+    /// The name under which a scenario chooses it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ring => "ring",
+            Self::DoubleBinaryTree => "double-binary-tree",
+            Self::Recursive => "recursive",
+            Self::Bruck => "bruck",
+            Self::Pat => "pat",
+            Self::Binomial => "binomial",
+            Self::Direct => "direct",
+            Self::Pairwise => "pairwise",
+            Self::Hierarchical => "hierarchical",
+        }
+    }
 }
 
 impl CollectiveSpec {

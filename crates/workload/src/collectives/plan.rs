@@ -1,0 +1,379 @@
+//! A specification resolved for a group: algorithm, chunks, rounds.
+
+use std::sync::Arc;
+
+use super::all_to_all::{self, Sizes};
+use super::hierarchical::{Levels, Task};
+use super::parts::{Sink, Weigh, back, log2_ceil, share};
+use super::tree::Flow;
+use super::{Algorithm, CollectiveKind, CollectiveSpec, Round, SizeRule, Tuner};
+use super::{binomial, bruck, pat, recursive, ring, tree};
+
+/// No plan has more lanes.
+pub const MAX_LANES: u32 = 2;
+
+/// Chunk of a pipelined tree or chain: a step of NCCL's default buffer (4 MiB in 8 steps).
+const CHUNK: u64 = 512 << 10;
+/// Chunks get longer before there are more of them.
+const MAX_CHUNKS: u64 = 1024;
+
+/// Number of chunks in which a tree or chain passes on `bytes`.
+pub(super) fn chunks(bytes: u64) -> u32 {
+    bytes.div_ceil(CHUNK).clamp(1, MAX_CHUNKS) as u32
+}
+
+/// Why a specification does not fit a group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CollectiveError {
+    /// The algorithm does not compute the kind.
+    #[error("`{}` does not compute {}, expected one of {}", .algorithm.name(), .kind.name(), names(*.kind))]
+    Unsupported {
+        /// What is to be computed.
+        kind: CollectiveKind,
+        /// How.
+        algorithm: Algorithm,
+    },
+    /// The group is not made of whole domains.
+    #[error(
+        "a hierarchical {} needs a group of whole scale-up domains: {n} members, {domain} a domain\n\n\
+         hint: use `ring` or another of {}", .kind.name(), names(*.kind)
+    )]
+    Domain {
+        /// What is to be computed.
+        kind: CollectiveKind,
+        /// Group size.
+        n: u32,
+        /// Members of a domain.
+        domain: u32,
+    },
+    /// The root is not a member.
+    #[error("the root of a {} must be a member: index {root} of {n}", .kind.name())]
+    Root {
+        /// What is to be computed.
+        kind: CollectiveKind,
+        /// Index of the root.
+        root: u32,
+        /// Group size.
+        n: u32,
+    },
+    /// An all-to-all-v without as many sizes as pairs.
+    #[error("an all-to-all-v of {n} members needs {} sizes, found {found}", u64::from(*.n) * u64::from(*.n))]
+    Matrix {
+        /// Group size.
+        n: u32,
+        /// Sizes given.
+        found: usize,
+    },
+    /// A group without members, a domain of 0 or no message outstanding.
+    #[error("{what} must be at least 1")]
+    Zero {
+        /// What is zero.
+        what: &'static str,
+    },
+    /// `Form::Coupled` for a collective whose edges do not advance together.
+    #[error(
+        "{} by `{}` cannot run coupled: its edges do not advance together\n\nhint: use form `auto` or `steps`",
+        .kind.name(), .algorithm.name()
+    )]
+    NotCoupled {
+        /// What is to be computed.
+        kind: CollectiveKind,
+        /// How.
+        algorithm: Algorithm,
+    },
+}
+
+fn names(kind: CollectiveKind) -> String {
+    let names: Vec<String> = kind.algorithms().iter().map(|known| format!("`{}`", known.name())).collect();
+    names.join(", ")
+}
+
+/// A collective whose edges advance together, as one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoupledShape {
+    /// (from, to, weight) by index in the group.
+    pub edges: Vec<(u32, u32, u32)>,
+    /// What an edge of weight 1 carries in all.
+    pub bytes: u64,
+    /// Dependent steps, each of which costs the slowest edge's latency.
+    pub steps: u32,
+}
+
+/// A resolved collective: a few words, shared by all members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    kind: CollectiveKind,
+    algorithm: Algorithm,
+    n: u32,
+    bytes: u64,
+    domain: u32,
+    /// Algorithm between domains, where there are any.
+    between: Algorithm,
+    chunks: u32,
+    depth: u32,
+    rounds: u32,
+    lanes: u32,
+    matrix: Option<Arc<[u64]>>,
+}
+
+impl Plan {
+    /// Resolves `spec` for a group of `n`, `Auto` by [`SizeRule`].
+    ///
+    /// # Errors
+    /// [`CollectiveError`] when the algorithm does not compute the kind or does not fit the group.
+    pub fn new(spec: &CollectiveSpec, n: u32) -> Result<Self, CollectiveError> {
+        Self::with_tuner(spec, n, &SizeRule)
+    }
+
+    /// Resolves `spec` for a group of `n`, `Auto` by `tuner`.
+    ///
+    /// # Errors
+    /// See [`Self::new`].
+    pub fn with_tuner(spec: &CollectiveSpec, n: u32, tuner: &dyn Tuner) -> Result<Self, CollectiveError> {
+        for (what, value) in
+            [("the size of a group", n), ("`domain`", spec.domain), ("`outstanding`", spec.outstanding)]
+        {
+            if value == 0 {
+                return Err(CollectiveError::Zero { what });
+            }
+        }
+        let (kind, bytes) = (spec.kind, spec.bytes.0);
+        if let CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } = kind
+            && root >= n
+        {
+            return Err(CollectiveError::Root { kind, root, n });
+        }
+        if kind == CollectiveKind::AllToAllV {
+            let found = spec.matrix.as_ref().map_or(0, |matrix| matrix.len());
+            if found as u64 != u64::from(n) * u64::from(n) {
+                return Err(CollectiveError::Matrix { n, found });
+            }
+        }
+        let mut algorithm = spec.algorithm;
+        if algorithm == Algorithm::Auto && n > 1 {
+            algorithm = tuner.choose(spec, n);
+        }
+        if algorithm == Algorithm::Auto {
+            algorithm = SizeRule.choose(spec, n);
+        }
+        if !kind.algorithms().contains(&algorithm) {
+            return Err(CollectiveError::Unsupported { kind, algorithm });
+        }
+        let mut plan = Self {
+            kind,
+            algorithm,
+            n,
+            bytes,
+            domain: spec.domain.min(n),
+            between: Algorithm::Ring,
+            chunks: 1,
+            depth: 1,
+            rounds: 0,
+            lanes: 1,
+            matrix: spec.matrix.clone(),
+        };
+        if algorithm == Algorithm::Hierarchical {
+            if !n.is_multiple_of(plan.domain) {
+                return Err(CollectiveError::Domain { kind, n, domain: plan.domain });
+            }
+            let outer = n / plan.domain;
+            plan.between = SizeRule::between_domains(bytes / u64::from(plan.domain), outer);
+        }
+        plan.set_rounds(spec.outstanding);
+        Ok(plan)
+    }
+
+    fn set_rounds(&mut self, outstanding: u32) {
+        use {Algorithm as A, CollectiveKind as K};
+        let n = self.n;
+        let sized = !matches!(self.kind, K::AllToAllV | K::Barrier);
+        if n == 1 || sized && self.bytes == 0 {
+            return;
+        }
+        let levels = log2_ceil(n);
+        if self.algorithm == A::DoubleBinaryTree {
+            self.lanes = 2;
+            self.chunks = chunks(self.bytes.div_ceil(2));
+            self.depth = self.flow().window();
+        } else if self.algorithm == A::Ring && matches!(self.kind, K::Broadcast { .. } | K::Reduce { .. }) {
+            self.chunks = chunks(self.bytes);
+        }
+        let exchange = matches!(self.kind, K::AllToAll | K::AllToAllV);
+        if self.algorithm == A::Direct {
+            self.depth = outstanding.min(n - 1);
+        } else if self.algorithm == A::Hierarchical && exchange {
+            self.depth = outstanding.min((self.domain - 1).max(n / self.domain - 1));
+        }
+        self.rounds = match (self.algorithm, self.kind) {
+            (A::Hierarchical, _) if exchange => all_to_all::hierarchical_rounds(n, self.domain, self.depth),
+            (A::Hierarchical, _) => self.levels().rounds(),
+            (A::Ring, K::AllReduce) => 2 * (n - 1),
+            (A::Ring, K::Broadcast { .. } | K::Reduce { .. }) => self.chunks + n - 2,
+            (A::DoubleBinaryTree, _) => self.flow().rounds(n, self.chunks),
+            (A::Recursive, K::AllReduce) => recursive::all_reduce_rounds(n),
+            (A::Recursive, _) => recursive::phase_rounds(n),
+            (A::Bruck | A::Pat | A::Binomial, _) => levels,
+            _ => n - 1,
+        };
+    }
+
+    /// Group size.
+    pub fn members(&self) -> u32 {
+        self.n
+    }
+
+    /// What it computes.
+    pub fn kind(&self) -> CollectiveKind {
+        self.kind
+    }
+
+    /// The algorithm chosen; never `Auto`.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Whether no message is sent (one member, no bytes): it ends when it starts.
+    pub fn is_empty(&self) -> bool {
+        self.rounds == 0
+    }
+
+    /// Number of lanes, at most [`MAX_LANES`].
+    pub fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// Rounds of a lane, the same for all members.
+    pub fn rounds(&self, lane: u32) -> u32 {
+        debug_assert!(lane < self.lanes);
+        self.rounds
+    }
+
+    /// Rounds of a lane in flight at most.
+    pub fn depth(&self, lane: u32) -> u32 {
+        debug_assert!(lane < self.lanes);
+        self.depth
+    }
+
+    /// Writes the messages of `index` in round `round` of `lane` to `out`.
+    pub fn round(&self, index: u32, lane: u32, round: u32, out: &mut Round) {
+        out.clear();
+        let exchange = match self.kind {
+            CollectiveKind::AllToAll => Sizes::Equal { bytes: self.bytes, n: self.n },
+            CollectiveKind::AllToAllV => {
+                Sizes::Matrix { matrix: self.matrix.as_deref().unwrap_or_default(), n: self.n }
+            }
+            CollectiveKind::Barrier => return bruck::barrier(self.n, index, round, out),
+            _ => {
+                let sink = &mut Weigh { bytes: self.lane_bytes(lane), out };
+                return self.emit(index, lane, round, sink);
+            }
+        };
+        match self.algorithm {
+            Algorithm::Pairwise => all_to_all::pairwise(exchange, index, round, out),
+            Algorithm::Bruck => bruck::all_to_all(self.n, self.bytes, index, round, out),
+            Algorithm::Hierarchical => {
+                all_to_all::hierarchical(exchange, self.domain, self.depth, index, round, out);
+            }
+            _ => all_to_all::direct(exchange, index, round, out),
+        }
+    }
+
+    /// The bytes whose parts travel in `lane`.
+    fn lane_bytes(&self, lane: u32) -> u64 {
+        share(self.bytes, self.lanes, lane)
+    }
+
+    fn flow(&self) -> Flow {
+        match self.kind {
+            CollectiveKind::Broadcast { .. } => Flow::Broadcast,
+            CollectiveKind::Reduce { .. } => Flow::Reduce,
+            _ => Flow::AllReduce,
+        }
+    }
+
+    fn levels(&self) -> Levels {
+        let task = match self.kind {
+            CollectiveKind::AllGather => Task::AllGather,
+            CollectiveKind::ReduceScatter => Task::ReduceScatter,
+            _ => Task::AllReduce,
+        };
+        Levels { task, inner: self.domain, outer: self.n / self.domain, between: self.between }
+    }
+
+    /// Tells `sink` what `index` sends and receives; not for exchanges and barriers.
+    pub(super) fn emit(&self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+        use {Algorithm as A, CollectiveKind as K};
+        let n = self.n;
+        match (self.algorithm, self.kind) {
+            (A::Hierarchical, _) => self.levels().round(index, round, sink),
+            (A::Ring, K::Broadcast { root }) => {
+                ring::chain(n, index, back(index, root, n), self.chunks, round, sink);
+            }
+            (A::Ring, K::Reduce { root }) => {
+                ring::chain(n, index, back(index, root + 1, n), self.chunks, round, sink);
+            }
+            (A::Ring, K::AllReduce) if round >= n - 1 => ring::all_gather(n, index, round - (n - 1), sink),
+            (A::Ring, K::AllReduce | K::ReduceScatter) => ring::reduce_scatter(n, index, round, sink),
+            (A::Ring, _) => ring::all_gather(n, index, round, sink),
+            (A::DoubleBinaryTree, K::Broadcast { root } | K::Reduce { root }) => {
+                tree::round(self.flow(), n, root, self.chunks, index, lane, round, sink);
+            }
+            (A::DoubleBinaryTree, _) => {
+                tree::round(Flow::AllReduce, n, 0, self.chunks, index, lane, round, sink);
+            }
+            (A::Recursive, K::AllReduce) => recursive::all_reduce(n, index, round, sink),
+            (A::Recursive, K::ReduceScatter) => recursive::reduce_scatter(n, index, round, sink),
+            (A::Recursive, _) => recursive::all_gather(n, index, round, sink),
+            (A::Bruck, _) => bruck::all_gather(n, index, round, sink),
+            (A::Pat, K::ReduceScatter) => pat::reduce_scatter(n, index, round, sink),
+            (A::Pat, _) => pat::all_gather(n, self.rounds, index, round, sink),
+            (A::Binomial, K::Broadcast { root }) => {
+                binomial::broadcast(n, root, self.rounds, index, round, sink);
+            }
+            (A::Binomial, K::Reduce { root }) => binomial::reduce(n, root, index, round, sink),
+            (_, K::ReduceScatter) => all_to_all::direct_reduce_scatter(n, index, round, sink),
+            _ => all_to_all::direct_all_gather(n, index, round, sink),
+        }
+    }
+
+    /// The group of edges that advance together, `None` where they do not: rings; chains with at least 100 chunks for
+    /// each member but two (the pipeline's filling is then under 1%); inside one scale-up domain also equal direct and
+    /// pairwise exchanges, whose pairs share the members' ports evenly.
+    pub fn coupled(&self) -> Option<CoupledShape> {
+        use {Algorithm as A, CollectiveKind as K};
+        if self.is_empty() {
+            return None;
+        }
+        let n = self.n;
+        let inside = self.domain >= n;
+        let ring = self.algorithm == A::Ring || self.algorithm == A::Hierarchical && inside;
+        match self.kind {
+            K::AllReduce | K::AllGather | K::ReduceScatter if ring => {
+                let bytes = (u128::from(self.rounds) * u128::from(self.bytes)).div_ceil(u128::from(n));
+                Some(CoupledShape {
+                    edges: (0..n).map(|index| (index, (index + 1) % n, 1)).collect(),
+                    bytes: bytes as u64,
+                    steps: self.rounds,
+                })
+            }
+            K::Broadcast { root } | K::Reduce { root }
+                if ring && u64::from(n - 2) * 100 <= u64::from(self.chunks) =>
+            {
+                let first = if matches!(self.kind, K::Reduce { .. }) { root + 1 } else { root };
+                let edge = |position| ((first + position) % n, (first + position + 1) % n, 1);
+                Some(CoupledShape { edges: (0..n - 1).map(edge).collect(), bytes: self.bytes, steps: n - 1 })
+            }
+            K::AllGather | K::ReduceScatter | K::AllToAll
+                if inside && matches!(self.algorithm, A::Direct | A::Pairwise | A::Hierarchical) =>
+            {
+                let from = |index| (1..n).map(move |offset| (index, (index + offset) % n, 1));
+                Some(CoupledShape {
+                    edges: (0..n).flat_map(from).collect(),
+                    bytes: self.bytes.div_ceil(u64::from(n)),
+                    steps: (n - 1).div_ceil(self.depth),
+                })
+            }
+            _ => None,
+        }
+    }
+}
