@@ -85,7 +85,11 @@ impl Keys<'_> {
                 None | Some(Value::Null) => {}
                 Some(value) => {
                     return value.as_u64().filter(|&value| value < 1 << 40).map(Some).ok_or_else(|| {
-                        ConfigError::BadValue { key, expected: "a whole number below 2^40", found: value.to_string() }
+                        ConfigError::BadValue {
+                            key,
+                            expected: "a whole number below 2^40",
+                            found: value.to_string(),
+                        }
                     });
                 }
             }
@@ -100,7 +104,11 @@ impl Keys<'_> {
 
     fn positive(&self, names: &[&'static str]) -> Result<u64, ConfigError> {
         match self.whole(names)? {
-            0 => Err(ConfigError::BadValue { key: names[0], expected: "a positive number", found: "0".to_owned() }),
+            0 => Err(ConfigError::BadValue {
+                key: names[0],
+                expected: "a positive number",
+                found: "0".to_owned(),
+            }),
             value => Ok(value),
         }
     }
@@ -153,7 +161,8 @@ impl Architecture {
     /// # Errors
     /// [`ConfigError`] when it is not JSON, of an unknown `model_type`, or lacks a key.
     pub fn from_config(json: &str) -> Result<Self, ConfigError> {
-        let value: Value = serde_json::from_str(json).map_err(|error| ConfigError::NotJson(error.to_string()))?;
+        let value: Value =
+            serde_json::from_str(json).map_err(|error| ConfigError::NotJson(error.to_string()))?;
         Self::from_value(&value)
     }
 
@@ -178,8 +187,8 @@ impl Architecture {
         match model_type {
             "gpt2" => gpt2(&keys),
             "gpt_neox" => gpt_neox(&keys),
-            "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe" | "deepseek_v2"
-            | "deepseek_v3" => llama_like(&keys),
+            "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
+            | "deepseek_v2" | "deepseek_v3" => llama_like(&keys),
             found => Err(ConfigError::UnknownModelType { found: found.to_owned() }),
         }
     }
@@ -201,9 +210,9 @@ fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
     let dense_width = if keys.model_type == "mixtral" {
         keys.positive(&["intermediate_size"])?
     } else {
-        keys.optional(&["intermediate_size"])?
-            .or(experts.map(|experts| experts.width))
-            .ok_or_else(|| ConfigError::Missing { model_type: keys.model_type.to_owned(), key: "intermediate_size" })?
+        keys.optional(&["intermediate_size"])?.or(experts.map(|experts| experts.width)).ok_or_else(|| {
+            ConfigError::Missing { model_type: keys.model_type.to_owned(), key: "intermediate_size" }
+        })?
     };
     Ok(Architecture {
         model_type: keys.model_type.to_owned(),
@@ -387,7 +396,10 @@ mod tests {
     #[test]
     fn errors_name_the_key_and_the_known_types() {
         let error = Architecture::from_config(r#"{"model_type":"mamba"}"#).unwrap_err().to_string();
-        assert!(error.starts_with("unknown `model_type`: `mamba`\n\nhint: one of `deepseek_v2`, "), "{error}");
+        assert!(
+            error.starts_with("unknown `model_type`: `mamba`\n\nhint: one of `deepseek_v2`, "),
+            "{error}"
+        );
         let error = Architecture::from_config(r#"{"model_type":"llama"}"#).unwrap_err().to_string();
         assert_eq!(error, "`llama` configuration lacks the key `hidden_size`");
         let error = Architecture::from_config(
