@@ -243,7 +243,7 @@ fn expert_parallel_bytes_by_hand() {
 #[test]
 fn split_backward_is_the_fused_one() {
     for name in ["llama3-8b", "mixtral-8x7b", "deepseek-v3", "megatron-1.7b"] {
-        let mut training = Training::new(model(name), 4096.min(2048));
+        let mut training = Training::new(model(name), 2048);
         (training.tp, training.sequence_parallel) = (2, true);
         training.expert_tp = if training.architecture.experts.is_some() { 2 } else { 1 };
         training.check().unwrap();

@@ -11,7 +11,7 @@ use std::fmt;
 
 use windtunnel_kernel::Bytes;
 
-use super::architecture::{Attention, Experts, LayerKind};
+use super::architecture::{Attention, LayerKind};
 use super::training::{AttentionKernel, Recompute, Training};
 use super::work::Chunk;
 
@@ -191,7 +191,7 @@ impl Training {
         bytes
             + match (model.layer_kind(layer), &model.experts) {
                 (LayerKind::Sparse, Some(experts)) => {
-                    let routed = self.routed_tokens(experts);
+                    let (routed, _) = self.expert_tokens(experts);
                     let width = experts.width / self.expert_tp;
                     let shared = experts.shared_width / self.tp;
                     // Norm output (shared with the shared experts), logits and probabilities in 32 bits, permuted tokens,
@@ -205,11 +205,6 @@ impl Training {
                 }
                 _ => factor(own * hidden) + block(tokens, model.dense.width / self.tp),
             }
-    }
-
-    fn routed_tokens(&self, experts: &Experts) -> u64 {
-        let mean = self.residual_tokens() * experts.top_k * self.expert_tp;
-        (mean as f64 * self.capacity_factor.unwrap_or(self.imbalance)).ceil() as u64
     }
 
     /// Bytes that `chunk` keeps for its backward pass per micro-batch, ends of the model included.

@@ -16,6 +16,7 @@ pub mod kernels;
 pub mod memory;
 pub mod profile;
 pub mod sheets;
+mod sparse;
 pub mod training;
 pub mod work;
 

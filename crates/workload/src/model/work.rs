@@ -16,7 +16,7 @@
 
 use windtunnel_kernel::{Bytes, Span};
 
-use super::architecture::{Attention, Experts, LayerKind};
+use super::architecture::{Attention, LayerKind};
 use super::emit::Emit;
 use super::kernels::{AttentionShape, Gemm, KernelModel, Streaming};
 use super::sheets::Dtype;
@@ -82,13 +82,13 @@ pub struct ChunkCost {
 
 /// What stands between the column-parallel and the row-parallel GEMM.
 #[derive(Clone, Copy)]
-enum Middle {
+pub(super) enum Middle {
     Attention,
     Activation { width: u64 },
 }
 
 /// A block on the residual stream, in this rank's share.
-struct Block {
+pub(super) struct Block {
     label: &'static str,
     /// Replicated projections (inner, outer features) on residual tokens.
     down: Vec<(u64, u64)>,
@@ -172,7 +172,7 @@ impl Training {
             // Rows are read and written; where tables are split, tokens without a row here are written as zeros.
             emit.stream("embedding", Streaming::Embedding, self.tokens(), hidden, 2);
             emit.sum_over_tp("embedding reduce", self.tokens() * hidden, Overlap::None);
-            emit.done(units.embedding());
+            emit.done(Units::EMBEDDING);
         }
         for layer in chunk.layers.clone() {
             self.layer_forward(emit, layer);
@@ -235,17 +235,18 @@ impl Training {
                 }
                 emit.stream("embedding", Streaming::Embedding, tokens, hidden, 3);
             }
-            part.finish(emit, units.embedding());
+            part.finish(emit, Units::EMBEDDING);
         }
     }
 
     fn layer_forward(&self, emit: &mut Emit<'_>, layer: u32) {
         self.block_forward(emit, &self.attention_block(), true);
-        match (self.architecture.layer_kind(layer), &self.architecture.experts) {
-            (LayerKind::Sparse, Some(experts)) => self.sparse_forward(emit, experts),
-            _ => {
-                self.block_forward(emit, &self.feed_forward_block(self.architecture.dense.width, "mlp"), true)
-            }
+        if let (LayerKind::Sparse, Some(experts)) =
+            (self.architecture.layer_kind(layer), &self.architecture.experts)
+        {
+            self.sparse_forward(emit, experts);
+        } else {
+            self.block_forward(emit, &self.feed_forward_block(self.architecture.dense.width, "mlp"), true);
         }
     }
 
@@ -253,12 +254,13 @@ impl Training {
         if self.recompute == Recompute::Full && part.input() {
             emit.recompute(|emit| self.layer_forward(emit, layer));
         }
-        match (self.architecture.layer_kind(layer), &self.architecture.experts) {
-            (LayerKind::Sparse, Some(experts)) => self.sparse_backward(emit, experts, part),
-            _ => {
-                let block = self.feed_forward_block(self.architecture.dense.width, "mlp");
-                self.block_backward(emit, &block, part, true);
-            }
+        if let (LayerKind::Sparse, Some(experts)) =
+            (self.architecture.layer_kind(layer), &self.architecture.experts)
+        {
+            self.sparse_backward(emit, experts, part);
+        } else {
+            let block = self.feed_forward_block(self.architecture.dense.width, "mlp");
+            self.block_backward(emit, &block, part, true);
         }
         self.block_backward(emit, &self.attention_block(), part, true);
     }
@@ -292,7 +294,7 @@ impl Training {
         Block { label: "attention", down, gather, columns, middle: Middle::Attention, row }
     }
 
-    fn feed_forward_block(&self, width: u64, label: &'static str) -> Block {
+    pub(super) fn feed_forward_block(&self, width: u64, label: &'static str) -> Block {
         let hidden = self.architecture.hidden;
         let local = width / self.tp;
         Block {
@@ -306,7 +308,7 @@ impl Training {
     }
 
     /// A block forward; `residual` adds the norm before and the addition after.
-    fn block_forward(&self, emit: &mut Emit<'_>, block: &Block, residual: bool) {
+    pub(super) fn block_forward(&self, emit: &mut Emit<'_>, block: &Block, residual: bool) {
         let hidden = self.architecture.hidden;
         let tokens = self.tokens();
         if residual {
@@ -439,7 +441,7 @@ impl Training {
         }
     }
 
-    fn block_backward(&self, emit: &mut Emit<'_>, block: &Block, part: Part, residual: bool) {
+    pub(super) fn block_backward(&self, emit: &mut Emit<'_>, block: &Block, part: Part, residual: bool) {
         let hidden = self.architecture.hidden;
         let (tokens, own) = (self.tokens(), self.residual_tokens());
         let row = Gemm::new(tokens, hidden, block.row);
@@ -534,141 +536,6 @@ impl Training {
         }
         emit.wait(reduced);
     }
-
-    /// Tokens that the routed experts of this rank receive (padded or of the busiest rank), and each of them.
-    fn expert_tokens(&self, experts: &Experts) -> (u64, u64) {
-        let local = experts.routed / self.ep;
-        let mean = self.residual_tokens() * experts.top_k * self.expert_tp;
-        let factor = self.capacity_factor.unwrap_or(self.imbalance);
-        let each = (mean as f64 * factor / local as f64).ceil() as u64;
-        (each * local, each)
-    }
-
-    /// Numbers a rank sends to experts: one copy of each token per expert, padded under a capacity factor.
-    fn dispatched(&self, experts: &Experts) -> u64 {
-        let copies = self.residual_tokens() * experts.top_k;
-        let padded = match self.capacity_factor {
-            Some(factor) => (copies as f64 * factor).ceil() as u64,
-            None => copies,
-        };
-        padded * self.architecture.hidden
-    }
-
-    fn sparse_forward(&self, emit: &mut Emit<'_>, experts: &Experts) {
-        let hidden = self.architecture.hidden;
-        let own = self.residual_tokens();
-        let copies = own * experts.top_k;
-        emit.stream("router", Streaming::Norm, own, hidden, 2);
-        emit.gemm_in("router", Gemm::new(own, experts.routed, hidden), self.precision.activations);
-        emit.stream_bytes("router", Streaming::Routing, own, experts.routed, 4 * 3 * own * experts.routed);
-        emit.stream("router", Streaming::Permute, copies, hidden, 2);
-        self.expert_exchange(emit, experts, "expert dispatch");
-        if experts.shared_width > 0 {
-            self.block_forward(emit, &self.feed_forward_block(experts.shared_width, "shared expert"), false);
-        }
-        let (tokens, each) = self.expert_tokens(experts);
-        let local = experts.routed / self.ep;
-        let width = experts.width / self.expert_tp;
-        let ups = self.architecture.dense.ups();
-        self.gather_expert_tokens(emit, experts);
-        emit.gemm("experts", Gemm { m: each, n: ups * width, k: hidden, batch: local });
-        emit.stream("experts", Streaming::Activation, tokens, width, ups + 1);
-        emit.gemm_before_sum("experts", Gemm { m: each, n: hidden, k: width, batch: local }, self.expert_tp);
-        self.reduce_expert_tokens(emit, experts);
-        self.expert_exchange(emit, experts, "expert combine");
-        emit.stream("experts", Streaming::Permute, copies, hidden, 2);
-        emit.stream("experts", Streaming::Residual, own, hidden, 3);
-    }
-
-    fn sparse_backward(&self, emit: &mut Emit<'_>, experts: &Experts, part: Part) {
-        let hidden = self.architecture.hidden;
-        let own = self.residual_tokens();
-        let copies = own * experts.top_k;
-        let (tokens, each) = self.expert_tokens(experts);
-        let local = experts.routed / self.ep;
-        let width = experts.width / self.expert_tp;
-        let ups = self.architecture.dense.ups();
-        if part.input() {
-            emit.stream("experts", Streaming::Residual, own, hidden, 2);
-            emit.stream("experts", Streaming::Permute, copies, hidden, 3);
-            self.expert_exchange(emit, experts, "expert combine gradient");
-            self.gather_expert_tokens(emit, experts);
-            emit.gemm("experts", Gemm { m: each, n: width, k: hidden, batch: local });
-        }
-        if part.weight() {
-            emit.gemm("experts", Gemm { m: width, n: hidden, k: each, batch: local });
-        }
-        if part.input() {
-            emit.stream("experts", Streaming::Activation, tokens, width, 1 + 2 * ups);
-            emit.gemm_before_sum(
-                "experts",
-                Gemm { m: each, n: hidden, k: ups * width, batch: local },
-                self.expert_tp,
-            );
-            self.reduce_expert_tokens(emit, experts);
-        }
-        if part.weight() {
-            emit.gemm("experts", Gemm { m: hidden, n: ups * width, k: each, batch: local });
-        }
-        if part.input() {
-            self.expert_exchange(emit, experts, "expert dispatch gradient");
-        }
-        if experts.shared_width > 0 {
-            self.block_backward(
-                emit,
-                &self.feed_forward_block(experts.shared_width, "shared expert"),
-                part,
-                false,
-            );
-        }
-        let dtype = self.precision.activations;
-        if part.input() {
-            emit.stream("router", Streaming::Permute, copies, hidden, 2);
-            emit.stream_bytes(
-                "router",
-                Streaming::Routing,
-                own,
-                experts.routed,
-                4 * 3 * own * experts.routed,
-            );
-            emit.gemm_in("router", Gemm::new(own, hidden, experts.routed), dtype);
-        }
-        if part.weight() {
-            emit.gemm_in("router", Gemm::new(hidden, experts.routed, own), dtype);
-        }
-        if part.input() {
-            emit.stream("router", Streaming::Norm, own, hidden, 3);
-        }
-    }
-
-    fn expert_exchange(&self, emit: &mut Emit<'_>, experts: &Experts, label: &'static str) {
-        if self.ep > 1 {
-            let bytes = self.precision.activations.bytes(self.dispatched(experts));
-            emit.collective(Dimension::Ep, CollectiveKind::AllToAll, bytes, label, Overlap::None);
-        }
-    }
-
-    fn gather_expert_tokens(&self, emit: &mut Emit<'_>, experts: &Experts) {
-        if self.expert_tp > 1 {
-            let bytes = self.precision.activations.bytes(self.dispatched(experts) * self.expert_tp);
-            let overlap = emit.before();
-            emit.collective(Dimension::Tp, CollectiveKind::AllGather, bytes, "expert all-gather", overlap);
-        }
-    }
-
-    fn reduce_expert_tokens(&self, emit: &mut Emit<'_>, experts: &Experts) {
-        if self.expert_tp > 1 {
-            let bytes = self.precision.activations.bytes(self.dispatched(experts) * self.expert_tp);
-            let overlap = emit.after();
-            emit.collective(
-                Dimension::Tp,
-                CollectiveKind::ReduceScatter,
-                bytes,
-                "expert reduce-scatter",
-                overlap,
-            );
-        }
-    }
 }
 
 /// Numbers of the data-parallel units of a chunk, in forward order.
@@ -679,16 +546,15 @@ struct Units {
 }
 
 impl Units {
+    /// The embedding comes first where there is one.
+    const EMBEDDING: u32 = 0;
+
     fn new(chunk: &Chunk) -> Self {
         Self {
             first_layer: chunk.layers.start,
             layers: chunk.layers.end - chunk.layers.start,
             embedding: u32::from(chunk.embedding),
         }
-    }
-
-    const fn embedding(&self) -> u32 {
-        0
     }
 
     const fn layer(&self, layer: u32) -> u32 {
@@ -702,18 +568,18 @@ impl Units {
 
 /// Which gradients a backward list computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Both,
     Input,
     Weight,
 }
 
 impl Part {
-    fn input(self) -> bool {
+    pub(super) fn input(self) -> bool {
         self != Self::Weight
     }
 
-    fn weight(self) -> bool {
+    pub(super) fn weight(self) -> bool {
         self != Self::Input
     }
 
