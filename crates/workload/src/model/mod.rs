@@ -1,1 +1,34 @@
-//! Model architectures: parameters, operations, memory.
+//! Model architectures, and what a rank computes, moves and stores for them.
+//!
+//! A model is an [`Architecture`], read from a HuggingFace `config.json` or a data sheet. A [`Training`] adds batch,
+//! layout and formats; from it follow, per rank and chunk of layers, the work as pieces for the generator
+//! ([`Training::chunk`]), memory ([`Training::memory`]) and FLOPs. Kernel times come from a [`KernelModel`] over a
+//! [`GpuSheet`]. Recommendation models have their own generator ([`dlrm`]).
+
+pub mod architecture;
+pub mod config;
+pub mod curve;
+pub mod dlrm;
+mod emit;
+pub mod figure;
+pub mod flops;
+pub mod kernels;
+pub mod memory;
+pub mod profile;
+pub mod sheets;
+mod sparse;
+pub mod training;
+pub mod work;
+
+pub use architecture::{Architecture, Attention, Experts, FeedForward, LayerKind, LayerParameters, Norm};
+pub use config::{ConfigError, MODEL_TYPES};
+pub use curve::{Curve, CurveError};
+pub use dlrm::{DlrmArchitecture, DlrmError, DlrmTraining};
+pub use figure::{Evidence, Figure, FlopRate, Share, Watts};
+pub use flops::model_flops_utilisation;
+pub use kernels::{AttentionShape, Gemm, KernelError, KernelModel, Streaming};
+pub use memory::{Memory, MemoryHint, MemoryVerdict, Resident, Sharding, Zero};
+pub use profile::{KernelProfile, ProfileError};
+pub use sheets::{Dtype, GpuSheet, ModelKind, ModelSheet, NicSheet, SheetError, SwitchSheet};
+pub use training::{AttentionKernel, ContextExchange, LayoutError, Precision, Recompute, Training};
+pub use work::{Chunk, ChunkCost, Flops, compute_time};

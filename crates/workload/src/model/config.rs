@@ -1,0 +1,413 @@
+//! A HuggingFace `config.json` as an [`Architecture`].
+//!
+//! The key names are those of the `transformers` configuration classes of each `model_type`; older spellings that
+//! circulate (`num_routed_experts` for `n_routed_experts`) are accepted. Keys that do not change shapes are ignored, as
+//! they are in the library; a key that is due and missing is an error that names it. Defaults are the library's.
+
+use serde_json::{Map, Value};
+
+use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm};
+
+/// Values of `model_type` that [`Architecture::from_config`] knows.
+pub const MODEL_TYPES: [&str; 11] = [
+    "deepseek_v2",
+    "deepseek_v3",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+];
+
+/// Why a configuration is not a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Not a JSON object.
+    #[error("model configuration is not a JSON object: {0}")]
+    NotJson(String),
+    /// The `model_type` is not known.
+    #[error("unknown `model_type`: `{found}`\n\nhint: one of {}", known())]
+    UnknownModelType {
+        /// The value found.
+        found: String,
+    },
+    /// A key is missing.
+    #[error("`{model_type}` configuration lacks the key `{key}`")]
+    Missing {
+        /// The model type.
+        model_type: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// A value has the wrong type or range.
+    #[error("`{key}`: expected {expected}, found `{found}`")]
+    BadValue {
+        /// The key.
+        key: &'static str,
+        /// What was due.
+        expected: &'static str,
+        /// The value found.
+        found: String,
+    },
+    /// Two values do not fit each other.
+    #[error("`{key}`: {value} does not divide `{of}`: {whole}")]
+    NotDivisible {
+        /// Key of the divisor.
+        key: &'static str,
+        /// The divisor.
+        value: u64,
+        /// Key of the dividend.
+        of: &'static str,
+        /// The dividend.
+        whole: u64,
+    },
+}
+
+fn known() -> String {
+    MODEL_TYPES.map(|name| format!("`{name}`")).join(", ")
+}
+
+/// Typed access to the keys of a configuration.
+struct Keys<'a> {
+    model_type: &'a str,
+    map: &'a Map<String, Value>,
+}
+
+impl Keys<'_> {
+    /// The positive integer at the first of `names` that is present and not null.
+    fn optional(&self, names: &[&'static str]) -> Result<Option<u64>, ConfigError> {
+        for &key in names {
+            match self.map.get(key) {
+                None | Some(Value::Null) => {}
+                Some(value) => {
+                    return value.as_u64().filter(|&value| value < 1 << 40).map(Some).ok_or_else(|| {
+                        ConfigError::BadValue {
+                            key,
+                            expected: "a whole number below 2^40",
+                            found: value.to_string(),
+                        }
+                    });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn whole(&self, names: &[&'static str]) -> Result<u64, ConfigError> {
+        self.optional(names)?
+            .ok_or_else(|| ConfigError::Missing { model_type: self.model_type.to_owned(), key: names[0] })
+    }
+
+    fn positive(&self, names: &[&'static str]) -> Result<u64, ConfigError> {
+        match self.whole(names)? {
+            0 => Err(ConfigError::BadValue {
+                key: names[0],
+                expected: "a positive number",
+                found: "0".to_owned(),
+            }),
+            value => Ok(value),
+        }
+    }
+
+    fn flag(&self, key: &'static str, default: bool) -> Result<bool, ConfigError> {
+        match self.map.get(key) {
+            None | Some(Value::Null) => Ok(default),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(value) => {
+                Err(ConfigError::BadValue { key, expected: "`true` or `false`", found: value.to_string() })
+            }
+        }
+    }
+
+    /// Grouped-query attention of the Llama family.
+    fn grouped(&self, qkv_bias: bool, output_bias: bool, qk_norm: bool) -> Result<Attention, ConfigError> {
+        let hidden = self.positive(&["hidden_size"])?;
+        let heads = self.positive(&["num_attention_heads"])?;
+        let kv_heads = self.optional(&["num_key_value_heads"])?.unwrap_or(heads);
+        let head_dim = match self.optional(&["head_dim"])? {
+            Some(dim) => dim,
+            None => divided("num_attention_heads", heads, "hidden_size", hidden)?,
+        };
+        divided("num_key_value_heads", kv_heads, "num_attention_heads", heads)?;
+        Ok(Attention::Grouped { heads, kv_heads, head_dim, qkv_bias, output_bias, qk_norm })
+    }
+
+    fn latent(&self) -> Result<Attention, ConfigError> {
+        Ok(Attention::Latent {
+            heads: self.positive(&["num_attention_heads"])?,
+            query_rank: self.optional(&["q_lora_rank"])?,
+            kv_rank: self.positive(&["kv_lora_rank"])?,
+            nope_dim: self.positive(&["qk_nope_head_dim"])?,
+            rope_dim: self.positive(&["qk_rope_head_dim"])?,
+            value_dim: self.positive(&["v_head_dim"])?,
+        })
+    }
+}
+
+fn divided(key: &'static str, value: u64, of: &'static str, whole: u64) -> Result<u64, ConfigError> {
+    if value == 0 || !whole.is_multiple_of(value) {
+        return Err(ConfigError::NotDivisible { key, value, of, whole });
+    }
+    Ok(whole / value)
+}
+
+impl Architecture {
+    /// Reads a `config.json`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when it is not JSON, of an unknown `model_type`, or lacks a key.
+    pub fn from_config(json: &str) -> Result<Self, ConfigError> {
+        let value: Value =
+            serde_json::from_str(json).map_err(|error| ConfigError::NotJson(error.to_string()))?;
+        Self::from_value(&value)
+    }
+
+    /// As [`Self::from_config`], of an already parsed document.
+    ///
+    /// # Errors
+    /// As [`Self::from_config`].
+    pub fn from_value(value: &Value) -> Result<Self, ConfigError> {
+        let map = value.as_object().ok_or_else(|| ConfigError::NotJson(short(value)))?;
+        let model_type = match map.get("model_type") {
+            Some(Value::String(text)) => text.as_str(),
+            Some(other) => {
+                return Err(ConfigError::BadValue {
+                    key: "model_type",
+                    expected: "a string",
+                    found: short(other),
+                });
+            }
+            None => return Err(ConfigError::Missing { model_type: "model".to_owned(), key: "model_type" }),
+        };
+        let keys = Keys { model_type, map };
+        match model_type {
+            "gpt2" => gpt2(&keys),
+            "gpt_neox" => gpt_neox(&keys),
+            "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
+            | "deepseek_v2" | "deepseek_v3" => llama_like(&keys),
+            found => Err(ConfigError::UnknownModelType { found: found.to_owned() }),
+        }
+    }
+}
+
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(60).collect()
+}
+
+fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
+    let attention_bias = keys.flag("attention_bias", false)?;
+    let attention = match keys.model_type {
+        "qwen2" | "qwen2_moe" => keys.grouped(true, false, false)?,
+        "qwen3" | "qwen3_moe" => keys.grouped(attention_bias, attention_bias, true)?,
+        "deepseek_v2" | "deepseek_v3" => keys.latent()?,
+        _ => keys.grouped(attention_bias, attention_bias, false)?,
+    };
+    let experts = experts(keys)?;
+    let dense_width = if keys.model_type == "mixtral" {
+        keys.positive(&["intermediate_size"])?
+    } else {
+        keys.optional(&["intermediate_size"])?.or(experts.map(|experts| experts.width)).ok_or_else(|| {
+            ConfigError::Missing { model_type: keys.model_type.to_owned(), key: "intermediate_size" }
+        })?
+    };
+    Ok(Architecture {
+        model_type: keys.model_type.to_owned(),
+        hidden: keys.positive(&["hidden_size"])?,
+        layers: keys.positive(&["num_hidden_layers"])? as u32,
+        vocabulary: keys.positive(&["vocab_size"])?,
+        positions: 0,
+        attention,
+        dense: FeedForward { width: dense_width, gated: true, bias: keys.flag("mlp_bias", false)? },
+        experts,
+        norm: Norm::Rms,
+        tied_embeddings: keys.flag("tie_word_embeddings", false)?,
+        prediction_layers: keys.optional(&["num_nextn_predict_layers"])?.unwrap_or(0) as u32,
+    })
+}
+
+fn experts(keys: &Keys<'_>) -> Result<Option<Experts>, ConfigError> {
+    let plain = |routed, width| -> Result<Experts, ConfigError> {
+        let top_k = keys.positive(&["num_experts_per_tok"])?;
+        if top_k > routed {
+            return Err(ConfigError::BadValue {
+                key: "num_experts_per_tok",
+                expected: "at most the number of experts",
+                found: top_k.to_string(),
+            });
+        }
+        Ok(Experts {
+            routed,
+            top_k,
+            width,
+            shared_width: 0,
+            shared_gate: false,
+            router_bias: false,
+            first_dense: 0,
+            every: 1,
+        })
+    };
+    Ok(match keys.model_type {
+        "mixtral" => {
+            Some(plain(keys.positive(&["num_local_experts"])?, keys.positive(&["intermediate_size"])?)?)
+        }
+        "qwen2_moe" | "qwen3_moe" => Some(Experts {
+            shared_width: keys.optional(&["shared_expert_intermediate_size"])?.unwrap_or(0),
+            shared_gate: keys.model_type == "qwen2_moe",
+            every: keys.optional(&["decoder_sparse_step"])?.unwrap_or(1).max(1) as u32,
+            ..plain(keys.positive(&["num_experts"])?, keys.positive(&["moe_intermediate_size"])?)?
+        }),
+        "deepseek_v2" | "deepseek_v3" => {
+            let width = keys.positive(&["moe_intermediate_size"])?;
+            let shared = keys.optional(&["n_shared_experts", "num_shared_experts"])?.unwrap_or(0);
+            Some(Experts {
+                shared_width: shared * width,
+                router_bias: keys.model_type == "deepseek_v3",
+                first_dense: keys.optional(&["first_k_dense_replace"])?.unwrap_or(0) as u32,
+                every: keys.optional(&["moe_layer_freq"])?.unwrap_or(1).max(1) as u32,
+                ..plain(keys.positive(&["n_routed_experts", "num_routed_experts"])?, width)?
+            })
+        }
+        _ => None,
+    })
+}
+
+/// GPT-2, and with other numbers GPT-3 and the Megatron models: learned positions, biases everywhere, tied embeddings.
+fn gpt2(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
+    let hidden = keys.positive(&["n_embd", "hidden_size"])?;
+    let heads = keys.positive(&["n_head", "num_attention_heads"])?;
+    Ok(Architecture {
+        model_type: keys.model_type.to_owned(),
+        hidden,
+        layers: keys.positive(&["n_layer", "num_hidden_layers"])? as u32,
+        vocabulary: keys.positive(&["vocab_size"])?,
+        positions: keys.positive(&["n_positions", "n_ctx", "max_position_embeddings"])?,
+        attention: Attention::Grouped {
+            heads,
+            kv_heads: heads,
+            head_dim: divided("n_head", heads, "n_embd", hidden)?,
+            qkv_bias: true,
+            output_bias: true,
+            qk_norm: false,
+        },
+        dense: FeedForward {
+            width: keys.optional(&["n_inner", "intermediate_size"])?.unwrap_or(4 * hidden),
+            gated: false,
+            bias: true,
+        },
+        experts: None,
+        norm: Norm::Layer,
+        tied_embeddings: keys.flag("tie_word_embeddings", true)?,
+        prediction_layers: 0,
+    })
+}
+
+/// GPT-NeoX and Pythia: rotary positions, biases, untied.
+fn gpt_neox(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
+    let hidden = keys.positive(&["hidden_size"])?;
+    let heads = keys.positive(&["num_attention_heads"])?;
+    Ok(Architecture {
+        model_type: keys.model_type.to_owned(),
+        hidden,
+        layers: keys.positive(&["num_hidden_layers"])? as u32,
+        vocabulary: keys.positive(&["vocab_size"])?,
+        positions: 0,
+        attention: Attention::Grouped {
+            heads,
+            kv_heads: heads,
+            head_dim: divided("num_attention_heads", heads, "hidden_size", hidden)?,
+            qkv_bias: true,
+            output_bias: true,
+            qk_norm: false,
+        },
+        dense: FeedForward { width: keys.positive(&["intermediate_size"])?, gated: false, bias: true },
+        experts: None,
+        norm: Norm::Layer,
+        tied_embeddings: keys.flag("tie_word_embeddings", false)?,
+        prediction_layers: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn llama(hidden: u64, layers: u64, heads: u64, ffn: u64) -> Architecture {
+        Architecture::from_config(&format!(
+            r#"{{"model_type":"llama","hidden_size":{hidden},"num_hidden_layers":{layers},"num_attention_heads":{heads},
+            "num_key_value_heads":8,"intermediate_size":{ffn},"vocab_size":128256,"tie_word_embeddings":false}}"#
+        ))
+        .unwrap()
+    }
+
+    /// Sizes on the model cards' safetensors metadata.
+    #[test]
+    fn llama_counts_equal_the_published_ones() {
+        assert_eq!(llama(4096, 32, 32, 14336).parameters(), 8_030_261_248);
+        assert_eq!(llama(8192, 80, 64, 28672).parameters(), 70_553_706_496);
+        assert_eq!(llama(16384, 126, 128, 53248).parameters(), 405_853_388_800);
+    }
+
+    #[test]
+    fn gpt2_counts_equal_the_published_ones() {
+        let small = r#"{"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,"n_positions":1024,"vocab_size":50257}"#;
+        assert_eq!(Architecture::from_config(small).unwrap().parameters(), 124_439_808);
+    }
+
+    /// Qwen2.5-7B (biases on q, k, v) and Mistral-7B-v0.1, as on the model cards.
+    #[test]
+    fn biases_and_grouped_heads_count() {
+        let qwen = r#"{"model_type":"qwen2","hidden_size":3584,"num_hidden_layers":28,"num_attention_heads":28,
+            "num_key_value_heads":4,"intermediate_size":18944,"vocab_size":152064,"tie_word_embeddings":false}"#;
+        assert_eq!(Architecture::from_config(qwen).unwrap().parameters(), 7_615_616_512);
+        let mistral = r#"{"model_type":"mistral","hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,
+            "num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000}"#;
+        assert_eq!(Architecture::from_config(mistral).unwrap().parameters(), 7_241_732_096);
+    }
+
+    #[test]
+    fn recorded_configurations_count_as_published() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/models/");
+        let expected = [
+            ("hf_via_llmservingsim/Llama-3.1-8B.json", 8_030_261_248, None),
+            ("hf_via_llmservingsim/Llama-3.1-70B.json", 70_553_706_496, None),
+            ("hf_via_llmservingsim/Mixtral-8x7B-v0.1.json", 46_702_792_704, Some(12_879_925_248)),
+            ("hf_via_simai/qwen3-8B_config.json", 8_190_735_360, None),
+            ("hf_via_simai/qwen3-30B-A3B_config.json", 30_532_122_624, None),
+            ("hf_via_simai/qwen3-235B-A22B_config.json", 235_093_634_560, None),
+            ("hf_via_simai/deepseek_v3_config.json", 671_026_419_200, None),
+        ];
+        for (file, parameters, active) in expected {
+            let Ok(text) = std::fs::read_to_string(format!("{root}{file}")) else {
+                println!("skipped: {file} is not there");
+                continue;
+            };
+            let model = Architecture::from_config(&text).unwrap();
+            assert_eq!(model.parameters(), parameters, "{file}");
+            if let Some(active) = active {
+                assert_eq!(model.active_parameters(), active, "{file}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_key_and_the_known_types() {
+        let error = Architecture::from_config(r#"{"model_type":"mamba"}"#).unwrap_err().to_string();
+        assert!(
+            error.starts_with("unknown `model_type`: `mamba`\n\nhint: one of `deepseek_v2`, "),
+            "{error}"
+        );
+        let error = Architecture::from_config(r#"{"model_type":"llama"}"#).unwrap_err().to_string();
+        assert_eq!(error, "`llama` configuration lacks the key `hidden_size`");
+        let error = Architecture::from_config(
+            r#"{"model_type":"gpt2","n_embd":100,"n_layer":1,"n_head":3,"n_positions":8,"vocab_size":8}"#,
+        )
+        .unwrap_err();
+        assert_eq!(error.to_string(), "`n_head`: 3 does not divide `n_embd`: 100");
+        assert!(Architecture::from_config("[").is_err());
+        assert!(Architecture::from_config(r#"{"model_type":"llama","hidden_size":-1}"#).is_err());
+    }
+}

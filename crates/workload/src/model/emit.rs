@@ -1,0 +1,237 @@
+//! Writes the pieces of a pass: kernels become computations, adjacent computations merge, collectives of one rank vanish.
+
+use windtunnel_kernel::{Bytes, Span};
+
+use super::kernels::{AttentionShape, Gemm, KernelModel, Streaming};
+use super::sheets::Dtype;
+use super::training::Training;
+use crate::collectives::CollectiveKind;
+use crate::generate::{Overlap, Piece};
+use crate::program::Dimension;
+
+/// The list being written.
+pub(super) struct Emit<'a> {
+    training: &'a Training,
+    kernels: &'a KernelModel,
+    pub(super) list: Vec<Piece>,
+    pub(super) flops: u64,
+    pub(super) recomputed: u64,
+    next_async: u32,
+    /// The next computation belongs to a split with the collective before it.
+    sealed: bool,
+}
+
+impl<'a> Emit<'a> {
+    pub(super) fn new(training: &'a Training, kernels: &'a KernelModel) -> Self {
+        Self { training, kernels, list: Vec::new(), flops: 0, recomputed: 0, next_async: 0, sealed: false }
+    }
+
+    /// Writes what `f` writes and books its FLOPs as recomputed.
+    pub(super) fn recompute(&mut self, f: impl FnOnce(&mut Self)) {
+        let before = self.flops;
+        f(self);
+        self.recomputed += self.flops - before;
+    }
+
+    fn calc(&mut self, label: &'static str, time: Span) {
+        if time == Span::ZERO {
+            return;
+        }
+        match self.list.last_mut() {
+            Some(Piece::Calc { duration, .. }) if !self.sealed => *duration += time,
+            _ => {
+                // The collective before is split with this computation: keep it apart from the next.
+                let split = matches!(
+                    self.list.last(),
+                    Some(Piece::Collective { overlap: Overlap::WithNext { .. }, .. })
+                );
+                self.list.push(Piece::Calc { duration: time, label });
+                self.sealed = split;
+            }
+        }
+    }
+
+    /// A GEMM of the layers, its factors converted first where the format is narrower.
+    pub(super) fn gemm(&mut self, label: &'static str, gemm: Gemm) {
+        self.gemm_in(label, gemm, self.training.precision.compute);
+    }
+
+    pub(super) fn gemm_in(&mut self, label: &'static str, gemm: Gemm, dtype: Dtype) {
+        self.flops += gemm.flops();
+        let output = self.training.precision.activations;
+        let mut time = match self.list.last() {
+            // Split into chunks along the rows: each is a smaller GEMM.
+            Some(Piece::Collective {
+                overlap: Overlap::WithNext { chunks }, axis: Dimension::Tp, ..
+            }) => self.split(gemm, *chunks, dtype),
+            _ => self.kernels.gemm(gemm, dtype, output),
+        };
+        if self.training.casts() && dtype == self.training.precision.compute {
+            let moved = output.bytes(1) + dtype.bytes(1);
+            let bytes = moved * gemm.batch * gemm.m * gemm.k;
+            time += self.kernels.streaming(Streaming::Cast, gemm.batch * gemm.m, gemm.k, bytes);
+        }
+        self.calc(label, time);
+    }
+
+    /// A GEMM whose result is reduced over tensor-parallel ranks: apart from what stands before it where the reduction
+    /// is split with it.
+    pub(super) fn gemm_before_sum(&mut self, label: &'static str, gemm: Gemm, ranks: u64) {
+        if ranks == 1 || self.training.overlap_chunks == 1 {
+            return self.gemm(label, gemm);
+        }
+        let dtype = self.training.precision.compute;
+        self.flops += gemm.flops();
+        let time = self.split(gemm, self.training.overlap_chunks, dtype);
+        self.list.push(Piece::Calc { duration: time, label });
+        self.sealed = true;
+    }
+
+    fn split(&self, gemm: Gemm, chunks: u32, dtype: Dtype) -> Span {
+        let rows = gemm.m.div_ceil(u64::from(chunks));
+        let part = Gemm { m: rows, ..gemm };
+        self.kernels.gemm(part, dtype, self.training.precision.activations) * u64::from(chunks)
+    }
+
+    pub(super) fn attention_forward(&mut self, shape: &AttentionShape) {
+        self.flops += shape.flops();
+        self.core(self.kernels.attention_forward(shape));
+    }
+
+    pub(super) fn attention_backward(&mut self, shape: &AttentionShape) {
+        // The model's backward needs four products for the forward's two; the fifth is flash attention's recomputation.
+        self.flops += 5 * shape.flops() / 2;
+        self.recomputed += shape.flops() / 2;
+        self.core(self.kernels.attention_backward(shape));
+    }
+
+    /// Attention stands apart where context parallelism splits it with its exchange.
+    fn core(&mut self, time: Span) {
+        if self.training.cp > 1 {
+            self.list.push(Piece::Calc { duration: time, label: "attention" });
+            self.sealed = true;
+        } else {
+            self.calc("attention", time);
+        }
+    }
+
+    /// A kernel bound by memory that touches `passes` activations of `features` per row.
+    pub(super) fn stream(
+        &mut self,
+        label: &'static str,
+        kind: Streaming,
+        rows: u64,
+        features: u64,
+        passes: u64,
+    ) {
+        let bytes = self.training.precision.activations.bytes(rows * features * passes);
+        self.stream_bytes(label, kind, rows, features, bytes);
+    }
+
+    pub(super) fn stream_bytes(
+        &mut self,
+        label: &'static str,
+        kind: Streaming,
+        rows: u64,
+        features: u64,
+        bytes: u64,
+    ) {
+        self.calc(label, self.kernels.streaming(kind, rows, features, bytes));
+    }
+
+    pub(super) fn done(&mut self, unit: u32) {
+        self.list.push(Piece::UnitDone(unit));
+        self.sealed = false;
+    }
+
+    pub(super) fn collective(
+        &mut self,
+        axis: Dimension,
+        kind: CollectiveKind,
+        bytes: u64,
+        label: &'static str,
+        overlap: Overlap,
+    ) {
+        let ranks = match axis {
+            Dimension::Tp => self.training.tp,
+            Dimension::Cp => self.training.cp,
+            Dimension::Ep => self.training.ep,
+            Dimension::Pp | Dimension::Dp | Dimension::Other => 2,
+        };
+        if ranks > 1 {
+            self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), label, overlap });
+            self.sealed = false;
+        }
+    }
+
+    /// How an all-gather stands to the GEMM that follows it.
+    pub(super) fn before(&self) -> Overlap {
+        match self.training.overlap_chunks {
+            1 => Overlap::None,
+            chunks => Overlap::WithNext { chunks },
+        }
+    }
+
+    /// How a reduction stands to the GEMM before it.
+    pub(super) fn after(&self) -> Overlap {
+        match self.training.overlap_chunks {
+            1 => Overlap::None,
+            chunks => Overlap::WithPrevious { chunks },
+        }
+    }
+
+    /// All-gather of `numbers` activations over the sequence, where it is split.
+    pub(super) fn gather_over_tp(&mut self, label: &'static str, numbers: u64, overlap: Overlap) {
+        if self.training.sequence_parallel {
+            let bytes = self.training.precision.activations.bytes(numbers);
+            self.collective(Dimension::Tp, CollectiveKind::AllGather, bytes, label, overlap);
+        }
+    }
+
+    /// Sum of partial results over the tensor-parallel ranks: scattered along the sequence where it is split.
+    pub(super) fn sum_over_tp(&mut self, label: &'static str, numbers: u64, overlap: Overlap) {
+        let bytes = self.training.precision.activations.bytes(numbers);
+        let kind = if self.training.sequence_parallel {
+            CollectiveKind::ReduceScatter
+        } else {
+            CollectiveKind::AllReduce
+        };
+        self.collective(Dimension::Tp, kind, bytes, label, overlap);
+    }
+
+    /// As [`Self::gather_over_tp`], beside what follows until [`Self::wait`].
+    pub(super) fn gather_over_tp_beside(
+        &mut self,
+        label: &'static str,
+        numbers: u64,
+        beside: bool,
+    ) -> Option<u32> {
+        let id = beside.then(|| self.fresh());
+        self.gather_over_tp(label, numbers, id.map_or(Overlap::None, Overlap::Async));
+        id
+    }
+
+    /// As [`Self::sum_over_tp`], beside what follows until [`Self::wait`].
+    pub(super) fn sum_over_tp_beside(
+        &mut self,
+        label: &'static str,
+        numbers: u64,
+        beside: bool,
+    ) -> Option<u32> {
+        let id = beside.then(|| self.fresh());
+        self.sum_over_tp(label, numbers, id.map_or(Overlap::None, Overlap::Async));
+        id
+    }
+
+    fn fresh(&mut self) -> u32 {
+        self.next_async += 1;
+        self.next_async - 1
+    }
+
+    pub(super) fn wait(&mut self, id: Option<u32>) {
+        if let Some(id) = id {
+            self.list.push(Piece::Wait(id));
+            self.sealed = false;
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Memory of one rank: weights, gradients, optimiser, activations, buffers.
+//!
+//! Model state follows ZeRO (Rajbhandari et al. 2020, §5): weights and gradients in the formats of
+//! [`super::training::Precision`], and 12 bytes a parameter for the 32-bit master weight and Adam's two moments.
+//! Activations are counted tensor by tensor as Korthikanti et al. 2022 (arXiv:2205.05198 §4) do, so that an unfused GPT
+//! layer gives their sbh(10 + 24/t + 5as/(ht)) (eq. 2), with sequence parallelism sbh(34/t + 5as/(ht)) (eq. 4),
+//! selectively recomputed 34sbh/t (eq. 6), and fully recomputed 2sbh, divided by t where the input is split. Allocator
+//! fragmentation, the CUDA context and NCCL's own buffers are not counted.
+
+use std::fmt;
+
+use windtunnel_kernel::Bytes;
+
+use super::architecture::{Attention, LayerKind};
+use super::training::{AttentionKernel, Recompute, Training};
+use super::work::Chunk;
+
+/// ZeRO stages (Rajbhandari et al. 2020).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Zero {
+    /// Plain data parallelism.
+    #[default]
+    None,
+    /// Optimiser state is sharded.
+    Optimiser,
+    /// And gradients.
+    Gradients,
+    /// And parameters (FSDP).
+    Parameters,
+}
+
+impl Zero {
+    /// The stage numbered as in the paper.
+    pub const fn stage(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::None),
+            1 => Some(Self::Optimiser),
+            2 => Some(Self::Gradients),
+            3 => Some(Self::Parameters),
+            _ => None,
+        }
+    }
+}
+
+/// How model state is sharded, and how far units are gathered ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharding {
+    /// Stage.
+    pub zero: Zero,
+    /// Ranks over which dense state is sharded.
+    pub shards: u64,
+    /// Ranks over which expert state is sharded.
+    pub expert_shards: u64,
+    /// Units gathered at once under [`Zero::Parameters`]: the one in use and those fetched ahead.
+    pub gathered_units: u64,
+}
+
+impl Default for Sharding {
+    fn default() -> Self {
+        Self { zero: Zero::None, shards: 1, expert_shards: 1, gathered_units: 2 }
+    }
+}
+
+/// A chunk a rank holds, and for how many micro-batches its activations are alive at the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The chunk.
+    pub chunk: Chunk,
+    /// Micro-batches in flight at the peak.
+    pub in_flight: u64,
+}
+
+/// Memory of one rank at the peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Parameters as stored.
+    pub weights: Bytes,
+    /// Gradients as stored.
+    pub gradients: Bytes,
+    /// Master weights and moments.
+    pub optimiser: Bytes,
+    /// Activations kept for the backward pass.
+    pub activations: Bytes,
+    /// What is alive only for a moment: gathered units, a recomputed layer, messages between stages, logits' gradients.
+    pub buffers: Bytes,
+}
+
+impl Memory {
+    /// All.
+    pub fn total(&self) -> Bytes {
+        self.weights + self.gradients + self.optimiser + self.activations + self.buffers
+    }
+}
+
+/// Whether a rank fits its GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryVerdict {
+    /// It fits.
+    Fits {
+        /// What is left.
+        spare: Bytes,
+    },
+    /// It does not.
+    Exceeds {
+        /// What is missing.
+        missing: Bytes,
+        /// What would help most.
+        hint: MemoryHint,
+    },
+}
+
+/// What to change when a rank does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryHint {
+    /// Recompute selectively.
+    RecomputeSelective,
+    /// Recompute fully.
+    RecomputeFull,
+    /// Raise the ZeRO stage.
+    Zero,
+    /// Raise tensor parallelism.
+    Tensor,
+    /// Raise pipeline parallelism.
+    Pipeline,
+    /// Raise expert parallelism.
+    Expert,
+    /// Raise context parallelism or lower the micro-batch.
+    Context,
+}
+
+impl fmt::Display for MemoryHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RecomputeSelective => "set `recompute: selective`",
+            Self::RecomputeFull => "set `recompute: full`",
+            Self::Zero => "raise `zero`, so that data-parallel ranks share the model state",
+            Self::Tensor => "raise `tp`",
+            Self::Pipeline => "raise `pp`",
+            Self::Expert => "raise `ep`",
+            Self::Context => "raise `cp`, or lower `micro_batch`",
+        })
+    }
+}
+
+impl Training {
+    /// Bytes that a layer keeps for its backward pass, per micro-batch, under [`Training::recompute`].
+    pub fn layer_activation_bytes(&self, layer: u32) -> Bytes {
+        Bytes(match self.recompute {
+            Recompute::Full => {
+                self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden)
+            }
+            _ => self.stored_by_layer(layer, self.recompute == Recompute::Selective),
+        })
+    }
+
+    /// Bytes of all tensors of a layer that its backward pass reads; without the scores if these are recomputed.
+    fn stored_by_layer(&self, layer: u32, without_scores: bool) -> u64 {
+        let model = &self.architecture;
+        let activation = |count: u64| self.precision.activations.bytes(count);
+        let factor = |count: u64| self.precision.compute.bytes(count);
+        let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), model.hidden);
+        let mask = if self.dropout { own * hidden } else { 0 };
+
+        // Input of the norm, its output, queries with keys and values, scores, weighted sum, mask after the projection.
+        let mut bytes = activation(own * hidden) + factor(own * hidden) + mask;
+        bytes += match model.attention {
+            Attention::Grouped { head_dim, .. } => {
+                activation(tokens * (self.local_heads() + 2 * self.local_kv_heads()) * head_dim)
+            }
+            Attention::Latent { query_rank, kv_rank, rope_dim, .. } => {
+                let compressed = query_rank.unwrap_or(0) + kv_rank + rope_dim;
+                let heads =
+                    self.local_heads() * (2 * model.attention.query_dim() + model.attention.value_dim());
+                // The compressed vectors before and after their norms, then the heads.
+                activation(own * compressed) + factor(own * compressed) + activation(tokens * heads)
+            }
+        };
+        let scores = self.micro_batch * self.local_heads() * (self.sequence / self.cp) * self.sequence;
+        bytes += match self.attention {
+            AttentionKernel::Flash => 4 * tokens * self.local_heads(),
+            AttentionKernel::Unfused if without_scores => 0,
+            AttentionKernel::Unfused if self.dropout => 2 * activation(scores) + scores,
+            AttentionKernel::Unfused => activation(scores),
+        };
+        bytes += factor(tokens * self.local_heads() * model.attention.value_dim());
+
+        // Input of the second norm, then its block.
+        bytes += activation(own * hidden) + mask;
+        let block =
+            |rows: u64, width: u64| activation(rows * model.dense.ups() * width) + factor(rows * width);
+        bytes
+            + match (model.layer_kind(layer), &model.experts) {
+                (LayerKind::Sparse, Some(experts)) => {
+                    let (routed, _) = self.expert_tokens(experts);
+                    let width = experts.width / self.expert_tp;
+                    let shared = experts.shared_width / self.tp;
+                    // Norm output (shared with the shared experts), logits and probabilities in 32 bits, permuted tokens,
+                    // the experts' tensors, and their outputs for the gradient of the probabilities.
+                    factor(own * hidden)
+                        + 8 * own * experts.routed
+                        + factor(routed * hidden)
+                        + block(routed, width)
+                        + activation(own * experts.top_k * hidden)
+                        + block(tokens, shared)
+                }
+                _ => factor(own * hidden) + block(tokens, model.dense.width / self.tp),
+            }
+    }
+
+    /// Bytes that `chunk` keeps for its backward pass per micro-batch, ends of the model included.
+    pub fn chunk_activation_bytes(&self, chunk: &Chunk) -> Bytes {
+        let own = self.residual_tokens() * self.architecture.hidden;
+        let mut bytes: u64 = chunk.layers.clone().map(|layer| self.layer_activation_bytes(layer).0).sum();
+        if chunk.embedding && self.dropout {
+            bytes += own;
+        }
+        if chunk.head {
+            // Input of the norm, input of the projection, logits in 32 bits.
+            bytes += 2 * self.precision.activations.bytes(own) + 4 * self.tokens() * self.local_vocabulary();
+        }
+        Bytes(bytes)
+    }
+
+    /// Memory at the peak of a rank that holds `resident` chunks.
+    pub fn memory(&self, resident: &[Resident], sharding: &Sharding) -> Memory {
+        let (mut dense, mut routed) = (0u64, 0u64);
+        let mut largest = 0u64;
+        let mut memory = Memory::default();
+        let together = |wanted: fn(&Chunk) -> bool| resident.iter().any(|held| wanted(&held.chunk));
+        let mut recomputed = 0u64;
+        for held in resident {
+            let chunk = &held.chunk;
+            for layer in chunk.layers.clone() {
+                let (shared, experts) = self.layer_parameters_on_rank(layer);
+                dense += shared;
+                routed += experts;
+                largest = largest.max(shared + experts);
+                if self.recompute == Recompute::Full {
+                    recomputed = recomputed.max(self.stored_by_layer(layer, false));
+                }
+            }
+            if chunk.embedding {
+                dense += self.embedding_parameters_on_rank();
+                largest = largest.max(self.embedding_parameters_on_rank());
+            }
+            if chunk.head {
+                let head = self.head_parameters_on_rank(together(|chunk| chunk.embedding));
+                dense += head;
+                largest = largest.max(head);
+            }
+            memory.activations += self.chunk_activation_bytes(chunk) * held.in_flight;
+        }
+        let sharded = |by: Zero| {
+            let (shards, expert_shards) =
+                if sharding.zero >= by { (sharding.shards, sharding.expert_shards) } else { (1, 1) };
+            dense.div_ceil(shards) + routed.div_ceil(expert_shards)
+        };
+        memory.weights = Bytes(self.precision.parameters.bytes(sharded(Zero::Parameters)));
+        memory.gradients = Bytes(self.precision.gradients.bytes(sharded(Zero::Gradients)));
+        memory.optimiser = Bytes(12 * sharded(Zero::Optimiser));
+
+        let mut buffers = recomputed;
+        if sharding.zero == Zero::Parameters {
+            buffers += sharding.gathered_units * self.precision.parameters.bytes(largest);
+        }
+        if sharding.zero >= Zero::Gradients {
+            buffers += self.precision.gradients.bytes(largest);
+        }
+        if !(together(|chunk| chunk.embedding) && together(|chunk| chunk.head)) {
+            // One activation and one gradient on their way in each direction.
+            buffers +=
+                2 * self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden);
+        }
+        if together(|chunk| chunk.head) {
+            buffers += self.precision.activations.bytes(self.tokens() * self.local_vocabulary());
+        }
+        memory.buffers = Bytes(buffers);
+        memory
+    }
+
+    /// Compares `memory` with a GPU of `capacity` and, where it does not fit, says what would help most.
+    pub fn memory_verdict(&self, memory: &Memory, capacity: Bytes, sharding: &Sharding) -> MemoryVerdict {
+        let total = memory.total();
+        if total <= capacity {
+            return MemoryVerdict::Fits { spare: capacity - total };
+        }
+        let state = memory.weights + memory.gradients + memory.optimiser;
+        let hint = if memory.activations + memory.buffers > state {
+            match (self.recompute, self.attention) {
+                (Recompute::None, AttentionKernel::Unfused) => MemoryHint::RecomputeSelective,
+                (Recompute::Full, _) => MemoryHint::Context,
+                _ => MemoryHint::RecomputeFull,
+            }
+        } else if sharding.zero < Zero::Parameters && sharding.shards > 1 {
+            MemoryHint::Zero
+        } else if self.architecture.experts.is_some_and(|experts| self.ep < experts.routed) {
+            MemoryHint::Expert
+        } else if self.tp < 8 && self.tp < self.architecture.attention.kv_heads() {
+            MemoryHint::Tensor
+        } else {
+            MemoryHint::Pipeline
+        };
+        MemoryVerdict::Exceeds { missing: total - capacity, hint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Architecture;
+    use crate::model::sheets::Dtype;
+
+    fn gpt(hidden: u64, layers: u64, heads: u64) -> Training {
+        let json = format!(
+            r#"{{"model_type":"gpt2","n_embd":{hidden},"n_layer":{layers},"n_head":{heads},"n_positions":2048,
+            "vocab_size":51200}}"#
+        );
+        let mut training = Training::new(Architecture::from_config(&json).unwrap(), 2048);
+        training.attention = AttentionKernel::Unfused;
+        training.dropout = true;
+        training
+    }
+
+    /// arXiv:2205.05198 equations 1, 2, 4, 6 and table 2, for GPT-3 175B (s = 2048, b = 1, h = 12288, a = 96, t = 8).
+    #[test]
+    fn a_gpt_layer_stores_what_the_equations_say() {
+        let (s, b, h, a) = (2048u64, 1u64, 12288u64, 96u64);
+        let sbh = s * b * h;
+        let mut training = gpt(h, 96, a);
+        let stored = |training: &Training| training.layer_activation_bytes(0).0;
+        assert_eq!(stored(&training), sbh * 34 + 5 * a * s * s * b, "equation 1");
+        training.tp = 8;
+        assert_eq!(stored(&training), sbh * 10 + sbh * 24 / 8 + 5 * a * s * s * b / 8, "equation 2");
+        training.sequence_parallel = true;
+        assert_eq!(stored(&training), (sbh * 34 + 5 * a * s * s * b) / 8, "equation 4");
+        training.recompute = Recompute::Selective;
+        assert_eq!(stored(&training), sbh * 34 / 8, "equation 6");
+        training.recompute = Recompute::Full;
+        assert_eq!(stored(&training), 2 * sbh / 8);
+        training.sequence_parallel = false;
+        assert_eq!(stored(&training), 2 * sbh, "table 2, full recomputation");
+    }
+
+    /// arXiv:2205.05198 §5: 5as/h is 80 for GPT-3 and 64 for MT-NLG 530B, so that selective recomputation saves 70% and
+    /// 65% of the activations.
+    #[test]
+    fn selective_recomputation_saves_the_published_shares() {
+        for (hidden, layers, heads, published) in [(12288, 96, 96, 0.70), (20480, 105, 128, 0.65)] {
+            let mut training = gpt(hidden, layers, heads);
+            training.tp = 8;
+            training.sequence_parallel = true;
+            let all = training.layer_activation_bytes(0).0 as f64;
+            training.recompute = Recompute::Selective;
+            let saved = 1.0 - training.layer_activation_bytes(0).0 as f64 / all;
+            assert!((saved - published).abs() < 0.005, "{saved}");
+        }
+    }
+
+    /// Equation 5 for the first pipeline rank under 1F1B: sbhL/t (34 + 5as/(ht)) in all, plus the embedding's dropout.
+    #[test]
+    fn the_first_stage_holds_all_layers_worth() {
+        let mut training = gpt(12288, 96, 96);
+        (training.tp, training.sequence_parallel) = (8, true);
+        let chunk = Chunk { layers: 0..12, embedding: true, head: false };
+        let memory = training.memory(&[Resident { chunk, in_flight: 8 }], &Sharding::default());
+        let (s, h, a) = (2048u64, 12288u64, 96u64);
+        assert_eq!(memory.activations.0, 96 * (34 * s * h + 5 * a * s * s) / 8 + 8 * s * h / 8);
+        let extra =
+            training.chunk_activation_bytes(&Chunk { layers: 95..96, embedding: false, head: true }).0
+                - training.layer_activation_bytes(95).0;
+        assert_eq!(extra, 4 * s * h / 8 + 4 * s * 51200 / 8, "4sbh/t (1 + v/h)");
+    }
+
+    /// 7.5 billion parameters over 64 ranks: 120 GB, 31.4 GB, 16.6 GB, 1.9 GB (Rajbhandari et al. 2020, figure 1).
+    #[test]
+    fn zero_stages_give_the_published_bytes() {
+        let training = gpt(4096, 36, 32);
+        let resident = [Resident { chunk: Chunk::whole(36), in_flight: 0 }];
+        let parameters = training.architecture.parameters() as f64;
+        for (stage, published) in [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)] {
+            let sharding = Sharding {
+                zero: Zero::stage(stage).unwrap(),
+                shards: 64,
+                expert_shards: 64,
+                gathered_units: 2,
+            };
+            let memory = training.memory(&resident, &sharding);
+            let state = (memory.weights + memory.gradients + memory.optimiser).0 as f64;
+            assert!((state / parameters * 7.5 - published).abs() < 0.05, "stage {stage}: {state}");
+        }
+    }
+
+    /// By hand: Llama-3-8B, s = 8192, tp = 8 with sequence parallelism, flash, bf16.
+    #[test]
+    fn a_llama_layer_stores_its_tensors() {
+        let json = r#"{"model_type":"llama","hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,
+            "num_key_value_heads":8,"intermediate_size":14336,"vocab_size":128256}"#;
+        let mut training = Training::new(Architecture::from_config(json).unwrap(), 8192);
+        (training.tp, training.sequence_parallel) = (8, true);
+        let s = 8192u64;
+        let by_hand = 4 * (2 * s * 4096 / 8)    // two norm inputs and outputs, split
+            + 2 * s * (4 + 2) * 128             // 4 query heads, 1 key, 1 value
+            + 4 * s * 4                         // log-sum-exp
+            + 2 * s * 4 * 128                   // weighted sum
+            + 2 * s * 3 * 14336 / 8; // gate, up, and their product
+        assert_eq!(training.layer_activation_bytes(0), Bytes(by_hand));
+        training.precision.compute = Dtype::Fp8;
+        let narrower = 2 * (s * 4096 / 8) + s * 4 * 128 + s * 14336 / 8;
+        assert_eq!(training.layer_activation_bytes(0), Bytes(by_hand - narrower));
+    }
+
+    #[test]
+    fn the_hint_names_what_helps() {
+        let mut training = gpt(12288, 96, 96);
+        let chunk = Chunk::whole(96);
+        let capacity = Bytes(80_000_000_000);
+        let sharding = Sharding::default();
+        let memory = training.memory(&[Resident { chunk: chunk.clone(), in_flight: 1 }], &sharding);
+        let MemoryVerdict::Exceeds { hint, missing } = training.memory_verdict(&memory, capacity, &sharding)
+        else {
+            panic!("3 TB fit 80 GB");
+        };
+        assert_eq!((hint, missing), (MemoryHint::Tensor, memory.total() - capacity));
+        training.micro_batch = 32;
+        let memory = training.memory(&[Resident { chunk, in_flight: 1 }], &sharding);
+        let verdict = training.memory_verdict(&memory, capacity, &sharding);
+        assert!(
+            matches!(verdict, MemoryVerdict::Exceeds { hint: MemoryHint::RecomputeSelective, .. }),
+            "{verdict:?}"
+        );
+        assert!(matches!(
+            training.memory_verdict(&Memory::default(), capacity, &sharding),
+            MemoryVerdict::Fits { spare: Bytes(80_000_000_000) }
+        ));
+    }
+}

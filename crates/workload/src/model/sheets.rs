@@ -1,0 +1,421 @@
+//! Data sheets of GPUs, NICs, switches and models: the files under `data/`.
+//!
+//! A sheet is YAML (JSON is YAML too); every figure is `{value, evidence, source}` ([`super::figure`]). Unknown keys are
+//! errors. Life cycle: text → [`GpuSheet::parse`] and its siblings, which check what one figure says about another;
+//! then immutable.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use windtunnel_kernel::{BitRate, Bytes, Span};
+
+use super::architecture::Architecture;
+use super::config::ConfigError;
+use super::curve::Curve;
+use super::figure::{Evidence, Figure, FlopRate, Share, Watts};
+
+/// Why a sheet cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SheetError {
+    /// Not YAML, a missing or unknown key, or a value of the wrong kind; the message has line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// The model's configuration.
+    #[error("`config`: {0}")]
+    Config(#[from] ConfigError),
+    /// Figures that contradict each other.
+    #[error("sheet `{sheet}`: {reason}")]
+    Inconsistent {
+        /// Name of the sheet.
+        sheet: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, SheetError> {
+    serde_saphyr::from_str(text).map_err(|error| SheetError::Syntax(error.to_string()))
+}
+
+/// Number format of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// 32-bit floats.
+    Fp32,
+    /// 32-bit floats multiplied with 10-bit mantissas.
+    Tf32,
+    /// 16-bit floats.
+    Fp16,
+    /// 16-bit brain floats.
+    Bf16,
+    /// 8-bit floats.
+    Fp8,
+    /// 4-bit floats.
+    Fp4,
+}
+
+impl Dtype {
+    /// All.
+    pub const ALL: [Self; 6] = [Self::Fp32, Self::Tf32, Self::Fp16, Self::Bf16, Self::Fp8, Self::Fp4];
+
+    /// Name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Fp4 => "fp4",
+        }
+    }
+
+    /// The format called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Bits of one number.
+    pub const fn bits(self) -> u64 {
+        match self {
+            Self::Fp32 | Self::Tf32 => 32,
+            Self::Fp16 | Self::Bf16 => 16,
+            Self::Fp8 => 8,
+            Self::Fp4 => 4,
+        }
+    }
+
+    /// Bytes of `count` numbers, rounded up.
+    pub const fn bytes(self, count: u64) -> u64 {
+        (count * self.bits()).div_ceil(8)
+    }
+}
+
+/// Peak dense rates by format; a format the device lacks is absent.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PeakRates {
+    /// See [`Dtype::Fp32`].
+    pub fp32: Option<Figure<FlopRate>>,
+    /// See [`Dtype::Tf32`].
+    pub tf32: Option<Figure<FlopRate>>,
+    /// See [`Dtype::Fp16`].
+    pub fp16: Option<Figure<FlopRate>>,
+    /// See [`Dtype::Bf16`].
+    pub bf16: Option<Figure<FlopRate>>,
+    /// See [`Dtype::Fp8`].
+    pub fp8: Option<Figure<FlopRate>>,
+    /// See [`Dtype::Fp4`].
+    pub fp4: Option<Figure<FlopRate>>,
+}
+
+impl PeakRates {
+    /// The rate of `dtype`.
+    pub const fn of(&self, dtype: Dtype) -> Option<&Figure<FlopRate>> {
+        match dtype {
+            Dtype::Fp32 => self.fp32.as_ref(),
+            Dtype::Tf32 => self.tf32.as_ref(),
+            Dtype::Fp16 => self.fp16.as_ref(),
+            Dtype::Bf16 => self.bf16.as_ref(),
+            Dtype::Fp8 => self.fp8.as_ref(),
+            Dtype::Fp4 => self.fp4.as_ref(),
+        }
+    }
+}
+
+/// Efficiencies of kernels: shares of the peak rate, or of the memory bandwidth.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Efficiencies {
+    /// GEMM against its harmonic size 1/(1/m + 1/n + 1/k).
+    pub gemm: Figure<Curve>,
+    /// GEMM in 8-bit floats, where it differs.
+    pub gemm_fp8: Option<Figure<Curve>>,
+    /// Forward flash attention against the sequence length.
+    pub attention_forward: Figure<Curve>,
+    /// Backward flash attention against the sequence length.
+    pub attention_backward: Figure<Curve>,
+    /// Kernels bound by memory: share of the bandwidth.
+    pub memory: Figure<Share>,
+}
+
+/// The scale-up link of a GPU.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleUp {
+    /// Name of the link.
+    pub name: String,
+    /// Rate of one GPU in one direction.
+    pub rate: Figure<BitRate>,
+    /// Latency from GPU to GPU.
+    pub latency: Figure<Span>,
+    /// GPUs of one domain in the usual machine.
+    pub domain: Figure<u64>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuSheet {
+    /// Name by which scenarios call it.
+    pub name: String,
+    /// Maker.
+    pub vendor: String,
+    /// Memory.
+    pub memory: Figure<Bytes>,
+    /// Memory bandwidth.
+    pub memory_bandwidth: Figure<BitRate>,
+    /// Peak dense rates.
+    pub peak: PeakRates,
+    /// Shares of peak that kernels reach.
+    pub efficiency: Efficiencies,
+    /// Time every kernel takes however small.
+    pub launch: Figure<Span>,
+    /// Scale-up link.
+    pub scale_up: ScaleUp,
+    /// Factor on the time of computation while a collective runs beside it; absent: not known, none.
+    pub overlap_slowdown: Option<Figure<Slowdown>>,
+    /// Board power.
+    pub power: Option<Figure<Watts>>,
+}
+
+/// A factor of at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Slowdown(pub f64);
+
+impl super::figure::FigureValue for Slowdown {
+    fn read(raw: &super::figure::Raw) -> Result<Self, String> {
+        match raw {
+            super::figure::Raw::Number(factor) if *factor >= 1.0 && factor.is_finite() => Ok(Self(*factor)),
+            _ => Err("expected a factor of at least 1".to_owned()),
+        }
+    }
+}
+
+impl GpuSheet {
+    /// Reads a sheet.
+    ///
+    /// # Errors
+    /// [`SheetError`].
+    pub fn parse(text: &str) -> Result<Self, SheetError> {
+        let sheet: Self = parse(text)?;
+        if Dtype::ALL.into_iter().all(|dtype| sheet.peak.of(dtype).is_none()) {
+            return Err(SheetError::Inconsistent {
+                sheet: sheet.name,
+                reason: "`peak` names no rate; at least one format is due".to_owned(),
+            });
+        }
+        if sheet.memory.value.0 == 0 || sheet.scale_up.domain.value == 0 {
+            return Err(SheetError::Inconsistent {
+                sheet: sheet.name,
+                reason: "`memory` and `scale_up.domain` must be positive".to_owned(),
+            });
+        }
+        Ok(sheet)
+    }
+
+    /// Every figure's key, evidence and source, in the order of the file's schema.
+    pub fn evidence(&self) -> Vec<(String, Evidence, &str)> {
+        let mut list = Vec::new();
+        push(&mut list, "memory", &self.memory);
+        push(&mut list, "memory_bandwidth", &self.memory_bandwidth);
+        for dtype in Dtype::ALL {
+            if let Some(figure) = self.peak.of(dtype) {
+                push(&mut list, &format!("peak.{}", dtype.name()), figure);
+            }
+        }
+        push(&mut list, "efficiency.gemm", &self.efficiency.gemm);
+        if let Some(figure) = &self.efficiency.gemm_fp8 {
+            push(&mut list, "efficiency.gemm_fp8", figure);
+        }
+        push(&mut list, "efficiency.attention_forward", &self.efficiency.attention_forward);
+        push(&mut list, "efficiency.attention_backward", &self.efficiency.attention_backward);
+        push(&mut list, "efficiency.memory", &self.efficiency.memory);
+        push(&mut list, "launch", &self.launch);
+        push(&mut list, "scale_up.rate", &self.scale_up.rate);
+        push(&mut list, "scale_up.latency", &self.scale_up.latency);
+        push(&mut list, "scale_up.domain", &self.scale_up.domain);
+        if let Some(figure) = &self.overlap_slowdown {
+            push(&mut list, "overlap_slowdown", figure);
+        }
+        if let Some(figure) = &self.power {
+            push(&mut list, "power", figure);
+        }
+        list
+    }
+}
+
+fn push<'a, T>(list: &mut Vec<(String, Evidence, &'a str)>, key: &str, figure: &'a Figure<T>) {
+    list.push((key.to_owned(), figure.evidence, &figure.source));
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NicSheet {
+    /// Name by which scenarios call it.
+    pub name: String,
+    /// Maker.
+    pub vendor: String,
+    /// Rate of the port in one direction.
+    pub rate: Figure<BitRate>,
+    /// Time a stream is held per message (LogGOPS o).
+    pub overhead: Figure<Span>,
+    /// Time the NIC is held per message besides its bytes (LogGOPS g).
+    pub gap: Figure<Span>,
+    /// Latency from doorbell to wire and from wire to memory, together, switches and cables apart.
+    pub latency: Figure<Span>,
+}
+
+impl NicSheet {
+    /// Reads a sheet.
+    ///
+    /// # Errors
+    /// [`SheetError`].
+    pub fn parse(text: &str) -> Result<Self, SheetError> {
+        parse(text)
+    }
+
+    /// Every figure's key, evidence and source.
+    pub fn evidence(&self) -> Vec<(String, Evidence, &str)> {
+        let mut list = Vec::new();
+        push(&mut list, "rate", &self.rate);
+        push(&mut list, "overhead", &self.overhead);
+        push(&mut list, "gap", &self.gap);
+        push(&mut list, "latency", &self.latency);
+        list
+    }
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchSheet {
+    /// Name by which scenarios call it.
+    pub name: String,
+    /// Maker.
+    pub vendor: String,
+    /// Ports at [`Self::rate`].
+    pub ports: Figure<u64>,
+    /// Rate of a port in one direction.
+    pub rate: Figure<BitRate>,
+    /// Switching rate of the whole chip in one direction.
+    pub capacity: Figure<BitRate>,
+    /// Port-to-port latency.
+    pub latency: Figure<Span>,
+    /// Shared packet buffer; absent: not published.
+    pub buffer: Option<Figure<Bytes>>,
+}
+
+impl SwitchSheet {
+    /// Reads a sheet.
+    ///
+    /// # Errors
+    /// [`SheetError`]; [`SheetError::Inconsistent`] when the ports outrun the chip.
+    pub fn parse(text: &str) -> Result<Self, SheetError> {
+        let sheet: Self = parse(text)?;
+        let ports = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.0);
+        if ports > u128::from(sheet.capacity.value.0) {
+            return Err(SheetError::Inconsistent {
+                reason: format!(
+                    "{} ports of {} bit/s outrun its capacity: {} bit/s",
+                    sheet.ports.value, sheet.rate.value.0, sheet.capacity.value.0
+                ),
+                sheet: sheet.name,
+            });
+        }
+        Ok(sheet)
+    }
+
+    /// Every figure's key, evidence and source.
+    pub fn evidence(&self) -> Vec<(String, Evidence, &str)> {
+        let mut list = Vec::new();
+        push(&mut list, "ports", &self.ports);
+        push(&mut list, "rate", &self.rate);
+        push(&mut list, "capacity", &self.capacity);
+        push(&mut list, "latency", &self.latency);
+        if let Some(figure) = &self.buffer {
+            push(&mut list, "buffer", figure);
+        }
+        list
+    }
+}
+
+/// What a model sheet describes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelKind {
+    /// A transformer.
+    Transformer(Architecture),
+    /// A recommendation model.
+    Dlrm(super::dlrm::DlrmArchitecture),
+}
+
+/// A model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSheet {
+    /// Name by which scenarios call it.
+    pub name: String,
+    /// How its shape is known.
+    pub evidence: Evidence,
+    /// Where its shape is from.
+    pub source: String,
+    /// Published number of parameters, as a check.
+    pub parameters: Option<Figure<u64>>,
+    /// Its shape.
+    pub kind: ModelKind,
+}
+
+impl ModelSheet {
+    /// Reads a sheet: `{name, evidence, source, parameters, config}`, where `config` has the keys of a HuggingFace
+    /// `config.json`, or `model_type: dlrm`.
+    ///
+    /// # Errors
+    /// [`SheetError`]; [`SheetError::Inconsistent`] when the shape does not have the published number of parameters.
+    pub fn parse(text: &str) -> Result<Self, SheetError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Plain {
+            name: String,
+            evidence: Evidence,
+            source: String,
+            parameters: Option<Figure<u64>>,
+            config: Value,
+        }
+        let plain: Plain = parse(text)?;
+        let kind = if plain.config.get("model_type") == Some(&Value::from("dlrm")) {
+            ModelKind::Dlrm(
+                serde_json::from_value(plain.config)
+                    .map_err(|error| SheetError::Syntax(format!("`config`: {error}")))?,
+            )
+        } else {
+            ModelKind::Transformer(Architecture::from_value(&plain.config)?)
+        };
+        let sheet = Self {
+            name: plain.name,
+            evidence: plain.evidence,
+            source: plain.source,
+            parameters: plain.parameters,
+            kind,
+        };
+        if sheet.source.trim().is_empty() {
+            return Err(SheetError::Inconsistent {
+                sheet: sheet.name,
+                reason: "`source` is empty".to_owned(),
+            });
+        }
+        if let (Some(published), ModelKind::Transformer(model)) = (&sheet.parameters, &sheet.kind)
+            && published.value != model.parameters()
+        {
+            return Err(SheetError::Inconsistent {
+                reason: format!(
+                    "shape has {} parameters, `parameters` says {}",
+                    model.parameters(),
+                    published.value
+                ),
+                sheet: sheet.name,
+            });
+        }
+        Ok(sheet)
+    }
+}

@@ -1,0 +1,155 @@
+//! The mixture of experts of a sparse layer: routing, exchange, grouped GEMMs, and the shared experts.
+//!
+//! Each rank routes its own tokens of the residual stream. A token is sent once per chosen expert ([`CollectiveKind`]
+//! counts a rank's whole buffer), gathered over the tensor-parallel ranks of the expert where there are several, and
+//! comes back the same way (Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core's all-to-all dispatcher). Under a
+//! capacity factor every expert's buffer is padded to it; without one the busiest rank computes `imbalance` times the
+//! mean and every rank is given its time.
+
+use super::architecture::Experts;
+use super::emit::Emit;
+use super::kernels::{Gemm, Streaming};
+use super::training::Training;
+use super::work::Part;
+use crate::collectives::CollectiveKind;
+use crate::generate::Overlap;
+use crate::program::Dimension;
+
+impl Training {
+    /// Tokens that the routed experts of this rank receive (padded or of the busiest rank), and each of them.
+    pub(super) fn expert_tokens(&self, experts: &Experts) -> (u64, u64) {
+        let local = experts.routed / self.ep;
+        let mean = self.residual_tokens() * experts.top_k * self.expert_tp;
+        let factor = self.capacity_factor.unwrap_or(self.imbalance);
+        let each = (mean as f64 * factor / local as f64).ceil() as u64;
+        (each * local, each)
+    }
+
+    /// Numbers a rank sends to experts: one copy of each token per expert, padded under a capacity factor.
+    fn dispatched(&self, experts: &Experts) -> u64 {
+        let copies = self.residual_tokens() * experts.top_k;
+        let padded = match self.capacity_factor {
+            Some(factor) => (copies as f64 * factor).ceil() as u64,
+            None => copies,
+        };
+        padded * self.architecture.hidden
+    }
+
+    /// A sparse layer's second block, forward.
+    pub(super) fn sparse_forward(&self, emit: &mut Emit<'_>, experts: &Experts) {
+        let hidden = self.architecture.hidden;
+        let own = self.residual_tokens();
+        let copies = own * experts.top_k;
+        emit.stream("router", Streaming::Norm, own, hidden, 2);
+        emit.gemm_in("router", Gemm::new(own, experts.routed, hidden), self.precision.activations);
+        emit.stream_bytes("router", Streaming::Routing, own, experts.routed, 4 * 3 * own * experts.routed);
+        emit.stream("router", Streaming::Permute, copies, hidden, 2);
+        self.expert_exchange(emit, experts, "expert dispatch");
+        if experts.shared_width > 0 {
+            self.block_forward(emit, &self.feed_forward_block(experts.shared_width, "shared expert"), false);
+        }
+        let (tokens, each) = self.expert_tokens(experts);
+        let local = experts.routed / self.ep;
+        let width = experts.width / self.expert_tp;
+        let ups = self.architecture.dense.ups();
+        self.gather_expert_tokens(emit, experts);
+        emit.gemm("experts", Gemm { m: each, n: ups * width, k: hidden, batch: local });
+        emit.stream("experts", Streaming::Activation, tokens, width, ups + 1);
+        emit.gemm_before_sum("experts", Gemm { m: each, n: hidden, k: width, batch: local }, self.expert_tp);
+        self.reduce_expert_tokens(emit, experts);
+        self.expert_exchange(emit, experts, "expert combine");
+        emit.stream("experts", Streaming::Permute, copies, hidden, 2);
+        emit.stream("experts", Streaming::Residual, own, hidden, 3);
+    }
+
+    /// A sparse layer's second block, backward.
+    pub(super) fn sparse_backward(&self, emit: &mut Emit<'_>, experts: &Experts, part: Part) {
+        let hidden = self.architecture.hidden;
+        let own = self.residual_tokens();
+        let copies = own * experts.top_k;
+        let (tokens, each) = self.expert_tokens(experts);
+        let local = experts.routed / self.ep;
+        let width = experts.width / self.expert_tp;
+        let ups = self.architecture.dense.ups();
+        if part.input() {
+            emit.stream("experts", Streaming::Residual, own, hidden, 2);
+            emit.stream("experts", Streaming::Permute, copies, hidden, 3);
+            self.expert_exchange(emit, experts, "expert combine gradient");
+            self.gather_expert_tokens(emit, experts);
+            emit.gemm("experts", Gemm { m: each, n: width, k: hidden, batch: local });
+        }
+        if part.weight() {
+            emit.gemm("experts", Gemm { m: width, n: hidden, k: each, batch: local });
+        }
+        if part.input() {
+            emit.stream("experts", Streaming::Activation, tokens, width, 1 + 2 * ups);
+            emit.gemm_before_sum(
+                "experts",
+                Gemm { m: each, n: hidden, k: ups * width, batch: local },
+                self.expert_tp,
+            );
+            self.reduce_expert_tokens(emit, experts);
+        }
+        if part.weight() {
+            emit.gemm("experts", Gemm { m: hidden, n: ups * width, k: each, batch: local });
+        }
+        if part.input() {
+            self.expert_exchange(emit, experts, "expert dispatch gradient");
+        }
+        if experts.shared_width > 0 {
+            self.block_backward(
+                emit,
+                &self.feed_forward_block(experts.shared_width, "shared expert"),
+                part,
+                false,
+            );
+        }
+        let dtype = self.precision.activations;
+        if part.input() {
+            emit.stream("router", Streaming::Permute, copies, hidden, 2);
+            emit.stream_bytes(
+                "router",
+                Streaming::Routing,
+                own,
+                experts.routed,
+                4 * 3 * own * experts.routed,
+            );
+            emit.gemm_in("router", Gemm::new(own, hidden, experts.routed), dtype);
+        }
+        if part.weight() {
+            emit.gemm_in("router", Gemm::new(hidden, experts.routed, own), dtype);
+        }
+        if part.input() {
+            emit.stream("router", Streaming::Norm, own, hidden, 3);
+        }
+    }
+
+    fn expert_exchange(&self, emit: &mut Emit<'_>, experts: &Experts, label: &'static str) {
+        if self.ep > 1 {
+            let bytes = self.precision.activations.bytes(self.dispatched(experts));
+            emit.collective(Dimension::Ep, CollectiveKind::AllToAll, bytes, label, Overlap::None);
+        }
+    }
+
+    fn gather_expert_tokens(&self, emit: &mut Emit<'_>, experts: &Experts) {
+        if self.expert_tp > 1 {
+            let bytes = self.precision.activations.bytes(self.dispatched(experts) * self.expert_tp);
+            let overlap = emit.before();
+            emit.collective(Dimension::Tp, CollectiveKind::AllGather, bytes, "expert all-gather", overlap);
+        }
+    }
+
+    fn reduce_expert_tokens(&self, emit: &mut Emit<'_>, experts: &Experts) {
+        if self.expert_tp > 1 {
+            let bytes = self.precision.activations.bytes(self.dispatched(experts) * self.expert_tp);
+            let overlap = emit.after();
+            emit.collective(
+                Dimension::Tp,
+                CollectiveKind::ReduceScatter,
+                bytes,
+                "expert reduce-scatter",
+                overlap,
+            );
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What is trained and how it is laid out: the settings from which work, memory and FLOPs follow.
+//!
+//! A [`Training`] is checked once ([`Training::check`]); afterwards every division is exact, except that tables and
+//! heads with fewer rows than tensor-parallel ranks are padded or replicated as Megatron does: the vocabulary up to a
+//! multiple of tp, key/value heads to at least one per rank.
+
+use super::architecture::{Architecture, Attention, LayerKind};
+use super::sheets::Dtype;
+
+/// What the backward pass computes again instead of storing (Korthikanti et al. 2022, arXiv:2205.05198).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Recompute {
+    /// Nothing, beyond what flash attention itself recomputes.
+    #[default]
+    None,
+    /// The core of attention (scores, softmax, weighted sum).
+    Selective,
+    /// Every layer, from its input.
+    Full,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AttentionKernel {
+    /// One kernel that stores no scores (Dao 2023).
+    #[default]
+    Flash,
+    /// Two batched products with a stored score matrix and a softmax between (Megatron before flash attention). Skips
+    /// nothing under a causal mask.
+    Unfused,
+}
+
+/// How context-parallel ranks see each other's keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ContextExchange {
+    /// Around a ring while attention to the block at hand runs (ring attention, Liu et al. 2023).
+    #[default]
+    Ring,
+    /// All-gathered before attention (Llama 3, arXiv:2407.21783 §3.3.2).
+    AllGather,
+}
+
+/// Number formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Precision {
+    /// Factors of the layers' GEMMs.
+    pub compute: Dtype,
+    /// Activations between kernels, and on the wire.
+    pub activations: Dtype,
+    /// Parameters as computed with and gathered.
+    pub parameters: Dtype,
+    /// Gradients as stored and reduced.
+    pub gradients: Dtype,
+}
+
+impl Default for Precision {
+    fn default() -> Self {
+        Self {
+            compute: Dtype::Bf16,
+            activations: Dtype::Bf16,
+            parameters: Dtype::Bf16,
+            gradients: Dtype::Bf16,
+        }
+    }
+}
+
+/// A model, a batch and a layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// The model.
+    pub architecture: Architecture,
+    /// Tokens of a sequence.
+    pub sequence: u64,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u64,
+    /// Tensor-parallel ranks.
+    pub tp: u64,
+    /// Context-parallel ranks.
+    pub cp: u64,
+    /// Expert-parallel ranks.
+    pub ep: u64,
+    /// Tensor-parallel ranks of one expert: `tp`, or 1.
+    pub expert_tp: u64,
+    /// Whether norms and residuals are split along the sequence over the tensor-parallel ranks.
+    pub sequence_parallel: bool,
+    /// Number formats.
+    pub precision: Precision,
+    /// What is recomputed.
+    pub recompute: Recompute,
+    /// How attention is computed.
+    pub attention: AttentionKernel,
+    /// Whether flash attention skips the masked half of the scores.
+    pub causal: bool,
+    /// Whether dropout masks are stored.
+    pub dropout: bool,
+    /// How keys and values travel between context-parallel ranks.
+    pub context: ContextExchange,
+    /// Tokens an expert takes, as a multiple of the mean: buffers are padded to it and what exceeds it is dropped.
+    /// Absent: nothing is dropped or padded.
+    pub capacity_factor: Option<f64>,
+    /// Tokens of the busiest expert rank over the mean, without a capacity factor.
+    pub imbalance: f64,
+    /// Pieces into which a GEMM next to a tensor-parallel collective is split so that both overlap; 1: not split.
+    pub overlap_chunks: u32,
+    /// Whether, in a fused backward pass, the tensor-parallel collectives of a layer's input run beside the GEMM that
+    /// does not need them.
+    pub overlap_backward: bool,
+    /// Ranks over which the optimiser state of dense parameters is sharded; 1: none.
+    pub optimiser_shards: u64,
+    /// The same for expert parameters.
+    pub expert_optimiser_shards: u64,
+}
+
+/// Why a layout does not fit a model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LayoutError {
+    /// Something is not a multiple of what divides it.
+    #[error("`{by}`: {divisor} does not divide the {what}: {whole}")]
+    NotDivisible {
+        /// The setting.
+        by: &'static str,
+        /// Its value.
+        divisor: u64,
+        /// What it divides.
+        what: &'static str,
+        /// How many there are.
+        whole: u64,
+    },
+    /// A setting is out of range.
+    #[error("`{setting}`: expected {expected}, found `{found}`")]
+    OutOfRange {
+        /// The setting.
+        setting: &'static str,
+        /// What was due.
+        expected: &'static str,
+        /// What was found.
+        found: String,
+    },
+    /// Tensor parallelism without sequence parallelism would send every token to its expert once per rank.
+    #[error(
+        "experts with `tp`: {0} need sequence parallelism\n\nhint: set `sequence_parallel: true`, or `tp: 1`"
+    )]
+    ExpertsNeedSequenceParallel(u64),
+}
+
+fn divides(by: &'static str, divisor: u64, what: &'static str, whole: u64) -> Result<(), LayoutError> {
+    if whole.is_multiple_of(divisor) {
+        Ok(())
+    } else {
+        Err(LayoutError::NotDivisible { by, divisor, what, whole })
+    }
+}
+
+impl Training {
+    /// One sequence per micro-batch on one rank, everything else at its default.
+    pub fn new(architecture: Architecture, sequence: u64) -> Self {
+        Self {
+            architecture,
+            sequence,
+            micro_batch: 1,
+            tp: 1,
+            cp: 1,
+            ep: 1,
+            expert_tp: 1,
+            sequence_parallel: false,
+            precision: Precision::default(),
+            recompute: Recompute::None,
+            attention: AttentionKernel::Flash,
+            causal: true,
+            dropout: false,
+            context: ContextExchange::Ring,
+            capacity_factor: None,
+            imbalance: 1.0,
+            overlap_chunks: 1,
+            overlap_backward: true,
+            optimiser_shards: 1,
+            expert_optimiser_shards: 1,
+        }
+    }
+
+    /// Refuses a layout that does not divide the model.
+    ///
+    /// # Errors
+    /// [`LayoutError`] with the setting and the numbers.
+    pub fn check(&self) -> Result<(), LayoutError> {
+        let range = |setting, expected, found: String| LayoutError::OutOfRange { setting, expected, found };
+        for (setting, value) in [
+            ("tp", self.tp),
+            ("cp", self.cp),
+            ("ep", self.ep),
+            ("sequence", self.sequence),
+            ("micro_batch", self.micro_batch),
+            ("overlap_chunks", u64::from(self.overlap_chunks)),
+            ("optimiser_shards", self.optimiser_shards),
+            ("expert_optimiser_shards", self.expert_optimiser_shards),
+        ] {
+            if value == 0 {
+                return Err(range(setting, "at least 1", "0".to_owned()));
+            }
+        }
+        let model = &self.architecture;
+        divides("tp", self.tp, "attention heads", model.attention.heads())?;
+        let kv = model.attention.kv_heads();
+        if !self.tp.is_multiple_of(kv) {
+            divides("tp", self.tp, "key and value heads", kv)?;
+        }
+        divides("tp", self.tp, "features of the feed-forward block", model.dense.width)?;
+        divides("cp", self.cp, "tokens of a sequence", self.sequence)?;
+        if self.sequence_parallel {
+            divides("tp", self.tp, "tokens of a context-parallel rank", self.sequence / self.cp)?;
+        }
+        if !(self.imbalance >= 1.0 && self.imbalance.is_finite()) {
+            return Err(range("imbalance", "a number of at least 1", self.imbalance.to_string()));
+        }
+        if self.cp > 1 && self.attention == AttentionKernel::Unfused {
+            return Err(range(
+                "attention",
+                "flash attention under context parallelism",
+                "unfused".to_owned(),
+            ));
+        }
+        if let Some(factor) = self.capacity_factor
+            && !(factor > 0.0 && factor.is_finite())
+        {
+            return Err(range("capacity_factor", "a positive number", factor.to_string()));
+        }
+        match &model.experts {
+            Some(experts) => {
+                divides("ep", self.ep, "experts", experts.routed)?;
+                if self.expert_tp != 1 && self.expert_tp != self.tp {
+                    return Err(range("expert_tp", "1, or the value of `tp`", self.expert_tp.to_string()));
+                }
+                divides("expert_tp", self.expert_tp, "features of an expert", experts.width)?;
+                divides("tp", self.tp, "features of the shared experts", experts.shared_width)?;
+                if self.tp > 1 && !self.sequence_parallel {
+                    return Err(LayoutError::ExpertsNeedSequenceParallel(self.tp));
+                }
+            }
+            None if self.ep > 1 => {
+                return Err(range("ep", "1, because the model has no experts", self.ep.to_string()));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Tokens of a micro-batch that a context-parallel rank holds.
+    pub const fn tokens(&self) -> u64 {
+        self.micro_batch * (self.sequence / self.cp)
+    }
+
+    /// Tokens of which this rank keeps the residual stream.
+    pub const fn residual_tokens(&self) -> u64 {
+        if self.sequence_parallel { self.tokens() / self.tp } else { self.tokens() }
+    }
+
+    /// Query heads on this rank.
+    pub const fn local_heads(&self) -> u64 {
+        self.architecture.attention.heads() / self.tp
+    }
+
+    /// Key and value heads on this rank, at least one.
+    pub fn local_kv_heads(&self) -> u64 {
+        (self.architecture.attention.kv_heads() / self.tp).max(1)
+    }
+
+    /// Vocabulary rows on this rank, padded to a multiple of tp.
+    pub const fn local_vocabulary(&self) -> u64 {
+        self.architecture.vocabulary.div_ceil(self.tp)
+    }
+
+    /// Dense and expert parameters of layer `layer` on this rank, before data-parallel sharding.
+    pub fn layer_parameters_on_rank(&self, layer: u32) -> (u64, u64) {
+        let model = &self.architecture;
+        let (hidden, tp) = (model.hidden, self.tp);
+        let whole = model.layer_parameters(layer);
+        let attention = match model.attention {
+            Attention::Grouped { head_dim, qkv_bias, output_bias, qk_norm, .. } => {
+                let qkv = (self.local_heads() + 2 * self.local_kv_heads()) * head_dim;
+                hidden * qkv
+                    + u64::from(qkv_bias) * qkv
+                    + self.local_heads() * head_dim * hidden
+                    + u64::from(output_bias) * hidden
+                    + u64::from(qk_norm) * 2 * model.norm.parameters(head_dim)
+            }
+            // The down projections and the norms of the compressed vectors are on every rank.
+            Attention::Latent { query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } => {
+                let heads = self.local_heads();
+                let query_width = heads * (nope_dim + rope_dim);
+                let query = match query_rank {
+                    Some(rank) => hidden * rank + model.norm.parameters(rank) + rank * query_width,
+                    None => hidden * query_width,
+                };
+                query
+                    + hidden * (kv_rank + rope_dim)
+                    + model.norm.parameters(kv_rank)
+                    + kv_rank * heads * (nope_dim + value_dim)
+                    + heads * value_dim * hidden
+            }
+        };
+        let bias = u64::from(model.dense.bias);
+        let block = |width: u64, tp: u64| {
+            let local = width / tp;
+            (model.dense.ups() + 1) * hidden * local + bias * (model.dense.ups() * local + hidden)
+        };
+        match (model.layer_kind(layer), &model.experts) {
+            (LayerKind::Sparse, Some(experts)) => {
+                let shared = if experts.shared_width > 0 {
+                    block(experts.shared_width, tp) + u64::from(experts.shared_gate) * hidden
+                } else {
+                    0
+                };
+                let routed = experts.routed / self.ep * block(experts.width, self.expert_tp);
+                (attention + whole.norms + whole.router + shared, routed)
+            }
+            _ => (attention + whole.norms + block(model.dense.width, tp), 0),
+        }
+    }
+
+    /// Embedding parameters on a rank of the first stage.
+    pub const fn embedding_parameters_on_rank(&self) -> u64 {
+        (self.local_vocabulary() + self.architecture.positions) * self.architecture.hidden
+    }
+
+    /// Final norm and output projection on a rank of the last stage; a tied table is stored again unless that rank
+    /// holds the embedding too (`with_embedding`).
+    pub const fn head_parameters_on_rank(&self, with_embedding: bool) -> u64 {
+        let norm = self.architecture.norm.parameters(self.architecture.hidden);
+        if self.architecture.tied_embeddings && with_embedding {
+            norm
+        } else {
+            norm + self.local_vocabulary() * self.architecture.hidden
+        }
+    }
+
+    /// Whether GEMM factors are converted to a narrower format first.
+    pub(super) fn casts(&self) -> bool {
+        self.precision.compute.bits() < self.precision.activations.bits()
+    }
+}
