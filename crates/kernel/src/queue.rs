@@ -58,7 +58,14 @@ impl EventOrder for EventKey {
 
     #[inline]
     fn before(self, other: Self) -> bool {
-        self < other
+        // The tuple as one wide number, without a branch per field.
+        let wide = |key: Self| {
+            let entities = u64::from(key.receiver) << 24 | u64::from(key.sender) >> 8;
+            let high = u128::from(key.time.0) << 64 | u128::from(key.class) << 56 | u128::from(entities);
+            (high, u128::from(key.sender) << 64 | u128::from(key.count))
+        };
+        let ((high, low), (other_high, other_low)) = (wide(self), wide(other));
+        (high < other_high) | ((high == other_high) & (low < other_low))
     }
 }
 
@@ -163,22 +170,30 @@ impl<T: Copy, K: EventOrder> EventQueue<T, K> {
     fn fill_root(&mut self, item: (K, T)) {
         let heap = self.heap.as_mut_slice();
         let mut hole = 0;
-        loop {
-            let start = hole * ARITY + 1;
-            let Some(children) = heap.get(start..heap.len().min(start + ARITY)) else { break };
-            let Some(mut best_key) = children.first().map(|child| child.0) else { break };
-            let mut best = 0;
-            for (offset, child) in children.iter().enumerate().skip(1) {
-                if child.0.before(best_key) {
-                    best = offset;
-                    best_key = child.0;
-                }
+        // A full family is decided by a tournament of positions: no branch depends on who wins.
+        while let Some([a, b, c, d]) =
+            heap.get(hole * ARITY + 1..).and_then(|tail| tail.first_chunk::<ARITY>())
+        {
+            let left = usize::from(b.0.before(a.0));
+            let right = 2 + usize::from(d.0.before(c.0));
+            let family = [a.0, b.0, c.0, d.0];
+            let first = if family[right].before(family[left]) { right } else { left };
+            let child = hole * ARITY + 1 + first;
+            if !heap[child].0.before(item.0) {
+                heap[hole] = item;
+                return;
             }
-            if !best_key.before(item.0) {
-                break;
-            }
-            heap[hole] = heap[start + best];
-            hole = start + best;
+            heap[hole] = heap[child];
+            hole = child;
+        }
+        // The last family may be smaller.
+        let start = hole * ARITY + 1;
+        if let Some(child) =
+            (start..heap.len()).reduce(|a, b| if heap[b].0.before(heap[a].0) { b } else { a })
+            && heap[child].0.before(item.0)
+        {
+            heap[hole] = heap[child];
+            hole = child;
         }
         heap[hole] = item;
     }
@@ -211,14 +226,30 @@ mod tests {
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = EventKey> {
-        (0..4u64, 0..3u8, 0..3u32, 0..3u32, 0..3u64).prop_map(|(time, class, receiver, sender, count)| {
-            EventKey { time: Time(time), class, receiver, sender, count }
-        })
+        let entity = || prop_oneof![0..3u32, Just(255), Just(256), any::<u32>()];
+        (prop_oneof![0..4u64, any::<u64>()], 0..3u8, entity(), entity(), prop_oneof![0..3u64, any::<u64>()])
+            .prop_map(|(time, class, receiver, sender, count)| EventKey {
+                time: Time(time),
+                class,
+                receiver,
+                sender,
+                count,
+            })
     }
 
     proptest! {
         #[test]
-        fn keys_compare_as_their_tuple(a in key(), b in key()) {
+        fn keys_compare_as_their_tuple(a in key(), b in key(), equal in 0..4u8) {
+            let mut b = b;
+            if equal > 0 {
+                b.time = a.time;
+            }
+            if equal > 1 {
+                (b.class, b.receiver) = (a.class, a.receiver);
+            }
+            if equal > 2 {
+                b.sender = a.sender;
+            }
             let tuple = |k: EventKey| (k.time.0, k.class, k.receiver, k.sender, k.count);
             prop_assert_eq!(a.cmp(&b), tuple(a).cmp(&tuple(b)));
             prop_assert_eq!(a.before(b), tuple(a) < tuple(b));

@@ -548,3 +548,47 @@ impl<N: Network> Fabric for Host<N> {
         self.handled
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Latency;
+
+    /// However long a run is, it holds no more than what is going on.
+    #[test]
+    fn memory_is_bounded_by_state() {
+        let costs = Costs::uniform(LogGops {
+            latency: Span(30),
+            overhead: Span(5),
+            gap: Span(9),
+            ..LogGops::default()
+        });
+        let spec = HostSpec { endpoints: 2, streams: 1, nics: 1 };
+        let mut host = Host::new(spec, costs.clone(), Latency::new(costs));
+        let mut notices = Vec::new();
+        for round in 0..2_000 {
+            let now = host.now();
+            for tag in (0..3).map(|i| Tag(3 * round + i)) {
+                let (stream, nic, to) = (StreamId(0), NicId(0), EndpointId(1));
+                let request = SendRequest { stream, nic, to, bytes: Bytes(8), tag, class: 0, entropy: 0 };
+                host.send(now, EndpointId(0), Ticket(0), request);
+                host.post_receive(
+                    now,
+                    to,
+                    Ticket(1),
+                    stream,
+                    Some(EndpointId(0)),
+                    (round % 2 == 0).then_some(tag),
+                );
+            }
+            while host.next_time() != Time::NEVER {
+                host.step(&mut notices);
+            }
+            assert_eq!(notices.len(), 12);
+            notices.clear();
+        }
+        assert_eq!(host.operations.slots().len(), 6);
+        assert_eq!(host.stuck(), []);
+        assert!(host.queue.is_empty());
+    }
+}
