@@ -42,15 +42,14 @@ pub struct Coupler {
     waiting: Vec<Waiting>,
     runs: Vec<Run>,
     free: Vec<u32>,
-    /// What each communicator's specifications run as.
+    /// What each communicator's plans run as.
     groups: Vec<Vec<Known>>,
 }
 
-/// A specification of a communicator, resolved.
+/// A plan of a communicator, prepared.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    program: u32,
-    spec: u32,
+    plan: u32,
     group: Group,
 }
 
@@ -132,22 +131,21 @@ impl Coupler {
         self.runs[run as usize].start
     }
 
-    /// The group as which specification `spec` of `program` runs on `communicator`; made by `make` the first time, which
-    /// is given the edges' id if another specification has prepared the same ones.
+    /// The group as which the replay's plan number `plan` runs on `communicator`; made by `make` the first time, which is
+    /// given the edges' id if another plan has prepared the same ones.
     pub fn group(
         &mut self,
         communicator: u32,
-        program: u32,
-        spec: u32,
+        plan: u32,
         make: impl FnOnce(&dyn Fn((Algorithm, CollectiveKind)) -> Option<CoupledId>) -> Group,
     ) -> Group {
         let known = &mut self.groups[communicator as usize];
-        if let Some(entry) = known.iter().find(|entry| entry.program == program && entry.spec == spec) {
+        if let Some(entry) = known.iter().find(|entry| entry.plan == plan) {
             return entry.group;
         }
         let same = |shape| known.iter().find(|entry| entry.group.shape == shape).map(|entry| entry.group.id);
         let group = make(&same);
-        known.push(Known { program, spec, group });
+        known.push(Known { plan, group });
         group
     }
 

@@ -14,7 +14,7 @@
 //! computation and hide it.
 
 use windtunnel_kernel::{RankId, Time};
-use windtunnel_workload::replay::{NO_CAUSE, OpRecord};
+use windtunnel_workload::replay::{ITERATION_START, OpRecord};
 use windtunnel_workload::{Dimension, OpKind, Program};
 
 /// What a stretch of time was spent on.
@@ -50,7 +50,7 @@ impl Category {
 pub struct Segment {
     /// What it was spent on.
     pub category: Category,
-    /// Operation of the rank's program; [`NO_CAUSE`] where none is to blame.
+    /// Operation of the rank's program; [`ITERATION_START`] where none is to blame.
     pub op: u32,
     /// From.
     pub start: Time,
@@ -104,7 +104,7 @@ impl Breakdown {
 pub fn walk(program: &Program, begin: Time, end: Time, record: impl Fn(u32) -> OpRecord) -> Vec<Segment> {
     let mut path = Path { segments: Vec::new(), at: end, begin };
     let n = program.ops.len() as u32;
-    let mut op = (0..n).rev().max_by_key(|&op| record(op).finish).unwrap_or(NO_CAUSE);
+    let mut op = (0..n).rev().max_by_key(|&op| record(op).finish).unwrap_or(ITERATION_START);
     // Computations by end, to find the one that held a stream.
     let mut by_finish: Vec<(Time, u32)> = (0..n)
         .filter(|&op| matches!(program.ops[op as usize].kind, OpKind::Calc { .. }))
@@ -114,7 +114,7 @@ pub fn walk(program: &Program, begin: Time, end: Time, record: impl Fn(u32) -> O
     // Each step goes to an operation that was released or started earlier, so the walk is no longer than the program;
     // the bound guards against records that contradict each other.
     for _ in 0..=2 * n {
-        if path.at <= begin || op == NO_CAUSE {
+        if path.at <= begin || op == ITERATION_START {
             break;
         }
         let now = record(op);
@@ -147,7 +147,7 @@ pub fn walk(program: &Program, begin: Time, end: Time, record: impl Fn(u32) -> O
             }
         };
     }
-    path.back_to(begin, Category::Host, NO_CAUSE);
+    path.back_to(begin, Category::Host, ITERATION_START);
     path.segments.reverse();
     path.segments
 }

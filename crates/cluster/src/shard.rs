@@ -2,17 +2,18 @@
 //!
 //! Message and flow models have exactly one shard. The shard moves the fabric's clock event by event and hands what
 //! became known to the replays, which ask for more. Life cycle: [`Shard::new`], [`Shard::enter`] once per job,
-//! [`Shard::advance`] until it reports the end or the caller has seen enough. Invariants: a job's rank is told about its
+//! [`Shard::handle`] (or an executor, to which it is a
+//! process) until enough is seen. Invariants: a job's rank is told about its
 //! own requests only; requests never lie before the clock. Failure: the fabric runs dry while operations remain;
 //! [`Shard::stuck`] then names them.
 
 use std::sync::Arc;
 
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
+use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, StreamId, Tag, Time};
-use windtunnel_workload::collectives::Plan;
 use windtunnel_workload::machine::Join;
-use windtunnel_workload::replay::{self, Progress, Replay, ReplayError, StuckOperation};
+use windtunnel_workload::replay::{Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
 use crate::coupler::{Coupler, Group, Member};
@@ -52,7 +53,7 @@ pub trait Observer {
     /// A rank of `job` has ended `iteration`; its operations' records can be read until it starts the next.
     fn rank_iteration(&mut self, job: usize, rank: RankId, iteration: u64, replay: &Replay);
     /// All ranks of `job` have.
-    fn iteration(&mut self, job: usize, end: &IterationEnd);
+    fn iteration(&mut self, job: usize, end: &IterationEnd, replay: &Replay);
 }
 
 /// Iterations of a job that some rank has not ended yet.
@@ -78,6 +79,14 @@ struct Running {
     began: Vec<Time>,
 }
 
+/// A coupled group whose last member has come.
+#[derive(Clone, Copy, Debug)]
+struct Complete {
+    run: u32,
+    start: Time,
+    join: Join,
+}
+
 /// A fabric with the jobs on it.
 pub struct Shard<'a, F, O> {
     fabric: F,
@@ -88,13 +97,45 @@ pub struct Shard<'a, F, O> {
     rank_at: Vec<u32>,
     notices: Vec<Notice>,
     members: Vec<Member>,
+    complete: Vec<Complete>,
+    /// Iterations after which a job has been seen enough.
+    enough: u64,
+    /// Whether every job has done enough; kept, because it is asked at every event.
+    satisfied_now: bool,
+    rank_iterations: u64,
 }
 
 /// A ticket names its job and the replay's token, or a run of a coupled group.
 const COUPLED: u64 = 1 << 63;
 
+/// Events handled before the executor is asked again, so that a run can be watched and stopped.
+const SLICE: u64 = 1 << 12;
+
 fn ticket(job: usize, token: Token) -> Ticket {
     Ticket((job as u64) << 32 | u64::from(token.0))
+}
+
+/// A message or flow fabric is one process: it sends nobody mail, and its events are its own.
+impl<F: Fabric, O: Observer> Process for Shard<'_, F, O> {
+    type Message = std::convert::Infallible;
+
+    fn entities(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn next_time(&mut self) -> Time {
+        if self.satisfied_now { Time::NEVER } else { self.fabric.next_time() }
+    }
+
+    fn advance(&mut self, _: Time, _: &mut Outbox<Self::Message>) -> u64 {
+        let before = self.fabric.events();
+        self.handle(SLICE);
+        (self.fabric.events() - before).max(1)
+    }
+
+    fn receive(&mut self, envelope: Envelope<Self::Message>) {
+        match envelope.message {}
+    }
 }
 
 impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
@@ -108,6 +149,10 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             rank_at: vec![u32::MAX; endpoints as usize],
             notices: Vec::new(),
             members: Vec::new(),
+            complete: Vec::new(),
+            enough: u64::MAX,
+            satisfied_now: false,
+            rank_iterations: 0,
         }
     }
 
@@ -118,7 +163,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     pub fn enter(&mut self, job: ShardJob) -> Result<usize, ReplayError> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
-        let replay = Replay::new(job.workload.clone())?;
+        let options = ReplayOptions { job: index as u64, ..ReplayOptions::default() };
+        let replay = Replay::new(job.workload.clone(), &options)?;
         for (rank, endpoint) in job.placement.iter().enumerate() {
             self.rank_at[endpoint.0 as usize] = rank as u32;
         }
@@ -159,15 +205,25 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.jobs[job].ended
     }
 
-    /// Whether every job has done its iterations.
-    pub fn done(&self) -> bool {
-        self.jobs.iter().all(|running| running.ended == running.job.iterations)
+    /// Has seen enough once every job has done `iterations`, or all of its own.
+    pub fn stop_after(&mut self, iterations: u64) {
+        self.enough = iterations;
     }
 
-    /// Handles up to `events` events; `false` when there is none left.
-    pub fn advance(&mut self, events: u32) -> bool {
+    /// Whether every job has done enough.
+    pub fn satisfied(&self) -> bool {
+        self.jobs.iter().all(|running| running.ended >= running.job.iterations.min(self.enough))
+    }
+
+    /// Iterations of single ranks that have ended, over all jobs.
+    pub fn rank_iterations(&self) -> u64 {
+        self.rank_iterations
+    }
+
+    /// Handles up to `events` events; `false` once enough is seen or no event is left.
+    pub fn handle(&mut self, events: u64) -> bool {
         for _ in 0..events {
-            if self.fabric.next_time() == Time::NEVER {
+            if self.next_time() == Time::NEVER {
                 return false;
             }
             let mut notices = std::mem::take(&mut self.notices);
@@ -185,7 +241,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         true
     }
 
-    /// Operations that wait for something that will not come, once [`Shard::advance`] has run dry.
+    /// Operations that wait for something that will not come, once no event is left.
     pub fn stuck(&self) -> Vec<(usize, Vec<StuckOperation>)> {
         let stuck = self.jobs.iter().enumerate().map(|(index, running)| (index, running.replay.stuck()));
         stuck.filter(|(_, operations)| !operations.is_empty()).collect()
@@ -201,18 +257,20 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let job = (notice.ticket.0 >> 32) as usize;
         let token = Token(notice.ticket.0 as u32);
         let rank = RankId(self.rank_at[notice.endpoint.0 as usize]);
-        let progress = match notice.kind {
-            NoticeKind::Started => self.with(job, rank, |replay, machine| replay.started(rank, token, notice.at, machine)),
-            NoticeKind::Finished { remote } => {
-                self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, remote, machine))
+        let done = self.with(job, rank, |replay, machine| match notice.kind {
+            NoticeKind::Started => {
+                replay.started(rank, token, notice.at, machine);
+                false
             }
-        };
-        if let Progress::IterationDone(at) = progress {
-            self.iteration_done(job, rank, at);
+            NoticeKind::Finished { remote } => replay.finished(rank, token, notice.at, remote, machine),
+        });
+        if done {
+            self.iteration_done(job, rank);
         }
     }
 
-    /// Runs `act` with the job's replay and the machine that stands for the fabric.
+    /// Runs `act` with the job's replay and the machine that stands for the fabric, then starts the coupled groups
+    /// that it has completed.
     fn with<R>(
         &mut self,
         job: usize,
@@ -224,19 +282,23 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             fabric: &mut self.fabric,
             variation: self.variation,
             coupler: &mut running.coupler,
+            complete: &mut self.complete,
             job,
             placement: &running.job.placement,
             workload: &running.job.workload,
             iteration: running.job.done_before + running.iteration[rank.0 as usize],
         };
-        act(&mut running.replay, &mut bridge)
+        let result = act(&mut running.replay, &mut bridge);
+        for complete in self.complete.drain(..) {
+            start_group(&mut self.fabric, running, job, complete);
+        }
+        result
     }
 
     fn begin(&mut self, job: usize, rank: RankId, at: Time) {
         self.jobs[job].began[rank.0 as usize] = at;
-        let progress = self.with(job, rank, |replay, machine| replay.begin(rank, at, machine));
-        if let Progress::IterationDone(at) = progress {
-            self.iteration_done(job, rank, at);
+        if self.with(job, rank, |replay, machine| replay.begin(rank, at, machine)) {
+            self.iteration_done(job, rank);
         }
     }
 
@@ -246,19 +308,18 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let mut members = std::mem::take(&mut self.members);
         let start = self.jobs[job].coupler.start(run);
         self.jobs[job].coupler.close(run, &mut members);
-        for member in &members {
-            let (rank, token) = (member.rank, member.token);
-            let progress =
-                self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine));
-            if let Progress::IterationDone(at) = progress {
-                self.iteration_done(job, rank, at);
+        for &Member { rank, token } in &members {
+            if self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine)) {
+                self.iteration_done(job, rank);
             }
         }
         self.members = members;
     }
 
-    fn iteration_done(&mut self, job: usize, rank: RankId, at: Time) {
+    fn iteration_done(&mut self, job: usize, rank: RankId) {
+        self.rank_iterations += 1;
         let running = &mut self.jobs[job];
+        let at = running.replay.iteration_finish(rank);
         let iteration = running.iteration[rank.0 as usize];
         self.observer.rank_iteration(job, rank, iteration, &running.replay);
         let position = (iteration - running.ended) as usize;
@@ -284,10 +345,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             explain::clip(&mut path.segments, running.last_end);
             let end =
                 IterationEnd { iteration: running.ended, start: running.last_end, finish: open.latest, path };
-            self.observer.iteration(job, &end);
+            self.observer.iteration(job, &end, &running.replay);
             running.ended += 1;
             running.last_end = open.latest;
         }
+        self.satisfied_now = self.satisfied();
+        let running = &mut self.jobs[job];
         running.iteration[rank.0 as usize] += 1;
         if iteration + 1 < running.job.iterations {
             self.begin(job, rank, at);
@@ -301,6 +364,7 @@ struct Bridge<'a, F> {
     variation: &'a Variation,
     coupler: &'a mut Coupler,
     job: usize,
+    complete: &'a mut Vec<Complete>,
     placement: &'a [EndpointId],
     workload: &'a Workload,
     iteration: u64,
@@ -346,30 +410,31 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
     }
 
     fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join) {
-        let communicator = &self.workload.communicators[join.communicator as usize];
-        let size = communicator.ranks.len();
+        let size = self.workload.communicators[join.communicator as usize].ranks.len();
         let member = Member { rank, token };
-        let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member, ready) else {
-            return;
-        };
-        let program = self.workload.program_of[rank.0 as usize];
-        let spec = &self.workload.programs[program as usize].specs[join.spec as usize];
-        let (fabric, placement) = (&mut *self.fabric, self.placement);
-        let group = self.coupler.group(join.communicator, program, join.spec, |same| {
-            let plan = Plan::new(spec, size as u32).expect("the replay has checked every specification");
-            let coupled = plan.coupled().expect("a replay joins only collectives that have a coupled form");
-            let shape = (plan.algorithm(), spec.kind);
-            let id = same(shape).unwrap_or_else(|| {
-                let place = |index: u32| placement[communicator.ranks[index as usize].0 as usize];
-                let edges: Vec<_> =
-                    coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();
-                fabric.prepare_coupled(&edges, replay::entropy(join.communicator, 0))
-            });
-            Group { id, shape, bytes: Bytes(coupled.bytes), steps: coupled.steps }
-        });
-        let leader = placement[communicator.ranks[0].0 as usize];
-        let ticket = Ticket(COUPLED | (self.job as u64) << 32 | u64::from(run));
-        let class = join.dimension as u8;
-        fabric.start_coupled(start, leader, ticket, group.id, group.bytes, group.steps, class);
+        if let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member, ready) {
+            self.complete.push(Complete { run, start, join });
+        }
     }
+}
+
+/// Hands a complete group to the fabric.
+fn start_group<F: Fabric>(fabric: &mut F, running: &mut Running, job: usize, complete: Complete) {
+    let Complete { run, start, join } = complete;
+    let Running { job: ShardJob { workload, placement, .. }, replay, coupler, .. } = running;
+    let ranks = &workload.communicators[join.communicator as usize].ranks;
+    let place = |index: u32| placement[ranks[index as usize].0 as usize];
+    let group = coupler.group(join.communicator, replay.plan_number(&join), |same| {
+        let plan = replay.plan(&join);
+        let coupled = plan.coupled().expect("a replay joins only collectives that have a coupled form");
+        let shape = (plan.algorithm(), plan.kind());
+        let id = same(shape).unwrap_or_else(|| {
+            let edges: Vec<_> =
+                coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();
+            fabric.prepare_coupled(&edges, replay.collective_entropy(join.communicator))
+        });
+        Group { id, shape, bytes: Bytes(coupled.bytes), steps: coupled.steps }
+    });
+    let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));
+    fabric.start_coupled(start, place(0), ticket, group.id, group.bytes, group.steps, join.dimension as u8);
 }

@@ -40,6 +40,8 @@ pub struct Join {
     pub sequence: u64,
     /// Index into [`crate::Program::specs`] of the rank's program.
     pub spec: u32,
+    /// What the collective is for, for accounting.
+    pub dimension: Dimension,
 }
 
 /// What executes operations.

@@ -29,7 +29,6 @@ pub use stuck::StuckOperation;
 
 use std::sync::Arc;
 
-use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Id, RankId, Span, Tag, Time};
 
 use crate::collectives::{Plan, SizeRule, Tuner};
@@ -277,6 +276,16 @@ impl Replay {
         run[(join.sequence % run.len() as u64) as usize]
     }
 
+    /// What load balancers hash of a collective's messages on `communicator` in lane 0, and of its coupled group.
+    pub fn collective_entropy(&self, communicator: u32) -> u32 {
+        self.prepared.collective_entropy(communicator, 0)
+    }
+
+    /// What load balancers hash of a message between `rank` and `peer`.
+    pub fn message_entropy(&self, rank: RankId, peer: Peer) -> u32 {
+        self.prepared.message_entropy(rank, peer)
+    }
+
     /// What the machine may be waiting for when it has run dry: operations submitted and not ended, by rank and operation.
     pub fn stuck(&self) -> Vec<StuckOperation> {
         stuck::find(self)
@@ -376,13 +385,7 @@ impl<M: Machine> Step<'_, M> {
             OpKind::Calc { duration, stream } => self.machine.calc(ready, rank, token, stream, duration),
             OpKind::Send { peer, bytes, tag, stream, nic } => {
                 let to = workload.resolve(rank, peer);
-                let group = match peer {
-                    Peer::Rank(_) => self.prepared.job_entropy,
-                    Peer::Member(slot, _) => {
-                        self.prepared.entropies[workload.binding(rank, slot).communicator as usize]
-                    }
-                };
-                let entropy = combine(group, u64::from(POINT_TO_POINT)) as u32;
+                let entropy = self.prepared.message_entropy(rank, peer);
                 let message = Outgoing { stream, nic, to, bytes, tag, dimension, entropy };
                 self.machine.send(ready, rank, token, message);
             }
@@ -398,6 +401,7 @@ impl<M: Machine> Step<'_, M> {
     }
 
     fn submit_collective(&mut self, op: u32, comm: CommSlot, spec: u32, sequence: u32) {
+        let dimension = self.program.ops[op as usize].dimension;
         let ready = self.state.ops[op as usize].ready;
         let communicator = self.prepared.workload.binding(self.rank, comm).communicator;
         let run = self.prepared.collectives(communicator);
@@ -405,7 +409,7 @@ impl<M: Machine> Step<'_, M> {
         if group.plan.is_empty() {
             self.complete_collective(collective::End { op, at: ready, waited: Span::ZERO });
         } else if group.coupled {
-            let join = Join { communicator, sequence: self.over_iterations(sequence, run.len()), spec };
+            let join = Join { communicator, sequence: self.over_iterations(sequence, run.len()), spec, dimension };
             self.machine.join(ready, self.rank, Token(op), join);
         } else {
             self.start_steps(op, ready);
@@ -440,8 +444,6 @@ impl<M: Machine> Step<'_, M> {
     }
 }
 
-/// Channel of messages outside collectives; collectives use their lane.
-const POINT_TO_POINT: u32 = u32::MAX;
 
 /// The tag as a [`StuckOperation`] names it.
 fn name_tag(tag: Option<Tag>) -> String {

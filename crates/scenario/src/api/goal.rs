@@ -178,7 +178,7 @@ struct Nobody;
 
 impl Observer for Nobody {
     fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
-    fn iteration(&mut self, _: usize, _: &IterationEnd) {}
+    fn iteration(&mut self, _: usize, _: &IterationEnd, _: &Replay) {}
 }
 
 /// Replays a GOAL file under LogGOPS: `finish_max`, `finish` (ns, rounded up), `finish_ps`, one per rank.
@@ -198,7 +198,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
     };
     let workload = goal::open_with(path, &ReadOptions { labels: true }).map_err(|error| goal_error(&error))?;
     let endpoints = workload.ranks() as u32;
-    let costs = Costs::uniform(parameters, receiver);
+    let costs = Costs::uniform(parameters).with_receiver(receiver);
     let spec = host_spec(&workload, endpoints);
     let fabric = Host::new(spec, costs.clone(), Latency::new(costs));
     let variation = Variation::none();
@@ -211,7 +211,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         done_before: 0,
     };
     shard.enter(job).map_err(|error| Failure::Input(InputError::new(path.display().to_string(), error.to_string())))?;
-    while shard.advance(1 << 16) {}
+    while shard.handle(1 << 16) {}
     let finish_ps: Vec<u64> = shard.fabric().finish_times().iter().map(|time| time.0).collect();
     let finish: Vec<u64> = finish_ps.iter().map(|ps| ps.div_ceil(1_000)).collect();
     let mut result = json!({

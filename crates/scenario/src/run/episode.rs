@@ -446,7 +446,7 @@ struct Ends(Vec<Time>);
 impl Observer for Ends {
     fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
 
-    fn iteration(&mut self, _: usize, end: &IterationEnd) {
+    fn iteration(&mut self, _: usize, end: &IterationEnd, _: &Replay) {
         self.0.push(end.finish);
     }
 }

@@ -3,7 +3,8 @@
 use windtunnel_kernel::{EndpointId, NicId, RankId};
 use windtunnel_topology::{LoadBalancer, Route, Topology};
 use windtunnel_workload::collectives::Plan;
-use windtunnel_workload::{OpKind, Operation, Workload};
+use windtunnel_workload::replay::Replay;
+use windtunnel_workload::{OpKind, Operation};
 
 /// Looks up the links of an operation as the flow model routes it.
 #[derive(Clone, Copy)]
@@ -19,28 +20,30 @@ impl<'a> PathNames<'a> {
         Self { topology, balancer, seed }
     }
 
-    /// The links that `op` of `rank` waits for: those of its message, or of the edge that leads into it in a coupled
+    /// The links that `op` of `rank` waits for: those of its message, or of the edge that leads into the rank in a coupled
     /// collective; joined by `; `, empty where the path is not one.
-    pub fn of(&self, workload: &Workload, placement: &[EndpointId], rank: RankId, op: &Operation) -> String {
-        let from = match op.kind {
-            OpKind::Receive { peer: Some(peer), .. } => workload.resolve(rank, peer),
+    pub fn of(&self, replay: &Replay, placement: &[EndpointId], rank: RankId, op: &Operation) -> String {
+        let workload = replay.workload();
+        let (from, entropy) = match op.kind {
+            OpKind::Receive { peer: Some(peer), .. } => {
+                let from = workload.resolve(rank, peer);
+                // The sender names the same group, or none.
+                (from, replay.message_entropy(rank, peer))
+            }
             OpKind::Collective { comm, spec, .. } => {
                 let binding = workload.binding(rank, comm);
                 let ranks = &workload.communicators[binding.communicator as usize].ranks;
                 let spec = &workload.program(rank).specs[spec as usize];
-                let plan = Plan::new(spec, ranks.len() as u32).ok();
-                let shape = plan.as_ref().and_then(Plan::coupled);
+                let shape = Plan::new(spec, ranks.len() as u32).ok().and_then(|plan| plan.coupled());
                 let into = shape.and_then(|shape| shape.edges.into_iter().find(|(_, to, _)| *to == binding.index));
-                match into {
-                    Some((from, ..)) => ranks[from as usize],
-                    None => return String::new(),
-                }
+                let Some((from, ..)) = into else { return String::new() };
+                (ranks[from as usize], replay.collective_entropy(binding.communicator))
             }
             _ => return String::new(),
         };
         let mut route = Route::new();
         let (from, to) = (placement[from.0 as usize], placement[rank.0 as usize]);
-        self.topology.route(self.balancer, self.seed, from, to, NicId(0), 0, &mut route);
+        self.topology.route(self.balancer, self.seed, from, to, NicId(0), entropy, &mut route);
         let names: Vec<String> =
             route.links.iter().take(16).map(|&(link, _)| self.topology.link_name(link)).collect();
         names.join("; ")

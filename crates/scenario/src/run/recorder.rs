@@ -21,8 +21,8 @@ pub struct Iteration {
     pub finish_ps: u64,
     /// The rank that ended it.
     pub critical_rank: u32,
-    /// Where the time went.
-    pub breakdown: Breakdown,
+    /// Where the time went; unknown at job fidelity.
+    pub breakdown: Option<Breakdown>,
     /// Whether it was the first of its episode.
     pub warm_up: bool,
 }
@@ -85,13 +85,15 @@ impl<'a> Recorder<'a> {
         self.origin_ps + time.0
     }
 
-    fn write(&mut self, table: &'static str, batch: Batch) {
+    /// Hands rows of `table` to the sink, unless it has failed before.
+    pub fn rows(&mut self, table: &'static str, batch: Batch) {
         if self.failure.is_none() && !batch.is_empty() {
             self.failure = self.sink.rows(table, batch).err();
         }
     }
 
-    fn critical_path(&mut self, watched: &Watched, iteration: u64, rank: RankId, segments: &[Segment]) {
+    fn critical_path(&mut self, job: usize, iteration: u64, rank: RankId, segments: &[Segment], replay: &Replay) {
+        let watched = &self.watched[job];
         let plan = &self.plans[watched.job];
         let program = plan.workload.program(rank);
         let label = |segment: &Segment| match program.ops.get(segment.op as usize) {
@@ -100,7 +102,7 @@ impl<'a> Recorder<'a> {
         };
         let links = |segment: &Segment| match segment.category {
             Category::Exposed(_) => {
-                self.names.of(&plan.workload, &watched.placement, rank, &program.ops[segment.op as usize])
+                self.names.of(replay, &watched.placement, rank, &program.ops[segment.op as usize])
             }
             _ => String::new(),
         };
@@ -115,7 +117,7 @@ impl<'a> Recorder<'a> {
             .with("start_ps", Column::U64(segments.iter().map(|s| self.at(s.start)).collect()))
             .with("finish_ps", Column::U64(segments.iter().map(|s| self.at(s.finish)).collect()))
             .with("links", Column::Text(segments.iter().map(links).collect()));
-        self.write("critical_path", batch);
+        self.rows("critical_path", batch);
     }
 }
 
@@ -148,10 +150,10 @@ impl Observer for Recorder<'_> {
             .with("start_ps", Column::U64(records.iter().zip(ops).map(|pair| self.at(start(pair))).collect()))
             .with("finish_ps", Column::U64(records.iter().map(|record| self.at(record.finish)).collect()))
             .with("bytes", Column::U64(ops.iter().map(|op| bytes(program, op)).collect()));
-        self.write("operations", batch);
+        self.rows("operations", batch);
     }
 
-    fn iteration(&mut self, job: usize, end: &IterationEnd) {
+    fn iteration(&mut self, job: usize, end: &IterationEnd, replay: &Replay) {
         let watched = &self.watched[job];
         let number = watched.done_before + end.iteration;
         let breakdown = Breakdown::of(&end.path.segments);
@@ -160,7 +162,7 @@ impl Observer for Recorder<'_> {
             start_ps: self.at(end.start),
             finish_ps: self.at(end.finish),
             critical_rank: end.path.rank.0,
-            breakdown,
+            breakdown: Some(breakdown),
             warm_up: end.iteration == 0,
         };
         self.iterations[watched.job].push(row);
@@ -181,8 +183,8 @@ impl Observer for Recorder<'_> {
             .with("bubble_ps", one(breakdown.bubble))
             .with("straggler_ps", one(breakdown.straggler))
             .with("host_ps", one(breakdown.host));
-        self.write("iterations", batch);
-        self.critical_path(watched, number, end.path.rank, &end.path.segments);
+        self.rows("iterations", batch);
+        self.critical_path(job, number, end.path.rank, &end.path.segments, replay);
     }
 }
 

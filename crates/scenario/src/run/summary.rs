@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use windtunnel_cluster::explain::Breakdown;
 use windtunnel_kernel::CalendarTime;
 use windtunnel_workload::Dimension;
 
@@ -73,10 +74,14 @@ impl JobSummary<'_> {
         let mut spans: Vec<u64> = counted.iter().map(Iteration::span_ps).collect();
         spans.sort_unstable();
         let iteration_time = mean(&|iteration| iteration.span_ps());
+        let explained = counted.iter().all(|iteration| iteration.breakdown.is_some());
+        let part = |of: &dyn Fn(&Breakdown) -> u64| {
+            mean(&|iteration| iteration.breakdown.as_ref().map_or(0, of)).filter(|_| explained)
+        };
         let exposed: Map<String, Value> = Dimension::ALL
             .into_iter()
             .map(|dimension| {
-                let value = mean(&|iteration| iteration.breakdown.exposed[dimension as usize]);
+                let value = part(&|breakdown| breakdown.exposed[dimension as usize]);
                 (dimension.name().to_owned(), json!(value))
             })
             .collect();
@@ -95,12 +100,12 @@ impl JobSummary<'_> {
                 "p99": quantile(&spans, 0.99).map(seconds),
                 "max": spans.last().copied().map(seconds),
             },
-            "compute_s": mean(&|iteration| iteration.breakdown.compute),
-            "exposed_communication_s": mean(&|iteration| iteration.breakdown.exposed.iter().sum()),
+            "compute_s": part(&|breakdown| breakdown.compute),
+            "exposed_communication_s": part(&|breakdown| breakdown.exposed.iter().sum()),
             "exposed_s": exposed,
-            "bubble_s": mean(&|iteration| iteration.breakdown.bubble),
-            "straggler_s": mean(&|iteration| iteration.breakdown.straggler),
-            "host_s": mean(&|iteration| iteration.breakdown.host),
+            "bubble_s": part(&|breakdown| breakdown.bubble),
+            "straggler_s": part(&|breakdown| breakdown.straggler),
+            "host_s": part(&|breakdown| breakdown.host),
             "ideal_iteration_time_s": self.ideal_ps.map(seconds),
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
             "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),

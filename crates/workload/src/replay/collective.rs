@@ -3,7 +3,6 @@
 //! Slots and windows live in slabs and are reused by collectives of the same window size, so the steady state allocates
 //! nothing. A message's token is its cell (lane and round, cyclic in the depth) and whether it is a receive.
 
-use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, Time};
 
 use super::prepare::{Prepared, tag_step};
@@ -225,7 +224,7 @@ impl Collectives {
         self.slots[slot as usize].lanes[lane as usize].next = number + 1;
         let members = &prepared.workload.communicators[communicator as usize].ranks;
         let tag = Tag(tag | tag_step(lane, number));
-        let entropy = combine(prepared.entropies[communicator as usize], u64::from(lane)) as u32;
+        let entropy = prepared.collective_entropy(communicator, lane);
         for &(to, bytes) in &self.round.sends {
             let to = members[to as usize];
             let message =

@@ -15,6 +15,9 @@ const COMMUNICATOR_BITS: u32 = 20;
 const SEQUENCE_BITS: u32 = 22;
 const ROUND_BITS: u32 = 20;
 
+/// In place of a lane: messages outside collectives.
+const POINT_TO_POINT: u64 = u32::MAX as u64;
+
 /// Why a workload cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
@@ -203,6 +206,22 @@ impl Prepared {
     #[inline]
     pub fn collectives(&self, communicator: u32) -> &[u32] {
         &self.sequences[self.of_communicator[communicator as usize] as usize]
+    }
+
+    /// What load balancers hash of a collective's messages: (job, communicator, lane), never message or time.
+    #[inline]
+    pub fn collective_entropy(&self, communicator: u32, lane: u32) -> u32 {
+        combine(self.entropies[communicator as usize], u64::from(lane)) as u32
+    }
+
+    /// What load balancers hash of a message outside collectives: (job, communicator if any).
+    #[inline]
+    pub fn message_entropy(&self, rank: RankId, peer: Peer) -> u32 {
+        let group = match peer {
+            Peer::Rank(_) => self.job_entropy,
+            Peer::Member(slot, _) => self.entropies[self.workload.binding(rank, slot).communicator as usize],
+        };
+        combine(group, POINT_TO_POINT) as u32
     }
 
     /// Checks `workload` and resolves its collectives.
