@@ -1,5 +1,204 @@
 //! From a model and a parallelism layout to programs.
+//!
+//! [`generate`] takes a [`Layout`] and what each stage does ([`ChunkWork`], from a model or by hand) and returns one
+//! program per pipeline rank, shared by all ranks that differ only in their tensor, context, expert and data coordinates;
+//! peers are communicator members. Life cycle: the layout is checked, the schedule built, pieces compiled once per stage
+//! ([`passes`]), each pipeline rank emitted ([`emit`]), communicators cut from the grid of ranks ([`grid`]).
+//!
+//! Invariants: passes run in the schedule's order; communication runs on its own stream (0 compute, 1 tp, 2 cp, 3 ep,
+//! 4 pp, 5 dp) and is exposed only where something waits for it; all members of a communicator name its collectives in the
+//! same order. Failure modes: a layout, schedule or stage that does not fit is a [`GenerateError`].
+//!
+//! Sources: Megatron-LM (Narayanan et al. 2021; Korthikanti et al. 2022), PyTorch DDP (Li et al. 2020), ZeRO (Rajbhandari
+//! et al. 2020), FSDP (Zhao et al. 2023), Llama 3 (Grattafori et al. 2024 §3.3).
 
-pub mod pieces;
+mod emit;
+mod error;
+mod grid;
+mod layout;
+mod passes;
+mod pieces;
+mod sharding;
 
+pub use emit::{message_tag, stream_of};
+pub use error::GenerateError;
+pub use grid::{Coordinates, Grid, Groups, Role};
+pub use layout::{Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard};
 pub use pieces::{ChunkWork, Overlap, Piece};
+
+use rustc_hash::FxHashMap;
+use windtunnel_kernel::RankId;
+
+use crate::program::{Binding, Communicator, Dimension, Program, Workload};
+use crate::schedules::Schedule;
+
+/// A generated job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// Programs, communicators and ranks.
+    pub workload: Workload,
+    /// Numbering of ranks.
+    pub grid: Grid,
+    /// The pipeline schedule; its rank is the `pp` coordinate, which is also the number of the program.
+    pub schedule: Schedule,
+    /// The groups behind [`Workload::communicators`], in the order of their first use.
+    pub groups: Vec<GroupSet>,
+}
+
+/// Communicators of one role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSet {
+    /// What they are for.
+    pub role: Role,
+    /// First of them in [`Workload::communicators`].
+    pub first: u32,
+    /// Number of them.
+    pub count: u32,
+    /// Members of each.
+    pub size: u32,
+    /// Members of one scale-up domain that stand next to each other.
+    pub domain: u32,
+}
+
+/// Programs of all ranks for one step of `layout` with `stages[s]` the work of stage s on any of its ranks.
+///
+/// # Errors
+/// [`GenerateError`] when layout, schedule and stages do not fit each other.
+pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, GenerateError> {
+    layout.check()?;
+    let (chunks, microbatches) = (layout.schedule.chunks(), layout.microbatches);
+    if chunks > emit::TAG_LIMITS.0 || microbatches > emit::TAG_LIMITS.1 {
+        return Err(GenerateError::Tags { chunks, microbatches });
+    }
+    let schedule = Schedule::new(&layout.schedule, layout.pp, microbatches)?;
+    let placement = schedule.placement;
+    if stages.len() != placement.stages() as usize {
+        return Err(GenerateError::Stages { found: stages.len(), expected: placement.stages() });
+    }
+    let passes = compile(layout, &schedule, stages)?;
+    let grid = Grid::new(layout);
+    let mut groups = GroupCache { layout, schedule: &schedule, grid: &grid, known: FxHashMap::default() };
+    for role in [Role::Tp, Role::Cp, Role::Ep, Role::Pp, Role::Data, Role::Replicate, Role::Tied, Role::World]
+    {
+        groups.domain(role);
+    }
+    for chunk in 0..chunks.min(2) {
+        groups.domain(Role::Shard(chunk));
+        groups.domain(Role::ExpertShard(chunk));
+    }
+    let emitted = (0..layout.pp)
+        .map(|rank| emit::emit(layout, &schedule, stages, &passes, &|role| groups.known_domain(role), rank))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (sets, workload) = bind(emitted, &grid, &groups);
+    Ok(Generated { workload, grid, schedule, groups: sets })
+}
+
+/// Compiles the passes that the schedule runs.
+fn compile(
+    layout: &Layout,
+    schedule: &Schedule,
+    stages: &[ChunkWork],
+) -> Result<Vec<emit::StagePasses>, GenerateError> {
+    let active = |dimension| match dimension {
+        Dimension::Tp => layout.tp > 1,
+        Dimension::Cp => layout.cp > 1,
+        Dimension::Ep => layout.ep > 1,
+        Dimension::Dp => layout.cp * layout.ep * layout.dp > 1,
+        // Not inside a pipeline rank: refused when compiled.
+        Dimension::Pp | Dimension::Other => true,
+    };
+    let mut runs = vec![[false; 4]; stages.len()];
+    for rank in 0..schedule.ranks() {
+        for action in schedule.actions(rank) {
+            runs[schedule.placement.stage(rank, action.chunk) as usize][action.kind as usize] = true;
+        }
+    }
+    let compile = |(index, work): (usize, &ChunkWork)| {
+        let (stage, units) = (index as u32, work.units() as u32);
+        let compiler = passes::Compiler { stage, units, active: &active, slowdown: layout.overlap_slowdown };
+        let lists = [
+            ("forward", &work.forward, 1.0),
+            ("backward", &work.backward, 1.0),
+            ("backward_input", &work.backward_input, 1.0 + layout.schedule.split_overhead),
+            ("backward_weight", &work.backward_weight, 1.0 + layout.schedule.split_overhead),
+        ];
+        let mut compiled = emit::StagePasses::default();
+        for (kind, (pass, pieces, scale)) in lists.into_iter().enumerate() {
+            if !runs[index][kind] {
+                continue;
+            }
+            if pieces.is_empty() {
+                return Err(GenerateError::MissingPass { stage, pass, schedule: schedule.name.name() });
+            }
+            compiled.passes[kind] = compiler.compile(pieces, pass, scale)?;
+        }
+        Ok(compiled)
+    };
+    stages.iter().enumerate().map(compile).collect()
+}
+
+/// Groups by role, cut once.
+struct GroupCache<'a> {
+    layout: &'a Layout,
+    schedule: &'a Schedule,
+    grid: &'a Grid,
+    known: FxHashMap<Role, Groups>,
+}
+
+impl GroupCache<'_> {
+    fn domain(&mut self, role: Role) {
+        let placement = &self.schedule.placement;
+        if role.size(self.layout, placement) > 1 {
+            let groups = Groups::new(role, self.layout, self.grid, placement);
+            self.known.insert(role, groups);
+        }
+    }
+
+    fn known_domain(&self, role: Role) -> u32 {
+        self.known.get(&role).map_or(1, |groups| groups.domain)
+    }
+}
+
+/// Ranks with their programs and communicators.
+fn bind(emitted: Vec<emit::Emitted>, grid: &Grid, groups: &GroupCache) -> (Vec<GroupSet>, Workload) {
+    let mut workload = Workload::default();
+    let mut sets: Vec<GroupSet> = Vec::new();
+    for role in emitted.iter().flat_map(|emitted| &emitted.slots) {
+        if sets.iter().any(|set| set.role == *role) {
+            continue;
+        }
+        let cut = &groups.known[role];
+        let first = workload.communicators.len() as u32;
+        let (count, size) = (cut.members.len() as u32, cut.members[0].len() as u32);
+        sets.push(GroupSet { role: *role, first, count, size, domain: cut.domain });
+        workload.communicators.extend(cut.members.iter().enumerate().map(|(index, ranks)| Communicator {
+            name: format!("{}[{index}]", role.name()),
+            ranks: ranks.clone(),
+        }));
+    }
+    let slots: Vec<Vec<(u32, &Groups)>> = emitted
+        .iter()
+        .map(|emitted| {
+            let of = |role: &Role| {
+                let first = sets.iter().find(|set| set.role == *role).map_or(0, |set| set.first);
+                (first, &groups.known[role])
+            };
+            emitted.slots.iter().map(of).collect()
+        })
+        .collect();
+    let mut bindings: Vec<Binding> = Vec::new();
+    for rank in (0..grid.ranks()).map(RankId) {
+        let program = grid.coordinates(rank).pp;
+        bindings.clear();
+        bindings.extend(slots[program as usize].iter().map(|(first, cut)| {
+            let (group, index) = cut.place[rank.0 as usize].expect("a slot is used by members only");
+            Binding { communicator: first + group, index }
+        }));
+        workload.add_rank(program, &bindings);
+    }
+    workload.programs = emitted.into_iter().map(|emitted| emitted.program).collect::<Vec<Program>>();
+    (sets, workload)
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,8 @@ pub enum Piece {
     },
     /// A collective in the group of `axis` that this rank belongs to; nothing if the group has one member.
     Collective {
-        /// Axis of the group; [`Dimension::Other`] is the world.
+        /// Axis of the group: tensor, context, expert or data (all ranks with the same dense parameters); the others
+        /// are refused, since a pass runs on one pipeline rank.
         axis: Dimension,
         /// What it computes.
         kind: CollectiveKind,

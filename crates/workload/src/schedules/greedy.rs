@@ -16,7 +16,7 @@ use super::{Action, ActionKind, Costs, Placement};
 
 /// How ties are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub(super) struct Policy {
     /// A weight gradient may run although it ends after the next known arrival.
     pub overrun: bool,
     /// Forwards go before input gradients.

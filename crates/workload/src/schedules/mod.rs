@@ -22,8 +22,9 @@
 pub mod dualpipe;
 pub mod error;
 pub mod flexible;
-pub mod greedy;
+mod greedy;
 pub mod placement;
+mod refill;
 pub mod timed;
 pub mod zbv;
 
