@@ -155,6 +155,13 @@ fn tensor_parallel_bytes_by_hand() {
     assert_eq!(collectives(&work.backward), [sum, sum]);
     assert_eq!(collectives(&work.backward_weight), []);
     assert_eq!(work.send_bytes, Bytes(sbh));
+    // In slices between stages (arXiv:2104.04473 §4.1), with a gather at each pass's start.
+    training.scatter_gather = true;
+    let work = training.chunk(&middle(1..2), &kernels).work;
+    assert_eq!(collectives(&work.forward), [gather, sum, sum]);
+    assert_eq!(collectives(&work.backward), [gather, sum, sum]);
+    assert_eq!(work.send_bytes, Bytes(sbh / 8));
+    training.scatter_gather = false;
     // Full recomputation repeats the forward's collectives before each layer's own.
     training.recompute = Recompute::Full;
     assert_eq!(collectives(&training.chunk(&middle(1..2), &kernels).work.backward), [sum, sum, sum, sum]);
@@ -345,6 +352,8 @@ fn layouts_that_do_not_divide_are_refused() {
         training.check().unwrap_err().to_string(),
         "`ep`: expected 1, because the model has no experts, found `2`"
     );
+    let endless = Training::new(model("llama3-70b"), 1 << 40).check().unwrap_err().to_string();
+    assert!(endless.starts_with("`sequence × micro_batch`: expected at most 1.8e19 FLOPs"), "{endless}");
     let mut training = Training::new(model("mixtral-8x7b"), 8192);
     training.ep = 3;
     assert_eq!(training.check().unwrap_err().to_string(), "`ep`: 3 does not divide the experts: 8");

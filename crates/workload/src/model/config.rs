@@ -24,7 +24,7 @@ pub const MODEL_TYPES: [&str; 11] = [
 ];
 
 /// Why a configuration is not a model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// Not a JSON object.
     #[error("model configuration is not a JSON object: {0}")]
@@ -53,6 +53,9 @@ pub enum ConfigError {
         /// The value found.
         found: String,
     },
+    /// Each number is in range, but not their product.
+    #[error("the model has about {0:e} parameters, more than 10^16")]
+    TooLarge(f64),
     /// Two values do not fit each other.
     #[error("`{key}`: {value} does not divide `{of}`: {whole}")]
     NotDivisible {
@@ -84,10 +87,10 @@ impl Keys<'_> {
             match self.map.get(key) {
                 None | Some(Value::Null) => {}
                 Some(value) => {
-                    return value.as_u64().filter(|&value| value < 1 << 40).map(Some).ok_or_else(|| {
+                    return value.as_u64().filter(|&value| value <= 1 << 20).map(Some).ok_or_else(|| {
                         ConfigError::BadValue {
                             key,
-                            expected: "a whole number below 2^40",
+                            expected: "a whole number up to 2^20",
                             found: value.to_string(),
                         }
                     });
@@ -184,13 +187,38 @@ impl Architecture {
             None => return Err(ConfigError::Missing { model_type: "model".to_owned(), key: "model_type" }),
         };
         let keys = Keys { model_type, map };
-        match model_type {
+        let model = match model_type {
             "gpt2" => gpt2(&keys),
             "gpt_neox" => gpt_neox(&keys),
             "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
             | "deepseek_v2" | "deepseek_v3" => llama_like(&keys),
             found => Err(ConfigError::UnknownModelType { found: found.to_owned() }),
-        }
+        }?;
+        // Counts are exact in 64 bits below this; the largest model published has 10^13.
+        let estimate = model.estimated_parameters();
+        if estimate > 1e16 { Err(ConfigError::TooLarge(estimate)) } else { Ok(model) }
+    }
+}
+
+impl Architecture {
+    /// An upper bound of the parameters that cannot overflow.
+    fn estimated_parameters(&self) -> f64 {
+        let attention = &self.attention;
+        let inner = attention.heads() as f64
+            * (2.0 * attention.query_dim() as f64 + 2.0 * attention.value_dim() as f64);
+        let ranks = match *attention {
+            Attention::Grouped { .. } => 0.0,
+            Attention::Latent { query_rank, kv_rank, rope_dim, .. } => {
+                query_rank.unwrap_or(0) as f64 + kv_rank as f64 + rope_dim as f64
+            }
+        };
+        let experts = self.experts.map_or(0.0, |experts| {
+            experts.routed as f64 * experts.width as f64 + experts.shared_width as f64 + experts.routed as f64
+        });
+        let hidden = self.hidden as f64;
+        let width = inner + ranks + 3.0 * (self.dense.width as f64 + experts) + 8.0;
+        f64::from(self.layers) * (width * hidden + ranks * inner + width)
+            + hidden * (2.0 * self.vocabulary as f64 + self.positions as f64 + 2.0)
     }
 }
 
@@ -407,6 +435,12 @@ mod tests {
         )
         .unwrap_err();
         assert_eq!(error.to_string(), "`n_head`: 3 does not divide `n_embd`: 100");
+        let error = Architecture::from_config(
+            r#"{"model_type":"llama","hidden_size":1048576,"num_hidden_layers":1048576,"num_attention_heads":1024,
+            "intermediate_size":1048576,"vocab_size":8}"#,
+        )
+        .unwrap_err();
+        assert!(matches!(error, ConfigError::TooLarge(_)), "{error}");
         assert!(Architecture::from_config("[").is_err());
         assert!(Architecture::from_config(r#"{"model_type":"llama","hidden_size":-1}"#).is_err());
     }

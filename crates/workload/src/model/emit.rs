@@ -223,6 +223,21 @@ impl<'a> Emit<'a> {
         id
     }
 
+    /// Makes a whole activation of the slices that the neighbouring stage sent.
+    pub(super) fn gather_slices(&mut self) {
+        if self.training.slices_between_stages() {
+            let numbers = self.training.tokens() * self.training.architecture.hidden;
+            let bytes = self.training.precision.activations.bytes(numbers);
+            self.collective(
+                Dimension::Tp,
+                CollectiveKind::AllGather,
+                bytes,
+                "stage all-gather",
+                Overlap::None,
+            );
+        }
+    }
+
     fn fresh(&mut self) -> u32 {
         self.next_async += 1;
         self.next_async - 1

@@ -105,6 +105,9 @@ pub struct Training {
     /// Whether, in a fused backward pass, the tensor-parallel collectives of a layer's input run beside the GEMM that
     /// does not need them.
     pub overlap_backward: bool,
+    /// Without sequence parallelism: whether a tensor-parallel rank hands only its slice of the activation to the next
+    /// stage, which gathers the slices (Narayanan et al. 2021, arXiv:2104.04473 §4.1).
+    pub scatter_gather: bool,
     /// Ranks over which the optimiser state of dense parameters is sharded; 1: none.
     pub optimiser_shards: u64,
     /// The same for expert parameters.
@@ -173,6 +176,7 @@ impl Training {
             imbalance: 1.0,
             overlap_chunks: 1,
             overlap_backward: true,
+            scatter_gather: false,
             optimiser_shards: 1,
             expert_optimiser_shards: 1,
         }
@@ -199,6 +203,16 @@ impl Training {
             }
         }
         let model = &self.architecture;
+        // FLOPs of a pass stay exact in 64 bits.
+        let tokens = self.sequence as f64 * self.micro_batch as f64;
+        let width = model.attention.heads() as f64
+            * (model.attention.query_dim() as f64 + model.attention.value_dim() as f64);
+        let flops = 8.0 * model.parameters() as f64 * tokens
+            + 8.0 * f64::from(model.layers) * width * tokens * self.sequence as f64;
+        if flops > 1.8e19 {
+            let found = format!("{} × {}", self.sequence, self.micro_batch);
+            return Err(range("sequence × micro_batch", "at most 1.8e19 FLOPs in a micro-batch", found));
+        }
         divides("tp", self.tp, "attention heads", model.attention.heads())?;
         let kv = model.attention.kv_heads();
         if !self.tp.is_multiple_of(kv) {
@@ -252,6 +266,11 @@ impl Training {
     /// Tokens of which this rank keeps the residual stream.
     pub const fn residual_tokens(&self) -> u64 {
         if self.sequence_parallel { self.tokens() / self.tp } else { self.tokens() }
+    }
+
+    /// Whether activations between stages travel in slices that the next stage gathers.
+    pub const fn slices_between_stages(&self) -> bool {
+        self.scatter_gather && !self.sequence_parallel && self.tp > 1
     }
 
     /// Query heads on this rank.

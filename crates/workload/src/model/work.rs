@@ -119,14 +119,14 @@ impl Training {
             backward: fused.flops - fused.recomputed,
             recomputed: fused.recomputed,
         };
+        let sent = self.residual_tokens() * self.architecture.hidden;
+        let sent = if self.slices_between_stages() { sent.div_ceil(self.tp) } else { sent };
         let mut work = ChunkWork {
             forward: forward.list,
             backward: fused.list,
             backward_input: input.list,
             backward_weight: weight.list,
-            send_bytes: Bytes(
-                self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden),
-            ),
+            send_bytes: Bytes(self.precision.activations.bytes(sent)),
             ..ChunkWork::default()
         };
         self.sizes(chunk, kernels, &mut work);
@@ -173,6 +173,8 @@ impl Training {
             emit.stream("embedding", Streaming::Embedding, self.tokens(), hidden, 2);
             emit.sum_over_tp("embedding reduce", self.tokens() * hidden, Overlap::None);
             emit.done(Units::EMBEDDING);
+        } else {
+            emit.gather_slices();
         }
         for layer in chunk.layers.clone() {
             self.layer_forward(emit, layer);
@@ -223,6 +225,8 @@ impl Training {
                 emit.stream("head", Streaming::Norm, residual, hidden, 3);
             }
             part.finish(emit, units.head());
+        } else if part.input() {
+            emit.gather_slices();
         }
         for layer in chunk.layers.clone().rev() {
             self.layer_backward(emit, layer, part);
