@@ -1,1 +1,30 @@
-//! Weighted max-min.
+//! The flow model: messages are fluids that share links by weighted max-min fairness.
+//!
+//! A transfer has no packets and no queues. While it lasts it has a rate, the weighted max-min fair one among all that
+//! share its links, and that rate changes only when a flow starts or ends. Latency is added at the end and never changes
+//! a share.
+//!
+//! - [`FlowSystem`] is the solver with its clock: flows start, share, end (`system`, `solve`).
+//! - [`FlowNetwork`] is a [`crate::Network`] over a topology: routes, headers, coupled groups (`network`).
+//! - [`simulate_flows`] is the solver as a function, for given links and paths (`simulate`).
+//! - [`CompletionTimes`], [`FlowRecord`], [`LinkMeter`] keep what a run leaves behind (`observe`).
+//!
+//! **Determinism.** Sums of loads and rates are exact integers, ties are broken by link id, and nothing is drawn: the same
+//! starts give the same instants, bit by bit, in whatever order flows of one instant were started.
+//!
+//! **Threads.** One. A change touches only the flows that depend on it, mostly a handful; handing such a region to
+//! another thread costs more than solving it.
+
+mod heap;
+mod instant;
+mod network;
+mod observe;
+mod simulate;
+mod solve;
+mod system;
+
+pub use instant::Instant;
+pub use network::{FlowNetwork, FlowNetworkError, FlowSettings, LinkUsage};
+pub use observe::{BINS, CompletionTimes, FlowRecord, LinkMeter};
+pub use simulate::{SimulateError, simulate_flows};
+pub use system::{Batch, CapacityError, FlowId, FlowSystem, LOAD_BITS};

@@ -1,0 +1,434 @@
+//! The flow model as a [`Network`]: a message is routed, becomes a flow of its wire bytes, and arrives one latency after
+//! its last byte has left the bottleneck.
+//!
+//! **Life cycle of a message.** [`Network::depart`] takes a request, which waits if its instant lies ahead; at that instant
+//! it is routed and starts as a flow, together with all others of the instant; when the flow ends, its arrival is booked;
+//! when the clock gets there, [`Network::advance`] reports it. A coupled group goes the same way as one flow.
+//!
+//! **Wire bytes** = payload + headers of ceil(payload / (mtu − header)) packets beyond the scale-up domain; `mtu` counts
+//! the whole packet. Inside the domain there are no headers. A coupled group counts headers if any of its edges leaves
+//! the domain.
+//!
+//! **Memory** is bounded by live messages, the coupled groups prepared, and 128 bins per link with traffic if observed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
+use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
+
+use super::instant::Instant;
+use super::observe::{CompletionTimes, FlowRecord};
+use super::system::{CapacityError, FlowSystem};
+use crate::model::{Arrival, CoupledId, Departure, Network};
+
+/// Volume of a byte: capacities are in bit/s and ticks in ps, so that both are exact.
+const VOLUME_PER_BYTE: f64 = 8e12;
+
+/// How messages become flows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowSettings {
+    /// Choice among equal-cost paths.
+    pub balancer: LoadBalancer,
+    /// Seed of that choice.
+    pub seed: u64,
+    /// Size of a full packet, its header included.
+    pub mtu: Bytes,
+    /// Header of a packet.
+    pub header: Bytes,
+    /// Keep bytes and utilisation of links.
+    pub observe_links: bool,
+    /// Keep a record of each flow until [`FlowNetwork::take_records`].
+    pub records: bool,
+}
+
+impl Default for FlowSettings {
+    /// ECMP with seed 0, packets of 9000 B with headers of 66 B, nothing kept.
+    fn default() -> Self {
+        Self {
+            balancer: LoadBalancer::Ecmp,
+            seed: 0,
+            mtu: Bytes(9_000),
+            header: Bytes(66),
+            observe_links: false,
+            records: false,
+        }
+    }
+}
+
+/// Why there is no network.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FlowNetworkError {
+    /// No room for payload.
+    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.0, header.0)]
+    Mtu {
+        /// The packet.
+        mtu: Bytes,
+        /// Its header.
+        header: Bytes,
+    },
+    /// A link without capacity.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+}
+
+/// What a link carried: see [`FlowNetwork::link_usage`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkUsage {
+    /// Which.
+    pub link: LinkId,
+    /// Wire bytes over the whole run.
+    pub bytes: f64,
+    /// Wire bytes in each bin; later ones are empty.
+    pub bins: Vec<f64>,
+}
+
+/// Edges routed once.
+#[derive(Clone, Debug)]
+struct Group {
+    /// Links in order with the sum of weight × share over the edges.
+    links: Vec<(u32, f64)>,
+    /// The heaviest edge counts as one flow.
+    weight: f64,
+    latency: Span,
+    class: PathClass,
+    edges: u32,
+    total_weight: u64,
+    ends: (EndpointId, EndpointId),
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    Message { message: u32, nic: NicId, entropy: u32 },
+    Coupled { run: u32, group: CoupledId },
+}
+
+/// A message or a run of a group, from its request to its arrival.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    subject: Subject,
+    from: EndpointId,
+    to: EndpointId,
+    bytes: Bytes,
+    start: Time,
+    /// From the end of the flow to the arrival.
+    latency: Span,
+    class: u8,
+    path: PathClass,
+    hops: u16,
+}
+
+/// The flow model over a topology.
+#[derive(Debug)]
+pub struct FlowNetwork {
+    topology: Arc<Topology>,
+    settings: FlowSettings,
+    system: FlowSystem,
+    clock: Time,
+    transfers: Vec<Transfer>,
+    free: Vec<u32>,
+    /// Requests that lie ahead: instant, order of request, transfer.
+    waiting: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    requests: u64,
+    /// Arrivals booked: instant, kind and id as the host model names it, transfer.
+    arrivals: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    groups: Vec<Group>,
+    route: Route,
+    ended: Vec<u64>,
+    completion: CompletionTimes,
+    records: Vec<FlowRecord>,
+    messages: u64,
+    coupled_runs: u64,
+    bytes_delivered: u64,
+}
+
+impl FlowNetwork {
+    /// An idle network at time zero.
+    ///
+    /// # Errors
+    /// [`FlowNetworkError`] if packets have no room for payload or a link has no capacity.
+    pub fn new(topology: Arc<Topology>, settings: FlowSettings) -> Result<Self, FlowNetworkError> {
+        let FlowSettings { mtu, header, .. } = settings;
+        if mtu <= header {
+            return Err(FlowNetworkError::Mtu { mtu, header });
+        }
+        let links = 0..topology.link_count() as u32;
+        let capacities: Vec<f64> = links.map(|link| topology.link(LinkId(link)).rate.0 as f64).collect();
+        let mut system = FlowSystem::new(&capacities)?;
+        if settings.observe_links {
+            system.observe_links();
+        }
+        Ok(Self {
+            topology,
+            settings,
+            system,
+            clock: Time::ZERO,
+            transfers: Vec::new(),
+            free: Vec::new(),
+            waiting: BinaryHeap::new(),
+            requests: 0,
+            arrivals: BinaryHeap::new(),
+            groups: Vec::new(),
+            route: Route::new(),
+            ended: Vec::new(),
+            completion: CompletionTimes::default(),
+            records: Vec::new(),
+            messages: 0,
+            coupled_runs: 0,
+            bytes_delivered: 0,
+        })
+    }
+
+    /// Completion times of the messages that have arrived: from leaving the NIC to the last byte's arrival.
+    pub fn completion_times(&self) -> &CompletionTimes {
+        &self.completion
+    }
+
+    /// Messages arrived.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Runs of coupled groups ended.
+    pub fn coupled_runs(&self) -> u64 {
+        self.coupled_runs
+    }
+
+    /// Payload arrived, that of all edges of coupled groups included.
+    pub fn bytes_delivered(&self) -> u64 {
+        self.bytes_delivered
+    }
+
+    /// Solves of the max-min system so far.
+    pub fn solves(&self) -> u64 {
+        self.system.solves()
+    }
+
+    /// Records not yet taken. They are bounded by the caller, who takes them between two advances.
+    pub fn records_waiting(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Appends the records of the flows ended since the last call, in the order of their arrivals.
+    pub fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        records.append(&mut self.records);
+    }
+
+    /// The width of the bins, and what each link with traffic has carried until now, in link order; nothing unless
+    /// links are observed.
+    pub fn link_usage(&mut self) -> (Span, Vec<LinkUsage>) {
+        // Nothing happens between the last event and the clock: what flows still carry is credited up to the clock.
+        self.system.advance(Instant::at(self.clock.0));
+        let Some(meter) = self.system.meter() else { return (Span::ZERO, Vec::new()) };
+        let width = meter.width_log2();
+        let usage = |link: u32| {
+            let bins = meter.bins(link as usize, width)?;
+            Some(LinkUsage {
+                link: LinkId(link),
+                bytes: meter.volume(link as usize) / VOLUME_PER_BYTE,
+                bins: bins.into_iter().map(|volume| volume / VOLUME_PER_BYTE).collect(),
+            })
+        };
+        (Span(1 << width), (0..self.topology.link_count() as u32).filter_map(usage).collect())
+    }
+
+    /// Bytes on the wire for `payload` over a path of `class`.
+    fn wire_bytes(&self, payload: Bytes, class: PathClass) -> u64 {
+        let FlowSettings { mtu, header, .. } = self.settings;
+        let packets = payload.0.div_ceil(mtu.0 - header.0);
+        payload.0 + if class > PathClass::ScaleUp { packets * header.0 } else { 0 }
+    }
+
+    /// Takes a request: it starts now, or waits.
+    fn request(&mut self, transfer: Transfer) {
+        debug_assert!(transfer.start >= self.clock, "a request in the past: {transfer:?} at {}", self.clock);
+        let slot = self.free.pop().unwrap_or(self.transfers.len() as u32);
+        if slot as usize == self.transfers.len() {
+            self.transfers.push(transfer);
+        } else {
+            self.transfers[slot as usize] = transfer;
+        }
+        if transfer.start <= self.clock {
+            self.begin(slot);
+        } else {
+            self.waiting.push(Reverse((transfer.start, self.requests, slot)));
+            self.requests += 1;
+        }
+    }
+
+    /// Routes a transfer and starts its flow at the clock.
+    fn begin(&mut self, slot: u32) {
+        let transfer = self.transfers[slot as usize];
+        let at = Instant::at(transfer.start.0);
+        match transfer.subject {
+            Subject::Message { nic, entropy, .. } => {
+                let FlowSettings { balancer, seed, .. } = self.settings;
+                let (from, to) = (transfer.from, transfer.to);
+                self.topology.route(balancer, seed, from, to, nic, entropy, &mut self.route);
+                let Route { latency, class, .. } = self.route;
+                let state = &mut self.transfers[slot as usize];
+                (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
+                let volume = self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
+                if self.route.links.is_empty() {
+                    self.arrive(slot, transfer.start);
+                } else {
+                    let path = self.route.links.iter().map(|&(link, share)| (link.0, share));
+                    self.system.start(at, volume, 1.0, path, u64::from(slot));
+                }
+            }
+            Subject::Coupled { group, .. } => {
+                let group = &self.groups[group.0 as usize];
+                let volume = self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
+                if group.links.is_empty() {
+                    self.arrive(slot, transfer.start);
+                } else {
+                    self.system.start(at, volume, group.weight, group.links.iter().copied(), u64::from(slot));
+                }
+            }
+        }
+    }
+
+    /// Books the arrival of a transfer whose last byte left at `left`.
+    fn arrive(&mut self, slot: u32, left: Time) {
+        let transfer = &self.transfers[slot as usize];
+        let name = match transfer.subject {
+            Subject::Message { message, .. } => u64::from(message),
+            Subject::Coupled { run, .. } => 1 << 32 | u64::from(run),
+        };
+        self.arrivals.push(Reverse((left + transfer.latency, name, slot)));
+    }
+
+    /// Reports an arrival.
+    fn report(&mut self, at: Time, slot: u32) -> Arrival {
+        let transfer = self.transfers[slot as usize];
+        self.free.push(slot);
+        let (arrival, bytes, edges) = match transfer.subject {
+            Subject::Message { message, .. } => {
+                self.messages += 1;
+                self.completion.add(at.since(transfer.start));
+                (Arrival::Message { message }, transfer.bytes, 1)
+            }
+            Subject::Coupled { run, group, .. } => {
+                let group = &self.groups[group.0 as usize];
+                self.coupled_runs += 1;
+                (Arrival::Coupled { run }, transfer.bytes * group.total_weight, group.edges)
+            }
+        };
+        self.bytes_delivered += bytes.0;
+        if self.settings.records {
+            self.records.push(FlowRecord {
+                source: transfer.from,
+                destination: transfer.to,
+                edges,
+                bytes,
+                start: transfer.start,
+                finish: at,
+                class: transfer.class,
+                path: transfer.path,
+                hops: transfer.hops,
+            });
+        }
+        arrival
+    }
+}
+
+impl Network for FlowNetwork {
+    fn depart(&mut self, at: Time, departure: Departure) {
+        let Departure { message, from, to, nic, bytes, class, entropy } = departure;
+        self.request(Transfer {
+            subject: Subject::Message { message, nic, entropy },
+            from,
+            to,
+            bytes,
+            start: at,
+            latency: Span::ZERO,
+            class,
+            path: PathClass::Local,
+            hops: 0,
+        });
+    }
+
+    /// Each edge leaves by its sender's first NIC.
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
+        let FlowSettings { balancer, seed, .. } = self.settings;
+        let mut links = Vec::new();
+        let (mut latency, mut class) = (Span::ZERO, PathClass::Local);
+        for &(from, to, weight) in edges {
+            self.topology.route(balancer, seed, from, to, NicId(0), entropy, &mut self.route);
+            latency = latency.max(self.route.latency);
+            class = class.max(self.route.class);
+            if weight > 0 {
+                links.extend(
+                    self.route.links.iter().map(|&(link, share)| (link.0, share * f64::from(weight))),
+                );
+            }
+        }
+        // Stable, so that the shares of a link are summed in the order of the edges.
+        links.sort_by_key(|&(link, _)| link);
+        links.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        links.shrink_to_fit();
+        let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
+        self.groups.push(Group {
+            links,
+            weight: 1.0 / f64::from(heaviest),
+            latency,
+            class,
+            edges: edges.len() as u32,
+            total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
+            ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),
+        });
+        CoupledId(self.groups.len() as u32 - 1)
+    }
+
+    fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
+        let edges = &self.groups[group.0 as usize];
+        let transfer = Transfer {
+            subject: Subject::Coupled { run, group },
+            from: edges.ends.0,
+            to: edges.ends.1,
+            bytes,
+            start: at,
+            latency: edges.latency * u64::from(steps),
+            class,
+            path: edges.class,
+            hops: edges.links.len().min(usize::from(u16::MAX)) as u16,
+        };
+        self.request(transfer);
+    }
+
+    fn next_time(&mut self) -> Time {
+        let of = |top: Option<&Reverse<(Time, u64, u32)>>| top.map_or(Time::NEVER, |&Reverse((at, ..))| at);
+        let flows = self.system.next_departure().map_or(Time::NEVER, |batch| batch.notice);
+        flows.min(of(self.waiting.peek())).min(of(self.arrivals.peek())).max(self.clock)
+    }
+
+    fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
+        debug_assert!(to >= self.clock, "the clock stands at {}, not before {to}", self.clock);
+        self.clock = to;
+        let mut ended = std::mem::take(&mut self.ended);
+        while let Some(batch) = self.system.depart(to, &mut ended) {
+            for token in ended.drain(..) {
+                self.arrive(token as u32, batch.notice);
+            }
+        }
+        self.ended = ended;
+        while let Some(&Reverse((at, _, slot))) = self.waiting.peek().filter(|Reverse((at, ..))| *at <= to) {
+            debug_assert_eq!(at, to, "an advance beyond the next event");
+            self.waiting.pop();
+            self.begin(slot);
+        }
+        while let Some(&Reverse((at, _, slot))) = self.arrivals.peek().filter(|Reverse((at, ..))| *at <= to) {
+            self.arrivals.pop();
+            let arrival = self.report(at, slot);
+            arrivals.push(arrival);
+        }
+    }
+}
