@@ -1,6 +1,13 @@
-//! scenario
+//! From a scenario file to a result: the schema, its checks, the assembled run, and the tables.
+//!
+//! Stages are types: text → [`schema::Scenario`] ([`load`]) → [`assemble::Assembled`] → rows and summary ([`run`]). The
+//! bindings call [`api`] and nothing else.
+
+pub mod api;
 pub mod assemble;
 pub mod error;
 pub mod load;
+pub mod run;
 pub mod schema;
+pub mod sheets;
 pub mod table;

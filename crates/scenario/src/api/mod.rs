@@ -1,10 +1,20 @@
 //! What the bindings call: text, numbers and tables in, text and tables out.
 
 pub mod goal;
+mod names;
 
 use std::path::{Path, PathBuf};
 
-use crate::error::InputError;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+pub use self::names::{name_kinds, names};
+use crate::assemble::evidence::EvidenceList;
+use crate::assemble::{Assembled, assemble, fabric};
+use crate::error::{InputError, nearest};
+use crate::load;
+use crate::run::{self, RunOptions};
+use crate::schema::{Fidelity, Scenario, TopologyFile};
 use crate::table::{ProgressSink, TableSink};
 
 /// Why something did not work.
@@ -20,4 +30,149 @@ impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         Self::Input(error)
     }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct RunRequest {
+    /// The scenario as YAML.
+    pub text: String,
+    /// Its name in messages.
+    pub source: String,
+    /// Folder of relative paths.
+    pub base: PathBuf,
+    /// Paths and YAML values that replace what the text says.
+    pub overrides: Vec<(String, String)>,
+    /// Threads; results do not depend on it.
+    pub threads: Option<usize>,
+    /// Seed instead of the scenario's.
+    pub seed: Option<u64>,
+    /// Fidelity instead of the scenario's.
+    pub fidelity: Option<String>,
+    /// Simulate every iteration.
+    pub full: bool,
+}
+
+impl RunRequest {
+    fn scenario(&self) -> Result<Scenario, InputError> {
+        let mut scenario = load::scenario(&self.text, &self.source, &self.overrides)?;
+        if let Some(seed) = self.seed {
+            scenario.seed = seed;
+        }
+        if let Some(name) = &self.fidelity {
+            let all = [Fidelity::Job, Fidelity::Message, Fidelity::Flow, Fidelity::Packet];
+            scenario.fidelity = all.into_iter().find(|fidelity| fidelity.name() == name).ok_or_else(|| {
+                let known = all.map(Fidelity::name);
+                let error =
+                    InputError::new("--fidelity", format!("expected one of `{}`, found `{name}`", known.join("`, `")));
+                match nearest(name, known) {
+                    Some(near) => error.hint(format!("did you mean `{near}`?")),
+                    None => error,
+                }
+            })?;
+        }
+        Ok(scenario)
+    }
+
+    fn assemble(&self) -> Result<Assembled, InputError> {
+        assemble(self.scenario()?, &self.source, &self.base)
+    }
+
+    /// SHA-256 of everything that decides the results.
+    fn sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        let mut part = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        };
+        part(&self.text);
+        for (path, value) in &self.overrides {
+            part(path);
+            part(value);
+        }
+        part(&format!("{:?} {:?} {}", self.seed, self.fidelity, self.full));
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Runs a scenario and returns `summary.json` as text.
+///
+/// # Errors
+/// [`Failure`].
+pub fn run(
+    request: &RunRequest,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<String, Failure> {
+    if request.threads == Some(0) {
+        return Err(Failure::Input(InputError::new("--threads", "expected at least 1, found 0")));
+    }
+    let mut assembled = request.assemble()?;
+    let options =
+        RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full };
+    run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
+}
+
+/// What would run, as JSON text.
+///
+/// # Errors
+/// [`Failure::Input`].
+pub fn explain(request: &RunRequest) -> Result<String, Failure> {
+    Ok(request.assemble()?.explanation().to_string())
+}
+
+/// The summary of a topology (a file whose root is one, or a scenario) as JSON text.
+///
+/// # Errors
+/// [`Failure::Input`].
+pub fn topology(text: &str, source: &str, base: &Path) -> Result<String, Failure> {
+    let tree: Value = load::from_yaml(text, source)?;
+    let (written, place) = if tree.get("topology").is_some() {
+        (load::scenario(text, source, &[])?.topology, "topology")
+    } else {
+        (load::from_yaml::<TopologyFile>(text, source)?, "")
+    };
+    let mut evidence = EvidenceList::default();
+    let parts = fabric::fabric(&written, source, place, base, &mut evidence)?;
+    let summary = parts.topology.summary();
+    let tiers: Vec<Value> = summary.tiers.iter().map(names::tier_json).collect();
+    Ok(json!({
+        "shape": summary.shape,
+        "hosts": summary.hosts,
+        "gpus": summary.endpoints,
+        "nics": summary.nics,
+        "switches": summary.switches,
+        "links": summary.links,
+        "planes": summary.planes,
+        "scale_up_size": summary.scale_up_size,
+        "tiers": tiers,
+        "bisection_bps": summary.bisection.0,
+        "diameter_links": summary.diameter_links,
+        "diameter_latency_ps": summary.diameter_latency.0,
+        "evidence": evidence.rows(),
+    })
+    .to_string())
+}
+
+/// The JSON Schema of a scenario.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Scenario);
+    serde_json::to_string_pretty(&schema).expect("a schema is JSON")
+}
+
+/// Finish time of every flow in seconds; see DESIGN of `windtunnel.simulate_flows`.
+///
+/// # Errors
+/// [`Failure::Input`] naming the flow and the field.
+pub fn simulate_flows(
+    rates: &[f64],
+    latencies: &[f64],
+    offsets: &[u32],
+    path_links: &[u32],
+    bytes: &[f64],
+    starts: &[f64],
+    weights: &[f64],
+) -> Result<Vec<f64>, Failure> {
+    windtunnel_fabric::flow::simulate_flows(rates, latencies, offsets, path_links, bytes, starts, weights)
+        .map_err(|error| Failure::Input(InputError::new("", error.to_string())))
 }

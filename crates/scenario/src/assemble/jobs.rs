@@ -52,7 +52,8 @@ pub struct Built {
 }
 
 impl Built {
-    fn plain(workload: Workload) -> Self {
+    /// Without a model.
+    pub fn plain(workload: Workload) -> Self {
         Self { workload, stages: Vec::new(), pipeline: Vec::new(), model: None, warnings: Vec::new() }
     }
 }
@@ -189,11 +190,7 @@ fn collective_workload(job: &CollectiveJob, context: &Context<'_>, place: &str) 
     };
     let mut spec = CollectiveSpec::new(kind, job.bytes.0);
     spec.algorithm = algorithm(job.algorithm);
-    spec.form = match job.form {
-        FormName::Auto => Form::Auto,
-        FormName::Coupled => Form::Coupled,
-        FormName::Steps => Form::Steps,
-    };
+    spec.form = form(job.form);
     spec.outstanding = job.outstanding;
     spec.domain = domain_of(ranks, context);
     Plan::new(&spec, ranks).map_err(|error| InputError::new(place, error.to_string()))?;
@@ -209,7 +206,17 @@ fn collective_workload(job: &CollectiveJob, context: &Context<'_>, place: &str) 
     Ok(workload)
 }
 
-fn algorithm(name: AlgorithmName) -> Algorithm {
+/// The collectives' name for the scenario's.
+pub const fn form(name: FormName) -> Form {
+    match name {
+        FormName::Auto => Form::Auto,
+        FormName::Coupled => Form::Coupled,
+        FormName::Steps => Form::Steps,
+    }
+}
+
+/// The collectives' name for the scenario's.
+pub const fn algorithm(name: AlgorithmName) -> Algorithm {
     match name {
         AlgorithmName::Auto => Algorithm::Auto,
         AlgorithmName::Ring => Algorithm::Ring,

@@ -87,14 +87,26 @@ pub struct ModelJob {
     pub precision: Option<String>,
     /// Bytes per element of the gradient reduction: `bf16` or `fp32`.
     pub gradients: Option<String>,
-    /// Count only the lower triangle of attention (flash attention does).
+    /// `flash`, or `unfused` (stored scores, as Megatron before flash attention).
+    pub attention: Option<String>,
+    /// Skip the masked half of attention's scores; on unless `false`.
     pub causal: Option<bool>,
+    /// Store dropout masks.
+    pub dropout: bool,
+    /// How context-parallel ranks see each other's keys and values: `ring` or `all_gather`.
+    pub context_exchange: Option<String>,
+    /// Without sequence parallelism: hand only a slice of the activation to the next stage, which gathers them.
+    pub scatter_gather: bool,
     /// Chunks in which a GEMM next to a tensor-parallel collective overlaps with it; 1 is no overlap.
     pub overlap_chunks: Option<u32>,
     /// Relative extra time of a backward pass that is split in input and weight gradients.
     pub split_overhead: Option<f64>,
-    /// Largest over mean load of an expert.
+    /// Largest over mean load of an expert-parallel rank.
     pub expert_imbalance: Option<f64>,
+    /// Tokens that an expert takes, as a multiple of the mean; without it nothing is dropped or padded.
+    pub capacity_factor: Option<f64>,
+    /// Tensor-parallel ranks of one expert: tp, or 1.
+    pub expert_tp: Option<u32>,
     /// Layers of each pipeline stage in stage order (stages = pp × chunks); equal parts if left out.
     pub layers_per_stage: Option<Vec<u32>>,
     /// File of measured kernels that overrides the roofline.
@@ -129,6 +141,12 @@ pub struct Parallelism {
     pub prefetch: u32,
     /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3).
     pub reduce: Option<String>,
+    /// When FSDP gives gathered parameters up: `never`, `per_run` or `per_pass`.
+    pub reshard: Option<String>,
+    /// How the gradient norm is formed: `off`, `per_axis` or `world`.
+    pub clip: Option<String>,
+    /// How the collectives of each dimension are done.
+    pub collectives: DimensionCollectives,
 }
 
 impl Default for Parallelism {
@@ -143,10 +161,45 @@ impl Default for Parallelism {
             zero: 0,
             replicate: 1,
             schedule: ScheduleJob::default(),
-            bucket: Size(windtunnel_kernel::Bytes(256 << 20)),
+            bucket: Size(windtunnel_kernel::Bytes(80_000_000)),
             prefetch: 1,
             reduce: None,
+            reshard: None,
+            clip: None,
+            collectives: DimensionCollectives::default(),
         }
+    }
+}
+
+/// How the collectives of each dimension are done.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DimensionCollectives {
+    /// Tensor.
+    pub tp: CollectiveSettings,
+    /// Context.
+    pub cp: CollectiveSettings,
+    /// Expert.
+    pub ep: CollectiveSettings,
+    /// Data.
+    pub dp: CollectiveSettings,
+}
+
+/// How a collective is done.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CollectiveSettings {
+    /// Algorithm; chosen by size if left out.
+    pub algorithm: AlgorithmName,
+    /// How its edges are simulated.
+    pub form: FormName,
+    /// Messages a rank may have in flight in a direct collective.
+    pub outstanding: u32,
+}
+
+impl Default for CollectiveSettings {
+    fn default() -> Self {
+        Self { algorithm: AlgorithmName::Auto, form: FormName::Auto, outstanding: outstanding() }
     }
 }
 
@@ -172,15 +225,19 @@ pub enum AxisName {
 pub struct ScheduleJob {
     /// `gpipe`, `1f1b`, `interleaved`, `zb-h1`, `zb1p`, `zbv`, `dorapp` or `dualpipe`.
     pub name: String,
-    /// Model chunks per rank.
-    pub chunks: u32,
+    /// Model chunks per rank; the schedule's own number if left out.
+    pub chunks: Option<u16>,
     /// Contiguous micro-batches of one stage (flexible pipeline parallelism); pp if left out.
     pub run_length: Option<u32>,
+    /// Forwards ahead per rank of distance from the last one.
+    pub warm_up: Option<u32>,
+    /// Input gradients that pass before the first weight gradient.
+    pub w_delay: Option<u32>,
 }
 
 impl Default for ScheduleJob {
     fn default() -> Self {
-        Self { name: "1f1b".to_owned(), chunks: 1, run_length: None }
+        Self { name: "1f1b".to_owned(), chunks: None, run_length: None, warm_up: None, w_delay: None }
     }
 }
 

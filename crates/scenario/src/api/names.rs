@@ -1,0 +1,91 @@
+//! `windtunnel list KIND`.
+
+use serde_json::{Value, json};
+use windtunnel_topology::TierSummary;
+use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
+use windtunnel_workload::schedules::ScheduleName;
+
+use crate::sheets;
+
+/// Kinds of things that have names.
+pub const fn name_kinds() -> [&'static str; 12] {
+    [
+        "fidelities",
+        "topologies",
+        "load-balancers",
+        "collectives",
+        "algorithms",
+        "schedules",
+        "schedulers",
+        "placements",
+        "gpus",
+        "nics",
+        "switches",
+        "models",
+    ]
+}
+
+/// Names of `kind` with one line each; `None` if there is no such kind.
+pub fn names(kind: &str) -> Option<Vec<(String, String)>> {
+    let pairs = |list: &[(&str, &str)]| list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    Some(match kind {
+        "fidelities" => pairs(&[
+            ("job", "no network: durations given, or iterations of the ideal fabric's time"),
+            ("message", "LogGOPS: latency, overhead and gap per class of path, exact matching"),
+            ("flow", "weighted max-min sharing of directed links"),
+        ]),
+        "topologies" => pairs(&[("clos", "folded Clos of any number of tiers, with rails, planes and bundles")]),
+        "load-balancers" => pairs(&[
+            ("ecmp", "a hash of the flow at each switch"),
+            ("destination_modulo", "the up port is the destination modulo the number of ports (D-mod-k)"),
+            ("spray", "equal parts over all shortest paths"),
+            ("ideal", "no path inside the fabric is ever shared"),
+        ]),
+        "collectives" => CollectiveKind::ALL.iter().map(|kind| (kind.name().to_owned(), algorithms_of(*kind))).collect(),
+        "algorithms" => Algorithm::ALL
+            .iter()
+            .map(|algorithm| (algorithm.name().to_owned(), kinds_of(*algorithm)))
+            .collect(),
+        "schedules" => ScheduleName::ALL
+            .iter()
+            .map(|name| {
+                let split = if name.splits_backward() { "input and weight gradients apart" } else { "fused backward" };
+                (name.name().to_owned(), split.to_owned())
+            })
+            .collect(),
+        "schedulers" => pairs(&[("fcfs", "first come, first served; the head of the queue blocks the rest")]),
+        "placements" => pairs(&[
+            ("packed", "the first free GPUs in order: neighbouring ranks share a host"),
+            ("spread", "one GPU of each host in turn"),
+        ]),
+        "gpus" | "nics" | "switches" | "models" => {
+            sheets::names(kind).into_iter().map(|name| (name.to_owned(), format!("data/{kind}/{name}"))).collect()
+        }
+        _ => return None,
+    })
+}
+
+fn algorithms_of(kind: CollectiveKind) -> String {
+    let names: Vec<&str> = kind.algorithms().iter().map(|algorithm| algorithm.name()).collect();
+    format!("by {}", names.join(", "))
+}
+
+fn kinds_of(algorithm: Algorithm) -> String {
+    let kinds: Vec<&str> = CollectiveKind::ALL
+        .iter()
+        .filter(|kind| kind.algorithms().contains(&algorithm))
+        .map(|kind| kind.name())
+        .collect();
+    if kinds.is_empty() { "chosen by size".to_owned() } else { format!("for {}", kinds.join(", ")) }
+}
+
+/// A tier of switches as JSON.
+pub(super) fn tier_json(tier: &TierSummary) -> Value {
+    json!({
+        "tier": tier.tier,
+        "switches": tier.switches,
+        "ports_down": tier.ports_down,
+        "ports_up": tier.ports_up,
+        "oversubscription": tier.oversubscription,
+    })
+}
