@@ -363,8 +363,11 @@ impl Program {
             cycle.push(op);
             op = before[op as usize];
         }
-        cycle.push(at);
         cycle.reverse();
+        // The same cycle is named the same way wherever the walk entered it.
+        let first = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
+        cycle.rotate_left(first);
+        cycle.push(cycle[0]);
         cycle
     }
 }

@@ -451,6 +451,10 @@ impl<'a> Reader<'a> {
     fn options(&self, cursor: &mut Cursor, verb: Option<Verb>) -> Result<Options, GoalError> {
         let mut options = Options { tag: Some(0), cpu: 0, nic: 0 };
         let mut seen = [false; 3];
+        let (expected, words) = match verb {
+            Some(_) => ("`tag`, `cpu`, `nic` or the end of the line", &OPTIONS[..]),
+            None => ("`cpu` or the end of the line", &OPTIONS[1..2]),
+        };
         loop {
             cursor.skip_blanks();
             let at = cursor.at;
@@ -462,7 +466,7 @@ impl<'a> Reader<'a> {
                 b"nic" => 2,
                 _ => {
                     cursor.at = at;
-                    return Err(self.unknown(cursor, "`tag`, `cpu` or `nic`", word, &OPTIONS));
+                    return Err(self.unknown(cursor, expected, word, words));
                 }
             };
             if verb.is_none() && index != 1 {
@@ -488,11 +492,6 @@ impl<'a> Reader<'a> {
                 _ => options.nic = self.number(cursor, "a NIC", "a NIC (`nic`)", 255)? as u8,
             }
         }
-        let expected = if verb.is_some() {
-            "`tag`, `cpu`, `nic` or the end of the line"
-        } else {
-            "`cpu` or the end of the line"
-        };
         self.end_of_statement(cursor, expected)?;
         Ok(options)
     }
