@@ -218,7 +218,9 @@ impl<'a> Cluster<'a> {
         let mut started = Vec::new();
         for position in picked {
             let job = self.queue[position].job;
-            let Some(placement) = self.jobs[job].placement.place(&self.free, self.jobs[job].gpus) else { continue };
+            let Some(placement) = self.jobs[job].placement.place(&self.free, self.jobs[job].gpus) else {
+                continue;
+            };
             self.free.take(&placement);
             self.histories[job].start = Some(self.now);
             self.histories[job].placement.clone_from(&placement);
@@ -230,7 +232,10 @@ impl<'a> Cluster<'a> {
     }
 
     fn episode(&self) -> Vec<EpisodeJob> {
-        self.running.iter().map(|entry| enter(self.jobs, self.settings, entry, self.running.len(), self.now)).collect()
+        self.running
+            .iter()
+            .map(|entry| enter(self.jobs, self.settings, entry, self.running.len(), self.now))
+            .collect()
     }
 
     /// Goes to the next change of the running set: the first job to end, or an arrival or release that starts one.
@@ -362,7 +367,9 @@ mod tests {
             let count = jobs.len() as u64;
             let result = |job: &EpisodeJob| {
                 let span = self.0[job.job] * count;
-                EpisodeJobResult { ends: (1..=iterations.min(job.left)).map(|i| job.start + span * i).collect() }
+                EpisodeJobResult {
+                    ends: (1..=iterations.min(job.left)).map(|i| job.start + span * i).collect(),
+                }
             };
             Ok(jobs.iter().map(result).collect())
         }
@@ -391,11 +398,15 @@ mod tests {
 
     #[test]
     fn one_job_that_fits_an_episode_is_not_extrapolated() {
-        let histories = run(&[job(8, 3, 0)], &settings(), &mut Fcfs, &mut Fixed(vec![Span::from_us(2)])).unwrap();
+        let histories =
+            run(&[job(8, 3, 0)], &settings(), &mut Fcfs, &mut Fixed(vec![Span::from_us(2)])).unwrap();
         assert_eq!((histories[0].finish, histories[0].extrapolated), (Some(CalendarTime(6_000)), false));
         let histories =
             run(&[job(8, 1_000_000, 5)], &settings(), &mut Fcfs, &mut Fixed(vec![Span::from_us(2)])).unwrap();
-        assert_eq!((histories[0].finish, histories[0].extrapolated), (Some(CalendarTime(2_000_000_005)), true));
+        assert_eq!(
+            (histories[0].finish, histories[0].extrapolated),
+            (Some(CalendarTime(2_000_000_005)), true)
+        );
     }
 
     #[test]

@@ -85,7 +85,8 @@ impl Placement for Spread {
             return None;
         }
         let hosts = free.free.len() / free.per_host;
-        let order = (0..free.per_host).flat_map(|local| (0..hosts).map(move |host| host * free.per_host + local));
+        let order =
+            (0..free.per_host).flat_map(|local| (0..hosts).map(move |host| host * free.per_host + local));
         Some(order.filter(|&i| free.free[i]).take(ranks).map(|i| EndpointId(i as u32)).collect())
     }
 }

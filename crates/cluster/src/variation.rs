@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn a_factor_depends_on_its_key_alone() {
         let variation = Variation::new(1, Noise::Lognormal(0.3));
-        let factor = |endpoint, op, iteration| variation.factor(EndpointId(endpoint), op, iteration, Time::ZERO);
+        let factor =
+            |endpoint, op, iteration| variation.factor(EndpointId(endpoint), op, iteration, Time::ZERO);
         assert_eq!(factor(3, 5, 2), factor(3, 5, 2));
         assert_ne!(factor(3, 5, 2), factor(3, 5, 1));
         assert_ne!(factor(3, 5, 2), factor(5, 3, 2));
