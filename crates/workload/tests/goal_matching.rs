@@ -8,7 +8,7 @@ use windtunnel_kernel::{RankId, Tag};
 use windtunnel_workload::goal::{self, ReadOptions, Unmatched};
 
 fn read(text: &str) -> windtunnel_workload::Workload {
-    goal::parse(text.as_bytes(), Path::new("x"), &ReadOptions::default()).unwrap()
+    goal::parse(text.as_bytes(), Path::new("x"), ReadOptions::default()).unwrap()
 }
 
 #[test]

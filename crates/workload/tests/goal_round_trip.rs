@@ -9,7 +9,7 @@ use windtunnel_workload::goal::{self, ReadOptions};
 use windtunnel_workload::{OpKind, Workload};
 
 fn parse(bytes: &[u8]) -> Result<Workload, goal::GoalError> {
-    goal::parse(bytes, Path::new("input"), &ReadOptions::default())
+    goal::parse(bytes, Path::new("input"), ReadOptions::default())
 }
 
 fn text_of(workload: &Workload) -> Vec<u8> {

@@ -7,7 +7,7 @@ use windtunnel_workload::goal::{self, GoalErrorKind, Place, ReadOptions};
 use windtunnel_workload::{OpKind, Peer, Workload};
 
 fn read(text: &str) -> Result<Workload, goal::GoalError> {
-    goal::parse(text.as_bytes(), Path::new("job.goal"), &ReadOptions::default())
+    goal::parse(text.as_bytes(), Path::new("job.goal"), ReadOptions::default())
 }
 
 fn refused(text: &str) -> String {
@@ -73,7 +73,7 @@ fn pieces_of_any_length_give_the_same_workload() {
     let whole = read(text).unwrap();
     for step in 1..text.len() {
         let name = Path::new("trickle");
-        let pieces = goal::read_text(Trickle(text.as_bytes(), step), name, &ReadOptions::default()).unwrap();
+        let pieces = goal::read_text(Trickle(text.as_bytes(), step), name, ReadOptions::default()).unwrap();
         assert_eq!(pieces, whole, "{step} bytes at a time");
     }
 }
@@ -81,7 +81,7 @@ fn pieces_of_any_length_give_the_same_workload() {
 #[test]
 fn labels_are_kept_on_request() {
     let text = b"num_ranks 1\nrank 0 {\ncalc 1\nlate: calc 2\n}\n";
-    let workload = goal::parse(text, Path::new("x"), &ReadOptions { labels: true }).unwrap();
+    let workload = goal::parse(text, Path::new("x"), ReadOptions { labels: true }).unwrap();
     let program = &workload.programs[0];
     let names: Vec<&str> = program.ops.iter().map(|op| &*program.labels[op.label as usize]).collect();
     assert_eq!(names, ["", "late"]);
@@ -253,7 +253,7 @@ fn an_error_is_data_too() {
 
 #[test]
 fn other_compressions_and_damage_are_named() {
-    let zstd = goal::parse(b"\x28\xb5\x2f\xfd....", Path::new("job.goal.zst"), &ReadOptions::default());
+    let zstd = goal::parse(b"\x28\xb5\x2f\xfd....", Path::new("job.goal.zst"), ReadOptions::default());
     assert_eq!(
         zstd.unwrap_err().to_string(),
         "job.goal.zst: byte 0: the file is compressed with zstd, which is not read\n\nhint: decompress it first; gzip \
@@ -263,7 +263,7 @@ fn other_compressions_and_damage_are_named() {
     let mut encoder = flate2::write::GzEncoder::new(&mut packed, flate2::Compression::default());
     std::io::Write::write_all(&mut encoder, in_rank("calc 5").repeat(50).as_bytes()).unwrap();
     encoder.finish().unwrap();
-    let cut = goal::parse(&packed[..packed.len() / 2], Path::new("job.goal.gz"), &ReadOptions::default());
+    let cut = goal::parse(&packed[..packed.len() / 2], Path::new("job.goal.gz"), ReadOptions::default());
     assert!(matches!(*cut.unwrap_err().kind, GoalErrorKind::Gzip(_)));
     let missing = goal::open("/nonexistent/job.goal").unwrap_err();
     assert!(matches!(*missing.kind, GoalErrorKind::Io(_)), "{missing}");

@@ -179,7 +179,7 @@ fn lines_that_are_wrong_say_where_and_why() {
             r#"{"collective": "all_reduce", "bytes": "1 B", "communicator": "wrld"}"#,
             "2:62: communicator `wrld` is not defined\n\nhint: did you mean `world`?",
         ),
-        (r#"{"collective": "all_reduce", "bytes": "1 B", "root": 1}"#, "2:45: `all_reduce` has no root"),
+        (r#"{"collective": "all_reduce", "bytes": "1 B", "root": 1}"#, "2:46: `all_reduce` has no root"),
         (
             r#"{"collective": "reduce", "bytes": "1 B", "root": 4}"#,
             "2:50: expected the root's position in the communicator from 0 to 3, found `4`",
@@ -215,7 +215,7 @@ fn lines_that_are_wrong_say_where_and_why() {
         (r#"{"receive": 3}"#, "2:13: expected an object, found `3`"),
         (
             r#"{"compute": "5 us""#,
-            "2:19: expected a JSON object, found EOF while parsing an object\n\nhint: every line is one object such as \
+            "2:18: expected a JSON object, found EOF while parsing an object\n\nhint: every line is one object such as \
              {\"id\": \"a\", \"compute\": \"5 us\"}",
         ),
         (

@@ -392,8 +392,7 @@ impl Draft {
         let smallest = groups().map(|group| group.ranks.len()).min().unwrap_or(1) as u64;
         let root = fields.get("root");
         match (&mut kind, root) {
-            (CollectiveKind::Broadcast { root }, Some(value))
-            | (CollectiveKind::Reduce { root }, Some(value)) => {
+            (CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root }, Some(value)) => {
                 *root = value.integer("the root's position in the communicator", smallest - 1)? as u32;
             }
             (_, Some(_)) => {

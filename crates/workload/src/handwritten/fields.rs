@@ -128,9 +128,9 @@ impl<'a> Fields<'a> {
 
     /// An error at a key.
     pub(super) fn fault_at_key(&self, key: &str, message: impl Into<String>) -> Fault {
-        let places = self.members.iter().filter(|(known, _)| *known == key).map(|(known, _)| *known);
+        let mut places = self.members.iter().filter(|(known, _)| *known == key).map(|(known, _)| *known);
         // Of a repeated key, the last is the one to blame.
-        let column = places.last().map_or(self.column, |known| offset(self.whole, known));
+        let column = places.next_back().map_or(self.column, |known| offset(self.whole, known));
         Fault::new(self.line, column.max(1), message)
     }
 }
