@@ -1,5 +1,6 @@
 //! The check's matching against a slow obvious one.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use proptest::collection::vec;
@@ -83,16 +84,16 @@ proptest! {
     ) {
         let mut text = "num_ranks 5\n".to_owned();
         for rank in 0..4 {
-            text += &format!("rank {rank} {{\n");
+            writeln!(text, "rank {rank} {{").unwrap();
             for (_, tag) in sends.iter().filter(|send| send.0 == rank) {
-                text += &format!("send 1b to 4 tag {tag}\n");
+                writeln!(text, "send 1b to 4 tag {tag}").unwrap();
             }
             text += "}\n";
         }
         text += "rank 4 {\n";
         let wildcard = |value: Option<u32>| value.map_or("-1".to_owned(), |value| value.to_string());
         for &(source, tag) in &receives {
-            text += &format!("recv 1b from {} tag {}\n", wildcard(source), wildcard(tag));
+            writeln!(text, "recv 1b from {} tag {}", wildcard(source), wildcard(tag)).unwrap();
         }
         text += "}\n";
         let check = goal::check(&read(&text));

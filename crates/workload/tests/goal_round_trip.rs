@@ -148,7 +148,7 @@ fn mutated(mut bytes: Vec<u8>, mutations: &[(prop::sample::Index, u8)], cut: pro
         let at = at.index(bytes.len());
         bytes[at] = *byte;
     }
-    if mutations.len() % 3 == 0 {
+    if mutations.len().is_multiple_of(3) {
         bytes.truncate(cut.index(bytes.len()));
     }
     bytes

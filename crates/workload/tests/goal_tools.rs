@@ -1,5 +1,6 @@
 //! Counting, merging, and what GOAL cannot express.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId, Tag};
@@ -16,7 +17,8 @@ fn ring(ranks: u32) -> Workload {
     let mut text = format!("num_ranks {ranks}\n");
     for rank in 0..ranks {
         let (to, from) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-        text += &format!("rank {rank} {{\na: send 8b to {to}\nb: recv 8b from {from}\nb irequires a\n}}\n");
+        writeln!(text, "rank {rank} {{\na: send 8b to {to}\nb: recv 8b from {from}\nb irequires a\n}}")
+            .unwrap();
     }
     read(&text)
 }

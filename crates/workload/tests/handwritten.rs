@@ -1,5 +1,6 @@
 //! Workloads written by hand: what a line means, what each refusal says, and that writing gives back what was read.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use proptest::collection::vec;
@@ -325,7 +326,7 @@ proptest! {
                 .filter(|&(a, b)| b == index && a < b && of_all(&lines[a]))
                 .map(|(a, _)| format!("\"x{a}\""))
                 .collect();
-            text += &format!("{}, \"id\": \"x{index}\", \"after\": [{}]}}\n", &line[..line.len() - 1], before.join(", "));
+            writeln!(text, "{}, \"id\": \"x{index}\", \"after\": [{}]}}", &line[..line.len() - 1], before.join(", ")).unwrap();
         }
         let workload = read(&text).unwrap();
         let again = written(&workload);

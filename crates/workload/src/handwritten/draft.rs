@@ -6,7 +6,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use windtunnel_kernel::units::Dimension as Unit;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 
@@ -27,15 +27,6 @@ enum Ranks {
     All,
     /// Ascending.
     Some(Vec<u32>),
-}
-
-impl Ranks {
-    fn contains(&self, rank: u32) -> bool {
-        match self {
-            Self::All => true,
-            Self::Some(ranks) => ranks.binary_search(&rank).is_ok(),
-        }
-    }
 }
 
 enum Work {
@@ -449,11 +440,12 @@ impl Draft {
                 .hint("the first line is {\"windtunnel_workload\": 1, \"ranks\": N}"));
         }
         let (class_of, representatives) = self.classes();
+        let operations_of = self.operations_of(&class_of, &representatives);
         let mut workload = Workload { communicators: self.communicators.clone(), ..Workload::default() };
         let mut known: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
         let mut built = Vec::with_capacity(representatives.len());
-        for &rank in &representatives {
-            let (program, slots) = self.program(rank)?;
+        for (&rank, operations) in representatives.iter().zip(&operations_of) {
+            let (program, slots) = self.program(rank, operations)?;
             let same_print = known.entry(fingerprint(&program)).or_default();
             let same = same_print.iter().find(|&&index| workload.programs[index as usize] == program);
             let index = if let Some(&index) = same {
@@ -474,7 +466,7 @@ impl Draft {
                 .collect();
             workload.add_rank(*program, &bindings);
         }
-        self.check_collectives(&class_of, &representatives)?;
+        self.check_collectives(&class_of, &operations_of)?;
         Ok(workload)
     }
 
@@ -518,17 +510,34 @@ impl Draft {
         (class_of, representatives)
     }
 
+    /// The operations of each class, as indices into all.
+    fn operations_of(&self, class_of: &[u32], representatives: &[u32]) -> Vec<Vec<u32>> {
+        let mut operations_of = vec![Vec::new(); representatives.len()];
+        for (index, operation) in (0..).zip(&self.operations) {
+            match &operation.ranks {
+                Ranks::All => operations_of.iter_mut().for_each(|list| list.push(index)),
+                Ranks::Some(members) => {
+                    for &rank in members {
+                        let class = class_of[rank as usize] as usize;
+                        if representatives[class] == rank {
+                            operations_of[class].push(index);
+                        }
+                    }
+                }
+            }
+        }
+        operations_of
+    }
+
     /// The program of `rank` and the communicator families of its slots.
-    fn program(&self, rank: u32) -> Result<(Program, Vec<usize>), Fault> {
+    fn program(&self, rank: u32, operations: &[u32]) -> Result<(Program, Vec<usize>), Fault> {
         let operations: Vec<&Draftling> =
-            self.operations.iter().filter(|operation| operation.ranks.contains(rank)).collect();
+            operations.iter().map(|&index| &self.operations[index as usize]).collect();
         let mut builder = ProgramBuilder::new();
         let mut slots: Vec<usize> = Vec::new();
         let mut ids: FxHashMap<&str, (u32, u64)> = FxHashMap::default();
-        let mut labels: FxHashMap<&str, u32> = FxHashMap::default();
         for operation in &operations {
-            let label =
-                *labels.entry(operation.label.as_str()).or_insert_with(|| builder.label(&operation.label));
+            let label = builder.label(&operation.label);
             let index = match &operation.work {
                 Work::Plain(kind) => builder.push(*kind, operation.dimension, label),
                 Work::Collective { family, spec, stream } => {
@@ -591,18 +600,22 @@ impl Draft {
     }
 
     /// All members of a communicator name the same collectives in the same order; else the job could only hang.
-    fn check_collectives(&self, class_of: &[u32], representatives: &[u32]) -> Result<(), Fault> {
-        // Collectives of each class by family, as indices into the operations.
-        let mut lists: Vec<Vec<Vec<usize>>> =
-            vec![vec![Vec::new(); self.families.len()]; representatives.len()];
-        for (index, operation) in self.operations.iter().enumerate() {
-            let Work::Collective { family, .. } = operation.work else { continue };
-            for (class, &rank) in representatives.iter().enumerate() {
-                if operation.ranks.contains(rank) {
-                    lists[class][family].push(index);
+    fn check_collectives(&self, class_of: &[u32], operations_of: &[Vec<u32>]) -> Result<(), Fault> {
+        // Collectives of each class on each family it uses, as indices into the operations.
+        let lists: Vec<FxHashMap<usize, Vec<usize>>> = operations_of
+            .iter()
+            .map(|operations| {
+                let mut lists: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+                for &index in operations {
+                    if let Work::Collective { family, .. } = self.operations[index as usize].work {
+                        lists.entry(family).or_default().push(index as usize);
+                    }
                 }
-            }
-        }
+                lists
+            })
+            .collect();
+        let on =
+            |class: u32, family: usize| lists[class as usize].get(&family).map_or(&[][..], Vec::as_slice);
         let spec = |index: usize| match &self.operations[index].work {
             Work::Collective { spec, .. } => spec,
             Work::Plain(_) => unreachable!("the lists hold collectives"),
@@ -610,15 +623,15 @@ impl Draft {
         for (number, family) in self.families.iter().enumerate() {
             for group in family.groups.clone() {
                 let members = &self.communicators[group as usize].ranks;
-                let (first, reference) =
-                    (members[0], &lists[class_of[members[0].0 as usize] as usize][number]);
-                let mut agreed = vec![false; representatives.len()];
+                let first = members[0];
+                let reference = on(class_of[first.0 as usize], number);
+                let mut agreed: FxHashSet<u32> = FxHashSet::default();
                 for &member in members {
-                    let class = class_of[member.0 as usize] as usize;
-                    if std::mem::replace(&mut agreed[class], true) {
+                    let class = class_of[member.0 as usize];
+                    if !agreed.insert(class) {
                         continue;
                     }
-                    let list = &lists[class][number];
+                    let list = on(class, number);
                     let name = &self.communicators[group as usize].name;
                     let same = |at: &usize| {
                         list.get(*at).zip(reference.get(*at)).is_some_and(|(&a, &b)| spec(a) == spec(b))
