@@ -28,7 +28,10 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
         Err(error) => {
             plain?;
             let path = error.path().to_string();
-            Err(with_name_hint(InputError::new(format!("{source} with --set: {path}"), error.inner().to_string())))
+            Err(with_name_hint(InputError::new(
+                format!("{source} with --set: {path}"),
+                error.inner().to_string(),
+            )))
         }
     }
 }
@@ -40,10 +43,9 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
 pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, InputError> {
     serde_saphyr::from_str(text).map_err(|error| {
         let plain = error.without_snippet();
-        let place = plain.location().map_or_else(
-            || source.to_owned(),
-            |at| format!("{source}:{}:{}", at.line(), at.column()),
-        );
+        let place = plain
+            .location()
+            .map_or_else(|| source.to_owned(), |at| format!("{source}:{}:{}", at.line(), at.column()));
         with_name_hint(InputError::new(place, message_of(plain)))
     })
 }
@@ -84,9 +86,7 @@ enum Step<'a> {
 
 /// Splits `jobs[0].parallelism.tp`.
 fn steps(path: &str) -> Result<Vec<Step<'_>>, InputError> {
-    let bad = || {
-        InputError::new(format!("--set {path}"), "expected a path such as `jobs[0].parallelism.tp`")
-    };
+    let bad = || InputError::new(format!("--set {path}"), "expected a path such as `jobs[0].parallelism.tp`");
     let mut steps = Vec::new();
     for part in path.split('.') {
         let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
@@ -118,7 +118,10 @@ fn set(tree: &mut Value, path: &str, value: Value) -> Result<(), InputError> {
                 let found = kind(at);
                 at.as_object_mut()
                     .ok_or_else(|| {
-                        InputError::new(format!("--set {path}"), format!("`{key}` is a key, but there is {found}"))
+                        InputError::new(
+                            format!("--set {path}"),
+                            format!("`{key}` is a key, but there is {found}"),
+                        )
                     })?
                     .entry(key)
                     .or_insert(Value::Null)
@@ -126,11 +129,17 @@ fn set(tree: &mut Value, path: &str, value: Value) -> Result<(), InputError> {
             Step::Index(index) => {
                 let found = kind(at);
                 let items = at.as_array_mut().ok_or_else(|| {
-                    InputError::new(format!("--set {path}"), format!("[{index}] is an index, but there is {found}"))
+                    InputError::new(
+                        format!("--set {path}"),
+                        format!("[{index}] is an index, but there is {found}"),
+                    )
                 })?;
                 let length = items.len();
                 items.get_mut(index).ok_or_else(|| {
-                    InputError::new(format!("--set {path}"), format!("[{index}] is beyond the list's {length} items"))
+                    InputError::new(
+                        format!("--set {path}"),
+                        format!("[{index}] is beyond the list's {length} items"),
+                    )
                 })?
             }
         };
@@ -187,7 +196,10 @@ mod tests {
             error(TEXT, &[("jobs[3].name", "x")]),
             "--set jobs[3].name: [3] is beyond the list's 1 items"
         );
-        assert_eq!(error(TEXT, &[("jobs..x", "1")]), "--set jobs..x: expected a path such as `jobs[0].parallelism.tp`");
+        assert_eq!(
+            error(TEXT, &[("jobs..x", "1")]),
+            "--set jobs..x: expected a path such as `jobs[0].parallelism.tp`"
+        );
         let text = error(TEXT, &[("topology.tiers[0].rate", "400")]);
         assert!(text.starts_with("a.yaml with --set: topology.tiers[0].rate: expected a rate"), "{text}");
     }

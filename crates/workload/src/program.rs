@@ -7,6 +7,7 @@
 //! Life cycle: [`ProgramBuilder`] collects operations and edges, [`ProgramBuilder::finish`] freezes them and refuses
 //! a cycle. Invariants: every edge joins two operations of the same program; the graph is acyclic.
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 
 use crate::collectives::CollectiveSpec;
@@ -205,13 +206,14 @@ pub struct ProgramBuilder {
     requires: Vec<(u32, u32)>,
     irequires: Vec<(u32, u32)>,
     sequences: Vec<u32>,
+    label_index: FxHashMap<String, u32>,
 }
 
 impl ProgramBuilder {
     /// An empty program.
     pub fn new() -> Self {
         let mut builder = Self::default();
-        builder.program.labels.push(String::new());
+        builder.label("");
         builder
     }
 
@@ -256,14 +258,15 @@ impl ProgramBuilder {
         index as u32
     }
 
-    /// The index of `text` among the labels, added if it is new. Linear in the number of labels.
+    /// The index of `text` among the labels, added if it is new.
     pub fn label(&mut self, text: &str) -> u32 {
-        let labels = &mut self.program.labels;
-        let index = labels.iter().position(|known| known == text).unwrap_or_else(|| {
-            labels.push(text.to_owned());
-            labels.len() - 1
-        });
-        index as u32
+        if let Some(&index) = self.label_index.get(text) {
+            return index;
+        }
+        let index = self.program.labels.len() as u32;
+        self.program.labels.push(text.to_owned());
+        self.label_index.insert(text.to_owned(), index);
+        index
     }
 
     /// `op` is released only after `prerequisite` has finished.
@@ -363,8 +366,11 @@ impl Program {
             cycle.push(op);
             op = before[op as usize];
         }
-        cycle.push(at);
         cycle.reverse();
+        // The same cycle is named the same way wherever the walk entered it.
+        let first = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
+        cycle.rotate_left(first);
+        cycle.push(cycle[0]);
         cycle
     }
 }

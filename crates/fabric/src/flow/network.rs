@@ -37,6 +37,8 @@ pub struct FlowSettings {
     pub mtu: Bytes,
     /// Header of a packet.
     pub header: Bytes,
+    /// Latency of both NICs of a path together, added beyond the scale-up domain.
+    pub nic_latency: Span,
     /// Keep bytes and utilisation of links.
     pub observe_links: bool,
     /// Keep a record of each flow until [`FlowNetwork::take_records`].
@@ -51,6 +53,7 @@ impl Default for FlowSettings {
             seed: 0,
             mtu: Bytes(9_000),
             header: Bytes(66),
+            nic_latency: Span::ZERO,
             observe_links: false,
             records: false,
         }
@@ -150,12 +153,27 @@ impl FlowNetwork {
     /// # Errors
     /// [`FlowNetworkError`] if packets have no room for payload or a link has no capacity.
     pub fn new(topology: Arc<Topology>, settings: FlowSettings) -> Result<Self, FlowNetworkError> {
+        Self::with_rates(topology, settings, &[])
+    }
+
+    /// As [`Self::new`], with links that run at a part of their rate; a link named twice at the product.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; a part of zero leaves a link without capacity.
+    pub fn with_rates(
+        topology: Arc<Topology>,
+        settings: FlowSettings,
+        parts: &[(LinkId, f64)],
+    ) -> Result<Self, FlowNetworkError> {
         let FlowSettings { mtu, header, .. } = settings;
         if mtu <= header {
             return Err(FlowNetworkError::Mtu { mtu, header });
         }
         let links = 0..topology.link_count() as u32;
-        let capacities: Vec<f64> = links.map(|link| topology.link(LinkId(link)).rate.0 as f64).collect();
+        let mut capacities: Vec<f64> = links.map(|link| topology.link(LinkId(link)).rate.0 as f64).collect();
+        for &(link, part) in parts {
+            capacities[link.0 as usize] *= part;
+        }
         let mut system = FlowSystem::new(&capacities)?;
         if settings.observe_links {
             system.observe_links();

@@ -173,6 +173,7 @@ pub fn simulate_flows(
     starts: &[f64],
     weights: &[f64],
 ) -> Result<Vec<f64>, Failure> {
-    windtunnel_fabric::flow::simulate_flows(rates, latencies, offsets, path_links, bytes, starts, weights)
+    let offsets: Vec<usize> = offsets.iter().map(|&offset| offset as usize).collect();
+    windtunnel_fabric::flow::simulate_flows(rates, latencies, &offsets, path_links, bytes, starts, weights)
         .map_err(|error| Failure::Input(InputError::new("", error.to_string())))
 }

@@ -92,7 +92,7 @@ pub fn fabric(
             .hint("lower the rate, or name another `host.nic`"));
         }
     }
-    let scale_up = scale_up(host, gpu.as_deref(), &at("host.scale_up"), evidence)?;
+    let scale_up = scale_up(host, gpu.as_ref(), &at("host.scale_up"), evidence)?;
     let ShapeName::Clos = shape;
     let tier = |tier: &crate::schema::ClosTier| Tier {
         ports_down: tier.ports_down,
@@ -117,7 +117,7 @@ pub fn fabric(
         }
     })?;
     evidence.add("fabric", "given", "the scenario's topology");
-    let sheet = nic.as_deref();
+    let sheet = nic.as_ref();
     Ok(FabricParts {
         topology: Arc::new(topology),
         overhead: host.overhead.map_or_else(|| sheet.map_or(Span::ZERO, |nic| nic.overhead.value), |given| given.0),

@@ -28,7 +28,13 @@ const CLOCK: StreamId = StreamId(7);
 ///
 /// # Errors
 /// [`InputError`] for a missing key, two sources, or a file that cannot be read.
-pub fn flows(job: &FlowsJob, ranks: u32, seed: u64, base: &Path, place: &str) -> Result<Vec<Flow>, InputError> {
+pub fn flows(
+    job: &FlowsJob,
+    ranks: u32,
+    seed: u64,
+    base: &Path,
+    place: &str,
+) -> Result<Vec<Flow>, InputError> {
     match (job.pattern, &job.file) {
         (Some(pattern), None) => {
             let bytes = job.bytes.ok_or_else(|| {
@@ -36,7 +42,10 @@ pub fn flows(job: &FlowsJob, ranks: u32, seed: u64, base: &Path, place: &str) ->
             })?;
             let high = job.bytes_to.map_or(bytes.0.0, |to| to.0.0);
             if high < bytes.0.0 {
-                return Err(InputError::new(place, format!("`bytes_to` ({high} B) is below `bytes` ({} B)", bytes.0.0)));
+                return Err(InputError::new(
+                    place,
+                    format!("`bytes_to` ({high} B) is below `bytes` ({} B)", bytes.0.0),
+                ));
             }
             let mut sizes = RandomStream::new(seed, "flow-sizes", 0);
             let mut size = || bytes.0.0 + sizes.below(high - bytes.0.0 + 1);
@@ -47,8 +56,9 @@ pub fn flows(job: &FlowsJob, ranks: u32, seed: u64, base: &Path, place: &str) ->
         (None, Some(file)) => {
             let path = base.join(file);
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| InputError::new(format!("{place}.file"), format!("cannot read `{name}`: {error}")))?;
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                InputError::new(format!("{place}.file"), format!("cannot read `{name}`: {error}"))
+            })?;
             let flows = if path.extension().is_some_and(|extension| extension == "csv") {
                 from_csv(&text, &name)?
             } else {
@@ -105,8 +115,10 @@ fn from_matrix(text: &str, name: &str) -> Result<Vec<Flow>, InputError> {
             "Connections" => connections = Some(count()?),
             "Triggers" | "Failures" if count()? == 0 => {}
             "Triggers" | "trigger" => {
-                return Err(bad("connections started by triggers cannot be replayed without their transport".to_owned())
-                    .hint("give each connection a `start` in picoseconds, or write the dependencies as GOAL"));
+                return Err(bad(
+                    "connections started by triggers cannot be replayed without their transport".to_owned(),
+                )
+                .hint("give each connection a `start` in picoseconds, or write the dependencies as GOAL"));
             }
             "Failures" | "failure" => {
                 return Err(bad("failures do not belong to the traffic".to_owned())
@@ -130,24 +142,28 @@ fn connection<'a>(
     nodes: Option<u64>,
     bad: &dyn Fn(String) -> InputError,
 ) -> Result<Flow, InputError> {
-    let ends = pair.split_once("->").and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)));
-    let (source, destination) =
-        ends.ok_or_else(|| bad(format!("expected a connection such as `0->5 start 0 size 65536`, found `{pair}`")))?;
+    let ends =
+        pair.split_once("->").and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)));
+    let (source, destination) = ends.ok_or_else(|| {
+        bad(format!("expected a connection such as `0->5 start 0 size 65536`, found `{pair}`"))
+    })?;
     if let Some(nodes) = nodes.filter(|&nodes| u64::from(source.max(destination)) >= nodes) {
         return Err(bad(format!("`{pair}` names a node beyond the {nodes} of `Nodes`")));
     }
     let (mut bytes, mut start) = (None, None);
     while let Some(key) = words.next() {
         let word = words.next().unwrap_or_default();
-        let value =
-            word.parse::<u64>().map_err(|_| bad(format!("expected a number after `{key}`, found `{word}`")))?;
+        let value = word
+            .parse::<u64>()
+            .map_err(|_| bad(format!("expected a number after `{key}`, found `{word}`")))?;
         match key {
             "size" => bytes = Some(value),
             "start" => start = Some(value),
             "id" | "prio" => {}
             "trigger" | "send_done_trigger" | "recv_done_trigger" => {
-                return Err(bad(format!("`{key}` cannot be replayed without the transport"))
-                    .hint("give each connection a `start` in picoseconds, or write the dependencies as GOAL"));
+                return Err(bad(format!("`{key}` cannot be replayed without the transport")).hint(
+                    "give each connection a `start` in picoseconds, or write the dependencies as GOAL",
+                ));
             }
             _ => return Err(bad(format!("unknown key `{key}`, expected `id`, `start`, `size` or `prio`"))),
         }
@@ -159,7 +175,8 @@ fn connection<'a>(
 
 /// Reads a table with the columns source, destination, bytes and, if wanted, start_ps, in any order.
 fn from_csv(text: &str, name: &str) -> Result<Vec<Flow>, InputError> {
-    let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim())).filter(|(_, line)| !line.is_empty());
+    let mut lines =
+        text.lines().enumerate().map(|(i, line)| (i + 1, line.trim())).filter(|(_, line)| !line.is_empty());
     let (_, header) = lines.next().ok_or_else(|| InputError::new(name, "the file is empty"))?;
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
     let position = |column: &str| columns.iter().position(|name| *name == column);
@@ -224,7 +241,8 @@ pub fn workload(flows: &[Flow], ranks: u32) -> Workload {
         let kind = OpKind::Receive { peer, tag: Some(tag), stream: StreamId(0) };
         builders[flow.destination as usize].push(kind, Dimension::Other, 0);
     }
-    let programs = builders.into_iter().map(|builder| builder.finish().expect("a chain and its sends have no cycle"));
+    let programs =
+        builders.into_iter().map(|builder| builder.finish().expect("a chain and its sends have no cycle"));
     Workload::from_programs(programs.collect())
 }
 
@@ -246,13 +264,19 @@ mod tests {
 
     #[test]
     fn a_matrix_reads_and_its_faults_have_a_line() {
-        let text = "Nodes 16\nConnections 2\n# two\n0->5 id 1 start 0 size 65536\n5->9 start 1000 size 4096\n";
+        let text =
+            "Nodes 16\nConnections 2\n# two\n0->5 id 1 start 0 size 65536\n5->9 start 1000 size 4096\n";
         let flows = from_matrix(text, "a.cm").unwrap();
         assert_eq!(flows[1], Flow { source: 5, destination: 9, bytes: 4096, start: Span(1000) });
         let error = |text: &str| from_matrix(text, "a.cm").unwrap_err().to_string();
-        assert_eq!(error("Connections 2\n0->1 start 0 size 1\n"), "a.cm: `Connections` is 2, but 1 connections follow");
+        assert_eq!(
+            error("Connections 2\n0->1 start 0 size 1\n"),
+            "a.cm: `Connections` is 2, but 1 connections follow"
+        );
         assert_eq!(error("0->1 start 0\n"), "a.cm:1: `0->1` has no `size`");
-        assert!(error("Nodes 2\n0->7 start 0 size 1\n").starts_with("a.cm:2: `0->7` names a node beyond the 2"));
+        assert!(
+            error("Nodes 2\n0->7 start 0 size 1\n").starts_with("a.cm:2: `0->7` names a node beyond the 2")
+        );
         assert!(error("0->1 trigger 1 size 5\n").contains("write the dependencies as GOAL"));
     }
 

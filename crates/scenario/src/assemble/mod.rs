@@ -5,13 +5,16 @@ pub mod fabric;
 pub mod flows;
 pub mod jobs;
 pub mod model;
+mod variation;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windtunnel_cluster::placement::Placement;
+use windtunnel_cluster::variation::Noise;
 use windtunnel_kernel::{CalendarTime, RankId, Span};
+use windtunnel_topology::LinkId;
 use windtunnel_workload::Workload;
 
 use self::evidence::EvidenceList;
@@ -86,6 +89,10 @@ pub struct Assembled {
     pub fabric: FabricParts,
     /// The jobs.
     pub jobs: Vec<JobPlan>,
+    /// Noise of computations.
+    pub noise: Noise,
+    /// Links that run at a part of their rate.
+    pub slow_links: Vec<(LinkId, f64)>,
     /// What the results rest on.
     pub evidence: EvidenceList,
 }
@@ -127,7 +134,9 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
         plans.push(jobs::plan(job, &context, &mut evidence)?);
     }
-    Ok(Assembled { scenario, fabric, jobs: plans, evidence })
+    let noise = variation::noise(&scenario.variation, source)?;
+    let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
+    Ok(Assembled { scenario, fabric, jobs: plans, noise, slow_links, evidence })
 }
 
 impl Assembled {

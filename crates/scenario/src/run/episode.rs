@@ -216,13 +216,13 @@ impl EpisodeRunner for FabricRunner<'_> {
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
-                let fabric = network::message(scenario, &assembled.fabric, spec, &self.options.source)?;
+                let fabric = network::message(assembled, spec, &self.options.source)?;
                 self.simulate(fabric, start, jobs, iterations)
             }
             Fidelity::Flow | Fidelity::Packet => {
                 let balancer = network::balancer(scenario.network.load_balancer);
                 let records = scenario.results.flows != FlowsTable::None;
-                let fabric = network::flow(scenario, &assembled.fabric, spec, balancer, true, records)?;
+                let fabric = network::flow(assembled, spec, balancer, true, records)?;
                 self.simulate(fabric, start, jobs, iterations)
             }
         }
@@ -485,7 +485,7 @@ fn ideal_time(
     progress: &mut dyn ProgressSink,
 ) -> Result<Option<Span>, Failure> {
     let spec = spec_of(assembled, std::iter::once(index));
-    let fabric = network::flow(&assembled.scenario, &assembled.fabric, spec, LoadBalancer::Ideal, false, false)?;
+    let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false)?;
     let variation = Variation::none();
     let iterations = plan.iterations.min(2);
     let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());

@@ -92,7 +92,6 @@ pub fn execute(
         Err(Stop::Cancelled) => (None, true),
         Err(Stop::Failed(failure)) => return Err(failure),
     };
-    runner.finish()?;
     let record = runner.into_record();
     let history = |job: usize| histories.as_ref().map(|histories| histories[job].clone());
     let jobs: Vec<serde_json::Value> = assembled

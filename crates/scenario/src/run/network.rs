@@ -8,6 +8,7 @@ use windtunnel_fabric::message::Latency;
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
+use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
 use crate::error::InputError;
 use crate::schema::{LoadBalancerName, ReceiverName, Scenario};
@@ -30,13 +31,13 @@ pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
 /// # Errors
 /// [`InputError`] when packets leave no room for payload.
 pub fn flow(
-    scenario: &Scenario,
-    parts: &FabricParts,
+    assembled: &Assembled,
     spec: HostSpec,
     balancer: LoadBalancer,
     observe: bool,
     records: bool,
 ) -> Result<Host<FlowNetwork>, InputError> {
+    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let settings = FlowSettings {
         balancer,
         seed: scenario.seed,
@@ -46,7 +47,8 @@ pub fn flow(
         observe_links: observe,
         records,
     };
-    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, &parts.slow_links)
+    let slow = assembled.slow_links.as_slice();
+    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
         .map_err(|error| InputError::new("network", error.to_string()))?;
     let inside = LogGops { eager_limit: EAGER, ..LogGops::default() };
     let outside = LogGops { overhead: parts.overhead, gap: parts.gap, ..inside };
@@ -62,12 +64,8 @@ pub fn flow(
 ///
 /// # Errors
 /// [`InputError`] for parameters out of range.
-pub fn message(
-    scenario: &Scenario,
-    parts: &FabricParts,
-    spec: HostSpec,
-    source: &str,
-) -> Result<Host<Latency>, InputError> {
+pub fn message(assembled: &Assembled, spec: HostSpec, source: &str) -> Result<Host<Latency>, InputError> {
+    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let receiver = match scenario.network.receiver {
         ReceiverName::Held => Receiver::Held,
         ReceiverName::Free => Receiver::Free,

@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use jobs::{
-    AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism, ScheduleJob, WorkloadSource,
+    AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
+    ScheduleJob, WorkloadSource,
 };
 pub use quantity::{Duration, Length, Rate, Size};
 pub use topology::{ClosTier, Host, ScaleUp, ShapeName, SwitchSettings, TopologyFile};

@@ -229,7 +229,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             return Err(self.fail(block.start, too_small(nodes, roots, edges_at - block.start)));
         }
         let appendix_bytes = block.end - edges_at;
-        if appendix_bytes % 4 != 0 {
+        if !appendix_bytes.is_multiple_of(4) {
             return Err(self.fail(edges_at, Kind::PartialEdge { rank, bytes: appendix_bytes % 4 }));
         }
         let edges = appendix_bytes / 4;

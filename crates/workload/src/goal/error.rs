@@ -305,7 +305,9 @@ pub enum GoalErrorKind {
         reason: &'static str,
     },
     /// Operations without a prerequisite that are not in the list of roots.
-    #[error("rank {rank} lists {listed} roots and has {found} operations without a prerequisite")]
+    #[error(
+        "rank {rank} lists {listed} roots and has {found} operations without a prerequisite, not the same ones"
+    )]
     RootCount {
         /// The rank.
         rank: u32,

@@ -16,6 +16,7 @@
 
 mod binary;
 mod check;
+mod cursor;
 mod error;
 mod labels;
 mod matching;
@@ -64,14 +65,14 @@ pub struct ReadOptions {
 /// # Errors
 /// [`GoalError`] with its place in the file.
 pub fn open(path: impl AsRef<Path>) -> Result<Workload, GoalError> {
-    open_with(path, &ReadOptions::default())
+    open_with(path, ReadOptions::default())
 }
 
 /// As [`open`], with options.
 ///
 /// # Errors
 /// [`GoalError`] with its place in the file.
-pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Workload, GoalError> {
+pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Workload, GoalError> {
     let path = path.as_ref();
     let mut file = File::open(path).map_err(|error| GoalError::io(path, &error))?;
     let head = head(&mut file, path)?;
@@ -88,7 +89,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Worklo
 ///
 /// # Errors
 /// [`GoalError`] with its place in the bytes.
-pub fn parse(bytes: &[u8], path: &Path, options: &ReadOptions) -> Result<Workload, GoalError> {
+pub fn parse(bytes: &[u8], path: &Path, options: ReadOptions) -> Result<Workload, GoalError> {
     match sniff(&bytes[..bytes.len().min(8)]) {
         Form::Text => read_text(bytes, path, options),
         Form::Binary => read_binary(Cursor::new(bytes), path),
@@ -97,7 +98,7 @@ pub fn parse(bytes: &[u8], path: &Path, options: &ReadOptions) -> Result<Workloa
     }
 }
 
-fn read_gzip(input: impl Read, path: &Path, options: &ReadOptions) -> Result<Workload, GoalError> {
+fn read_gzip(input: impl Read, path: &Path, options: ReadOptions) -> Result<Workload, GoalError> {
     let mut input = MultiGzDecoder::new(input);
     let head = head(&mut input, path)?;
     match sniff(&head) {

@@ -14,6 +14,7 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 
+use super::cursor::{Cursor, WORD};
 use super::error::{CycleStep, GoalError, GoalErrorKind as Kind, Place};
 use super::labels::Labels;
 use super::{LONGEST_CALC_NS, ReadOptions, WILDCARD};
@@ -34,7 +35,7 @@ const OPTIONS: [&str; 3] = ["tag", "cpu", "nic"];
 ///
 /// # Errors
 /// [`GoalError`] with line and column.
-pub fn read_text(input: impl Read, path: &Path, options: &ReadOptions) -> Result<Workload, GoalError> {
+pub fn read_text(input: impl Read, path: &Path, options: ReadOptions) -> Result<Workload, GoalError> {
     let mut input = input;
     let mut reader = Reader::new(path, options);
     let mut buffer = vec![0; PIECE];
@@ -119,65 +120,8 @@ struct Reader<'a> {
     forward: Vec<Forward>,
 }
 
-/// A walk through one piece; the piece ends with a newline, and only the newline's own case steps over one.
-struct Cursor<'b> {
-    bytes: &'b [u8],
-    at: usize,
-}
-
-impl<'b> Cursor<'b> {
-    #[inline]
-    fn peek(&self) -> u8 {
-        self.bytes[self.at]
-    }
-
-    #[inline]
-    fn skip_blanks(&mut self) {
-        while matches!(self.peek(), b' ' | b'\t' | b'\r') {
-            self.at += 1;
-        }
-    }
-
-    /// A word of letters, digits and underscores, perhaps empty.
-    #[inline]
-    fn word(&mut self) -> &'b [u8] {
-        let start = self.at;
-        while WORD[self.peek() as usize] {
-            self.at += 1;
-        }
-        &self.bytes[start..self.at]
-    }
-
-    /// The token at the cursor as a message shows it.
-    fn found(&self, last_piece: bool) -> String {
-        let rest = &self.bytes[self.at..];
-        match rest[0] {
-            b'\n' | b'\r' if last_piece && rest.iter().all(|byte| byte.is_ascii_whitespace()) => {
-                "the end of the file".to_owned()
-            }
-            b'\n' | b'\r' => "the end of the line".to_owned(),
-            _ => {
-                let length = rest.iter().position(|&byte| !(WORD[byte as usize] || byte == b'-'));
-                let length = length.unwrap_or(rest.len()).clamp(1, 40);
-                format!("`{}`", rest[..length].escape_ascii())
-            }
-        }
-    }
-}
-
-/// Letters, digits and the underscore.
-const WORD: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
-        byte += 1;
-    }
-    table
-};
-
 impl<'a> Reader<'a> {
-    fn new(path: &'a Path, options: &ReadOptions) -> Self {
+    fn new(path: &'a Path, options: ReadOptions) -> Self {
         Self {
             path,
             keep_labels: options.labels,
@@ -412,7 +356,7 @@ impl<'a> Reader<'a> {
         }
         cursor.skip_blanks();
         let at = cursor.at;
-        let peer = if self.wildcard(cursor) {
+        let peer = if cursor.wildcard() {
             if matches!(verb, Verb::Send) {
                 return Err(self.fail_at(at, Kind::WildcardInSend("destination")));
             }
@@ -436,21 +380,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Steps over `-1` if it stands here.
-    #[inline]
-    fn wildcard(&self, cursor: &mut Cursor) -> bool {
-        let found =
-            cursor.bytes[cursor.at..].starts_with(b"-1") && !WORD[cursor.bytes[cursor.at + 2] as usize];
-        if found {
-            cursor.at += 2;
-        }
-        found
-    }
-
     /// `tag`, `cpu` and `nic` in any order, each at most once, up to the end of the statement.
     fn options(&self, cursor: &mut Cursor, verb: Option<Verb>) -> Result<Options, GoalError> {
         let mut options = Options { tag: Some(0), cpu: 0, nic: 0 };
         let mut seen = [false; 3];
+        let (expected, words) = match verb {
+            Some(_) => ("`tag`, `cpu`, `nic` or the end of the line", &OPTIONS[..]),
+            None => ("`cpu` or the end of the line", &OPTIONS[1..2]),
+        };
         loop {
             cursor.skip_blanks();
             let at = cursor.at;
@@ -462,7 +399,7 @@ impl<'a> Reader<'a> {
                 b"nic" => 2,
                 _ => {
                     cursor.at = at;
-                    return Err(self.unknown(cursor, "`tag`, `cpu` or `nic`", word, &OPTIONS));
+                    return Err(self.unknown(cursor, expected, word, words));
                 }
             };
             if verb.is_none() && index != 1 {
@@ -474,7 +411,7 @@ impl<'a> Reader<'a> {
             cursor.skip_blanks();
             let at = cursor.at;
             match index {
-                0 if self.wildcard(cursor) => {
+                0 if cursor.wildcard() => {
                     if matches!(verb, Some(Verb::Send)) {
                         return Err(self.fail_at(at, Kind::WildcardInSend("tag")));
                     }
@@ -488,11 +425,6 @@ impl<'a> Reader<'a> {
                 _ => options.nic = self.number(cursor, "a NIC", "a NIC (`nic`)", 255)? as u8,
             }
         }
-        let expected = if verb.is_some() {
-            "`tag`, `cpu`, `nic` or the end of the line"
-        } else {
-            "`cpu` or the end of the line"
-        };
         self.end_of_statement(cursor, expected)?;
         Ok(options)
     }
@@ -510,15 +442,15 @@ impl<'a> Reader<'a> {
                 if let (Some(open), b"rank") = (self.open, label) {
                     return Err(self.fail_at(start, Kind::NestedRank { rank: open.0, opened: open.1 }));
                 }
-                if relation.is_empty() || nearest(&text(relation), RELATIONS).is_none() {
-                    if let Some(word) = nearest(&text(label), STATEMENTS) {
-                        let kind = Kind::UnknownKeyword {
-                            expected: "a statement",
-                            found: text(label),
-                            nearest: Some(word),
-                        };
-                        return Err(self.fail_at(start, kind));
-                    }
+                if (relation.is_empty() || nearest(&text(relation), RELATIONS).is_none())
+                    && let Some(word) = nearest(&text(label), STATEMENTS)
+                {
+                    let kind = Kind::UnknownKeyword {
+                        expected: "a statement",
+                        found: text(label),
+                        nearest: Some(word),
+                    };
+                    return Err(self.fail_at(start, kind));
                 }
                 cursor.at = at;
                 let expected = "`:`, `requires` or `irequires`";
@@ -631,10 +563,10 @@ impl<'a> Reader<'a> {
         let program = self.program(ops);
         // A dependency on an earlier operation cannot close a cycle.
         let backward = |&(prerequisite, dependent): &(u32, u32)| prerequisite >= dependent;
-        if self.requires.iter().any(backward) || self.irequires.iter().any(backward) {
-            if let Err(ProgramError::Cycle(cycle)) = program.check_acyclic() {
-                return Err(self.cycle(rank, opened, &cycle));
-            }
+        if (self.requires.iter().any(backward) || self.irequires.iter().any(backward))
+            && let Err(ProgramError::Cycle(cycle)) = program.check_acyclic()
+        {
+            return Err(self.cycle(rank, opened, &cycle));
         }
         self.programs.push(program);
         self.order.push(rank);

@@ -1,1 +1,0 @@
-//! Workloads written by hand: JSON lines.
