@@ -31,6 +31,9 @@ pub struct Group {
     pub needs: [u8; 3],
 }
 
+/// The needs of a group and its line.
+type Entry = ([u8; 3], u32);
+
 /// One waiting queue, ordered by insertion number. Without a head it is on the free list.
 #[derive(Clone, Debug)]
 struct Line {
@@ -45,7 +48,7 @@ struct Line {
 /// The lines of all endpoints. An endpoint has a handful of lines at most, so they are found by looking through them.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    lines_of: Vec<SmallVec<[([u8; 3], u32); 2]>>,
+    lines_of: Vec<SmallVec<[Entry; 2]>>,
     lines: Vec<Line>,
     free: Vec<u32>,
 }
