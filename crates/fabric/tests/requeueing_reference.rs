@@ -151,7 +151,7 @@ impl Literal {
                 self.streams[endpoint][stream] = end;
                 notices.extend([
                     notice(NoticeKind::Started, now),
-                    notice(NoticeKind::Finished { remote: end }, end),
+                    notice(NoticeKind::Finished { remote: now }, end),
                 ]);
             }
             What::Send => {
@@ -168,7 +168,7 @@ impl Literal {
                 self.queue.push(message);
                 notices.push(notice(NoticeKind::Started, now));
                 if item.bytes <= self.costs.eager_limit {
-                    notices.push(notice(NoticeKind::Finished { remote: end }, end));
+                    notices.push(notice(NoticeKind::Finished { remote: now }, end));
                 }
             }
             What::Message => {

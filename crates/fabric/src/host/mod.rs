@@ -53,7 +53,7 @@ pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver};
 use self::matcher::Matcher;
 use self::operations::{NONE, Operation, Operations, State};
 pub use self::stuck::{Stuck, StuckKind};
-use self::waiting::Waiting;
+use self::waiting::{Group, Waiting};
 use crate::{Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
 
 /// How many of what.
@@ -124,8 +124,6 @@ impl<N: Network> Host<N> {
         assert!((1..=256).contains(&spec.nics), "between 1 and 256 NICs, found {}", spec.nics);
         let endpoints = spec.endpoints as usize;
         let (streams, nics) = (usize::from(spec.streams), usize::from(spec.nics));
-        let groups = endpoints * streams * (1 + 2 * nics);
-        assert!(u32::try_from(groups).is_ok(), "more than 2^32 waiting queues: {spec:?}");
         Self {
             network,
             costs,
@@ -135,7 +133,7 @@ impl<N: Network> Host<N> {
             number: 0,
             queue: EventQueue::new(),
             operations: Operations::new(),
-            waiting: Waiting::new(groups),
+            waiting: Waiting::new(endpoints),
             stream_free: vec![Time::ZERO; endpoints * streams],
             send_free: vec![Time::ZERO; endpoints * nics],
             receive_free: vec![Time::ZERO; endpoints * nics],
@@ -185,21 +183,19 @@ impl<N: Network> Host<N> {
 
     /// When what the operation needs next is free, and its group.
     #[inline]
-    fn needs(&self, operation: &Operation) -> (Time, u32) {
-        let (endpoint, nics) = match operation.state {
-            State::Message => (EndpointId(operation.peer), &self.receive_free),
-            _ => (operation.endpoint, &self.send_free),
+    fn needs(&self, operation: &Operation) -> (Time, Group) {
+        let Operation { stream, nic, .. } = *operation;
+        let (endpoint, side, nics) = match operation.state {
+            State::Calc => {
+                let group = Group { endpoint: operation.endpoint, needs: [0, stream, 0] };
+                return (self.stream_free[self.stream_clock(operation.endpoint, stream)], group);
+            }
+            State::Message => (EndpointId(operation.peer), 2, &self.receive_free),
+            _ => (operation.endpoint, 1, &self.send_free),
         };
-        let stream = self.stream_free[self.stream_clock(endpoint, operation.stream)];
-        let (of_streams, of_nics) = (u32::from(self.spec.streams), u32::from(self.spec.nics));
-        let base = endpoint.0 * of_streams * (1 + 2 * of_nics);
-        if operation.state == State::Calc {
-            return (stream, base + u32::from(operation.stream));
-        }
-        let nic = nics[self.nic_clock(endpoint, operation.nic)];
-        let side = if operation.state == State::Send { 0 } else { of_streams * of_nics };
-        let pair = u32::from(operation.stream) * of_nics + u32::from(operation.nic);
-        (stream.max(nic), base + of_streams + side + pair)
+        let (stream_free, nic_free) =
+            (self.stream_free[self.stream_clock(endpoint, stream)], nics[self.nic_clock(endpoint, nic)]);
+        (stream_free.max(nic_free), Group { endpoint, needs: [side, stream, nic] })
     }
 
     /// Takes the insertion number of a request.
@@ -217,7 +213,7 @@ impl<N: Network> Host<N> {
         let number = operation.number;
         let id = self.operations.insert(operation);
         // It would be tried with the others of its line, behind them.
-        if self.waiting.any(group) && ready <= free.max(self.now) {
+        if ready <= free.max(self.now) && self.waiting.line(group).is_some() {
             self.waiting.join(group, number, id, free);
         } else {
             self.queue.push(Sequenced { time: ready.max(free), number }, Event::Operation(id));
@@ -236,27 +232,27 @@ impl<N: Network> Host<N> {
                 }
                 let (free, group) = self.needs(&operation);
                 if free > self.now {
-                    if self.waiting.join(group, operation.number, id, free) {
+                    if let Some(line) = self.waiting.join(group, operation.number, id, free) {
                         self.queue
-                            .push(Sequenced { time: free, number: operation.number }, Event::Head(group));
+                            .push(Sequenced { time: free, number: operation.number }, Event::Head(line));
                     }
                     return false;
                 }
                 self.start(id, operation, notices);
             }
-            Event::Head(group) => {
-                let Some(id) = self.waiting.head(group, key.time, key.number) else { return false };
+            Event::Head(line) => {
+                let Some(id) = self.waiting.head(line, key.time, key.number) else { return false };
                 let operation = self.operations[id];
                 let (free, _) = self.needs(&operation);
                 if free > self.now {
-                    self.waiting.put_off(group, free);
+                    self.waiting.put_off(line, free);
                     self.queue.push(Sequenced { time: free, number: key.number }, event);
                     return false;
                 }
                 self.start(id, operation, notices);
                 // All of a line need the same.
                 let due = self.needs(&operation).0.max(self.now);
-                if let Some(number) = self.waiting.take(group, due) {
+                if let Some(number) = self.waiting.take(line, due) {
                     self.queue.push(Sequenced { time: due, number }, event);
                 }
             }

@@ -1,7 +1,8 @@
 //! Where blocked operations wait: one queue per set of resources, of which only the head is in the global queue.
 
-use windtunnel_kernel::Time;
+use smallvec::SmallVec;
 use windtunnel_kernel::queue::{EventOrder, EventQueue};
+use windtunnel_kernel::{EndpointId, Time};
 
 use super::operations::NONE;
 
@@ -21,6 +22,18 @@ impl EventOrder for Number {
     }
 }
 
+/// What waits together: operations of one endpoint that need the same resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Whose resources.
+    pub endpoint: EndpointId,
+    /// Kind, stream and NIC.
+    pub needs: [u8; 3],
+}
+
+/// The needs of a group and its line.
+type Entry = ([u8; 3], u32);
+
 /// One waiting queue, ordered by insertion number. Without a head it is on the free list.
 #[derive(Clone, Debug)]
 struct Line {
@@ -28,78 +41,81 @@ struct Line {
     number: u64,
     /// When the head's event in the global queue is due.
     due: Time,
+    group: Group,
     rest: EventQueue<u32, Number>,
 }
 
-/// The waiting queues of all groups; a group without waiters costs four bytes.
+/// The lines of all endpoints. An endpoint has a handful of lines at most, so they are found by looking through them.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    line_of: Vec<u32>,
+    lines_of: Vec<SmallVec<[Entry; 2]>>,
     lines: Vec<Line>,
     free: Vec<u32>,
 }
 
 impl Waiting {
-    /// For `groups` groups.
-    pub fn new(groups: usize) -> Self {
-        Self { line_of: vec![NONE; groups], lines: Vec::new(), free: Vec::new() }
+    /// For `endpoints` endpoints.
+    pub fn new(endpoints: usize) -> Self {
+        Self { lines_of: vec![SmallVec::new(); endpoints], lines: Vec::new(), free: Vec::new() }
     }
 
-    /// Whether an operation of the group waits.
+    /// The line of the group, if an operation of it waits.
     #[inline]
-    pub fn any(&self, group: u32) -> bool {
-        self.line_of[group as usize] != NONE
+    pub fn line(&self, group: Group) -> Option<u32> {
+        let lines = &self.lines_of[group.endpoint.0 as usize];
+        lines.iter().find(|(needs, _)| *needs == group.needs).map(|&(_, line)| line)
     }
 
-    /// Lets `operation` wait until the group's resources are free at `due`. Returns whether it is the head, which then
-    /// needs an event at (`due`, `number`).
+    /// Lets `operation` wait until the group's resources are free at `due`. If it is now the head of its line, that is
+    /// returned and needs an event at (`due`, `number`).
     #[inline]
-    pub fn join(&mut self, group: u32, number: u64, operation: u32, due: Time) -> bool {
-        let slot = self.line_of[group as usize];
-        if slot == NONE {
-            self.line_of[group as usize] = self.free.pop().unwrap_or_else(|| {
-                self.lines.push(Line { head: NONE, number: 0, due: Time::ZERO, rest: EventQueue::new() });
+    pub fn join(&mut self, group: Group, number: u64, operation: u32, due: Time) -> Option<u32> {
+        let Some(id) = self.line(group) else {
+            let id = self.free.pop().unwrap_or_else(|| {
+                let (due, rest) = (Time::ZERO, EventQueue::new());
+                self.lines.push(Line { head: NONE, number: 0, due, group, rest });
                 (self.lines.len() - 1) as u32
             });
-            let line = &mut self.lines[self.line_of[group as usize] as usize];
-            (line.head, line.number, line.due) = (operation, number, due);
-            return true;
-        }
-        let line = &mut self.lines[slot as usize];
+            self.lines_of[group.endpoint.0 as usize].push((group.needs, id));
+            let line = &mut self.lines[id as usize];
+            (line.head, line.number, line.due, line.group) = (operation, number, due, group);
+            return Some(id);
+        };
+        let line = &mut self.lines[id as usize];
         if number > line.number {
             line.rest.push(Number(number), operation);
-            return false;
+            return None;
         }
         line.rest.push(Number(line.number), line.head);
         (line.head, line.number, line.due) = (operation, number, due);
-        true
+        Some(id)
     }
 
-    /// The head, if the event (`time`, `number`) is the one it waits for; `None` if the event is out of date.
+    /// The head, if the event (`time`, `number`) is the one it waits for; `None` if the event is out of date. Numbers are
+    /// unique, so that an event of an earlier use of the line is out of date too.
     #[inline]
-    pub fn head(&self, group: u32, time: Time, number: u64) -> Option<u32> {
-        let line = self.lines.get(self.line_of[group as usize] as usize)?;
-        ((line.due, line.number) == (time, number)).then_some(line.head)
+    pub fn head(&self, line: u32, time: Time, number: u64) -> Option<u32> {
+        let line = &self.lines[line as usize];
+        (line.head != NONE && (line.due, line.number) == (time, number)).then_some(line.head)
     }
 
     /// Notes that the head's event is now due at `time`.
     #[inline]
-    pub fn put_off(&mut self, group: u32, time: Time) {
-        self.lines[self.line_of[group as usize] as usize].due = time;
+    pub fn put_off(&mut self, line: u32, time: Time) {
+        self.lines[line as usize].due = time;
     }
 
     /// Takes the head off; returns the insertion number of the next, whose event will be due at `due`.
     #[inline]
-    pub fn take(&mut self, group: u32, due: Time) -> Option<u64> {
-        let slot = self.line_of[group as usize];
-        let line = &mut self.lines[slot as usize];
+    pub fn take(&mut self, id: u32, due: Time) -> Option<u64> {
+        let line = &mut self.lines[id as usize];
         if let Some((Number(number), operation)) = line.rest.pop() {
             (line.head, line.number, line.due) = (operation, number, due);
             return Some(number);
         }
         line.head = NONE;
-        self.free.push(slot);
-        self.line_of[group as usize] = NONE;
+        self.free.push(id);
+        self.lines_of[line.group.endpoint.0 as usize].retain(|entry| entry.1 != id);
         None
     }
 }
