@@ -196,7 +196,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
             return Err(Failure::Input(error));
         }
     };
-    let workload = goal::open_with(path, &ReadOptions { labels: true }).map_err(|error| goal_error(&error))?;
+    let workload = goal::open_with(path, ReadOptions { labels: true }).map_err(|error| goal_error(&error))?;
     let endpoints = workload.ranks() as u32;
     let costs = Costs::uniform(parameters).with_receiver(receiver);
     let spec = host_spec(&workload, endpoints);

@@ -130,13 +130,13 @@ fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Resul
         let path = context.base.join(file);
         let options = goal::ReadOptions { labels: true };
         let workload =
-            goal::open_with(&path, &options).map_err(|error| InputError::new("", error.to_string()))?;
+            goal::open_with(&path, options).map_err(|error| InputError::new("", error.to_string()))?;
         evidence.add("workload", "given", &format!("GOAL file {file}"));
         return Ok(Built::plain(workload));
     }
     if let Some(file) = &source.file {
         let path = context.base.join(file);
-        let workload = handwritten::open(&path).map_err(|error| InputError::new("", error.to_string()))?;
+        let workload = handwritten::read(&path).map_err(|error| InputError::new("", error.to_string()))?;
         evidence.add("workload", "given", &format!("hand-written file {file}"));
         return Ok(Built::plain(workload));
     }
