@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import tempfile
 import threading
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,9 +65,14 @@ def run(
     }
     if out is not None:
         return run_source(source, pairs, options, target=Path(out), progress=progress)
-    keep = tempfile.TemporaryDirectory(prefix="windtunnel-")
-    placed = run_source(source, pairs, options, target=Path(keep.name) / "run", progress=progress)
-    return Result(placed.path, keep=keep)
+    folder = tempfile.mkdtemp(prefix="windtunnel-")
+    try:
+        result = run_source(source, pairs, options, target=Path(folder) / "run", progress=progress)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
 
 
 def run_source(

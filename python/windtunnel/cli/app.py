@@ -64,16 +64,21 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def windtunnel(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
-) -> None:
-    """A wind tunnel for AI clusters: how long a training step takes on a fabric, and what it waits for."""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from windtunnel.version import __version__
 
         typer.echo(f"windtunnel {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def windtunnel(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """A wind tunnel for AI clusters: how long a training step takes on a fabric, and what it waits for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

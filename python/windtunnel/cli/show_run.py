@@ -211,4 +211,4 @@ def _show_end(console: Console, result: Result) -> None:
     views = [name for name in ("report.html", "trace.pftrace.gz") if (result.path / name).is_file()]
     text = Text(f"wrote {result.path}/: summary.json, manifest.json, ")
     text.append(", ".join([*views, f"tables {' '.join(result.tables)}"]))
-    console.print(text)
+    console.print(text, soft_wrap=True)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from windtunnel.engine import InputError
-
-if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
 
 
 class Result:
@@ -21,13 +18,9 @@ class Result:
     A table is read on first use and kept. `scan` gives a lazy frame instead, for tables larger than memory.
     """
 
-    def __init__(self, path: Path | str, *, keep: TemporaryDirectory[str] | None = None) -> None:
-        """Opens the run folder `path`. A temporary folder in `keep` lives as long as the result does.
-
-        Raises `InputError` if `path` is not a run folder.
-        """
+    def __init__(self, path: Path | str) -> None:
+        """Opens the run folder `path`. Raises `InputError` if it is none."""
         self.path = Path(path)
-        self._keep = keep
         if not (self.path / "summary.json").is_file():
             found = "a folder without `summary.json`" if self.path.is_dir() else "nothing there"
             raise InputError(
