@@ -87,7 +87,7 @@ def operations(stages: int, microbatches: int, layers: int = 1) -> dict[str, Any
         common = {"job": "pretrain", "rank": stage * 8, "stage": stage, "iteration": 1}
         for layer in range(layers):
             at = start + layer * step
-            label = f"{kind} mb{m} layer{layer}"
+            label = f"{kind[0].upper()}0.{m} layer{layer}"
             rows.add(**common, operation=n, label=label, kind="calc", dimension="other", stream=0, ready_ps=at,
                      start_ps=at, finish_ps=at + step, bytes=0)  # fmt: skip
             rows.add(**common, operation=n + 1, label="all_reduce", kind="collective", dimension="tp", stream=1,
@@ -216,7 +216,7 @@ def _summary(parts: dict[str, int], iteration: int, flows: int, links: list[dict
             "cluster": {"utilisation": 1.0, "gpu_seconds": {"busy": 512 * 3 * time_s, "idle": 0.0, "stranded": 0.0,
                         "failed": 0.0, "draining": 0.0}, "waiting_s": {"mean": 0.0, "p50": 0.0, "p99": 0.0},
                         "makespan_s": 3 * time_s, "goodput": 1.0},
-            "evidence": [{"constant": "H100-SXM peak bf16", "class": "data sheet", "kind": "rate",
+            "evidence": [{"constant": "H100-SXM peak bf16", "kind": "data sheet",
                           "source": "NVIDIA H100 data sheet"},
-                         {"constant": "GEMM efficiency", "class": "inferred", "kind": "curve",
+                         {"constant": "GEMM efficiency", "kind": "inferred",
                           "source": "published tables"}]}  # fmt: skip

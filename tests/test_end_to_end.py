@@ -82,7 +82,7 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     assert set(NETWORK) <= set(summary["network"])
     assert set(summary["flows"]) == {"count", "fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_max_s"}
     assert {"utilisation", "gpu_seconds", "waiting_s", "makespan_s", "goodput"} <= set(summary["cluster"])
-    assert all({"constant", "class", "kind", "source"} <= set(entry) for entry in summary["evidence"])
+    assert all({"constant", "kind", "source"} <= set(entry) for entry in summary["evidence"])
     assert summary["fidelity"] == fidelity
     assert summary["partial"] is False
     parts = [part.seconds(job) for part in PARTS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from html.parser import HTMLParser
@@ -12,7 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+import windtunnel
 from synthetic import write_run
+from windtunnel.cli import show_run
 from windtunnel.report import gantt, write_report
 from windtunnel.report.heatmap import MOST_ROWS, grid
 
@@ -103,7 +106,7 @@ def test_a_lane_covers_the_time_its_operations_take() -> None:
 
 def test_colours_follow_kind_dimension_and_label() -> None:
     rows = pl.DataFrame({
-        "label": ["forward mb0", "backward mb1", "weight mb1", "adam", "all_gather", "x"],
+        "label": ["F0.0", "I1.3 attention", "W0.1 mlp", "Fused optimiser", "B0.1 gradient", "x"],
         "kind": ["calc", "calc", "calc", "calc", "collective", "send"],
         "dimension": ["other", "other", "other", "other", "dp", "other"],
     })  # fmt: skip
@@ -118,3 +121,19 @@ def test_many_links_share_rows_and_the_fullest_shows() -> None:
     assert cells.shape == (MOST_ROWS, 4)
     assert cells.max() == pytest.approx(0.9)
     assert np.argwhere(cells > 0).tolist() == [[517 * MOST_ROWS // 1000, 2]]
+
+
+def test_a_run_that_knows_nothing_still_has_a_report(finished_run: Result, tmp_path: Path) -> None:
+    summary = json.loads((finished_run.path / "summary.json").read_text())
+    kept = {"name", "state", "ranks", "iterations", "simulated_iterations", "exposed_s", "iteration_time_s"}
+    (job,) = summary["jobs"]
+    unknown = {key: value if key in kept else None for key, value in job.items()}
+    unknown["exposed_s"] = dict.fromkeys(job["exposed_s"])
+    unknown["iteration_time_s"] = dict.fromkeys(job["iteration_time_s"])
+    summary.update(jobs=[unknown], partial=True, evidence=[], network=dict.fromkeys(summary["network"]), flows=None)
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "manifest.json").write_text("{}")
+    page = write_report(windtunnel.load(tmp_path), tmp_path / "r.html").read_text()
+    assert "this result is partial" in page
+    assert "<svg" not in page
+    show_run.show(windtunnel.load(tmp_path))

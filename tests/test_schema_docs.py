@@ -16,13 +16,33 @@ SCHEMA = {
     "type": "object",
     "required": ["name", "topology"],
     "properties": {
+        "receiver": {"$ref": "#/$defs/Receiver", "default": "held", "description": "Whether a message holds it."},
+        "network": {"$ref": "#/$defs/Network", "default": {"mtu": "9 KB"}},
         "name": {"type": "string", "description": "Name of the\nscenario."},
-        "seed": {"type": "integer", "default": 1, "description": "Seed."},
+        "seed": {"type": "integer", "format": "uint64", "default": 1, "description": "Seed."},
         "topology": {"$ref": "#/$defs/Topology"},
         "jobs": {"type": "array", "items": {"$ref": "#/$defs/Job"}, "description": "Jobs."},
     },
     "$defs": {
-        "Rate": {"type": "string", "x-unit": "bit/s", "description": "A rate."},
+        "Receiver": {
+            "oneOf": [
+                {"type": "string", "const": "held", "description": "For its length."},
+                {"type": "string", "const": "free", "description": "For o and g only."},
+            ]
+        },
+        "Network": {
+            "type": "object",
+            "description": "Packets.",
+            "properties": {
+                "mtu": {
+                    "type": ["string", "null"],
+                    "format": "size",
+                    "default": "9 KB",
+                    "description": "Largest packet.",
+                },
+            },
+        },
+        "Rate": {"type": "string", "format": "rate", "description": "A rate."},
         "Job": {
             "type": "object",
             "description": "A job.",
@@ -54,10 +74,21 @@ def test_a_page_has_every_key_with_type_unit_default_and_meaning() -> None:
     assert render(SCHEMA) == HEAD + "\n".join([
         "| key | type | unit | default | meaning |",
         "|---|---|---|---|---|",
+        ("| `receiver` | `held`, `free` |  | `held` | Whether a message holds it. "
+        "`held`: For its length; `free`: For o and g only. |"),
+        "| `network` | record |  | as below | Packets. |",
         "| `name` | text |  |  | Name of the scenario. |",
         "| `seed` | whole number |  | `1` | Seed. |",
         "| `topology` | record |  |  | The fabric. |",
         "| `jobs` | list of record |  | optional | Jobs. |",
+        "",
+        "## `network`",
+        "",
+        "Packets.",
+        "",
+        "| key | type | unit | default | meaning |",
+        "|---|---|---|---|---|",
+        "| `mtu` | size | `KiB`, `MB`, … | `9 KB` | Largest packet. |",
         "",
         "## `topology`",
         "",
@@ -68,7 +99,7 @@ def test_a_page_has_every_key_with_type_unit_default_and_meaning() -> None:
         "| key | type | unit | default | meaning |",
         "|---|---|---|---|---|",
         "| `shape` | `clos` |  |  |  |",
-        "| `rate` | quantity | bit/s |  | Rate of a link \\| port. |",
+        "| `rate` | rate | `Gbps`, `GB/s`, … |  | Rate of a link \\| port. |",
         "",
         "**`file`**",
         "",

@@ -48,7 +48,7 @@ def test_every_operation_is_a_slice_in_its_place(finished_run: Result, tracks: d
 def test_categories_say_what_it_is_for(tracks: dict[int, Track]) -> None:
     slices = [s for track in tracks.values() for s in track.slices]
     by_name = {s.name: s.category for s in slices}
-    assert by_name["forward mb0 layer0"] == "calc"
+    assert by_name["F0.0 layer0"] == "calc"
     assert by_name["all_reduce"] == "tp"
     assert by_name["send to stage 1"] == "pp"
 

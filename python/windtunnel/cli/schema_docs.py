@@ -94,19 +94,38 @@ class _Page:
     def _row(self, key: str, schema: Schema, *, required: bool) -> str:
         resolved = self._resolve(schema)
         default = schema.get("default", resolved.get("default"))
-        if default is not None:
+        if isinstance(default, dict):
+            shown = "as below"
+        elif default is not None:
             shown = f"`{default if isinstance(default, str) else json.dumps(default)}`"
         else:
             shown = "" if required else "optional"
-        unit = resolved.get("x-unit") or schema.get("x-unit") or ""
+        unit = self._unit(schema)
         text = schema.get("description") or resolved.get("description") or ""
-        cells = [f"`{key}`", self._type(schema), str(unit), shown, " ".join(text.split())]
+        if choices := self._choices(schema):
+            text = f"{text} {choices}"
+        cells = [f"`{key}`", self._type(schema), unit, shown, " ".join(text.split())]
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    def _choices(self, schema: Schema) -> str:
+        """What each word means that a value may be, where the schema says so."""
+        words = []
+        for option in _alternatives(self._resolve(schema)):
+            inner = [option, *_alternatives(self._resolve(option))]
+            words += [f"`{s['const']}`: {_text(s).rstrip('.')}" for s in inner if "const" in s and _text(s)]
+        return "; ".join(dict.fromkeys(words)) + ("." if words else "")
+
+    def _unit(self, schema: Schema) -> str:
+        """Units of a quantity, or of the quantity that a nullable value or a list holds."""
+        resolved = self._resolve(schema)
+        inner = [resolved["items"]] if "items" in resolved else _alternatives(resolved)
+        found = [_UNITS.get(str(self._resolve(s).get("format"))) for s in [resolved, *inner]]
+        return next((unit for unit in found if unit), "")
 
     def _type(self, schema: Schema) -> str:
         resolved = self._resolve(schema)
-        if "x-unit" in resolved:
-            return "quantity"
+        if resolved.get("format") in _UNITS:
+            return str(resolved["format"])
         if "const" in resolved:
             return f"`{_plain(resolved['const'])}`"
         if "enum" in resolved:
@@ -132,6 +151,14 @@ class _Page:
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
         return schema
 
+
+_UNITS = {
+    "rate": "`Gbps`, `GB/s`, …",
+    "size": "`KiB`, `MB`, …",
+    "time": "`ns`, `us`, `ms`, `s`, …",
+    "length": "`m`, `km`, …",
+}
+"""Formats of the schema that are quantities: units a value may carry, for example."""
 
 _KINDS = {
     "string": "text",

@@ -196,12 +196,12 @@ def _pairs(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any
 
 def _show_end(console: Console, result: Result) -> None:
     summary = result.summary
-    classes: dict[str, int] = {}
+    kinds: dict[str, int] = {}
     for entry in summary.get("evidence") or []:
-        classes[entry["class"]] = classes.get(entry["class"], 0) + 1
+        kinds[entry["kind"]] = kinds.get(entry["kind"], 0) + 1
     console.print()
-    if classes:
-        parts = ", ".join(f"{n} {name}" for name, n in sorted(classes.items()))
+    if kinds:
+        parts = ", ".join(f"{n} {name}" for name, n in sorted(kinds.items()))
         console.print(f"constants: {parts}", style="dim")
     events = f", {summary['events']:,} events" if summary.get("events") is not None else ""
     console.print(

@@ -36,6 +36,9 @@ KINDS = {
 
 _KEYS = list(KINDS)
 
+_PASSES = (("forward", r"^F\d"), ("backward", r"^[BI]\d"), ("weight", r"^W\d"))
+"""Kind of a computation by its label: the letter of its pass, then chunk and microbatch, such as `F0.3 attention`."""
+
 
 @dataclass(frozen=True)
 class Lane:
@@ -99,14 +102,14 @@ def lanes(operations: pl.DataFrame, start: NDArray[np.float64], finish: NDArray[
 
 def kinds_of(operations: pl.DataFrame) -> NDArray[np.int16]:
     """Kind of work of each operation, as an index into `KINDS`."""
-    labels = operations["label"].str.to_lowercase()
+    labels = operations["label"]
     calc = (operations["kind"] == "calc").to_numpy()
     dimension = operations["dimension"].to_numpy()
     kinds = np.full(operations.height, _KEYS.index("other"), dtype=np.int16)
     for key in ("tp", "cp", "ep", "pp", "dp"):
         kinds[dimension == key] = _KEYS.index(key)
     kinds[calc] = _KEYS.index("compute")
-    for key, pattern in (("forward", "forward|fwd"), ("backward", "backward|bwd"), ("weight", "weight")):
+    for key, pattern in _PASSES:
         kinds[calc & labels.str.contains(pattern).to_numpy()] = _KEYS.index(key)
     return kinds
 

@@ -208,9 +208,9 @@ def _evidence(summary: dict[str, Any]) -> str:
     entries = summary.get("evidence") or []
     if not entries:
         return ""
-    rows = [[entry["constant"], entry["class"], entry["kind"], entry["source"]] for entry in entries]
+    rows = [[entry["constant"], entry["kind"], entry["source"]] for entry in entries]
     remark = "Where the constants come from: measured, calibrated, from a data sheet, or inferred."
-    return section("Evidence", remark, table(["constant", "class", "kind", "source"], rows))
+    return section("Evidence", remark, table(["constant", "how it is known", "source"], rows))
 
 
 def _manifest(result: Result) -> Raw:
