@@ -1,0 +1,66 @@
+# Two commands: `make demo` runs the main job, `make test` passes every test. Both do their own set-up into .venv.
+# Needed beforehand: Rust (rustup or a distribution's), Python 3.11 or newer, a C compiler.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := examples/llama3-70b-512xH100.yaml
+
+# What the engine is built from, and what says which packages are installed.
+SOURCES := $(shell find crates data -type f 2>/dev/null | grep -v '/target/') Cargo.toml Cargo.lock
+ENGINE := $(VENV)/engine.stamp
+TOOLS := $(VENV)/tools.stamp
+DOCS := $(VENV)/docs.stamp
+
+.PHONY: demo test bench lint format docs setup clean
+
+demo: $(ENGINE)
+	$(BIN)/windtunnel run $(DEMO)
+
+setup: $(ENGINE) $(TOOLS)
+
+test: $(ENGINE) $(TOOLS)
+	cargo test --workspace --exclude windtunnel-python --quiet
+	$(BIN)/python -m pytest -n auto -q
+
+lint: $(TOOLS)
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff format --check python tests benches
+	$(BIN)/ruff check python tests benches
+	$(BIN)/mypy
+
+format: $(TOOLS)
+	cargo fmt --all
+	$(BIN)/ruff format python tests benches
+	$(BIN)/ruff check --fix python tests benches
+
+bench: $(ENGINE) $(TOOLS)
+	cargo bench --workspace --exclude windtunnel-python
+	$(BIN)/python benches/python_side.py
+
+# docs/scenario.md comes from the schema; the site is optional, the pages read as they are.
+docs: $(ENGINE) $(DOCS)
+	$(BIN)/python -m windtunnel.cli.schema_docs docs/scenario.md
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# Only the first run downloads: a stamp is newer than what it was made from.
+$(VENV)/venv.stamp:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.16,<2'
+	@touch $@
+
+$(ENGINE): $(VENV)/venv.stamp pyproject.toml $(SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
+	@touch $@
+
+$(TOOLS): $(ENGINE) pyproject.toml
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet --extras dev
+	@touch $@
+
+$(DOCS): $(ENGINE) pyproject.toml
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet --extras docs
+	@touch $@
+
+clean:
+	rm -rf $(VENV) target site runs

@@ -1,0 +1,43 @@
+"""A wind tunnel for AI clusters: training jobs on simulated fabrics.
+
+Everything public is named here and loaded on first use, so that `import windtunnel` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windtunnel.api import load, run
+    from windtunnel.engine import InputError, RunError
+    from windtunnel.flows import simulate_flows
+    from windtunnel.results import Result
+    from windtunnel.version import __version__
+    from windtunnel.workload import Workload
+
+__all__ = ["InputError", "Result", "RunError", "Workload", "__version__", "load", "run", "simulate_flows"]
+
+_HOMES = {
+    "InputError": "windtunnel.engine",
+    "Result": "windtunnel.results",
+    "RunError": "windtunnel.engine",
+    "Workload": "windtunnel.workload",
+    "__version__": "windtunnel.version",
+    "load": "windtunnel.api",
+    "run": "windtunnel.api",
+    "simulate_flows": "windtunnel.flows",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'windtunnel' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,7 @@
+"""`python -m windtunnel`."""
+
+import sys
+
+from windtunnel.cli import main
+
+sys.exit(main())

@@ -1,0 +1,48 @@
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+class InputError(ValueError): ...
+class RunError(RuntimeError): ...
+
+class RunOptions(TypedDict, total=False):
+    threads: int | None
+    seed: int | None
+    fidelity: str | None
+    full: bool
+    explain: bool
+
+Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str]]
+Sink: TypeAlias = Callable[[str, Columns], None]
+Progress: TypeAlias = Callable[[float | None, float, int], None]
+
+def run(
+    text: str,
+    source: str,
+    base: str,
+    overrides: Sequence[tuple[str, str]],
+    options: RunOptions,
+    sink: Sink,
+    progress: Progress,
+) -> str: ...
+def explain(text: str, source: str, base: str, overrides: Sequence[tuple[str, str]], options: RunOptions) -> str: ...
+def topology(text: str, source: str, base: str) -> str: ...
+def schema() -> str: ...
+def names(kind: str) -> list[tuple[str, str]]: ...
+def goal_check(path: str) -> str: ...
+def goal_stats(path: str) -> str: ...
+def goal_convert(source: str, target: str) -> None: ...
+def goal_merge(sources: Sequence[str], target: str) -> None: ...
+def goal_run(path: str, loggops: str, receiver: str) -> str: ...
+def simulate_flows(
+    names: Sequence[str],
+    rates: NDArray[np.float64],
+    latencies: NDArray[np.float64],
+    offsets: NDArray[np.uint32],
+    path_links: NDArray[np.uint32],
+    bytes: NDArray[np.float64],  # noqa: A002
+    starts: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]: ...

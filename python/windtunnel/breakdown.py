@@ -1,0 +1,49 @@
+"""What an iteration's time is made of: the parts in their order, with names and colours, used by every view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+DIMENSIONS = ("tp", "cp", "ep", "pp", "dp", "other")
+"""Dimensions of parallelism, in the order of the result keys."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the iteration: its key in `critical_path.category`, its name and its colour."""
+
+    key: str
+    name: str
+    colour: str
+
+    @property
+    def column(self) -> str:
+        """Column of `iterations`, in ps."""
+        return f"exposed_{self.key}_ps" if self.key in DIMENSIONS else f"{self.key}_ps"
+
+    def seconds(self, job: dict[str, Any]) -> float | None:
+        """The part's seconds in an entry of `summary.jobs`."""
+        if self.key in DIMENSIONS:
+            value = (job.get("exposed_s") or {}).get(self.key)
+        else:
+            value = job.get(f"{self.key}_s")
+        return None if value is None else float(value)
+
+
+PARTS = (
+    Part("compute", "compute", "#4c78a8"),
+    Part("tp", "exposed TP", "#f58518"),
+    Part("cp", "exposed CP", "#eeca3b"),
+    Part("ep", "exposed EP", "#b279a2"),
+    Part("pp", "exposed PP", "#54a24b"),
+    Part("dp", "exposed DP", "#e45756"),
+    Part("other", "exposed other", "#9d755d"),
+    Part("bubble", "pipeline bubble", "#d5d8dd"),
+    Part("straggler", "stragglers", "#72b7b2"),
+    Part("host", "host", "#6b7280"),
+)
+"""All parts; they sum to the iteration time."""
+
+PART = {part.key: part for part in PARTS}
+"""Parts by key."""

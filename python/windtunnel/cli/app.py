@@ -1,0 +1,143 @@
+"""The tree of commands, each imported when it is called, and the one place where errors become messages.
+
+Only Typer is imported here: `windtunnel --help` must answer at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "run": ("windtunnel.cli.run", "Run a scenario and say where the time goes"),
+    "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
+    "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
+    "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
+    "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),
+    "experiments": ("windtunnel.cli.experiments", "List experiments, or run one and check its claims"),
+    "list": ("windtunnel.cli.names", "List what a scenario may name: gpus, models, topologies, …"),
+    "schema": ("windtunnel.cli.schema", "Print the JSON Schema of a scenario"),
+    "doctor": ("windtunnel.cli.doctor", "Say what is installed and what each part is for"),
+}
+"""Command → its module (whose `app` is a Typer application) and its line in the help."""
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
+        """Names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        """Imports the command, or fails with the nearest name."""
+        if cmd_name not in COMMANDS:
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "`windtunnel --help` lists the commands"
+            ctx.fail(f"no such command: `{cmd_name}`\n\nhint: {hint}")
+        return typer.main.get_command(import_module(COMMANDS[cmd_name][0]).app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
+        """Writes the list of commands from the table, without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from windtunnel.version import __version__
+
+        typer.echo(f"windtunnel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def windtunnel(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """A wind tunnel for AI clusters: how long a training step takes on a fabric, and what it waits for."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit status; whatever goes wrong is one message on standard error."""
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    try:
+        status = app(args=arguments, prog_name="windtunnel", standalone_mode=False)
+    except typer.TyperException as error:
+        return _complain(_usage_message(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except ImportError as error:
+        if (error.name or "").startswith("windtunnel._engine"):
+            return _complain("the engine is not built\n\nhint: run `make setup` in the checkout", FAILED)
+        raise
+    except OSError as error:
+        where = f": `{error.filename}`" if error.filename else ""
+        return _complain(f"{(error.strerror or str(error)).lower()}{where}", BAD_INPUT)
+    except (ValueError, RuntimeError) as error:
+        from windtunnel.engine import InputError, RunError
+
+        if isinstance(error, InputError):
+            return _complain(str(error), BAD_INPUT)
+        if isinstance(error, RunError):
+            return _complain(str(error), FAILED)
+        raise
+    return status if isinstance(status, int) else DONE
+
+
+def _complain(message: str, status: int) -> int:
+    sys.stdout.flush()
+    prefix = "error: "
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        prefix = "\x1b[1;31merror:\x1b[0m "
+    sys.stderr.write(f"{prefix}{message.rstrip()}\n")
+    return status
+
+
+def _usage_message(error: typer.TyperException) -> str:
+    """Typer's message in the house's grammar: lower-case start, no full stop, literals in backticks, hint apart."""
+    option = getattr(error, "option_name", None)
+    possibilities = getattr(error, "possibilities", None)
+    if option is not None and possibilities is not None:
+        near = f"\n\nhint: did you mean `{min(possibilities, key=len)}`?" if possibilities else ""
+        return f"no such option: `{option}`{near}"
+    message = error.format_message().strip()
+    text, separator, hint = message.partition("\n\nhint: ")
+    context = getattr(error, "ctx", None)
+    if not separator and context is not None:
+        hint = f"`{context.command_path} --help` shows how it is used"
+        text, suggested, names = text.partition(". Did you mean ")
+        hint = f"did you mean {_quoted(names)}" if suggested else hint
+    text = re.sub(r": Input should be ([^,]*).*", r": expected \1", text)
+    text = _quoted(text).rstrip(".")
+    return text[:1].lower() + text[1:] + (f"\n\nhint: {hint}" if hint else "")
+
+
+def _quoted(text: str) -> str:
+    return re.sub(r"'([^']*)'", r"`\1`", text)

@@ -1,0 +1,121 @@
+"""`windtunnel experiments`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.cli.app import DONE, FAILED
+from windtunnel.cli.console import out, print_json, talk
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from windtunnel.experiments import Outcome
+    from windtunnel.experiments.spec import Point
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@app.callback()
+def experiments() -> None:
+    """List experiments, or run one and check its claims."""
+
+
+@app.command(name="list")
+def list_experiments(json: Json = False) -> None:
+    """List the experiments there are."""
+    from windtunnel.experiments import find, names
+
+    found = [find(name) for name in names()]
+    if json:
+        rows = [{"name": e.name, "title": e.title, "source": e.source, "claims": len(e.claims)} for e in found]
+        print_json(json_module.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = Table.grid(padding=(0, 2))
+    for e in found:
+        table.add_row(Text(e.name, style="bold"), Text(e.title), Text(e.source, style="dim"))
+    out().print(table)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="Name of an experiment, or its folder.", metavar="NAME")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the figure (default: runs/experiments/NAME).")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Run NAME, print every claim with what was expected and observed, and draw the figure; exit 1 if one fails."""
+    from windtunnel.experiments import find, run_experiment
+
+    experiment = find(name)
+
+    def started(i: int, of: int, point: Point) -> None:
+        place = ", ".join(f"{key} {value}" for key, value in point.place.items() if value not in ("", "scenario"))
+        talk().print(f"run {i + 1} of {of}{': ' if place else ''}{place}", markup=False, style="dim")
+
+    target = folder or Path("runs") / "experiments" / experiment.name
+    outcome = run_experiment(experiment, out=target, started=started)
+    if json:
+        print_json(json_module.dumps({"claims": [v.record() for v in outcome.verdicts]}, indent=2, ensure_ascii=False))
+    else:
+        _show(outcome)
+    return DONE if outcome.holds else FAILED
+
+
+def _show(outcome: Outcome) -> None:
+    experiment = outcome.experiment
+    console = out()
+    console.print(
+        Text(experiment.title, style="bold"),
+        Text(f" ({experiment.source})" if experiment.source else "", style="dim"),
+    )
+    for name, frame in outcome.tables.items():
+        console.print()
+        console.print(_frame(name, frame))
+    console.print()
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("claim", overflow="fold", ratio=3)
+    table.add_column("expected", overflow="fold", ratio=1)
+    table.add_column("observed", overflow="fold", ratio=1)
+    table.add_column("")
+    for claim, verdict in zip(experiment.claims, outcome.verdicts, strict=True):
+        within = f" ±{claim.tolerance * 100:g} %" if claim.relative and claim.tolerance else ""
+        sign = Text("holds", style="green") if verdict.holds else Text("FAILS", style="bold red")
+        table.add_row(
+            Text(verdict.claim), Text(_value(verdict.expected) + within), Text(_value(verdict.observed)), sign
+        )
+    console.print(table)
+    if outcome.figure is not None:
+        console.print()
+        console.print(f"drew {outcome.figure}", markup=False, soft_wrap=True)
+
+
+def _value(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return str(value)
+    if isinstance(value, (int, float)):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return ", ".join(_value(item) for item in value)
+    if isinstance(value, dict):
+        words = {"min": "at least", "max": "at most"}
+        return ", ".join(f"{words.get(key, key)} {_value(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _frame(name: str, frame: pl.DataFrame) -> Table:
+    table = Table(title=name, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column, dtype in frame.schema.items():
+        table.add_column(column, justify="right" if dtype.is_numeric() else "left")
+    for row in frame.iter_rows():
+        table.add_row(*(Text(_value(value)) for value in row))
+    return table

@@ -1,0 +1,147 @@
+"""`windtunnel run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel._engine import RunOptions
+    from windtunnel.results import Result
+    from windtunnel.source import Source
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")],
+    fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Set a key, such as `jobs[0].parallelism.tp=4`. Repeatable."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; the result does not depend on it.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, instead of the file's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder (default: runs/NAME-FIDELITY).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print layers, bytes, FLOPs, memory and schedule; do not run.")
+    ] = False,
+    compare: Annotated[Path | None, typer.Option(metavar="RUN", help="Compare with an earlier run.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Record every rank and iteration, not one pipeline.")] = False,
+    check_determinism: Annotated[
+        bool,
+        typer.Option("--check-determinism", help="Run twice, with other threads; fail at the first difference."),
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write the HTML report and the trace into the run folder.")] = True,
+) -> int:
+    """Run SCENARIO and say where the time of an iteration goes."""
+    from windtunnel.source import read_source
+
+    pairs = [parse_override(text) for text in overrides or []]
+    options: RunOptions = {
+        "threads": threads,
+        "seed": seed,
+        "fidelity": fidelity,
+        "full": full,
+        "explain": explain,
+    }
+    source = read_source(scenario)
+    if explain:
+        return _explain(source, pairs, options, as_json=json)
+    earlier = _open(compare)
+    result = _run(source, pairs, options, out=out, report=report)
+    if json:
+        from windtunnel.cli.console import print_json
+
+        print_json((result.path / "summary.json").read_text(encoding="utf-8"))
+    else:
+        from windtunnel.cli.show_run import show
+
+        show(result, earlier)
+    if result.summary["partial"]:
+        _talk(f"interrupted: the result is partial, `{result.path}`")
+        return INTERRUPTED
+    return _check(result, source, pairs, options) if check_determinism else DONE
+
+
+def parse_override(text: str) -> tuple[str, str]:
+    """`PATH=VALUE` as a pair."""
+    path, separator, value = text.partition("=")
+    if not separator or not path.strip():
+        raise InputError(
+            f"--set: expected PATH=VALUE, found `{text}`\n\nhint: such as `--set jobs[0].parallelism.tp=4`"
+        )
+    return path.strip(), value.strip()
+
+
+def _open(path: Path | None) -> Result | None:
+    if path is None:
+        return None
+    from windtunnel.results import Result
+
+    earlier = Result(path)
+    _ = earlier.summary
+    return earlier
+
+
+def _explain(source: Source, pairs: list[tuple[str, str]], options: RunOptions, *, as_json: bool) -> int:
+    from windtunnel import engine
+    from windtunnel.cli.console import print_json
+    from windtunnel.cli.show_json import show_json
+
+    text = engine.explain(source.text, source.name, str(source.base), pairs, options)
+    if as_json:
+        print_json(text)
+    else:
+        show_json(text)
+    return DONE
+
+
+def _run(
+    source: Source, pairs: list[tuple[str, str]], options: RunOptions, *, out: Path | None, report: bool
+) -> Result:
+    from windtunnel.api import run_source
+    from windtunnel.cli.progress import progress
+
+    with progress() as callback:
+        return run_source(source, pairs, options, target=out, progress=callback, finish=add_views if report else None)
+
+
+def add_views(result: Result) -> None:
+    """Writes the report and the trace into the run folder."""
+    from windtunnel.report import write_report
+    from windtunnel.trace import write_trace
+
+    write_report(result, result.path / "report.html")
+    if "operations" in result.tables:
+        write_trace(result, result.path / "trace.pftrace.gz")
+
+
+def _check(result: Result, source: Source, pairs: list[tuple[str, str]], options: RunOptions) -> int:
+    import tempfile
+
+    from windtunnel.api import run_source
+    from windtunnel.determinism import first_difference
+
+    other: RunOptions = {**options, "threads": 2 if options["threads"] == 1 else 1}
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
+        again = run_source(source, pairs, other, target=Path(folder) / "again")
+        difference = first_difference(result, again)
+    if difference is None:
+        _talk(f"deterministic: the same bytes with {options['threads'] or 'all'} and {other['threads']} threads")
+        return DONE
+    _talk(f"error: not deterministic: {difference}")
+    return FAILED
+
+
+def _talk(text: str) -> None:
+    from windtunnel.cli.console import talk
+
+    talk().print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,214 @@
+"""The answer of a run on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.breakdown import PARTS
+from windtunnel.cli.console import out
+from windtunnel.text import UNKNOWN, count, duration, percent, size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from windtunnel.results import Result
+
+BAR = 28
+"""Cells of a full bar."""
+
+WHOLE_JOBS = 4
+"""Most jobs that are shown one by one; more make a table."""
+
+
+def show(result: Result, earlier: Result | None = None) -> None:
+    """Prints what `result` found, compared with `earlier` if there is one."""
+    console = out()
+    summary = result.summary
+    console.print(_headline(summary))
+    jobs = summary["jobs"]
+    if len(jobs) <= WHOLE_JOBS:
+        for job in jobs:
+            _show_job(console, job, headed=len(jobs) > 1)
+    else:
+        console.print(_job_table(jobs))
+    _show_flows(console, summary)
+    _show_links(console, summary)
+    if earlier is not None:
+        _show_comparison(console, summary, earlier)
+    _show_end(console, result)
+
+
+def figures(job: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The main figures of a job: name, value, remark."""
+    times = job["iteration_time_s"] or {}
+    mean = times.get("mean")
+    spread = ""
+    if times.get("max") is not None and times["max"] != mean:
+        spread = f"p50 {duration(times['p50'])}, p99 {duration(times['p99'])}, max {duration(times['max'])}"
+    rows = [("iteration time", duration(mean), spread)]
+    ideal = job.get("ideal_iteration_time_s")
+    if ideal and mean:
+        rows.append(("ideal fabric", duration(ideal), f"this fabric takes {percent(mean / ideal - 1, signed=True)}"))
+    tokens = job.get("tokens_per_s")
+    if tokens is not None:
+        rows.append(("tokens/s", count(tokens), f"{count(tokens / job['ranks'])} per GPU"))
+    if job.get("mfu") is not None:
+        rows.append(("MFU", percent(job["mfu"]), "model FLOPs over peak FLOPs"))
+    memory = job.get("memory") or {}
+    if job.get("memory_bytes_per_gpu") is not None:
+        of = f" of {size(memory['capacity'])}" if memory.get("capacity") else ""
+        rows.append(("memory per GPU", f"{size(job['memory_bytes_per_gpu'])}{of}", memory_parts(memory)))
+    if job.get("lost_s"):
+        rows.append(("lost work", duration(job["lost_s"]), ""))
+    return rows
+
+
+def memory_parts(memory: dict[str, Any]) -> str:
+    """What the memory of a GPU holds."""
+    parts = [key for key in memory if key not in {"total", "capacity"}]
+    return ", ".join(f"{key} {size(memory[key])}" for key in parts if memory[key])
+
+
+def _headline(summary: dict[str, Any]) -> Text:
+    ranks = sum(job["ranks"] for job in summary["jobs"])
+    text = Text(str(summary["scenario"]), style="bold")
+    words = [f"{summary['fidelity']} fidelity", f"{ranks} ranks", f"seed {summary['seed']}"]
+    fold = summary.get("fold")
+    if isinstance(fold, (int, float)) and fold > 1:
+        words.append(f"folded {fold:g}×")
+    text.append("".join(f" · {word}" for word in words), style="dim")
+    if summary["partial"]:
+        text.append(" · PARTIAL", style="bold yellow")
+    return text
+
+
+def _show_job(console: Console, job: dict[str, Any], *, headed: bool) -> None:
+    console.print()
+    if headed:
+        console.print(Text(f"{job['name']} ({job['ranks']} ranks, {job['state']})", style="bold"))
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for name, value, remark in figures(job):
+        table.add_row(name, Text(value, style="bold"), remark)
+    console.print(table)
+    console.print()
+    console.print(_breakdown(job))
+
+
+def _breakdown(job: dict[str, Any]) -> Table:
+    mean = (job["iteration_time_s"] or {}).get("mean")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("where an iteration goes")
+    table.add_column("time", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("")
+    for part in PARTS:
+        value = part.seconds(job)
+        share = value / mean if value is not None and mean else None
+        bar = Text("█" * round(BAR * share), style=part.colour) if share else Text("")
+        table.add_row(part.name, duration(value), percent(share), bar, style="" if value else "dim")
+    return table
+
+
+def _job_table(jobs: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("job", "state"):
+        table.add_column(name)
+    for name in ("ranks", "iteration", "vs ideal", "compute", "exposed", "bubble", "tokens/s", "MFU"):
+        table.add_column(name, justify="right")
+    for job in jobs:
+        mean, ideal = (job["iteration_time_s"] or {}).get("mean"), job.get("ideal_iteration_time_s")
+        table.add_row(
+            job["name"], job["state"], str(job["ranks"]), duration(mean),
+            percent(mean / ideal - 1, signed=True) if mean and ideal else UNKNOWN, duration(job["compute_s"]),
+            duration(job["exposed_communication_s"]), duration(job["bubble_s"]), count(job["tokens_per_s"]),
+            percent(job["mfu"]),
+        )  # fmt: skip
+    return table
+
+
+def _show_flows(console: Console, summary: dict[str, Any]) -> None:
+    flows = summary.get("flows") or {}
+    if flows.get("count"):
+        console.print()
+        console.print(
+            f"{flows['count']:,} flows: completion mean {duration(flows['fct_mean_s'])}, p50 "
+            f"{duration(flows['fct_p50_s'])}, p99 {duration(flows['fct_p99_s'])}, max {duration(flows['fct_max_s'])}"
+        )
+
+
+def _show_links(console: Console, summary: dict[str, Any]) -> None:
+    links = (summary.get("network") or {}).get("links_most_loaded") or []
+    if not links:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("most loaded links", overflow="fold")
+    table.add_column("tier")
+    table.add_column("utilisation", justify="right")
+    table.add_column("carried", justify="right")
+    for link in links[:8]:
+        table.add_row(Text(link["name"]), link["tier"], percent(link["utilisation"]), size(link["bytes"]))
+    console.print()
+    console.print(table)
+
+
+def _show_comparison(console: Console, summary: dict[str, Any], earlier: Result) -> None:
+    before = {job["name"]: job for job in earlier.summary["jobs"]}
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(f"compared with {earlier.path}", overflow="fold")
+    for name in ("then", "now", "change"):
+        table.add_column(name, justify="right")
+    for job in summary["jobs"]:
+        old = before.get(job["name"])
+        if old is None:
+            table.add_row(f"{job['name']}: not in the other run", "", "", "", style="dim")
+            continue
+        for name, then, now, show_value in _pairs(old, job):
+            change = percent(now / then - 1, signed=True) if then and now is not None else UNKNOWN
+            label = name if len(summary["jobs"]) == 1 else f"{job['name']}: {name}"
+            table.add_row(label, show_value(then), show_value(now), change)
+    console.print()
+    console.print(table)
+
+
+def _pairs(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any, Any]]:
+    def mean(job: dict[str, Any]) -> Any:  # noqa: ANN401
+        return (job["iteration_time_s"] or {}).get("mean")
+
+    rows: list[tuple[str, Any, Any, Any]] = [("iteration time", mean(old), mean(new), duration)]
+    rows += [
+        (part.name, then, now, duration)
+        for part in PARTS
+        if (then := part.seconds(old)) != (now := part.seconds(new)) or then
+    ]
+    rows += [
+        ("tokens/s", old["tokens_per_s"], new["tokens_per_s"], count),
+        ("MFU", old["mfu"], new["mfu"], percent),
+        ("memory per GPU", old["memory_bytes_per_gpu"], new["memory_bytes_per_gpu"], size),
+    ]
+    return [row for row in rows if row[1] is not None or row[2] is not None]
+
+
+def _show_end(console: Console, result: Result) -> None:
+    summary = result.summary
+    kinds: dict[str, int] = {}
+    for entry in summary.get("evidence") or []:
+        kinds[entry["kind"]] = kinds.get(entry["kind"], 0) + 1
+    console.print()
+    if kinds:
+        parts = ", ".join(f"{n} {name}" for name, n in sorted(kinds.items()))
+        console.print(f"constants: {parts}", style="dim")
+    events = f", {summary['events']:,} events" if summary.get("events") is not None else ""
+    console.print(
+        f"simulated {duration(summary['simulated_time_s'])} in {duration(summary['wall_time_s'])}{events}",
+        style="dim",
+    )
+    views = [name for name in ("report.html", "trace.pftrace.gz") if (result.path / name).is_file()]
+    text = Text(f"wrote {result.path}/: summary.json, manifest.json, ")
+    text.append(", ".join([*views, f"tables {' '.join(result.tables)}"]))
+    console.print(text, soft_wrap=True)

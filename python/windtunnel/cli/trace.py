@@ -1,0 +1,27 @@
+"""`windtunnel trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def trace(
+    run: Annotated[Path, typer.Argument(help="Run folder.", metavar="RUN")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="File to write, gzipped if it ends in .gz (default: RUN/trace.pftrace.gz)."),
+    ] = None,
+) -> None:
+    """Write the timeline of RUN as a Perfetto trace: open it at ui.perfetto.dev."""
+    from windtunnel.cli.console import talk
+    from windtunnel.results import Result
+    from windtunnel.trace import write_trace
+
+    path = write_trace(Result(run), out or run / "trace.pftrace.gz")
+    talk().print(f"wrote {path}", markup=False, soft_wrap=True)

@@ -1,0 +1,51 @@
+"""The distribution of flow or message completion times, by how far they go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from windtunnel.report.canvas import MUTED, figure, svg, time_axis
+from windtunnel.text import duration
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+POINTS = 400
+"""Quantiles drawn per line."""
+
+_PATHS = {"scale-up": "#72b7b2", "same-leaf": "#4c78a8", "same-pod": "#b279a2", "beyond": "#e45756"}
+
+
+def cdf(transfers: pl.LazyFrame, noun: str) -> str:
+    """The distribution of `finish - start` in the `flows` or `messages` table; `noun` says what they are."""
+    times = transfers.select(
+        "path", (pl.col("finish_ps").cast(pl.Float64) - pl.col("start_ps").cast(pl.Float64)).alias("ps")
+    ).collect()
+    fig, axes = figure(3.3)
+    share = np.linspace(0, 1, POINTS)
+    groups = [("all", times["ps"])]
+    groups += [(path, times.filter(pl.col("path") == path)["ps"]) for path in _PATHS]
+    longest = 0.0
+    for name, values in groups:
+        if not len(values):
+            continue
+        seconds = np.quantile(values.to_numpy(), share) / 1e12
+        longest = max(longest, float(seconds[-1]))
+        label = f"{name}: {len(values):,}\np50 {duration(_at(seconds, 0.5))}\np99 {duration(_at(seconds, 0.99))}"
+        style = {"color": "#1f2933", "linewidth": 2.2} if name == "all" else {"color": _PATHS[name], "linewidth": 1.4}
+        axes.plot(np.maximum(seconds, 1e-12), share, label=label, **style)  # type: ignore[arg-type]
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.005)
+    axes.set_ylabel(f"share of {noun}", color=MUTED)
+    axes.grid(visible=True)
+    time_axis(axes, longest, "completion time")
+    axes.xaxis.set_minor_formatter("")
+    fig.legend(loc="outside right center", frameon=False, fontsize=8.5)
+    return svg(fig, f"completion times of {noun}")
+
+
+def _at(seconds: NDArray[np.float64], share: float) -> float:
+    return float(np.interp(share, np.linspace(0, 1, len(seconds)), seconds))

@@ -1,0 +1,225 @@
+"""The page: main figures, breakdown, figures, tables, evidence, manifest."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from windtunnel.breakdown import PART, PARTS
+from windtunnel.report.html import Raw, card, page, section, table, text
+from windtunnel.results.folder import write_beside
+from windtunnel.text import UNKNOWN, count, duration, percent, rate, size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windtunnel.results import Result
+
+MOST_JOBS = 4
+"""Jobs whose iterations are drawn; the table has all."""
+
+MOST_STEPS = 12
+"""Steps of the critical path that are listed."""
+
+
+def write_report(result: Result, path: Path) -> Path:
+    """Writes the report of `result` to `path` and returns it. What a run did not record is left out."""
+    summary = result.summary
+    jobs = summary["jobs"]
+    content: list[str] = [_head(summary)]
+    if len(jobs) == 1:
+        content.append(_cards(jobs[0]))
+    else:
+        content.append(_jobs(jobs))
+    for job in jobs[:MOST_JOBS]:
+        content += _job_sections(result, job, named=len(jobs) > 1)
+    content += [_links(result), _completion(result), _evidence(summary), _manifest(result)]
+    write_beside(path, page(f"{summary['scenario']} · Windtunnel", *content).encode())
+    return path
+
+
+def _head(summary: dict[str, Any]) -> Raw:
+    ranks = sum(job["ranks"] for job in summary["jobs"])
+    words = [f"{summary['fidelity']} fidelity", f"{ranks:,} ranks", f"seed {summary['seed']}",
+             f"Windtunnel {summary['windtunnel']}"]  # fmt: skip
+    partial = ""
+    if summary["partial"]:
+        partial = '<div class="partial">The run was interrupted: this result is partial.</div>'
+    return Raw(f"<header><h1>{text(summary['scenario'])}</h1><p>{text(' · '.join(words))}</p></header>{partial}\n")
+
+
+def _cards(job: dict[str, Any]) -> Raw:
+    mean, ideal = (job["iteration_time_s"] or {}).get("mean"), job.get("ideal_iteration_time_s")
+    memory = job.get("memory") or {}
+    cards = [card("iteration time", duration(mean), f"{job['simulated_iterations']} simulated")]
+    if mean and ideal:
+        cards.append(card("vs ideal fabric", percent(mean / ideal - 1, signed=True), f"ideal {duration(ideal)}"))
+    if job.get("tokens_per_s") is not None:
+        tokens = job["tokens_per_s"]
+        cards.append(card("tokens/s", count(tokens), f"{count(tokens / job['ranks'])} per GPU"))
+    if job.get("mfu") is not None:
+        cards.append(card("model FLOPS utilisation", percent(job["mfu"])))
+    exposed = job.get("exposed_communication_s")
+    if exposed is not None and mean:
+        cards.append(card("exposed communication", percent(exposed / mean), duration(exposed)))
+    if job.get("memory_bytes_per_gpu") is not None:
+        of = f"of {size(memory['capacity'])}" if memory.get("capacity") else ""
+        cards.append(card("memory per GPU", size(job["memory_bytes_per_gpu"]), of))
+    return Raw(f'<div class="cards">{"".join(cards)}</div>\n')
+
+
+def _jobs(jobs: list[dict[str, Any]]) -> Raw:
+    rows = []
+    for job in jobs:
+        mean, ideal = (job["iteration_time_s"] or {}).get("mean"), job.get("ideal_iteration_time_s")
+        rows.append([
+            job["name"], job["state"], count(job["ranks"]), duration(mean),
+            percent(mean / ideal - 1, signed=True) if mean and ideal else UNKNOWN,
+            duration(job["exposed_communication_s"]), duration(job["bubble_s"]), count(job["tokens_per_s"]),
+            percent(job["mfu"]),
+        ])  # fmt: skip
+    head = ["job", "state", "ranks", "iteration", "vs ideal", "exposed", "bubble", "tokens/s", "MFU"]
+    return section("Jobs", "", table(head, rows, range(2, 9)))
+
+
+def _job_sections(result: Result, job: dict[str, Any], *, named: bool) -> list[str]:
+    from windtunnel.report.gantt import gantt  # noqa: PLC0415
+    from windtunnel.report.waterfall import waterfall  # noqa: PLC0415
+
+    prefix = f"{job['name']}: " if named else ""
+    content: list[str] = [
+        section(
+            f"{prefix}Where an iteration goes",
+            "Every moment of the critical path belongs to one part; the parts sum to the iteration time.",
+            _breakdown(job),
+        )
+    ]
+    mine = pl.col("job") == job["name"]
+    if "iterations" in result.tables and (rows := result.iterations.filter(mine)).height:
+        remark = "What each simulated iteration is made of."
+        content.append(section(f"{prefix}Iterations", remark, waterfall(rows, job.get("ideal_iteration_time_s"))))
+    if "operations" in result.tables:
+        scan = result.scan("operations").filter(mine)
+        rows = scan.filter(pl.col("iteration") == pl.col("iteration").max()).collect()
+        if rows.height:
+            remark = (
+                f"{rows.height:,} operations of the recorded ranks in iteration {rows['iteration'][0]}, by pipeline "
+                "stage and stream; the trace shows each operation."
+            )
+            content.append(section(f"{prefix}One pipeline", remark, gantt(rows)))
+    if "critical_path" in result.tables and (rows := result.critical_path.filter(mine)).height:
+        content.append(_critical_path(rows, prefix))
+    return content
+
+
+def _breakdown(job: dict[str, Any]) -> Raw:
+    mean = (job["iteration_time_s"] or {}).get("mean")
+    rows = []
+    for part in PARTS:
+        value = part.seconds(job)
+        share = value / mean if value is not None and mean else None
+        swatch = Raw(f'<span class="swatch" style="background:{part.colour}"></span>{text(part.name)}')
+        width = f"{100 * (share or 0):.2f}%"
+        bar = Raw(f'<div class="bar" style="width:{width};background:{part.colour}"></div>' if value else "")
+        rows.append([swatch, duration(value), percent(share), bar])
+    memory = job.get("memory") or {}
+    extra = ""
+    if memory.get("total"):
+        parts = [[key, size(value)] for key, value in memory.items() if key not in {"total", "capacity"}]
+        parts += [["total", size(memory["total"])], ["capacity", size(memory.get("capacity"))]]
+        extra = f'<div class="narrow"><h3>Memory of a GPU</h3>{table([], parts, [1])}</div>'
+    return Raw(
+        table(["part", "time", "share", ""], rows, [1, 2]).replace("<th></th>", '<th style="width:50%"></th>') + extra
+    )
+
+
+def _critical_path(rows: pl.DataFrame, prefix: str) -> Raw:
+    last = rows.filter(pl.col("iteration") == pl.col("iteration").max())
+    longest = (
+        last.with_columns((pl.col("finish_ps") - pl.col("start_ps")).alias("span"))
+        .sort(["span", "step"], descending=[True, False])
+        .head(MOST_STEPS)
+    )
+    cells = []
+    for row in longest.iter_rows(named=True):
+        part = PART.get(row["category"])
+        swatch = f'<span class="swatch" style="background:{part.colour}"></span>' if part else ""
+        name = Raw(f"{swatch}{text(part.name if part else row['category'])}")
+        cells.append(
+            [
+                count(row["step"]),
+                name,
+                row["label"],
+                count(row["rank"]),
+                duration(row["span"] / 1e12),
+                row["links"],
+            ]
+        )
+    return section(
+        f"{prefix}Longest steps of the critical path",
+        f"The critical path of iteration {last['iteration'][0]} has {last.height:,} steps; these take longest.",
+        table(["step", "part", "operation", "rank", "time", "links"], cells, [0, 3, 4]),
+    )
+
+
+def _links(result: Result) -> str:
+    top = (result.summary.get("network") or {}).get("links_most_loaded") or []
+    content = []
+    if "links" in result.tables:
+        from windtunnel.report.heatmap import heatmap  # noqa: PLC0415
+
+        links = result.links
+        if links.height and "utilisation_bins" in links.columns and links["utilisation_bins"].list.len().max():
+            content.append(heatmap(links))
+        rates = dict(zip(links["link"], links["rate_bps"], strict=True))
+    else:
+        rates = {}
+    if top:
+        rows = [
+            [
+                link["name"],
+                link["tier"],
+                rate(rates.get(link["name"])),
+                percent(link["utilisation"]),
+                size(link["bytes"]),
+            ]
+            for link in top
+        ]
+        head = ["most loaded links", "tier", "rate", "utilisation", "carried"]
+        content.append(table(head, rows, [2, 3, 4]))
+    if not content:
+        return ""
+    return section("Links", "Utilisation of every link that carried anything, over the simulated time.", *content)
+
+
+def _completion(result: Result) -> str:
+    from windtunnel.report.cdf import cdf  # noqa: PLC0415
+
+    for name in ("flows", "messages"):
+        if name in result.tables and result.scan(name).select(pl.len()).collect().item():
+            title = f"{name.capitalize().removesuffix('s')} completion times"
+            return section(title, "From start to last byte, by how far they go.", cdf(result.scan(name), name))
+    return ""
+
+
+def _evidence(summary: dict[str, Any]) -> str:
+    entries = summary.get("evidence") or []
+    if not entries:
+        return ""
+    rows = [[entry["constant"], entry["kind"], entry["source"]] for entry in entries]
+    remark = "Where the constants come from: measured, calibrated, from a data sheet, or inferred."
+    return section("Evidence", remark, table(["constant", "how it is known", "source"], rows))
+
+
+def _manifest(result: Result) -> Raw:
+    rows = [[key, Raw(f"<code>{text(_plain(value))}</code>")] for key, value in result.manifest.items()]
+    remark = "What it takes to run this again; the scenario lies beside this file."
+    return section("Manifest", remark, table([], rows))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return " ".join(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

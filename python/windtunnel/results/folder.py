@@ -1,0 +1,64 @@
+"""Run folders appear whole or not at all: they are written beside their place and renamed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def default_name(scenario: str, fidelity: str) -> str:
+    """`NAME-FIDELITY`, fit for a file name."""
+    return re.sub(r"[^\w.+-]+", "-", f"{scenario}-{fidelity}").strip("-.") or "run"
+
+
+@contextmanager
+def written_beside(parent: Path) -> Iterator[tuple[Path, Callable[[Path], None]]]:
+    """A fresh folder in `parent`, and a function that renames it to its place. Unplaced, it is removed at the end."""
+    parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=".run-", dir=parent))
+    fresh.chmod(0o755)
+    try:
+        yield fresh, lambda target: _place(fresh, target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def check_replaceable(target: Path) -> None:
+    """Refuses to replace anything but a run folder or an empty one: a mistyped `--out` must not delete a home."""
+    if target.is_dir() and ((target / "summary.json").is_file() or not any(target.iterdir())):
+        return
+    if target.exists():
+        raise InputError(
+            f"`{target}` is there and is not a run folder\n\nhint: give `--out` a new folder, or remove this one"
+        )
+
+
+def write_beside(path: Path, data: bytes) -> None:
+    """Writes a file beside its place and renames it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.part")
+    try:
+        fresh.write_bytes(data)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _place(fresh: Path, target: Path) -> None:
+    check_replaceable(target)
+    if not target.exists():
+        fresh.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=".old-", dir=target.parent))
+    target.rename(old / target.name)
+    fresh.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,88 @@
+"""Tables as folders of Parquet part files, written while the run goes.
+
+A part holds at most `PART_ROWS` rows. Where one part ends and the next begins depends on the rows alone, so the same
+run leaves the same files. Memory is bounded by one part per table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+PART_ROWS = 1 << 20
+"""Most rows of a part file."""
+
+PART_BYTES = 256 << 20
+"""Size in memory from which a part is written although it has fewer rows (tables with list columns)."""
+
+
+def to_frame(columns: Mapping[str, NDArray[np.generic] | Sequence[str]]) -> pl.DataFrame:
+    """Columns of equal length as a frame; a 2-D array becomes a list column, NaN becomes null."""
+    series = []
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            column = pl.Series(name, values).arr.to_list()
+        else:
+            column = pl.Series(name, values)
+            if column.dtype.is_float():
+                column = column.fill_nan(None)
+        series.append(column)
+    return pl.DataFrame(series)
+
+
+class TableWriter:
+    """Collects batches of rows per table and writes them below `folder` as `TABLE/part-00000.parquet`, ….
+
+    Use as a context manager or call `close`; rows still held are written then.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pending: dict[str, list[pl.DataFrame]] = {}
+        self._parts: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
+        """Rows given so far, per table in order of first appearance."""
+
+    def sink(self, table: str, columns: Mapping[str, NDArray[np.generic] | Sequence[str]]) -> None:
+        """Takes a batch of rows of `table`."""
+        frame = to_frame(columns)
+        self.rows[table] = self.rows.get(table, 0) + frame.height
+        pending = self._pending.setdefault(table, [])
+        pending.append(frame)
+        while sum(f.height for f in pending) >= PART_ROWS:
+            whole = pl.concat(pending)
+            self._write(table, whole.head(PART_ROWS))
+            rest = whole.slice(PART_ROWS)
+            pending[:] = [rest] if rest.height else []
+        if sum(f.estimated_size() for f in pending) >= PART_BYTES:
+            self._write(table, pl.concat(pending))
+            pending.clear()
+
+    def close(self) -> None:
+        """Writes the rows still held; a table that never had a row gets one empty part, for its columns."""
+        for table, pending in self._pending.items():
+            whole = pl.concat(pending) if pending else None
+            if whole is not None and (whole.height or table not in self._parts):
+                self._write(table, whole)
+            pending.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, table: str, frame: pl.DataFrame) -> None:
+        part = self._parts.get(table, 0)
+        self._parts[table] = part + 1
+        folder = self._folder / table
+        folder.mkdir(parents=True, exist_ok=True)
+        frame.rechunk().write_parquet(folder / f"part-{part:05d}.parquet", compression="zstd")

@@ -1,0 +1,73 @@
+"""Quantities as people read them."""
+
+from __future__ import annotations
+
+import math
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
+_SIZES = ((1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_COUNTS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+UNKNOWN = "–"
+"""What is shown for a figure that is not known."""
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in the largest fitting unit, four significant digits: `12.34 ms`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds == 0:
+        return "0 s"
+    for scale, unit in _TIMES:
+        if abs(seconds) >= scale * 0.99995 or unit == "ps":
+            return f"{_digits(seconds / scale)} {unit}"
+    raise AssertionError("ps fits everything")
+
+
+def size(count: float | None) -> str:
+    """Bytes in powers of 2: `61.2 GiB`."""
+    if count is None:
+        return UNKNOWN
+    for scale, unit in _SIZES:
+        if abs(count) >= scale:
+            return f"{_digits(count / scale)} {unit}"
+    return f"{count:.0f} B"
+
+
+def rate(bits_per_second: float | None) -> str:
+    """Bits per second in powers of 10: `400 Gbps`."""
+    if bits_per_second is None:
+        return UNKNOWN
+    for scale, prefix in _COUNTS:
+        if abs(bits_per_second) >= scale:
+            return f"{bits_per_second / scale:g} {prefix}bps"
+    return f"{bits_per_second:g} bps"
+
+
+def count(number: float | None) -> str:
+    """A number with thousands separated: `1,234,567`; below 100, four digits."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:,.0f}" if abs(number) >= 1000 or number == int(number) else _digits(number)
+
+
+def short_count(number: float | None) -> str:
+    """A number with a prefix: `1.235 M`."""
+    if number is None:
+        return UNKNOWN
+    for scale, prefix in _COUNTS:
+        if abs(number) >= scale:
+            return f"{_digits(number / scale)} {prefix}"
+    return count(number)
+
+
+def percent(fraction: float | None, *, signed: bool = False) -> str:
+    """A fraction as a percentage: `43.2 %`."""
+    if fraction is None or not math.isfinite(fraction):
+        return UNKNOWN
+    return f"{fraction * 100:{'+' if signed else ''}.1f} %"
+
+
+def _digits(value: float) -> str:
+    whole = len(str(int(abs(value))))
+    return f"{value:.{max(0, 4 - whole)}f}"

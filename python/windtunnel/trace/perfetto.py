@@ -1,0 +1,135 @@
+"""A writer of Perfetto's protobuf: tracks, slices with arguments, counters.
+
+A trace is a sequence of `TracePacket`s (field 1 of `Trace`). Names, categories and argument names are interned: the
+first packet that uses one defines it. Fields and their numbers are those of Perfetto's public `.proto` files
+(`protos/perfetto/trace/trace_packet.proto`, `track_event/track_event.proto`, `track_event/track_descriptor.proto`,
+`interned_data/interned_data.proto`). Timestamps are whole nanoseconds.
+
+Life cycle: name the tracks, then give the events of each in the order of time; `data` is the trace.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_PACKET = 0x0A  # Trace.packet, length-delimited
+_SEQUENCE = 1
+_STATE_CLEARED, _NEEDS_STATE = 1, 2
+_BEGIN, _END, _COUNTER = 1, 2, 4
+
+
+def varint(value: int) -> bytes:
+    """An unsigned integer in base 128, low digits first."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    """An integer field."""
+    return varint(field << 3) + varint(value)
+
+
+def chunk(field: int, data: bytes | str) -> bytes:
+    """A string, bytes or message field."""
+    raw = data.encode() if isinstance(data, str) else data
+    return varint(field << 3 | 2) + varint(len(raw)) + raw
+
+
+def double(field: int, value: float) -> bytes:
+    """A double field."""
+    return varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+class _Interned:
+    """Strings of one kind; each is defined in the packet that first uses it."""
+
+    def __init__(self, field: int) -> None:
+        self._field = field
+        self._ids: dict[str, int] = {}
+
+    def use(self, name: str, fresh: bytearray) -> int:
+        known = self._ids.get(name)
+        if known is None:
+            known = self._ids[name] = len(self._ids) + 1
+            fresh += chunk(self._field, number(1, known) + chunk(2, name))
+        return known
+
+
+class TraceWriter:
+    """Builds a trace in memory."""
+
+    def __init__(self) -> None:
+        self._out = bytearray()
+        self._categories = _Interned(1)
+        self._names = _Interned(2)
+        self._arguments = _Interned(3)
+        self._tracks = 0
+        self._cleared = False
+
+    def process(self, pid: int, name: str, order: int) -> int:
+        """Names a process, shown at place `order`, and returns its track."""
+        process = number(1, pid) + chunk(6, name)
+        return self._describe(chunk(3, process) + number(11, 3) + number(12, order))
+
+    def thread(self, pid: int, tid: int, name: str, parent: int) -> int:
+        """Names a thread of process track `parent` and returns its track."""
+        thread = number(1, pid) + number(2, tid) + chunk(5, name)
+        return self._describe(number(5, parent) + chunk(4, thread))
+
+    def track(self, name: str, parent: int) -> int:
+        """Names a track below `parent` and returns it."""
+        return self._describe(number(5, parent) + chunk(2, name))
+
+    def counter(self, name: str, unit: str, parent: int) -> int:
+        """Names a counter below `parent` and returns its track."""
+        return self._describe(number(5, parent) + chunk(2, name) + chunk(8, chunk(6, unit)))
+
+    def slice(
+        self,
+        track: int,
+        begin_ns: int,
+        end_ns: int,
+        name: str,
+        category: str,
+        arguments: dict[str, int | str],
+    ) -> None:
+        """A slice; those of a track must follow each other."""
+        fresh = bytearray()
+        event = number(9, _BEGIN) + number(11, track)
+        event += number(3, self._categories.use(category, fresh)) + number(10, self._names.use(name, fresh))
+        for key, value in arguments.items():
+            note = number(1, self._arguments.use(key, fresh))
+            event += chunk(4, note + (chunk(6, value) if isinstance(value, str) else number(3, value)))
+        self._event(begin_ns, event, fresh)
+        self._event(end_ns, number(9, _END) + number(11, track), b"")
+
+    def count(self, track: int, at_ns: int, value: float) -> None:
+        """A counter's value from `at_ns` on."""
+        self._event(at_ns, number(9, _COUNTER) + number(11, track) + double(44, value), b"")
+
+    @property
+    def data(self) -> bytes:
+        """The trace."""
+        return bytes(self._out)
+
+    def _describe(self, fields: bytes) -> int:
+        self._tracks += 1
+        self._packet(chunk(60, number(1, self._tracks) + fields))
+        return self._tracks
+
+    def _event(self, at_ns: int, event: bytes, interned: bytes | bytearray) -> None:
+        body = number(8, at_ns) + chunk(11, event)
+        self._packet(body + chunk(12, bytes(interned)) if interned else body)
+
+    def _packet(self, body: bytes) -> None:
+        flags = _NEEDS_STATE if self._cleared else _NEEDS_STATE | _STATE_CLEARED
+        self._cleared = True
+        body += number(10, _SEQUENCE) + number(13, flags)
+        self._out.append(_PACKET)
+        self._out += varint(len(body)) + body

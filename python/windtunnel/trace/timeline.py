@@ -1,0 +1,133 @@
+"""From result tables to a timeline: the critical path, a process per rank with a thread per stream, busy links.
+
+Picoseconds become nanoseconds by rounding down, begin and end alike, so that slices that follow each other still do.
+Operations of one stream that overlap (messages in flight together) are laid on as many threads as they need.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+from windtunnel.breakdown import PART
+from windtunnel.engine import InputError
+from windtunnel.results.folder import write_beside
+from windtunnel.trace.perfetto import TraceWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+    from windtunnel.results import Result
+
+BUSY_LINKS = 16
+"""Links whose utilisation is shown as counters: those that are busiest."""
+
+FIRST_RANK = 10_000
+"""Process numbers of ranks start here, those of the jobs' critical paths at 1."""
+
+FIRST_THREAD = 1_000_000
+"""Thread numbers start here, apart from the process numbers: a thread numbered as its process is its main thread."""
+
+
+def write_trace(result: Result, path: Path) -> Path:
+    """Writes the timeline of `result` to `path`, gzipped if it ends in `.gz`, and returns it.
+
+    Raises `InputError` if the run recorded no operations.
+    """
+    if "operations" not in result.tables:
+        raise InputError(f"the run recorded no operations, so there is no timeline: `{result.path}`")
+    writer = TraceWriter()
+    _critical_path(writer, result)
+    _operations(writer, result.operations)
+    _links(writer, result)
+    data = writer.data
+    write_beside(path, gzip.compress(data, compresslevel=5, mtime=0) if path.suffix == ".gz" else data)
+    return path
+
+
+def lanes(begin: list[int], end: list[int]) -> list[int]:
+    """For intervals in order of begin: the first lane of each that is free by then."""
+    free: list[int] = []
+    chosen = []
+    for b, e in zip(begin, end, strict=True):
+        lane = next((i for i, until in enumerate(free) if until <= b), len(free))
+        if lane == len(free):
+            free.append(e)
+        else:
+            free[lane] = e
+        chosen.append(lane)
+    return chosen
+
+
+def _critical_path(writer: TraceWriter, result: Result) -> None:
+    if "critical_path" not in result.tables:
+        return
+    rows = result.critical_path.sort(["job", "iteration", "step"], maintain_order=True)
+    for i, (name, job) in enumerate(rows.group_by(["job"], maintain_order=True)):
+        process = writer.process(1 + i, f"{name[0]}: critical path", 0)
+        track = writer.thread(1 + i, 1 + i, "critical path", process)
+        for row in job.iter_rows(named=True):
+            part = PART.get(row["category"])
+            arguments: dict[str, int | str] = {
+                "iteration": row["iteration"],
+                "rank": row["rank"],
+                "what": row["label"],
+            }
+            if row["links"]:
+                arguments["links"] = row["links"]
+            writer.slice(
+                track, row["start_ps"] // 1000, row["finish_ps"] // 1000, part.name if part else row["category"],
+                row["category"], arguments,
+            )  # fmt: skip
+
+
+def _operations(writer: TraceWriter, operations: pl.DataFrame) -> None:
+    order = ["job", "stage", "rank", "stream", "start_ps", "finish_ps", "operation"]
+    ordered = operations.sort(order, maintain_order=True)
+    tid = FIRST_THREAD
+    groups = ordered.group_by(["job", "stage", "rank"], maintain_order=True)
+    for place, ((job, stage, rank), mine) in enumerate(groups, start=1):
+        pid = FIRST_RANK + place
+        process = writer.process(pid, f"{job}: rank {rank} (stage {stage})", place)
+        for stream, rows in mine.group_by(["stream"], maintain_order=True):
+            tid = _stream(writer, process, pid, tid, f"stream {stream[0]}", rows)
+
+
+def _stream(writer: TraceWriter, process: int, pid: int, tid: int, name: str, rows: pl.DataFrame) -> int:
+    begin = (rows["start_ps"] // 1000).to_list()
+    end = (rows["finish_ps"] // 1000).to_list()
+    chosen = lanes(begin, end)
+    tracks = []
+    for lane in range(max(chosen) + 1):
+        tracks.append(writer.thread(pid, tid, name if lane == 0 else f"{name} ({lane + 1})", process))
+        tid += 1
+    columns = ("label", "kind", "dimension", "iteration", "operation", "ready_ps", "bytes")
+    for b, e, lane, row in zip(begin, end, chosen, rows.select(columns).iter_rows(), strict=True):
+        label, kind, dimension, iteration, operation, ready_ps, size = row
+        arguments: dict[str, int | str] = {"iteration": iteration, "operation": operation}
+        if (waited := b - ready_ps // 1000) > 0:
+            arguments["waited_ns"] = waited
+        if size:
+            arguments["bytes"] = size
+        writer.slice(tracks[lane], b, e, label or kind, kind if dimension == "other" else dimension, arguments)
+    return tid
+
+
+def _links(writer: TraceWriter, result: Result) -> None:
+    if "links" not in result.tables:
+        return
+    links = result.links
+    if "utilisation_bins" not in links.columns:
+        return
+    busiest = links.sort(["utilisation", "link"], descending=[True, False]).head(BUSY_LINKS)
+    if not busiest.height:
+        return
+    process = writer.process(2**31 - 1, "busiest links", 2**20)
+    for row in busiest.iter_rows(named=True):
+        track = writer.counter(f"{row['link']} ({row['tier']})", "%", process)
+        bins = row["utilisation_bins"]
+        for i, value in enumerate(bins):
+            writer.count(track, i * row["bin_span_ps"] // 1000, 100 * value)
+        writer.count(track, len(bins) * row["bin_span_ps"] // 1000, 0.0)

@@ -1,0 +1,51 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from synthetic import write_run
+
+if TYPE_CHECKING:
+    from windtunnel import Result
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Runs the installed command in an empty folder, without colours, 100 columns wide."""
+    program = Path(sys.executable).with_name("windtunnel")
+
+    def run(*arguments: str | Path, check: int | None = 0, **settings: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", **settings}
+        done = subprocess.run(
+            [program, *map(str, arguments)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        if check is not None:
+            assert done.returncode == check, done.stderr or done.stdout
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A run folder with every table of flow fidelity, made by hand."""
+    return write_run(tmp_path_factory.mktemp("runs") / "synthetic")

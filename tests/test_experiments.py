@@ -1,0 +1,174 @@
+"""Experiments: their file, their runs, their claims. The runs are stood in for."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import windtunnel
+from windtunnel.experiments import find, run_experiment, runner
+from windtunnel.experiments.check import Results, judge, lookup
+from windtunnel.experiments.spec import Claim, parse_yaml, read_experiment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """
+title: Ring against tree
+source: Thakur 2005
+scenario: scenario.yaml
+cases:
+  small: {bytes: 1}
+  large: {bytes: 100}
+vary:
+  - {name: algorithm, path: "jobs[0].algorithm", values: [ring, tree]}
+options: {fidelity: message, seed: 3}
+claims:
+  - claim: ring moves the bytes at line rate
+    observe: time_s
+    at: {case: large, algorithm: ring}
+    expected: 100
+    tolerance: 1 %
+  - claim: tree wins when small
+    observe: time_s
+    at: {case: small}
+    expected: {order: [{algorithm: tree}, {algorithm: ring}]}
+  - claim: ring wins when large
+    observe: time_s
+    at: {case: large, algorithm: ring}
+    over: {algorithm: tree}
+    expected: {max: 0.6}
+  - {claim: the sum is right, observe: total, expected: 312, source: arithmetic}
+figure: {x: case, y: time_s, series: algorithm, kind: bar}
+"""
+
+CODE = """
+import polars as pl
+
+def observe(results):
+    times = [result.summary["time_s"] for place, result in results]
+    return {"total": sum(times), "times": pl.DataFrame({"time_s": times})}
+"""
+
+TIMES = {("1", "ring"): 8.0, ("1", "tree"): 3.0, ("100", "ring"): 100.5, ("100", "tree"): 200.5}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An experiment whose runs are stood in for."""
+    folder = tmp_path / "experiments" / "ring-tree"
+    folder.mkdir(parents=True)
+    (folder / "experiment.yaml").write_text(FILE)
+    (folder / "experiment.py").write_text(CODE)
+
+    def run(scenario: Path, *, overrides: dict[str, Any], out: Path, fidelity: str, seed: int) -> SimpleNamespace:
+        assert (scenario, fidelity, seed) == (folder / "scenario.yaml", "message", 3)
+        assert out.parent.is_dir()
+        time_s = TIMES[str(overrides["bytes"]), overrides["jobs[0].algorithm"]]
+        return SimpleNamespace(summary={"partial": False, "time_s": time_s})
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_claims_are_checked_and_the_figure_is_drawn(folder: Path, tmp_path: Path) -> None:
+    places: list[dict[str, Any]] = []
+    outcome = run_experiment(
+        find("ring-tree"), out=tmp_path / "out", started=lambda _i, _of, point: places.append(point.place)
+    )
+    assert [verdict.record() for verdict in outcome.verdicts] == [
+        {"claim": "ring moves the bytes at line rate", "source": "Thakur 2005", "expected": 100, "observed": 100.5,
+         "holds": True},
+        {"claim": "tree wins when small", "source": "Thakur 2005", "expected": "algorithm tree < algorithm ring",
+         "observed": [3.0, 8.0], "holds": True},
+        {"claim": "ring wins when large", "source": "Thakur 2005", "expected": {"max": 0.6}, "observed": 100.5 / 200.5,
+         "holds": True},
+        {"claim": "the sum is right", "source": "arithmetic", "expected": 312, "observed": 312.0, "holds": True},
+    ]  # fmt: skip
+    assert outcome.holds
+    assert outcome.tables["times"].height == 4
+    assert [(p["case"], p["algorithm"]) for p in places] == [
+        ("small", "ring"), ("small", "tree"), ("large", "ring"), ("large", "tree")
+    ]  # fmt: skip
+    assert outcome.figure is not None
+    ET.parse(outcome.figure)  # noqa: S314
+    assert read_experiment(folder).name == "ring-tree"
+
+
+@pytest.mark.parametrize(
+    ("expected", "tolerance", "observed", "holds"),
+    [
+        (10, "5 %", 10.5, True),
+        (10, "5 %", 10.6, False),
+        (10, 0.2, 9.8, True),
+        (10, 0, 10.0001, False),
+        ({"min": 1}, 0, 0.99, False),
+        ({"min": 1}, "2 %", 0.99, True),
+        ({"min": 1, "max": 2}, 0, 2.5, False),
+        (True, 0, True, True),
+        ("finished", 0, "partial", False),
+        (10, 0, None, False),
+    ],
+)
+def test_what_holds(expected: object, tolerance: object, observed: object, holds: bool) -> None:
+    relative = isinstance(tolerance, str)
+    width = float(str(tolerance).rstrip(" %")) / (100 if relative else 1)
+    claim = Claim("c", "s", "x", {}, None, expected, width, relative)
+    assert judge(claim, Results([]), {"x": observed}).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("title:", "titel:", "unknown key: `titel`\n\nhint: did you mean `title`?"),
+        ("observe: total", "observes: total", "claims[3]: unknown key: `observes`\n\nhint: did you mean `observe`?"),
+        (
+            "tolerance: 1 %",
+            "tolerance: little",
+            "claims[0].tolerance: expected a number or a percentage, found `little`",
+        ),
+        ("values: [ring, tree]", "values: 3", "vary[0].values: expected a list, found `3`"),
+        ("fidelity: message", "fidelty: message", "options: unknown key: `fidelty`\n\nhint: did you mean `fidelity`?"),
+        ("{max: 0.6}", "{maximum: 0.6}", "claims[2].expected: unknown key: `maximum`\n\nhint: did you mean `max`?"),
+    ],
+)
+def test_a_wrong_file_is_named_by_place(folder: Path, before: str, after: str, message: str) -> None:
+    (folder / "experiment.yaml").write_text(FILE.replace(before, after))
+    with pytest.raises(windtunnel.InputError) as error:
+        read_experiment(folder)
+    assert str(error.value) == f"{folder / 'experiment.yaml'}: {message}"
+
+
+def test_yaml_is_that_of_today() -> None:
+    assert parse_yaml("{fold: off, rate: 1e9}", "x") == {"fold": "off", "rate": 1e9}
+    with pytest.raises(windtunnel.InputError, match="x:2:1: "):
+        parse_yaml("a: {\n", "x")
+
+
+def test_names_are_suggested(folder: Path) -> None:
+    assert folder.is_dir()
+    with pytest.raises(windtunnel.InputError) as error:
+        find("rign-tree")
+    assert str(error.value) == "no such experiment: `rign-tree`\n\nhint: did you mean `ring-tree`?"
+
+
+def test_a_place_must_be_one_run(folder: Path) -> None:
+    point = read_experiment(folder).points()[0]
+    results = Results([(point, SimpleNamespace(summary={"a": [{"b": 1}]}))])  # type: ignore[list-item]
+    assert results.figure("a[0].b", {"algorithm": "ring"}) == 1
+    with pytest.raises(windtunnel.InputError, match="0 runs at algorithm tree, expected one"):
+        results.at(algorithm="tree")
+
+
+def test_a_missing_figure_is_named() -> None:
+    summary = json.loads('{"jobs": [{"mfu": 0.4, "host_s": 1}]}')
+    assert lookup(summary, "jobs[0].mfu") == 0.4
+    with pytest.raises(windtunnel.InputError, match=r"the summary has no `jobs\[0\]\.mfo`: `mfo` is not there"):
+        lookup(summary, "jobs[0].mfo")
+    with pytest.raises(windtunnel.InputError, match="`3` is not there"):
+        lookup(summary, "jobs[3].mfu")

@@ -1,0 +1,139 @@
+"""The HTML report: complete, offline, and its figures say what the tables say."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import polars as pl
+import pytest
+
+import windtunnel
+from synthetic import write_run
+from windtunnel.cli import show_run
+from windtunnel.report import gantt, write_report
+from windtunnel.report.heatmap import MOST_ROWS, grid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windtunnel import Result
+
+
+@pytest.fixture(scope="module")
+def page(finished_run: Result, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(finished_run, path).read_text(encoding="utf-8")
+
+
+def test_it_needs_no_network(page: str) -> None:
+    links = re.findall(r"""(?:src|href)\s*=\s*["']([^"'#][^"']*)""", page)
+    assert all(link.startswith("data:") for link in links)
+    assert "<script" not in page
+    assert "@import" not in page
+
+
+def test_it_has_every_figure_and_table(page: str) -> None:
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings == [
+        "Where an iteration goes", "Iterations", "One pipeline", "Longest steps of the critical path", "Links",
+        "Flow completion times", "Evidence", "Manifest",
+    ]  # fmt: skip
+    figures = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert figures == [
+        "iteration waterfall", "Gantt chart of one pipeline", "link utilisation", "completion times of flows",
+    ]  # fmt: skip
+    for value in ("63.02 ms", "41.2 %", "61.40 GiB", "NVIDIA H100 data sheet", "leaf0 -&gt; spine3", "ab" * 32):
+        assert value in page
+
+
+def test_its_elements_are_closed_and_its_figures_are_xml(page: str) -> None:
+    open_tags: list[str] = []
+
+    class Check(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+            if tag not in {"meta", "br"}:
+                open_tags.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: object) -> None:
+            pass
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_tags.pop() == tag
+
+    Check().feed(page)
+    assert open_tags == []
+    for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ET.fromstring(svg)  # noqa: S314
+
+
+def test_the_same_run_gives_the_same_bytes(finished_run: Result, tmp_path: Path) -> None:
+    one = write_report(finished_run, tmp_path / "a.html").read_bytes()
+    assert write_report(finished_run, tmp_path / "b.html").read_bytes() == one
+
+
+def test_a_hundred_thousand_operations_take_under_three_seconds(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", stages=8, microbatches=64, layers=50, flows=100_000)
+    assert run.operations.height > 100_000
+    began = time.process_time()
+    path = write_report(run, tmp_path / "r.html")
+    assert time.process_time() - began < 3
+    assert path.stat().st_size < 2_000_000
+
+
+def test_a_pixel_shows_what_fills_most_of_it() -> None:
+    width = 1 / gantt.COLUMNS
+    start = np.array([0.0, 2.0, 2.6, 10.0]) * width
+    finish = np.array([2.0, 2.6, 3.0, 10.05]) * width
+    pixels = gantt.rasterise(start, finish, np.array([0, 1, 2, 3], dtype=np.int16))
+    assert pixels[:5].tolist() == [0, 0, 1, -1, -1]
+    assert pixels[10] == -1  # a twentieth is not shown
+    assert gantt.runs(pixels) == [(0, 0, 2), (1, 2, 1)]
+
+
+def test_a_lane_covers_the_time_its_operations_take() -> None:
+    rng = np.random.default_rng(3)
+    edges = np.sort(rng.random(200))
+    start, finish = edges[::2], edges[1::2]
+    pixels = gantt.rasterise(start, finish, np.zeros(100, dtype=np.int16))
+    assert (pixels >= 0).mean() == pytest.approx((finish - start).sum(), abs=100 / gantt.COLUMNS)
+
+
+def test_colours_follow_kind_dimension_and_label() -> None:
+    rows = pl.DataFrame({
+        "label": ["F0.0", "I1.3 attention", "W0.1 mlp", "Fused optimiser", "B0.1 gradient", "x"],
+        "kind": ["calc", "calc", "calc", "calc", "collective", "send"],
+        "dimension": ["other", "other", "other", "other", "dp", "other"],
+    })  # fmt: skip
+    names = list(gantt.KINDS)
+    assert [names[k] for k in gantt.kinds_of(rows)] == ["forward", "backward", "weight", "compute", "dp", "other"]
+
+
+def test_many_links_share_rows_and_the_fullest_shows() -> None:
+    bins = np.zeros((1000, 4))
+    bins[517, 2] = 0.9
+    cells = grid(pl.DataFrame({"utilisation_bins": pl.Series(bins).arr.to_list()}))
+    assert cells.shape == (MOST_ROWS, 4)
+    assert cells.max() == pytest.approx(0.9)
+    assert np.argwhere(cells > 0).tolist() == [[517 * MOST_ROWS // 1000, 2]]
+
+
+def test_a_run_that_knows_nothing_still_has_a_report(finished_run: Result, tmp_path: Path) -> None:
+    summary = json.loads((finished_run.path / "summary.json").read_text())
+    kept = {"name", "state", "ranks", "iterations", "simulated_iterations", "exposed_s", "iteration_time_s"}
+    (job,) = summary["jobs"]
+    unknown = {key: value if key in kept else None for key, value in job.items()}
+    unknown["exposed_s"] = dict.fromkeys(job["exposed_s"])
+    unknown["iteration_time_s"] = dict.fromkeys(job["iteration_time_s"])
+    summary.update(jobs=[unknown], partial=True, evidence=[], network=dict.fromkeys(summary["network"]), flows=None)
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "manifest.json").write_text("{}")
+    page = write_report(windtunnel.load(tmp_path), tmp_path / "r.html").read_text()
+    assert "this result is partial" in page
+    assert "<svg" not in page
+    show_run.show(windtunnel.load(tmp_path))
