@@ -10,6 +10,7 @@ use windtunnel_kernel::{Bytes, RankId, Span, Time};
 use super::*;
 use crate::collectives::{CollectiveKind, CollectiveSpec};
 use crate::program::OpKind;
+use crate::replay::{Replay, ReplayOptions};
 use crate::schedules::{ActionKind, Costs, ScheduleName, ScheduleSettings, timed};
 
 /// What communication costs: a collective from its last arrival on, a message from its send on.
@@ -618,5 +619,7 @@ proptest! {
             ActionKind::Backward => 2, _ => 1,
         }).sum::<u64>();
         prop_assert!(costly >= passes * 30);
+        let replay = Replay::new(std::sync::Arc::new(generated.workload), &ReplayOptions::default());
+        prop_assert!(replay.is_ok(), "{:?}", replay.err());
     }
 }
