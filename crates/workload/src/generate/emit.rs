@@ -98,7 +98,7 @@ pub(super) fn emit(
         gathered: Vec::new(),
         entry: 0,
     };
-    emitter.run(schedule)?;
+    emitter.run(schedule);
     let Emitter { builder, slots, .. } = emitter;
     Ok(Emitted { program: builder.finish()?, slots })
 }
@@ -125,7 +125,7 @@ struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn run(&mut self, schedule: &Schedule) -> Result<(), GenerateError> {
+    fn run(&mut self, schedule: &Schedule) {
         let actions = schedule.actions(self.rank);
         let groups: Vec<&[Action]> = {
             let mut rest = actions;
@@ -193,7 +193,6 @@ impl<'a> Emitter<'a> {
             self.join(&[Role::Tp, Role::Cp, Role::Ep, Role::Data]);
         }
         self.finish_step(tail);
-        Ok(())
     }
 
     fn stage(&self, chunk: u16) -> usize {
@@ -253,7 +252,7 @@ impl<'a> Emitter<'a> {
 
     /// The slot of `role`, or nothing if its group has one member.
     fn slot(&mut self, role: Role) -> Option<CommSlot> {
-        if role.size(self.layout, &self.placement) < 2 {
+        if role.size(self.layout, self.placement) < 2 {
             return None;
         }
         let slot = self.slots.iter().position(|&known| known == role).unwrap_or_else(|| {
@@ -412,9 +411,9 @@ impl<'a> Emitter<'a> {
         while self.gathered.len() < self.gathers.loads.len() && self.gathered.len() as u64 <= u64::from(last)
         {
             let load = self.gathers.loads[self.gathered.len()];
-            let chunk = self.shard_chunk(load.chunk);
+            let half = self.shard_half(load.chunk);
             let mut ops = SmallVec::new();
-            for (role, bytes) in [(Role::Shard(chunk), load.dense), (Role::ExpertShard(chunk), load.expert)] {
+            for (role, bytes) in [(Role::Shard(half), load.dense), (Role::ExpertShard(half), load.expert)] {
                 if bytes.0 > 0 {
                     let kind = CollectiveKind::AllGather;
                     let exchange = Exchange {
@@ -431,9 +430,10 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The chunk that names a shard group: stages on two ranks have one group per chunk.
-    fn shard_chunk(&self, chunk: u16) -> u16 {
-        if self.placement.shape == Shape::Bidirectional { chunk } else { 0 }
+    /// The half that names the shard groups of a chunk's stage (see [`Role::Shard`]).
+    fn shard_half(&self, chunk: u16) -> u16 {
+        let both = self.placement.shape == Shape::Bidirectional;
+        u16::from(both && self.stage(chunk) >= self.stages.len() / 2)
     }
 
     fn enter(&mut self, lane: &mut Lane) {
@@ -478,14 +478,14 @@ impl<'a> Emitter<'a> {
         } else {
             (CollectiveKind::ReduceScatter, "reduce-scatter gradients")
         };
-        let chunk = self.shard_chunk(load.chunk);
-        for (role, bytes) in [(Role::Shard(chunk), load.dense), (Role::ExpertShard(chunk), load.expert)] {
+        let half = self.shard_half(load.chunk);
+        for (role, bytes) in [(Role::Shard(half), load.dense), (Role::ExpertShard(half), load.expert)] {
             if bytes.0 == 0 {
                 continue;
             }
             let exchange = Exchange { role, dimension: Dimension::Dp, kind, bytes, label };
             let reduced = self.collective(exchange, bytes, &lane.tail);
-            let shard = bytes.0.div_ceil(u64::from(role.size(self.layout, &self.placement)));
+            let shard = bytes.0.div_ceil(u64::from(role.size(self.layout, self.placement)));
             let across = Exchange {
                 role: Role::Replicate,
                 kind: CollectiveKind::AllReduce,
@@ -565,7 +565,7 @@ impl<'a> Emitter<'a> {
                 tail.push(op);
             }
         };
-        let tied = tied_ranks(&self.placement).is_some_and(|ends| ends.contains(&self.rank));
+        let tied = tied_ranks(self.placement).is_some_and(|ends| ends.contains(&self.rank));
         if let Some(bytes) = self.layout.tied_embedding.filter(|_| tied) {
             then(self, Role::Tied, Dimension::Pp, bytes, "all-reduce tied embedding");
         }
@@ -577,7 +577,7 @@ impl<'a> Emitter<'a> {
                 then(self, Role::Tp, Dimension::Tp, NORM, norm);
                 then(self, Role::Pp, Dimension::Pp, NORM, norm);
                 if self.layout.zero > 0 {
-                    // Where stages live on two ranks the shard groups differ by chunk: use the pipeline rank's own.
+                    // Where stages live on two ranks a rank is in two shard groups: use the pipeline rank's own group.
                     let both = self.placement.shape == Shape::Bidirectional;
                     let role = if both { Role::Data } else { Role::Shard(0) };
                     then(self, role, Dimension::Dp, NORM, norm);

@@ -78,7 +78,9 @@ pub enum Role {
     Pp,
     /// All ranks that hold the same dense parameters.
     Data,
-    /// Ranks over which dense parameters of a chunk are sharded; the chunk is 0 unless stages live on two ranks.
+    /// Ranks over which dense parameters are sharded. Where stages live on two pipeline ranks (two directions), ranks p and
+    /// P - 1 - p share stages p and P - 1 - p and have a communicator for each: half 0 for the stage below P / 2, half 1
+    /// for the other. Elsewhere the half is 0.
     Shard(u16),
     /// The same for expert parameters.
     ExpertShard(u16),
@@ -108,19 +110,18 @@ impl Role {
     }
 
     /// Ranks of equal key form a group; a rank without a key is in none.
-    fn key(self, at: Coordinates, layout: &Layout, placement: &Placement) -> Option<[u32; 4]> {
+    fn key(self, at: Coordinates, layout: &Layout, placement: Placement) -> Option<[u32; 4]> {
         let Coordinates { tp, cp, ep, pp, dp } = at;
         let per_replica = layout.dp / layout.replicate;
-        let stage =
-            |chunk| if placement.shape == Shape::Bidirectional { placement.stage(pp, chunk) } else { pp };
+        let holders = if placement.shape == Shape::Bidirectional { pp.min(layout.pp - 1 - pp) } else { pp };
         Some(match self {
             Self::Tp => [cp, ep, pp, dp],
             Self::Cp => [tp, ep, pp, dp],
             Self::Ep => [tp, cp, pp, dp],
             Self::Pp => [tp, cp, ep, dp],
             Self::Data => [tp, pp, 0, 0],
-            Self::Shard(chunk) => [tp, stage(chunk), dp / per_replica, 0],
-            Self::ExpertShard(chunk) => [tp, stage(chunk), dp / per_replica, ep],
+            Self::Shard(_) => [tp, holders, dp / per_replica, 0],
+            Self::ExpertShard(_) => [tp, holders, dp / per_replica, ep],
             Self::Replicate => [tp, pp, cp * layout.ep + ep, dp % per_replica],
             Self::Tied => {
                 let ends = tied_ranks(placement)?;
@@ -134,7 +135,7 @@ impl Role {
     }
 
     /// Members of a group.
-    pub fn size(self, layout: &Layout, placement: &Placement) -> u32 {
+    pub fn size(self, layout: &Layout, placement: Placement) -> u32 {
         let twice = if placement.shape == Shape::Bidirectional { 2 } else { 1 };
         match self {
             Self::Tp => layout.tp,
@@ -153,7 +154,7 @@ impl Role {
 
 /// Pipeline ranks of the first and the last stage if they are two; a V has both on one rank, two directions have both on
 /// both.
-pub(super) fn tied_ranks(placement: &Placement) -> Option<[u32; 2]> {
+pub(super) fn tied_ranks(placement: Placement) -> Option<[u32; 2]> {
     if placement.shape == Shape::Bidirectional {
         return None;
     }
@@ -176,7 +177,7 @@ pub struct Groups {
 
 impl Groups {
     /// The groups of `role`, numbered by their lowest rank.
-    pub fn new(role: Role, layout: &Layout, grid: &Grid, placement: &Placement) -> Self {
+    pub fn new(role: Role, layout: &Layout, grid: &Grid, placement: Placement) -> Self {
         let mut groups = Self { role, members: Vec::new(), place: Vec::new(), domain: 1 };
         let mut known: FxHashMap<[u32; 4], u32> = FxHashMap::default();
         for rank in (0..grid.ranks()).map(RankId) {
@@ -241,10 +242,10 @@ mod tests {
 
     #[test]
     fn groups_have_the_size_that_their_role_says() {
-        let layout = Layout { replicate: 2, zero: 1, ..layout() };
-        let grid = Grid::new(&layout);
-        let two_ways = Placement { shape: Shape::Bidirectional, ranks: 3, chunks: 2 };
+        let two_ways = Placement { shape: Shape::Bidirectional, ranks: 4, chunks: 2 };
         for placement in [LOOP, two_ways] {
+            let layout = Layout { pp: placement.ranks, replicate: 2, zero: 1, ..layout() };
+            let grid = Grid::new(&layout);
             for role in [
                 Role::Tp,
                 Role::Cp,
@@ -257,11 +258,8 @@ mod tests {
                 Role::Tied,
                 Role::World,
             ] {
-                if placement == two_ways && matches!(role, Role::Shard(_) | Role::ExpertShard(_)) {
-                    continue; // An odd number of ranks has a stage that meets itself; schedules refuse it.
-                }
-                let groups = Groups::new(role, &layout, &grid, &placement);
-                let size = role.size(&layout, &placement) as usize;
+                let groups = Groups::new(role, &layout, &grid, placement);
+                let size = role.size(&layout, placement) as usize;
                 assert!(groups.members.iter().all(|members| members.len() == size), "{role:?}");
                 for (rank, place) in groups.place.iter().enumerate() {
                     if let Some((group, index)) = place {
@@ -275,12 +273,12 @@ mod tests {
     #[test]
     fn members_of_a_domain_stand_next_to_each_other() {
         let grid = Grid::new(&layout());
-        let domain = |role| Groups::new(role, &layout(), &grid, &LOOP).domain;
+        let domain = |role| Groups::new(role, &layout(), &grid, LOOP).domain;
         // 8 GPUs hold tp 4 × cp 2.
         assert_eq!((domain(Role::Tp), domain(Role::Cp), domain(Role::Ep), domain(Role::Data)), (4, 2, 1, 2));
         let dp_in =
             Layout { order: [Axis::Dp, Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp], domain: 8, ..layout() };
-        let groups = Groups::new(Role::ExpertShard(0), &dp_in, &Grid::new(&dp_in), &LOOP);
+        let groups = Groups::new(Role::ExpertShard(0), &dp_in, &Grid::new(&dp_in), LOOP);
         assert_eq!(groups.domain, 4);
     }
 
@@ -292,7 +290,7 @@ mod tests {
             zero: 3,
             ..layout()
         };
-        let groups = Groups::new(Role::Shard(0), &layout, &Grid::new(&layout), &LOOP);
+        let groups = Groups::new(Role::Shard(0), &layout, &Grid::new(&layout), LOOP);
         for members in &groups.members {
             assert!(members.iter().all(|rank| (rank.0 < 96) == (members[0].0 < 96)));
         }

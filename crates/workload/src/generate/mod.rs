@@ -30,7 +30,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::RankId;
 
 use crate::program::{Binding, Communicator, Dimension, Program, Workload};
-use crate::schedules::Schedule;
+use crate::schedules::{Schedule, Shape};
 
 /// A generated job.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,14 +80,14 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     let mut groups = GroupCache { layout, schedule: &schedule, grid: &grid, known: FxHashMap::default() };
     for role in [Role::Tp, Role::Cp, Role::Ep, Role::Pp, Role::Data, Role::Replicate, Role::Tied, Role::World]
     {
-        groups.domain(role);
+        groups.cut(role);
     }
-    for chunk in 0..chunks.min(2) {
-        groups.domain(Role::Shard(chunk));
-        groups.domain(Role::ExpertShard(chunk));
+    for half in 0..=u16::from(placement.shape == Shape::Bidirectional) {
+        groups.cut(Role::Shard(half));
+        groups.cut(Role::ExpertShard(half));
     }
     let emitted = (0..layout.pp)
-        .map(|rank| emit::emit(layout, &schedule, stages, &passes, &|role| groups.known_domain(role), rank))
+        .map(|rank| emit::emit(layout, &schedule, stages, &passes, &|role| groups.domain(role), rank))
         .collect::<Result<Vec<_>, _>>()?;
     let (sets, workload) = bind(emitted, &grid, &groups);
     Ok(Generated { workload, grid, schedule, groups: sets })
@@ -146,15 +146,15 @@ struct GroupCache<'a> {
 }
 
 impl GroupCache<'_> {
-    fn domain(&mut self, role: Role) {
-        let placement = &self.schedule.placement;
+    fn cut(&mut self, role: Role) {
+        let placement = self.schedule.placement;
         if role.size(self.layout, placement) > 1 {
             let groups = Groups::new(role, self.layout, self.grid, placement);
             self.known.insert(role, groups);
         }
     }
 
-    fn known_domain(&self, role: Role) -> u32 {
+    fn domain(&self, role: Role) -> u32 {
         self.known.get(&role).map_or(1, |groups| groups.domain)
     }
 }

@@ -10,6 +10,7 @@ use windtunnel_kernel::{Bytes, RankId, Span, Time};
 use super::*;
 use crate::collectives::{CollectiveKind, CollectiveSpec};
 use crate::program::OpKind;
+use crate::replay::{Replay, ReplayOptions};
 use crate::schedules::{ActionKind, Costs, ScheduleName, ScheduleSettings, timed};
 
 /// What communication costs: a collective from its last arrival on, a message from its send on.
@@ -448,6 +449,47 @@ fn operations_and_bytes_of_a_tensor_parallel_pipeline() {
 }
 
 #[test]
+fn two_directions_share_the_gradients_of_a_stage() {
+    let layout = Layout {
+        pp: 4,
+        dp: 2,
+        zero: 1,
+        microbatches: 8,
+        schedule: ScheduleSettings::new(ScheduleName::DualPipe),
+        order: [Axis::Dp, Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp],
+        ..Layout::default()
+    };
+    let generated = generate(&layout, &stages(4, 2, 10)).unwrap();
+    let dp: Vec<_> =
+        generated.workload.communicators.iter().filter(|comm| comm.name.starts_with("dp")).collect();
+    // Stages 0 and 3 live on pipeline ranks 0 and 3 (job ranks 0, 1, 6, 7); each has its own communicator.
+    let of = |ranks: [u32; 4]| dp.iter().filter(|comm| comm.ranks == ranks.map(RankId)).count();
+    assert_eq!((dp.len(), of([0, 1, 6, 7]), of([2, 3, 4, 5])), (4, 2, 2));
+    execute(&generated.workload, &Prices { collective: &|_, _| 5, message: &|_, _| 1 });
+}
+
+#[test]
+fn exchanges_of_a_pair_hide_behind_the_other_member() {
+    let pass = |ps| vec![exchange(Dimension::Tp, CollectiveKind::AllGather, 8, Overlap::None), calc(ps)];
+    let halves = |ps: u64| [pass(ps / 2), pass(ps / 2)].concat();
+    let work = ChunkWork {
+        forward: halves(20),
+        backward: halves(40),
+        backward_input: halves(20),
+        backward_weight: vec![calc(20)],
+        ..ChunkWork::default()
+    };
+    let schedule = ScheduleSettings::new(ScheduleName::DualPipe);
+    let layout = Layout { tp: 2, pp: 2, microbatches: 32, schedule, ..Layout::default() };
+    let generated = generate(&layout, &[work.clone(), work]).unwrap();
+    let prices = Prices { collective: &|_, _| 4, ..FREE };
+    let makespan = execute(&generated.workload, &prices).makespan;
+    // In line a micro-batch takes 60 of computation and 16 of exchanges; in a pair the exchanges hide.
+    let (computation, exchanges) = (32 * 60, 32 * 16);
+    assert!(makespan > computation && makespan < computation + exchanges / 3, "{makespan}");
+}
+
+#[test]
 fn a_split_backward_costs_its_overhead() {
     let schedule = ScheduleSettings { split_overhead: 0.5, ..ScheduleSettings::new(ScheduleName::ZbH1) };
     let layout = Layout { microbatches: 4, schedule, ..Layout::default() };
@@ -577,5 +619,7 @@ proptest! {
             ActionKind::Backward => 2, _ => 1,
         }).sum::<u64>();
         prop_assert!(costly >= passes * 30);
+        let replay = Replay::new(std::sync::Arc::new(generated.workload), &ReplayOptions::default());
+        prop_assert!(replay.is_ok(), "{:?}", replay.err());
     }
 }

@@ -31,7 +31,7 @@ pub struct Placement {
 
 impl Placement {
     /// Number of different stages.
-    pub const fn stages(&self) -> u32 {
+    pub const fn stages(self) -> u32 {
         match self.shape {
             Shape::Loop | Shape::V => self.ranks * self.chunks as u32,
             Shape::Bidirectional => self.ranks,
@@ -39,7 +39,7 @@ impl Placement {
     }
 
     /// Stage of `chunk` on `rank`.
-    pub const fn stage(&self, rank: u32, chunk: u16) -> u32 {
+    pub const fn stage(self, rank: u32, chunk: u16) -> u32 {
         let (p, v) = (self.ranks, chunk as u32);
         let backwards = v % 2 == 1;
         match self.shape {
@@ -51,7 +51,7 @@ impl Placement {
     }
 
     /// Rank and chunk that hold `stage` for the micro-batches that `chunk` serves.
-    const fn holder(&self, stage: u32, chunk: u16) -> (u32, u16) {
+    const fn holder(self, stage: u32, chunk: u16) -> (u32, u16) {
         let p = self.ranks;
         match self.shape {
             Shape::Bidirectional if chunk == 1 => (p - 1 - stage, 1),
@@ -65,18 +65,18 @@ impl Placement {
     }
 
     /// Where the output of a forward goes; `None` after the last stage.
-    pub fn next(&self, rank: u32, chunk: u16) -> Option<(u32, u16)> {
+    pub fn next(self, rank: u32, chunk: u16) -> Option<(u32, u16)> {
         let stage = self.stage(rank, chunk) + 1;
         (stage < self.stages()).then(|| self.holder(stage, chunk))
     }
 
     /// Where the input of a forward comes from; `None` before the first stage.
-    pub fn previous(&self, rank: u32, chunk: u16) -> Option<(u32, u16)> {
+    pub fn previous(self, rank: u32, chunk: u16) -> Option<(u32, u16)> {
         self.stage(rank, chunk).checked_sub(1).map(|stage| self.holder(stage, chunk))
     }
 
     /// Every (rank, chunk) that holds `stage`: one, or two when bidirectional.
-    pub fn holders(&self, stage: u32) -> Vec<(u32, u16)> {
+    pub fn holders(self, stage: u32) -> Vec<(u32, u16)> {
         match self.shape {
             Shape::Bidirectional => vec![self.holder(stage, 0), self.holder(stage, 1)],
             Shape::Loop | Shape::V => vec![self.holder(stage, 0)],
@@ -84,7 +84,7 @@ impl Placement {
     }
 
     /// Micro-batches that `chunk` serves, of `total`.
-    pub const fn microbatches(&self, chunk: u16, total: u32) -> Range<u32> {
+    pub const fn microbatches(self, chunk: u16, total: u32) -> Range<u32> {
         match self.shape {
             Shape::Bidirectional if chunk == 0 => 0..total / 2,
             Shape::Bidirectional => total / 2..total,

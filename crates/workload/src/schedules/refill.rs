@@ -25,7 +25,8 @@ pub(super) struct Filling {
 impl Filling {
     /// The fillings worth trying under `cap`.
     pub fn all(cap: u32) -> impl Iterator<Item = Self> {
-        (0..cap.min(64)).flat_map(move |waiting| [false, true].map(|overrun| Self { waiting, overrun, cap }))
+        let waiting = (0..cap.min(64)).filter(|waiting| *waiting < 16 || waiting.is_multiple_of(8));
+        waiting.flat_map(move |waiting| [false, true].map(|overrun| Self { waiting, overrun, cap }))
     }
 }
 

@@ -126,7 +126,7 @@ pub fn execute(
             let done = timeline.actions[rank as usize].len();
             let Some(first) = list.get(done) else { break };
             let group = &list[done..(done + 1 + usize::from(first.paired)).min(list.len())];
-            let arrival = |action: &Action| input_time(schedule, &ends, rank, action, &latency);
+            let arrival = |action: &Action| input_time(schedule, &ends, rank, *action, &latency);
             let Some(ready) =
                 group.iter().try_fold(Time::ZERO, |time, action| Some(time.max(arrival(action)?)))
             else {
@@ -173,7 +173,7 @@ fn input_time(
     schedule: &Schedule,
     ends: &Ends,
     rank: u32,
-    action: &Action,
+    action: Action,
     latency: impl Fn(u32, u32) -> Span,
 ) -> Option<Time> {
     let placement = schedule.placement;
