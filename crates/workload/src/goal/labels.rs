@@ -1,5 +1,8 @@
 //! The labels of one rank: an open-addressing table that is emptied by counting up a generation, so that a rank costs
 //! nothing but its own labels, and that allocates nothing per label.
+//!
+//! Labels that differ in their last character only, such as `l120` to `l129`, share a block of 16 slots: files number
+//! their labels in order, so neighbours in the file are neighbours in the table and large ranks stay in the cache.
 
 /// A label and the operation it names.
 struct Entry {
@@ -14,40 +17,55 @@ struct Entry {
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    generation: u32,
+    generation: u16,
+    /// Some bits of the hash, so that strangers are passed by without a look at their entry.
+    tag: u16,
     entry: u32,
 }
 
 /// Labels of the rank that is being read.
 pub(super) struct Labels {
     slots: Vec<Slot>,
-    generation: u32,
+    generation: u16,
     entries: Vec<Entry>,
     bytes: Vec<u8>,
 }
 
-/// The first eight bytes of `label`, zero-padded.
+/// The first eight bytes of `label`, zero-padded; shorter ones by loads that overlap, without a copy.
 #[inline]
 fn head(label: &[u8]) -> u64 {
+    let length = label.len();
     if let Some(first) = label.first_chunk::<8>() {
         return u64::from_le_bytes(*first);
     }
-    let mut padded = [0; 8];
-    padded[..label.len()].copy_from_slice(label);
-    u64::from_le_bytes(padded)
+    if let (Some(first), Some(last)) = (label.first_chunk::<4>(), label.last_chunk::<4>()) {
+        let last = u64::from(u32::from_le_bytes(*last));
+        return u64::from(u32::from_le_bytes(*first)) | last << (8 * (length - 4));
+    }
+    let byte = |at: usize| u64::from(label[at]) << (8 * at);
+    if length == 0 { 0 } else { byte(0) | byte(length / 2) | byte(length - 1) }
 }
 
+/// Hash of all but the last character.
 #[inline]
 fn hash(label: &[u8], head: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = head.wrapping_mul(FACTOR);
-    if label.len() > 8 {
-        for chunk in label[8..].chunks(8) {
+    let last = label.len() - 1;
+    let first = if last < 8 { head & ((1 << (8 * last)) - 1) } else { head };
+    let mut state = first.wrapping_mul(FACTOR);
+    if last > 8 {
+        for chunk in label[8..last].chunks(8) {
             state = (state.rotate_left(23) ^ self::head(chunk)).wrapping_mul(FACTOR);
         }
     }
-    // The high bits of a product are the good ones; labels that differ in their last digit only differ up there.
     (state ^ (state >> 29)).wrapping_mul(FACTOR)
+}
+
+/// Where the search for a label starts, before the table's mask, and its tag.
+#[inline]
+fn place(label: &[u8], head: u64) -> (usize, u16) {
+    let hash = hash(label, head);
+    ((hash >> 32 << 4) as usize | usize::from(label[label.len() - 1] & 15), hash as u16)
 }
 
 impl Labels {
@@ -59,7 +77,7 @@ impl Labels {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
-        if self.generation == u32::MAX {
+        if self.generation == u16::MAX {
             self.slots.fill(Slot::default());
             self.generation = 0;
         }
@@ -77,18 +95,19 @@ impl Labels {
             && (label.len() <= 8 || self.text(entry)[8..] == label[8..])
     }
 
-    /// Position of the slot that holds `label` or where it belongs, and its entry if there is one.
+    /// Position of the slot that holds `label` or where it belongs, its tag, and its entry if there is one.
     #[inline]
-    fn probe(&self, label: &[u8], head: u64) -> (usize, Option<u32>) {
+    fn probe(&self, label: &[u8], head: u64) -> (usize, u16, Option<u32>) {
         let mask = self.slots.len() - 1;
-        let mut at = (hash(label, head) >> 32) as usize & mask;
+        let (start, tag) = place(label, head);
+        let mut at = start & mask;
         loop {
             let slot = self.slots[at];
             if slot.generation != self.generation {
-                return (at, None);
+                return (at, tag, None);
             }
-            if self.matches(&self.entries[slot.entry as usize], label, head) {
-                return (at, Some(slot.entry));
+            if slot.tag == tag && self.matches(&self.entries[slot.entry as usize], label, head) {
+                return (at, tag, Some(slot.entry));
             }
             at = (at + 1) & mask;
         }
@@ -104,19 +123,19 @@ impl Labels {
         {
             return Some(last.operation);
         }
-        self.probe(label, head).1.map(|entry| self.entries[entry as usize].operation)
+        self.probe(label, head).2.map(|entry| self.entries[entry as usize].operation)
     }
 
     /// Names `operation`; `Err` with the line of the first definition if the label is taken.
     #[inline]
     pub(super) fn define(&mut self, label: &[u8], operation: u32, line: u32) -> Result<(), u32> {
         let head = head(label);
-        let (slot, known) = self.probe(label, head);
+        let (slot, tag, known) = self.probe(label, head);
         if let Some(known) = known {
             return Err(self.entries[known as usize].line);
         }
         let start = self.keep(label);
-        self.slots[slot] = Slot { generation: self.generation, entry: self.entries.len() as u32 };
+        self.slots[slot] = Slot { generation: self.generation, tag, entry: self.entries.len() as u32 };
         self.entries.push(Entry { head, start, length: label.len() as u32, operation, line });
         if self.entries.len() * 2 > self.slots.len() {
             self.grow();
@@ -130,19 +149,14 @@ impl Labels {
         self.slots.resize(size, Slot::default());
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];
-            let slot = self.free_slot(self.text(entry), entry.head);
-            self.slots[slot] = Slot { generation: self.generation, entry: index as u32 };
+            let (start, tag) = place(self.text(entry), entry.head);
+            let mask = size - 1;
+            let mut at = start & mask;
+            while self.slots[at].generation == self.generation {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = Slot { generation: self.generation, tag, entry: index as u32 };
         }
-    }
-
-    /// The slot for a label known to be absent.
-    fn free_slot(&self, label: &[u8], head: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut at = (hash(label, head) >> 32) as usize & mask;
-        while self.slots[at].generation == self.generation {
-            at = (at + 1) & mask;
-        }
-        at
     }
 
     /// Stores bytes that live as long as the rank, returns where.
@@ -190,6 +204,17 @@ mod tests {
             }
             assert_eq!(labels.define(b"operation_7", 0, 9), Err(7));
             assert_eq!(labels.find(b"operation_"), None);
+        }
+    }
+
+    #[test]
+    fn heads_are_the_padded_bytes() {
+        let label = b"abcdefghijk";
+        for length in 0..=label.len() {
+            let mut padded = [0; 8];
+            let n = length.min(8);
+            padded[..n].copy_from_slice(&label[..n]);
+            assert_eq!(head(&label[..length]), u64::from_le_bytes(padded), "{length}");
         }
     }
 
