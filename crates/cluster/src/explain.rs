@@ -1,9 +1,10 @@
 //! Where the time of an iteration went.
 //!
-//! The walk starts at the last operation of the rank that ends the iteration and goes backwards *on that rank*: from an
-//! operation to the one that released it, or to the one that held its stream. Every picosecond is booked once:
+//! The walk starts at the last operation of the rank that ends the iteration and goes backwards *on that rank*. Time in
+//! which the rank computes is compute, whatever else goes on beside it: communication is exposed only where nothing
+//! hides it. A gap between computations is explained by what the later one waited for, from an operation to the one that
+//! released it, until the gap's beginning. Every picosecond is booked once:
 //!
-//! - a computation: compute;
 //! - a wait for a message: up to the instant at which its sender began to send, bubble (a pipeline stage that has not
 //!   yet sent because of the schedule); after it, exposed communication of the message's dimension;
 //! - a wait in a collective: up to the arrival of its last member, straggler; after it, exposed communication;
@@ -102,69 +103,66 @@ impl Breakdown {
 /// `record(op)` gives an operation's times: `ready` is when its last prerequisite ended, `remote` the start of a
 /// computation, the sender's start for a receive, the last arrival for a collective.
 pub fn walk(program: &Program, begin: Time, end: Time, record: impl Fn(u32) -> OpRecord) -> Vec<Segment> {
-    let mut path = Path { segments: Vec::new(), at: end, begin };
     let n = program.ops.len() as u32;
+    let busy = busy_intervals(program, &record);
+    let mut path = Path { segments: Vec::new(), at: end, begin };
     let mut op = (0..n).rev().max_by_key(|&op| record(op).finish).unwrap_or(ITERATION_START);
-    // Computations by end, to find the one that held a stream.
-    let mut by_finish: Vec<(Time, u32)> = (0..n)
-        .filter(|&op| matches!(program.ops[op as usize].kind, OpKind::Calc { .. }))
-        .map(|op| (record(op).finish, op))
-        .collect();
-    by_finish.sort_unstable();
-    // Each step goes to an operation that was released or started earlier, so the walk is no longer than the program;
-    // the bound guards against records that contradict each other.
-    for _ in 0..=2 * n {
-        if path.at <= begin || op == ITERATION_START {
-            break;
+    while path.at > begin {
+        let next = busy.partition_point(|interval| interval.finish < path.at);
+        if let Some(interval) = busy.get(next).filter(|interval| interval.start < path.at) {
+            path.back_to(interval.start, Category::Compute, interval.op);
+            op = record(interval.op).cause;
+            continue;
         }
-        let now = record(op);
-        let operation = program.ops[op as usize];
-        path.back_to(now.finish, Category::Host, op);
-        op = match operation.kind {
-            OpKind::Calc { stream, .. } => {
-                path.back_to(now.remote, Category::Compute, op);
-                if now.remote > now.ready {
-                    holder(program, &by_finish, now.remote, stream, op).unwrap_or_else(|| {
-                        path.back_to(now.ready, Category::Host, op);
-                        now.cause
-                    })
-                } else {
-                    now.cause
-                }
-            }
-            OpKind::Receive { .. } | OpKind::Collective { .. } => {
-                let waiting = match operation.kind {
-                    OpKind::Receive { .. } => Category::Bubble,
-                    _ => Category::Straggler,
-                };
-                path.back_to(now.remote.max(now.ready), Category::Exposed(operation.dimension), op);
-                path.back_to(now.ready, waiting, op);
-                now.cause
-            }
-            OpKind::Send { .. } => {
-                path.back_to(now.ready, Category::Host, op);
-                now.cause
-            }
+        let gap = next.checked_sub(1).map_or(begin, |before| busy[before].finish).max(begin);
+        let Some(operation) = program.ops.get(op as usize) else {
+            path.back_to(gap, Category::Host, ITERATION_START);
+            continue;
         };
+        let now = record(op);
+        path.back_to(now.finish.max(gap), Category::Host, op);
+        match operation.kind {
+            OpKind::Calc { .. } => {}
+            OpKind::Receive { .. } => {
+                path.back_to(now.remote.max(now.ready).max(gap), Category::Exposed(operation.dimension), op);
+                path.back_to(now.ready.max(gap), Category::Bubble, op);
+            }
+            OpKind::Collective { .. } => {
+                path.back_to(now.remote.max(now.ready).max(gap), Category::Exposed(operation.dimension), op);
+                path.back_to(now.ready.max(gap), Category::Straggler, op);
+            }
+            OpKind::Send { .. } => path.back_to(now.ready.max(gap), Category::Host, op),
+        }
+        if path.at > gap {
+            op = now.cause;
+        }
     }
-    path.back_to(begin, Category::Host, ITERATION_START);
     path.segments.reverse();
     path.segments
 }
 
-/// The computation on `stream` that ended at `at`, other than `not`.
-fn holder(
-    program: &Program,
-    by_finish: &[(Time, u32)],
-    at: Time,
-    stream: windtunnel_kernel::StreamId,
-    not: u32,
-) -> Option<u32> {
-    let from = by_finish.partition_point(|&(finish, _)| finish < at);
-    by_finish[from..].iter().take_while(|&&(finish, _)| finish == at).map(|&(_, op)| op).find(|&op| {
-        let same = matches!(program.ops[op as usize].kind, OpKind::Calc { stream: other, .. } if other == stream);
-        same && op != not
-    })
+/// A stretch in which the rank computes.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    start: Time,
+    finish: Time,
+    op: u32,
+}
+
+/// Disjoint stretches of computation in time order; where streams overlap, each instant is given to one operation.
+fn busy_intervals(program: &Program, record: &impl Fn(u32) -> OpRecord) -> Vec<Busy> {
+    let calcs = (0..program.ops.len() as u32)
+        .filter(|&op| matches!(program.ops[op as usize].kind, OpKind::Calc { .. }))
+        .map(|op| Busy { start: record(op).remote, finish: record(op).finish, op });
+    let mut all: Vec<Busy> = calcs.filter(|busy| busy.start < busy.finish).collect();
+    all.sort_unstable_by_key(|busy| (busy.start, busy.finish, busy.op));
+    let mut covered = Time::ZERO;
+    all.retain_mut(|busy| {
+        busy.start = busy.start.max(covered);
+        covered = covered.max(busy.finish);
+        busy.start < busy.finish
+    });
+    all
 }
 
 /// The path so far, latest stretch first.
@@ -200,4 +198,73 @@ pub struct CriticalPath {
     pub rank: RankId,
     /// Stretches in time order; they cover the iteration.
     pub segments: Vec<Segment>,
+}
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_kernel::{Bytes, NicId, Span, StreamId, Tag};
+    use windtunnel_workload::{Peer, ProgramBuilder};
+
+    use super::*;
+
+    fn receive(builder: &mut ProgramBuilder) -> u32 {
+        let peer = Some(Peer::Rank(RankId(1)));
+        builder.push(OpKind::Receive { peer, tag: Some(Tag(0)), stream: StreamId(4) }, Dimension::Pp, 0)
+    }
+
+    fn record(ready: u64, remote: u64, finish: u64, cause: u32) -> OpRecord {
+        OpRecord { ready: Time(ready), finish: Time(finish), remote: Time(remote), cause }
+    }
+
+    #[test]
+    fn a_receive_posted_early_is_booked_only_where_nothing_computes() {
+        // calc 0-10, receive posted at 0 and sent at 14, arrived at 20; calc 20-30.
+        let mut builder = ProgramBuilder::new();
+        let first = builder.calc(Span(10), StreamId(0), 0);
+        let wait = receive(&mut builder);
+        let second = builder.calc(Span(10), StreamId(0), 0);
+        builder.requires(second, first);
+        builder.requires(second, wait);
+        let program = builder.finish().unwrap();
+        let records =
+            [record(0, 0, 10, ITERATION_START), record(0, 14, 20, ITERATION_START), record(20, 20, 30, wait)];
+        let path = walk(&program, Time(0), Time(30), |op| records[op as usize]);
+        let sum = Breakdown::of(&path);
+        assert_eq!((sum.compute, sum.bubble, sum.exposed[Dimension::Pp as usize]), (20, 4, 6));
+        assert_eq!(sum.total(), 30);
+    }
+
+    #[test]
+    fn hidden_communication_is_not_exposed_and_the_rest_of_the_gap_is_host() {
+        // A send from 0 to 25 (rendezvous) beside a calc 0-10; nothing else until 30, which a second send ends.
+        let mut builder = ProgramBuilder::new();
+        builder.calc(Span(10), StreamId(0), 0);
+        let kind = OpKind::Send {
+            peer: Peer::Rank(RankId(1)),
+            bytes: Bytes(1),
+            tag: Tag(0),
+            stream: StreamId(4),
+            nic: NicId(0),
+        };
+        let send = builder.push(kind, Dimension::Pp, 0);
+        let program = builder.finish().unwrap();
+        let records = [record(0, 0, 10, ITERATION_START), record(0, 0, 25, ITERATION_START)];
+        let path = walk(&program, Time(0), Time(30), |op| records[op as usize]);
+        assert_eq!(path.len(), 3);
+        assert_eq!((path[1].op, path[1].category), (send, Category::Host));
+        assert_eq!((Breakdown::of(&path).compute, Breakdown::of(&path).host), (10, 20));
+    }
+
+    #[test]
+    fn streams_that_overlap_count_once() {
+        let mut builder = ProgramBuilder::new();
+        builder.calc(Span(10), StreamId(0), 0);
+        builder.calc(Span(10), StreamId(1), 0);
+        let program = builder.finish().unwrap();
+        let records = [record(0, 0, 10, ITERATION_START), record(0, 5, 15, ITERATION_START)];
+        let mut path = walk(&program, Time(0), Time(15), |op| records[op as usize]);
+        assert_eq!(Breakdown::of(&path).compute, 15);
+        clip(&mut path, Time(7));
+        assert_eq!(Breakdown::of(&path).total(), 8);
+    }
 }

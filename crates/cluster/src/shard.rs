@@ -309,7 +309,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let start = self.jobs[job].coupler.start(run);
         self.jobs[job].coupler.close(run, &mut members);
         for &Member { rank, token } in &members {
-            if self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine)) {
+            if self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine))
+            {
                 self.iteration_done(job, rank);
             }
         }

@@ -31,9 +31,8 @@ pub fn find(kind: &str, name: &str, base: &Path, place: &str) -> Result<SheetTex
     let is_path = name.contains('/') || name.ends_with(".yaml") || name.ends_with(".json");
     if is_path {
         let path = base.join(name);
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            InputError::new(place, format!("cannot read `{}`: {error}", path.display()))
-        })?;
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| InputError::new(place, format!("cannot read `{}`: {error}", path.display())))?;
         let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         return Ok(SheetText { name: stem, source: path.display().to_string(), text });
     }
@@ -43,7 +42,8 @@ pub fn find(kind: &str, name: &str, base: &Path, place: &str) -> Result<SheetTex
         return Ok(SheetText { name: (*known).to_owned(), source, text: (*text).to_owned() });
     }
     let known = names(kind);
-    let error = InputError::new(place, format!("no sheet `{name}` in data/{kind}, found {}", known.join(", ")));
+    let error =
+        InputError::new(place, format!("no sheet `{name}` in data/{kind}, found {}", known.join(", ")));
     Err(match nearest(name, known.iter().copied()) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error.hint("a path such as `./my-sheet.yaml` reads a file of yours"),

@@ -409,7 +409,8 @@ impl<M: Machine> Step<'_, M> {
         if group.plan.is_empty() {
             self.complete_collective(collective::End { op, at: ready, waited: Span::ZERO });
         } else if group.coupled {
-            let join = Join { communicator, sequence: self.over_iterations(sequence, run.len()), spec, dimension };
+            let join =
+                Join { communicator, sequence: self.over_iterations(sequence, run.len()), spec, dimension };
             self.machine.join(ready, self.rank, Token(op), join);
         } else {
             self.start_steps(op, ready);
@@ -443,7 +444,6 @@ impl<M: Machine> Step<'_, M> {
         u64::from(self.state.begun - 1) * each as u64 + u64::from(sequence)
     }
 }
-
 
 /// The tag as a [`StuckOperation`] names it.
 fn name_tag(tag: Option<Tag>) -> String {

@@ -21,11 +21,7 @@ fn open(path: &Path) -> Result<Workload, Failure> {
 }
 
 fn goal_error(error: &goal::GoalError) -> Failure {
-    Failure::Input(InputError {
-        place: String::new(),
-        message: error.to_string(),
-        hint: None,
-    })
+    Failure::Input(InputError { place: String::new(), message: error.to_string(), hint: None })
 }
 
 /// Sends and receives without a partner, as JSON: `complete`, `sends`, `receives`, `matched`, `unmatched[]`.
@@ -78,8 +74,11 @@ fn is_binary(target: &Path) -> bool {
 }
 
 fn write(workload: &Workload, target: &Path) -> Result<(), Failure> {
-    let written =
-        if is_binary(target) { goal::write_binary(workload, target) } else { goal::write_text(workload, target) };
+    let written = if is_binary(target) {
+        goal::write_binary(workload, target)
+    } else {
+        goal::write_text(workload, target)
+    };
     written.map_err(|error| goal_error(&error))
 }
 
@@ -108,8 +107,8 @@ pub fn merge(sources: &[String], target: &Path) -> Result<(), Failure> {
         next = at + workload.ranks() as u32;
         jobs.push((workload, at));
     }
-    let merged =
-        goal::merge(&jobs).map_err(|error| Failure::Input(InputError::new("goal merge", error.to_string())))?;
+    let merged = goal::merge(&jobs)
+        .map_err(|error| Failure::Input(InputError::new("goal merge", error.to_string())))?;
     write(&merged, target)
 }
 
@@ -141,7 +140,10 @@ pub fn loggops(text: &str) -> Result<LogGops, InputError> {
             "O" => parameters.overhead_per_byte = scaled(6)?,
             "S" => parameters.eager_limit = Bytes(scaled(0)?),
             _ => {
-                let error = InputError::new(&place, format!("unknown parameter `{name}`, expected L, o, g, G, O or S"));
+                let error = InputError::new(
+                    &place,
+                    format!("unknown parameter `{name}`, expected L, o, g, G, O or S"),
+                );
                 return Err(match nearest(name, ["L", "o", "g", "G", "O", "S"]) {
                     Some(near) => error.hint(format!("did you mean `{near}`?")),
                     None => error,
@@ -192,7 +194,8 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         "held" => Receiver::Held,
         "free" => Receiver::Free,
         _ => {
-            let error = InputError::new("--receiver", format!("expected `held` or `free`, found `{receiver}`"));
+            let error =
+                InputError::new("--receiver", format!("expected `held` or `free`, found `{receiver}`"));
             return Err(Failure::Input(error));
         }
     };
@@ -210,7 +213,9 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         start: Time::ZERO,
         done_before: 0,
     };
-    shard.enter(job).map_err(|error| Failure::Input(InputError::new(path.display().to_string(), error.to_string())))?;
+    shard
+        .enter(job)
+        .map_err(|error| Failure::Input(InputError::new(path.display().to_string(), error.to_string())))?;
     while shard.handle(1 << 16) {}
     let finish_ps: Vec<u64> = shard.fabric().finish_times().iter().map(|time| time.0).collect();
     let finish: Vec<u64> = finish_ps.iter().map(|ps| ps.div_ceil(1_000)).collect();
@@ -241,9 +246,9 @@ pub(crate) fn host_spec(workload: &Workload, endpoints: u32) -> HostSpec {
     for op in workload.programs.iter().flat_map(|program| &program.ops) {
         let (stream, nic) = match op.kind {
             OpKind::Send { stream, nic, .. } => (stream, nic.0),
-            OpKind::Calc { stream, .. } | OpKind::Receive { stream, .. } | OpKind::Collective { stream, .. } => {
-                (stream, 0)
-            }
+            OpKind::Calc { stream, .. }
+            | OpKind::Receive { stream, .. }
+            | OpKind::Collective { stream, .. } => (stream, 0),
         };
         streams = streams.max(u16::from(stream.0) + 1);
         nics = nics.max(u16::from(nic) + 1);

@@ -61,15 +61,18 @@ impl RunRequest {
         }
         if let Some(name) = &self.fidelity {
             let all = [Fidelity::Job, Fidelity::Message, Fidelity::Flow, Fidelity::Packet];
-            scenario.fidelity = all.into_iter().find(|fidelity| fidelity.name() == name).ok_or_else(|| {
-                let known = all.map(Fidelity::name);
-                let error =
-                    InputError::new("--fidelity", format!("expected one of `{}`, found `{name}`", known.join("`, `")));
-                match nearest(name, known) {
-                    Some(near) => error.hint(format!("did you mean `{near}`?")),
-                    None => error,
-                }
-            })?;
+            scenario.fidelity =
+                all.into_iter().find(|fidelity| fidelity.name() == name).ok_or_else(|| {
+                    let known = all.map(Fidelity::name);
+                    let error = InputError::new(
+                        "--fidelity",
+                        format!("expected one of `{}`, found `{name}`", known.join("`, `")),
+                    );
+                    match nearest(name, known) {
+                        Some(near) => error.hint(format!("did you mean `{near}`?")),
+                        None => error,
+                    }
+                })?;
         }
         Ok(scenario)
     }
@@ -108,8 +111,7 @@ pub fn run(
         return Err(Failure::Input(InputError::new("--threads", "expected at least 1, found 0")));
     }
     let mut assembled = request.assemble()?;
-    let options =
-        RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full };
+    let options = RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full };
     run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
 }
 

@@ -39,14 +39,17 @@ pub const fn name_kinds() -> [&'static str; 12] {
 
 /// Names of `kind` with one line each; `None` if there is no such kind.
 pub fn names(kind: &str) -> Option<Vec<(String, String)>> {
-    let pairs = |list: &[(&str, &str)]| list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    let pairs =
+        |list: &[(&str, &str)]| list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     Some(match kind {
         "fidelities" => pairs(&[
             ("job", "no network: durations given, or iterations of the ideal fabric's time"),
             ("message", "LogGOPS: latency, overhead and gap per class of path, exact matching"),
             ("flow", "weighted max-min sharing of directed links"),
         ]),
-        "topologies" => pairs(&[("clos", "folded Clos of any number of tiers, with rails, planes and bundles")]),
+        "topologies" => {
+            pairs(&[("clos", "folded Clos of any number of tiers, with rails, planes and bundles")])
+        }
         "load-balancers" => pairs(&[
             ("ecmp", "a hash of the flow at each switch"),
             ("destination_modulo", "the up port is the destination modulo the number of ports (D-mod-k)"),
@@ -61,7 +64,11 @@ pub fn names(kind: &str) -> Option<Vec<(String, String)>> {
         "schedules" => ScheduleName::ALL
             .iter()
             .map(|name| {
-                let split = if name.splits_backward() { "input and weight gradients apart" } else { "fused backward" };
+                let split = if name.splits_backward() {
+                    "input and weight gradients apart"
+                } else {
+                    "fused backward"
+                };
                 (name.name().to_owned(), split.to_owned())
             })
             .collect(),
@@ -70,9 +77,10 @@ pub fn names(kind: &str) -> Option<Vec<(String, String)>> {
             ("packed", "the first free GPUs in order: neighbouring ranks share a host"),
             ("spread", "one GPU of each host in turn"),
         ]),
-        "gpus" | "nics" | "switches" | "models" => {
-            sheets::names(kind).into_iter().map(|name| (name.to_owned(), format!("data/{kind}/{name}"))).collect()
-        }
+        "gpus" | "nics" | "switches" | "models" => sheets::names(kind)
+            .into_iter()
+            .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
+            .collect(),
         _ => return None,
     })
 }
@@ -83,11 +91,8 @@ fn algorithms_of(kind: CollectiveKind) -> String {
 }
 
 fn kinds_of(algorithm: Algorithm) -> String {
-    let kinds: Vec<&str> = KINDS
-        .iter()
-        .filter(|kind| kind.algorithms().contains(&algorithm))
-        .map(|kind| kind.name())
-        .collect();
+    let kinds: Vec<&str> =
+        KINDS.iter().filter(|kind| kind.algorithms().contains(&algorithm)).map(|kind| kind.name()).collect();
     if kinds.is_empty() { "chosen by size".to_owned() } else { format!("for {}", kinds.join(", ")) }
 }
 

@@ -120,7 +120,9 @@ pub fn fabric(
     let sheet = nic.as_ref();
     Ok(FabricParts {
         topology: Arc::new(topology),
-        overhead: host.overhead.map_or_else(|| sheet.map_or(Span::ZERO, |nic| nic.overhead.value), |given| given.0),
+        overhead: host
+            .overhead
+            .map_or_else(|| sheet.map_or(Span::ZERO, |nic| nic.overhead.value), |given| given.0),
         gap: sheet.map_or(Span::ZERO, |nic| nic.gap.value),
         nic_latency: sheet.map_or(Span::ZERO, |nic| nic.latency.value),
         gpu: gpu.map(Arc::new),
@@ -155,9 +157,15 @@ fn scale_up(
     }
     match sheet {
         Some(sheet) => Ok(ScaleUpSpec { size: None, rate: sheet.rate.value, latency: sheet.latency.value }),
-        None if host.gpus == 1 => Ok(ScaleUpSpec { size: Some(1), rate: UNKNOWN_SCALE_UP, latency: Span::ZERO }),
+        None if host.gpus == 1 => {
+            Ok(ScaleUpSpec { size: Some(1), rate: UNKNOWN_SCALE_UP, latency: Span::ZERO })
+        }
         None => {
-            evidence.add("scale-up link", "inferred", "no GPU sheet and no `host.scale_up`: 450 GB/s per direction");
+            evidence.add(
+                "scale-up link",
+                "inferred",
+                "no GPU sheet and no `host.scale_up`: 450 GB/s per direction",
+            );
             let _ = place;
             Ok(ScaleUpSpec { size: None, rate: UNKNOWN_SCALE_UP, latency: Span::ZERO })
         }

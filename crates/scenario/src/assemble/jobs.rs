@@ -13,7 +13,8 @@ use super::fabric::FabricParts;
 use super::{JobPlan, ModelFacts, flows, model};
 use crate::error::{InputError, nearest};
 use crate::schema::{
-    AlgorithmName, CollectiveJob, CollectiveName, Job, OperationsTable, Scenario, WorkloadSource, jobs::FormName,
+    AlgorithmName, CollectiveJob, CollectiveName, Job, OperationsTable, Scenario, WorkloadSource,
+    jobs::FormName,
 };
 
 /// Ranks watched of a job without a pipeline.
@@ -79,8 +80,11 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     let built = build(job, context, evidence)?;
     let (ranks, gpus) = (built.workload.ranks(), context.gpus() as usize);
     if ranks > gpus {
-        return Err(InputError::new(place, format!("the job has {ranks} ranks, but the topology has {gpus} GPUs"))
-            .hint("raise `topology.hosts`, or lower the job's parallelism"));
+        return Err(InputError::new(
+            place,
+            format!("the job has {ranks} ranks, but the topology has {gpus} GPUs"),
+        )
+        .hint("raise `topology.hosts`, or lower the job's parallelism"));
     }
     let watched = match context.scenario.results.operations {
         OperationsTable::None => Vec::new(),
@@ -163,18 +167,34 @@ fn only_one(source: &WorkloadSource, place: &str) -> Result<(), InputError> {
     let given: Vec<&str> = keys.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
     match given.len() {
         1 => Ok(()),
-        0 => Err(InputError::new(place, "expected one of `model`, `goal`, `file`, `collective` and `flows`, found none")),
-        _ => Err(InputError::new(place, format!("expected one source of work, found `{}`", given.join("` and `")))),
+        0 => Err(InputError::new(
+            place,
+            "expected one of `model`, `goal`, `file`, `collective` and `flows`, found none",
+        )),
+        _ => Err(InputError::new(
+            place,
+            format!("expected one source of work, found `{}`", given.join("` and `")),
+        )),
     }
 }
 
 /// Members of the group that share a scale-up domain and stand next to each other, if all domains are alike.
 fn domain_of(ranks: u32, context: &Context<'_>) -> u32 {
     let size = context.fabric.topology.scale_up_size().max(1);
-    if ranks.is_multiple_of(size) { size } else if ranks < size { ranks } else { 1 }
+    if ranks.is_multiple_of(size) {
+        size
+    } else if ranks < size {
+        ranks
+    } else {
+        1
+    }
 }
 
-fn collective_workload(job: &CollectiveJob, context: &Context<'_>, place: &str) -> Result<Workload, InputError> {
+fn collective_workload(
+    job: &CollectiveJob,
+    context: &Context<'_>,
+    place: &str,
+) -> Result<Workload, InputError> {
     let ranks = job.ranks.unwrap_or_else(|| context.gpus());
     if ranks == 0 {
         return Err(InputError::new(format!("{place}.ranks"), "expected at least 1 rank, found 0"));
@@ -197,7 +217,8 @@ fn collective_workload(job: &CollectiveJob, context: &Context<'_>, place: &str) 
     let mut builder = ProgramBuilder::new();
     let label = builder.label(kind.name());
     builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
-    let mut workload = Workload { programs: vec![builder.finish().expect("one operation")], ..Workload::default() };
+    let mut workload =
+        Workload { programs: vec![builder.finish().expect("one operation")], ..Workload::default() };
     let members = (0..ranks).map(RankId).collect();
     workload.communicators.push(Communicator { name: "world".to_owned(), ranks: members });
     for index in 0..ranks {

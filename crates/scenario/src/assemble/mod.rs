@@ -105,7 +105,8 @@ pub struct Assembled {
 pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembled, InputError> {
     let at = |key: &str| format!("{source}: {key}");
     if scenario.windtunnel != 1 {
-        let found = format!("`windtunnel` is the version of the format, found {}, expected 1", scenario.windtunnel);
+        let found =
+            format!("`windtunnel` is the version of the format, found {}, expected 1", scenario.windtunnel);
         return Err(InputError::new(at("windtunnel"), found));
     }
     if scenario.jobs.is_empty() {
@@ -116,7 +117,8 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
             "`mtu` ({} B) must exceed `header` ({} B)",
             scenario.network.mtu.0.0, scenario.network.header.0.0
         );
-        return Err(InputError::new(at("network.mtu"), message).hint("the MTU counts the whole packet, header included"));
+        return Err(InputError::new(at("network.mtu"), message)
+            .hint("the MTU counts the whole packet, header included"));
     }
     if windtunnel_cluster::scheduler::by_name(&scenario.cluster.scheduler).is_none() {
         let known = windtunnel_cluster::scheduler::SCHEDULERS.join("`, `");

@@ -6,9 +6,9 @@ use windtunnel_workload::generate::{
     Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
 };
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, GpuSheet, KernelModel,
-    KernelProfile, Memory, MemoryVerdict, ModelKind, ModelSheet, Precision, Recompute, Resident, Sharding,
-    Training, Zero, compute_time,
+    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, GpuSheet,
+    KernelModel, KernelProfile, Memory, MemoryVerdict, ModelKind, ModelSheet, Precision, Recompute, Resident,
+    Sharding, Training, Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
@@ -34,8 +34,11 @@ pub fn build(
     let sheet = model_sheet(name, context, &format!("{place}.model"))?;
     evidence.add(&format!("model {}", sheet.name), sheet.evidence.name(), &sheet.source);
     let gpu = context.fabric.gpu.as_deref().ok_or_else(|| {
-        InputError::new(format!("{place}.model"), "a model needs to know its GPU, but `topology.host.gpu` is missing")
-            .hint("for example `gpu: H100-SXM`")
+        InputError::new(
+            format!("{place}.model"),
+            "a model needs to know its GPU, but `topology.host.gpu` is missing",
+        )
+        .hint("for example `gpu: H100-SXM`")
     })?;
     let training = job.workload.training.clone().unwrap_or_default();
     let kernels = kernels(&training, gpu, context, &place, evidence)?;
@@ -97,7 +100,12 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
 }
 
 /// One of `names` with its value, or an error with the nearest one.
-fn choice<T: Copy>(found: Option<&str>, place: &str, names: &[(&str, T)], default: T) -> Result<T, InputError> {
+fn choice<T: Copy>(
+    found: Option<&str>,
+    place: &str,
+    names: &[(&str, T)],
+    default: T,
+) -> Result<T, InputError> {
     let Some(found) = found else { return Ok(default) };
     if let Some((_, value)) = names.iter().find(|(name, _)| *name == found) {
         return Ok(*value);
@@ -115,7 +123,11 @@ fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> 
     let (compute, storage) = choice(
         settings.precision.as_deref(),
         &at("precision"),
-        &[("bf16", (Dtype::Bf16, Dtype::Bf16)), ("fp16", (Dtype::Fp16, Dtype::Fp16)), ("fp8", (Dtype::Fp8, Dtype::Bf16))],
+        &[
+            ("bf16", (Dtype::Bf16, Dtype::Bf16)),
+            ("fp16", (Dtype::Fp16, Dtype::Fp16)),
+            ("fp8", (Dtype::Fp8, Dtype::Bf16)),
+        ],
         (Dtype::Bf16, Dtype::Bf16),
     )?;
     let gradients = choice(
@@ -289,10 +301,8 @@ impl Transformer<'_> {
 
     fn schedule(&self) -> Result<ScheduleSettings, InputError> {
         let given = &self.parallelism.schedule;
-        let name: ScheduleName = given
-            .name
-            .parse()
-            .map_err(|error: windtunnel_workload::schedules::ScheduleError| {
+        let name: ScheduleName =
+            given.name.parse().map_err(|error: windtunnel_workload::schedules::ScheduleError| {
                 InputError::new(self.at("parallelism.schedule.name"), error.to_string())
             })?;
         Ok(ScheduleSettings {
@@ -368,7 +378,8 @@ impl Transformer<'_> {
         let at = self.at("workload.training.layers_per_stage");
         let per_stage = if let Some(given) = &self.settings.layers_per_stage {
             if given.len() != stages as usize {
-                let message = format!("there are {stages} stages (pp × chunks), but {} numbers of layers", given.len());
+                let message =
+                    format!("there are {stages} stages (pp × chunks), but {} numbers of layers", given.len());
                 return Err(InputError::new(at, message));
             }
             given.clone()
@@ -390,7 +401,10 @@ impl Transformer<'_> {
         };
         Chunk::split(architecture.layers, &per_stage).ok_or_else(|| {
             let sum: u64 = per_stage.iter().map(|&layers| u64::from(layers)).sum();
-            InputError::new(at, format!("{sum} layers are spread over the stages, but the model has {}", architecture.layers))
+            InputError::new(
+                at,
+                format!("{sum} layers are spread over the stages, but the model has {}", architecture.layers),
+            )
         })
     }
 
@@ -409,7 +423,8 @@ impl Transformer<'_> {
             .enumerate()
             .max_by_key(|(stage, memory)| (memory.total(), std::cmp::Reverse(*stage)))
             .expect("a pipeline has at least one rank");
-        if let MemoryVerdict::Exceeds { missing, hint } = training.memory_verdict(fullest, capacity, sharding) {
+        if let MemoryVerdict::Exceeds { missing, hint } = training.memory_verdict(fullest, capacity, sharding)
+        {
             let gib = |bytes: Bytes| bytes.0 as f64 / f64::from(1u32 << 30);
             let message = format!(
                 "pipeline rank {stage} needs {:.1} GiB, but a {} has {:.1} GiB: {:.1} GiB missing (weights {:.1}, gradients \

@@ -17,7 +17,10 @@ pub fn noise(variation: &Variation, source: &str) -> Result<Noise, InputError> {
     if noise.distribution == NoiseName::Measured {
         let positive = noise.samples.iter().all(|sample| *sample > 0.0 && sample.is_finite());
         if noise.samples.is_empty() || !positive {
-            return Err(InputError::new(format!("{place}.samples"), "expected positive samples to draw from"));
+            return Err(InputError::new(
+                format!("{place}.samples"),
+                "expected positive samples to draw from",
+            ));
         }
         return Ok(Noise::measured(&noise.samples));
     }
@@ -36,7 +39,11 @@ pub fn noise(variation: &Variation, source: &str) -> Result<Noise, InputError> {
 ///
 /// # Errors
 /// [`InputError`] for a host, GPU or NIC that does not exist, or a factor that is not positive.
-pub fn check(variation: &Variation, topology: &Topology, source: &str) -> Result<Vec<(LinkId, f64)>, InputError> {
+pub fn check(
+    variation: &Variation,
+    topology: &Topology,
+    source: &str,
+) -> Result<Vec<(LinkId, f64)>, InputError> {
     let per_host = topology.endpoints_per_host();
     let below = |place: String, what: &str, found: Option<u32>, limit: u32| match found {
         Some(found) if found >= limit => {
@@ -85,7 +92,9 @@ fn nic_links(topology: &Topology, endpoint: EndpointId, nic: NicId) -> Vec<LinkI
     let far = others.into_iter().find(|&other| topology.path_class(endpoint, other) > PathClass::ScaleUp);
     let Some(far) = far else { return links };
     topology.route(LoadBalancer::Spray, 0, endpoint, far, nic, 0, &mut route);
-    links.extend(route.links.iter().map(|&(link, _)| link).filter(|&link| topology.link(link).tier.name() == "nic-up"));
+    links.extend(
+        route.links.iter().map(|&(link, _)| link).filter(|&link| topology.link(link).tier.name() == "nic-up"),
+    );
     topology.route(LoadBalancer::Spray, 0, far, endpoint, nic, 0, &mut route);
     let down = route.links.iter().map(|&(link, _)| link);
     links.extend(down.filter(|&link| topology.link(link).tier.name() == "nic-down"));

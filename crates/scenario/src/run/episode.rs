@@ -126,12 +126,19 @@ impl<'a> FabricRunner<'a> {
         let assembled = self.assembled;
         let variation = variation(assembled, start);
         let origin_ps = start.0 * 1_000;
-        let watched: Vec<Watched> = jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
+        let watched: Vec<Watched> =
+            jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
         let before: Vec<usize> = jobs.iter().map(|job| self.record.iterations[job.job].len()).collect();
         let balancer = network::balancer(assembled.scenario.network.load_balancer);
         let names = PathNames::new(&assembled.fabric.topology, balancer, assembled.scenario.seed);
-        let recorder =
-            Recorder::new(&assembled.jobs, &watched, names, self.sink, origin_ps, &mut self.record.iterations);
+        let recorder = Recorder::new(
+            &assembled.jobs,
+            &watched,
+            names,
+            self.sink,
+            origin_ps,
+            &mut self.record.iterations,
+        );
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
         for job in jobs {
@@ -149,7 +156,8 @@ impl<'a> FabricRunner<'a> {
                 .map_err(|error| InputError::new(format!("job `{}`", plan.name), error.to_string()))?;
         }
         shard.stop_after(iterations);
-        let total: u64 = jobs.iter().map(|job| job.left.min(iterations) * assembled.jobs[job.job].ranks() as u64).sum();
+        let total: u64 =
+            jobs.iter().map(|job| job.left.min(iterations) * assembled.jobs[job.job].ranks() as u64).sum();
         let flows = FlowRows::of(assembled, self.flow_rows, origin_ps);
         let outcome = drive(&mut shard, total, origin_ps, self.record.events, self.progress, flows);
         let (outcome, rows) = outcome;
@@ -231,7 +239,12 @@ impl EpisodeRunner for FabricRunner<'_> {
 
 impl FabricRunner<'_> {
     /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
-    fn without_network(&mut self, start: CalendarTime, jobs: &[EpisodeJob], iterations: u64) -> Vec<EpisodeJobResult> {
+    fn without_network(
+        &mut self,
+        start: CalendarTime,
+        jobs: &[EpisodeJob],
+        iterations: u64,
+    ) -> Vec<EpisodeJobResult> {
         let result = |job: &EpisodeJob| {
             let plan = &self.assembled.jobs[job.job];
             let span = match plan.duration {
@@ -313,17 +326,23 @@ fn stuck_failure(
 ) -> Failure {
     let count: usize = stuck.iter().map(|(_, operations)| operations.len()).sum();
     let mut text = format!("the run ended, but {count} operations wait for something that never comes");
-    let all = stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
+    let all =
+        stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
     for (job, operation) in all.take(NAMED) {
         let name = &assembled.jobs[jobs[job].job].name;
-        let label = if operation.label.is_empty() { String::new() } else { format!(" `{}`", operation.label) };
+        let label =
+            if operation.label.is_empty() { String::new() } else { format!(" `{}`", operation.label) };
         let (rank, index, waits_for) = (operation.rank, operation.operation, &operation.waits_for);
-        text.push_str(&format!("\n  job `{name}`, rank {rank}, operation {index}{label} waits for {waits_for}"));
+        text.push_str(&format!(
+            "\n  job `{name}`, rank {rank}, operation {index}{label} waits for {waits_for}"
+        ));
     }
     if count > NAMED {
         text.push_str(&format!("\n  … and {} more", count - NAMED));
     }
-    text.push_str("\n\nhint: every receive needs a send of the same tag from the same rank, and the other way round");
+    text.push_str(
+        "\n\nhint: every receive needs a send of the same tag from the same rank, and the other way round",
+    );
     Failure::Run(text)
 }
 
@@ -418,12 +437,18 @@ struct Pace {
 impl Pace {
     const EVERY: std::time::Duration = std::time::Duration::from_millis(200);
 
-    #[allow(clippy::disallowed_methods, reason = "progress is told by the wall clock; no result depends on it")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "progress is told by the wall clock; no result depends on it"
+    )]
     fn new() -> Self {
         Self { next: std::time::Instant::now() + Self::EVERY }
     }
 
-    #[allow(clippy::disallowed_methods, reason = "progress is told by the wall clock; no result depends on it")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "progress is told by the wall clock; no result depends on it"
+    )]
     fn due(&mut self) -> bool {
         let now = std::time::Instant::now();
         let due = now >= self.next;

@@ -58,7 +58,11 @@ pub fn execute(
     for plan in &assembled.jobs {
         for spec in plan.workload.programs.iter().flat_map(|program| &program.specs) {
             let name = spec.algorithm.name();
-            assembled.evidence.add(&format!("collective {}", spec.kind.name()), "given", &format!("algorithm `{name}`"));
+            assembled.evidence.add(
+                &format!("collective {}", spec.kind.name()),
+                "given",
+                &format!("algorithm `{name}`"),
+            );
         }
     }
     let assembled = &*assembled;

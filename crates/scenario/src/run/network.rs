@@ -145,7 +145,9 @@ fn samples(topology: &Topology) -> [Option<Sample>; 5] {
     for to in near.chain(hosts).filter(|&to| to > 0) {
         let (from, to) = (EndpointId(0), EndpointId(to));
         topology.route(LoadBalancer::Ideal, 0, from, to, NicId(0), 0, &mut route);
-        let Some(rate) = route.links.iter().map(|&(link, _)| topology.link(link).rate).min() else { continue };
+        let Some(rate) = route.links.iter().map(|&(link, _)| topology.link(link).rate).min() else {
+            continue;
+        };
         let class = &mut found[route.class as usize];
         let longer = class.is_none_or(|known| route.latency > known.latency);
         if longer {

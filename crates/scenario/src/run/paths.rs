@@ -35,7 +35,8 @@ impl<'a> PathNames<'a> {
                 let ranks = &workload.communicators[binding.communicator as usize].ranks;
                 let spec = &workload.program(rank).specs[spec as usize];
                 let shape = Plan::new(spec, ranks.len() as u32).ok().and_then(|plan| plan.coupled());
-                let into = shape.and_then(|shape| shape.edges.into_iter().find(|(_, to, _)| *to == binding.index));
+                let into =
+                    shape.and_then(|shape| shape.edges.into_iter().find(|(_, to, _)| *to == binding.index));
                 let Some((from, ..)) = into else { return String::new() };
                 (ranks[from as usize], replay.collective_entropy(binding.communicator))
             }

@@ -92,7 +92,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn critical_path(&mut self, job: usize, iteration: u64, rank: RankId, segments: &[Segment], replay: &Replay) {
+    fn critical_path(
+        &mut self,
+        job: usize,
+        iteration: u64,
+        rank: RankId,
+        segments: &[Segment],
+        replay: &Replay,
+    ) {
         let watched = &self.watched[job];
         let plan = &self.plans[watched.job];
         let program = plan.workload.program(rank);
@@ -142,7 +149,10 @@ impl Observer for Recorder<'_> {
             .with("stage", Column::U32(vec![plan.stage_of(rank); n]))
             .with("iteration", Column::U64(vec![watched.done_before + iteration; n]))
             .with("operation", Column::U32((0..n as u32).collect()))
-            .with("label", Column::Text(ops.iter().map(|op| program.labels[op.label as usize].clone()).collect()))
+            .with(
+                "label",
+                Column::Text(ops.iter().map(|op| program.labels[op.label as usize].clone()).collect()),
+            )
             .with("kind", Column::Text(ops.iter().map(|op| kind(op).to_owned()).collect()))
             .with("dimension", Column::Text(ops.iter().map(|op| op.dimension.name().to_owned()).collect()))
             .with("stream", Column::U32(ops.iter().map(stream).collect()))
@@ -174,8 +184,14 @@ impl Observer for Recorder<'_> {
             .with("finish_ps", one(row.finish_ps))
             .with("critical_rank", Column::U32(vec![row.critical_rank]))
             .with("compute_ps", one(breakdown.compute));
-        const EXPOSED: [&str; 6] =
-            ["exposed_tp_ps", "exposed_cp_ps", "exposed_ep_ps", "exposed_pp_ps", "exposed_dp_ps", "exposed_other_ps"];
+        const EXPOSED: [&str; 6] = [
+            "exposed_tp_ps",
+            "exposed_cp_ps",
+            "exposed_ep_ps",
+            "exposed_pp_ps",
+            "exposed_dp_ps",
+            "exposed_other_ps",
+        ];
         for (name, value) in EXPOSED.into_iter().zip(breakdown.exposed) {
             batch = batch.with(name, one(value));
         }

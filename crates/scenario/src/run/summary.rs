@@ -192,8 +192,9 @@ impl ClusterUse {
         let total = u128::from(self.gpus) * u128::from(self.makespan_ns);
         let ratio = (total > 0).then(|| self.busy_ns as f64 / total as f64);
         let seconds = |ns: u128| ns as f64 / 1e9;
-        let mean = (!waiting.is_empty())
-            .then(|| waiting.iter().map(|&ns| u128::from(ns)).sum::<u128>() as f64 / 1e9 / waiting.len() as f64);
+        let mean = (!waiting.is_empty()).then(|| {
+            waiting.iter().map(|&ns| u128::from(ns)).sum::<u128>() as f64 / 1e9 / waiting.len() as f64
+        });
         json!({
             "utilisation": ratio,
             "gpu_seconds": {

@@ -12,7 +12,12 @@ use crate::table::{Batch, Column};
 const MOST_LOADED: usize = 8;
 
 /// Links that carried anything during an episode of `span`: their rows, and the most loaded ones outside hosts.
-pub fn links(network: &mut FlowNetwork, topology: &Topology, episode: u32, span: Span) -> (Batch, Vec<LinkLoad>) {
+pub fn links(
+    network: &mut FlowNetwork,
+    topology: &Topology,
+    episode: u32,
+    span: Span,
+) -> (Batch, Vec<LinkLoad>) {
     let (bin_span, usage) = network.link_usage();
     let seconds = span.seconds();
     let width = usage.iter().map(|link| link.bins.len()).max().unwrap_or(0);
