@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use windtunnel_fabric::CoupledId;
-use windtunnel_kernel::{Bytes, RankId, Time};
+use windtunnel_kernel::{Bytes, RankId, Span, Time};
 use windtunnel_workload::Token;
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 
@@ -19,6 +19,8 @@ pub struct Member {
     pub rank: RankId,
     /// Its own name for the operation.
     pub token: Token,
+    /// When it came.
+    pub ready: Time,
 }
 
 /// One run of a coupled collective.
@@ -64,6 +66,10 @@ pub struct Group {
     pub bytes: Bytes,
     /// Dependent steps.
     pub steps: u32,
+    /// Its time on an idle fabric.
+    pub span: Span,
+    /// Whether the scenario asks for the coupled form whatever the arrivals.
+    pub forced: bool,
 }
 
 /// In the window: nobody has come yet, or everybody has.
@@ -87,7 +93,6 @@ impl Coupler {
         sequence: u64,
         size: usize,
         member: Member,
-        ready: Time,
     ) -> Option<(u32, Time)> {
         let waiting = &mut self.waiting[communicator as usize];
         let position = (sequence - waiting.first) as usize;
@@ -104,7 +109,7 @@ impl Coupler {
         }
         let run = &mut self.runs[index as usize];
         run.members.push(member);
-        run.start = run.start.max(ready);
+        run.start = run.start.max(member.ready);
         if run.members.len() < size {
             return None;
         }
@@ -124,6 +129,11 @@ impl Coupler {
         members.sort_unstable_by_key(|member| member.rank);
         entry.start = Time::ZERO;
         self.free.push(run);
+    }
+
+    /// Arrival of the first member of a run.
+    pub fn first_arrival(&self, run: u32) -> Time {
+        self.runs[run as usize].members.iter().map(|member| member.ready).min().unwrap_or_default()
     }
 
     /// Start of a run that is under way.
@@ -173,18 +183,18 @@ mod tests {
     #[test]
     fn runs_start_with_their_last_member_in_any_order_of_sequences() {
         let mut coupler = Coupler::new(1);
-        let member = |rank| Member { rank: RankId(rank), token: Token(rank) };
-        assert_eq!(coupler.join(0, 0, 2, member(0), Time(5)), None);
-        assert_eq!(coupler.join(0, 1, 2, member(0), Time(9)), None);
-        let (second, start) = coupler.join(0, 1, 2, member(1), Time(3)).expect("both are here");
-        assert_eq!(start, Time(9));
+        let member = |rank, ready| Member { rank: RankId(rank), token: Token(rank), ready: Time(ready) };
+        assert_eq!(coupler.join(0, 0, 2, member(0, 5)), None);
+        assert_eq!(coupler.join(0, 1, 2, member(0, 9)), None);
+        let (second, start) = coupler.join(0, 1, 2, member(1, 3)).expect("both are here");
+        assert_eq!((start, coupler.first_arrival(second)), (Time(9), Time(3)));
         assert_eq!(coupler.stuck(), vec![(0, 0, vec![RankId(0)])]);
-        let (first, start) = coupler.join(0, 0, 2, member(1), Time(6)).expect("both are here");
+        let (first, start) = coupler.join(0, 0, 2, member(1, 6)).expect("both are here");
         assert_eq!(start, Time(6));
         let mut members = Vec::new();
         coupler.close(second, &mut members);
         coupler.close(first, &mut members);
-        assert_eq!(members, vec![member(0), member(1)]);
+        assert_eq!(members, vec![member(0, 5), member(1, 6)]);
         assert!(coupler.stuck().is_empty() && coupler.waiting[0].runs.is_empty());
         assert_eq!(coupler.waiting[0].first, 2);
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, StreamId, Tag, Time};
+use windtunnel_workload::collectives::Algorithm;
 use windtunnel_workload::machine::Join;
 use windtunnel_workload::replay::{Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Machine, Outgoing, Token, Workload};
@@ -33,6 +34,15 @@ pub struct ShardJob {
     pub start: Time,
     /// Iterations done before this shard began; part of the key of its noise.
     pub done_before: u64,
+    /// Whether each rank is simulated; empty: all are. A rank that is not stands for an equal one that is, so every
+    /// collective that has members of both kinds must run coupled (folding, DESIGN §4).
+    pub simulated: Arc<[bool]>,
+}
+
+impl ShardJob {
+    fn is_simulated(&self, rank: RankId) -> bool {
+        self.simulated.get(rank.0 as usize).copied().unwrap_or(true)
+    }
 }
 
 /// An iteration that all ranks have ended.
@@ -69,6 +79,10 @@ struct Running {
     job: ShardJob,
     replay: Replay,
     coupler: Coupler,
+    /// Number of simulated ranks.
+    ranks: usize,
+    /// Simulated members of each communicator.
+    members: Vec<u32>,
     /// Iteration of each rank.
     iteration: Vec<u64>,
     /// Open iterations from `ended` on.
@@ -168,19 +182,27 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         for (rank, endpoint) in job.placement.iter().enumerate() {
             self.rank_at[endpoint.0 as usize] = rank as u32;
         }
-        let (start, communicators) = (job.start, job.workload.communicators.len());
+        let start = job.start;
+        let simulated: Vec<RankId> =
+            (0..ranks as u32).map(RankId).filter(|&rank| job.is_simulated(rank)).collect();
+        let members = job.workload.communicators.iter();
+        let members: Vec<u32> = members
+            .map(|group| group.ranks.iter().filter(|&&rank| job.is_simulated(rank)).count() as u32)
+            .collect();
         self.jobs.push(Running {
             job,
             replay,
-            coupler: Coupler::new(communicators),
+            coupler: Coupler::new(members.len()),
+            ranks: simulated.len(),
+            members,
             iteration: vec![0; ranks],
             open: std::collections::VecDeque::new(),
             ended: 0,
             last_end: start,
             began: vec![start; ranks],
         });
-        for rank in 0..ranks {
-            self.begin(index, RankId(rank as u32), start);
+        for rank in simulated {
+            self.begin(index, rank, start);
         }
         Ok(index)
     }
@@ -285,14 +307,37 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             complete: &mut self.complete,
             job,
             placement: &running.job.placement,
-            workload: &running.job.workload,
+            members: &running.members,
             iteration: running.job.done_before + running.iteration[rank.0 as usize],
         };
         let result = act(&mut running.replay, &mut bridge);
-        for complete in self.complete.drain(..) {
-            start_group(&mut self.fabric, running, job, complete);
+        if !self.complete.is_empty() {
+            self.start_groups(job);
         }
         result
+    }
+
+    /// Hands complete groups to the fabric, or tells their members to run by steps where they came too far apart.
+    fn start_groups(&mut self, job: usize) {
+        let mut complete = std::mem::take(&mut self.complete);
+        for group in complete.drain(..) {
+            if start_group(&mut self.fabric, &mut self.jobs[job], job, group) {
+                continue;
+            }
+            let mut members = Vec::new();
+            self.jobs[job].coupler.close(group.run, &mut members);
+            let now = self.fabric.now();
+            for Member { rank, token, ready } in members {
+                let at = ready.max(now);
+                if self.with(job, rank, |replay, machine| replay.run_by_steps(rank, token, at, machine)) {
+                    self.iteration_done(job, rank);
+                }
+            }
+        }
+        // What the steps completed meanwhile has been handled inside; keep the allocation.
+        if self.complete.is_empty() {
+            self.complete = complete;
+        }
     }
 
     fn begin(&mut self, job: usize, rank: RankId, at: Time) {
@@ -308,7 +353,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let mut members = std::mem::take(&mut self.members);
         let start = self.jobs[job].coupler.start(run);
         self.jobs[job].coupler.close(run, &mut members);
-        for &Member { rank, token } in &members {
+        for &Member { rank, token, .. } in &members {
             if self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine))
             {
                 self.iteration_done(job, rank);
@@ -338,7 +383,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             open.latest = at;
             open.path = Some(CriticalPath { rank, segments });
         }
-        let ranks = running.job.workload.ranks();
+        let ranks = running.ranks;
         // Iterations end in order: a rank does one after the other.
         while running.open.front().is_some_and(|open| open.ranks == ranks) {
             let open = running.open.pop_front().expect("the front was just seen");
@@ -367,7 +412,7 @@ struct Bridge<'a, F> {
     job: usize,
     complete: &'a mut Vec<Complete>,
     placement: &'a [EndpointId],
-    workload: &'a Workload,
+    members: &'a [u32],
     iteration: u64,
 }
 
@@ -411,18 +456,24 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
     }
 
     fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join) {
-        let size = self.workload.communicators[join.communicator as usize].ranks.len();
-        let member = Member { rank, token };
-        if let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member, ready) {
+        let size = self.members[join.communicator as usize] as usize;
+        let member = Member { rank, token, ready };
+        if let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member) {
             self.complete.push(Complete { run, start, join });
         }
     }
 }
 
-/// Hands a complete group to the fabric.
-fn start_group<F: Fabric>(fabric: &mut F, running: &mut Running, job: usize, complete: Complete) {
+/// Arrivals further apart than this part of a group's own time make `auto` run it by steps (DESIGN §4), unless it is a
+/// ring or chain. There the two forms end together whatever the arrivals: the block that the last member adds has to
+/// take every step of the ring after it, and those steps are the group's own time; what the others did before is hidden
+/// behind the wait. By steps a late ring costs hundreds of messages for the same end (tests/late_members.rs).
+const SPREAD: f64 = 0.05;
+
+/// Hands a complete group to the fabric; `false` if its members came too far apart for one group.
+fn start_group<F: Fabric>(fabric: &mut F, running: &mut Running, job: usize, complete: Complete) -> bool {
     let Complete { run, start, join } = complete;
-    let Running { job: ShardJob { workload, placement, .. }, replay, coupler, .. } = running;
+    let Running { job: ShardJob { workload, placement, simulated, .. }, replay, coupler, .. } = running;
     let ranks = &workload.communicators[join.communicator as usize].ranks;
     let place = |index: u32| placement[ranks[index as usize].0 as usize];
     let group = coupler.group(join.communicator, replay.plan_number(&join), |same| {
@@ -434,8 +485,22 @@ fn start_group<F: Fabric>(fabric: &mut F, running: &mut Running, job: usize, com
                 coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();
             fabric.prepare_coupled(&edges, replay.collective_entropy(join.communicator))
         });
-        Group { id, shape, bytes: Bytes(coupled.bytes), steps: coupled.steps }
+        let (bytes, steps) = (Bytes(coupled.bytes), coupled.steps);
+        Group {
+            id,
+            shape,
+            bytes,
+            steps,
+            span: fabric.coupled_span(id, bytes, steps),
+            forced: replay.is_forced(&join),
+        }
     });
+    let spread = start - coupler.first_arrival(run);
+    let ring = group.shape.0 == Algorithm::Ring;
+    if spread > group.span.scaled(SPREAD) && !ring && !group.forced && simulated.is_empty() {
+        return false;
+    }
     let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));
     fabric.start_coupled(start, place(0), ticket, group.id, group.bytes, group.steps, join.dimension as u8);
+    true
 }

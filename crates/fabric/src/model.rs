@@ -93,6 +93,8 @@ pub trait Fabric {
         steps: u32,
         class: u8,
     );
+    /// Time that such a run takes on an idle fabric.
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span;
     /// Time of the next event, [`Time::NEVER`] if none.
     fn next_time(&mut self) -> Time;
     /// Handles one event and appends what became known; an event may make nothing known.
@@ -154,6 +156,8 @@ pub trait Network {
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId;
     /// See [`Fabric::start_coupled`]; `run` comes back in [`Arrival::Coupled`].
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8);
+    /// See [`Fabric::coupled_span`].
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span;
     /// Time of the next arrival (or internal event), [`Time::NEVER`] if none.
     fn next_time(&mut self) -> Time;
     /// Advances to `to` (at most [`Network::next_time`]) and appends what arrives then, in a deterministic order.

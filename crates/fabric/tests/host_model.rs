@@ -224,6 +224,10 @@ impl Network for Late {
         self.inner.start_coupled(at, run, group, bytes, steps, class);
     }
 
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        self.inner.coupled_span(group, bytes, steps)
+    }
+
     fn next_time(&mut self) -> Time {
         self.calls.push(Call::NextTime);
         self.inner.next_time()

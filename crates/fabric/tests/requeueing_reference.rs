@@ -266,6 +266,10 @@ impl Fabric for Literal {
         unimplemented!("not compared here")
     }
 
+    fn coupled_span(&self, _: CoupledId, _: Bytes, _: u32) -> Span {
+        unimplemented!("not compared here")
+    }
+
     fn next_time(&mut self) -> Time {
         self.queue.iter().map(|item| item.time).min().unwrap_or(Time::NEVER)
     }

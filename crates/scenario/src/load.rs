@@ -41,7 +41,9 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
 /// # Errors
 /// [`InputError`] with line and column.
 pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, InputError> {
-    serde_saphyr::from_str(text).map_err(|error| {
+    // YAML 1.2: `off` and `no` are texts, only `true` and `false` are booleans.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let plain = error.without_snippet();
         let place = plain
             .location()
@@ -174,6 +176,14 @@ mod tests {
     fn the_smallest_scenario_reads() {
         let read = scenario(TEXT, "a.yaml", &[("seed".to_owned(), "7".to_owned())]).unwrap();
         assert_eq!((read.seed, read.jobs.len()), (7, 1));
+    }
+
+    #[test]
+    fn off_is_a_text_with_and_without_overrides() {
+        let text = format!("{TEXT}fold: off\n");
+        for overrides in [vec![], vec![("seed".to_owned(), "7".to_owned())]] {
+            assert_eq!(scenario(&text, "a.yaml", &overrides).unwrap().fold, crate::schema::Fold::Off);
+        }
     }
 
     #[test]

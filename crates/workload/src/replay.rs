@@ -276,6 +276,11 @@ impl Replay {
         run[(join.sequence % run.len() as u64) as usize]
     }
 
+    /// Whether the collective that a join stands for was asked to run coupled, whatever its members' arrivals.
+    pub fn is_forced(&self, join: &Join) -> bool {
+        self.prepared.plans[self.plan_number(join) as usize].forced
+    }
+
     /// What load balancers hash of a collective's messages on `communicator` in lane 0, and of its coupled group.
     pub fn collective_entropy(&self, communicator: u32) -> u32 {
         self.prepared.collective_entropy(communicator, 0)

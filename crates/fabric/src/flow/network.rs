@@ -128,6 +128,8 @@ struct Transfer {
 pub struct FlowNetwork {
     topology: Arc<Topology>,
     settings: FlowSettings,
+    /// Of each link, in bit/s.
+    rates: Vec<f64>,
     system: FlowSystem,
     clock: Time,
     transfers: Vec<Transfer>,
@@ -175,12 +177,14 @@ impl FlowNetwork {
             capacities[link.0 as usize] *= part;
         }
         let mut system = FlowSystem::new(&capacities)?;
+        let rates = capacities;
         if settings.observe_links {
             system.observe_links();
         }
         Ok(Self {
             topology,
             settings,
+            rates,
             system,
             clock: Time::ZERO,
             transfers: Vec::new(),
@@ -420,6 +424,14 @@ impl Network for FlowNetwork {
             hops: edges.links.len().min(usize::from(u16::MAX)) as u16,
         };
         self.request(transfer);
+    }
+
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        let edges = &self.groups[group.0 as usize];
+        let volume = self.wire_bytes(bytes, edges.class) as f64 * 8.0;
+        let seconds = |&(link, multiplicity): &(u32, f64)| multiplicity * volume / self.rates[link as usize];
+        let slowest = edges.links.iter().map(seconds).fold(0.0, f64::max);
+        Span::from_seconds_ceil(slowest) + edges.latency * u64::from(steps)
     }
 
     fn next_time(&mut self) -> Time {

@@ -491,6 +491,10 @@ impl<N: Network> Fabric for Host<N> {
         self.network.prepare_coupled(edges, entropy)
     }
 
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        self.network.coupled_span(group, bytes, steps)
+    }
+
     fn start_coupled(
         &mut self,
         start: Time,

@@ -56,13 +56,17 @@ impl Network for Latency {
     }
 
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, _class: u8) {
+        let span = self.coupled_span(group, bytes, steps);
+        self.arrive(at + span, Arrival::Coupled { run });
+    }
+
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
         let share = bytes.0.div_ceil(u64::from(steps.max(1)));
         let edges = self.groups.get(group).map_or(&[][..], Vec::as_slice);
         let time_of = |&(costs, weight): &(LogGops, u64)| {
             costs.lock_step(Bytes(share * weight), steps, self.costs.receiver())
         };
-        let span = edges.iter().map(time_of).max().unwrap_or(Span::ZERO);
-        self.arrive(at + span, Arrival::Coupled { run });
+        edges.iter().map(time_of).max().unwrap_or(Span::ZERO)
     }
 
     fn next_time(&mut self) -> Time {

@@ -212,6 +212,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         iterations: 1,
         start: Time::ZERO,
         done_before: 0,
+        simulated: Arc::from([]),
     };
     shard
         .enter(job)

@@ -44,6 +44,8 @@ pub struct Built {
     pub workload: Workload,
     /// Pipeline stage by rank; empty if there is only one.
     pub stages: Vec<u32>,
+    /// The rank with the same place in the first data-parallel replica, by rank; empty if there are no replicas.
+    pub first_replica: Vec<RankId>,
     /// One rank per stage of the first replica; empty: the first ranks.
     pub pipeline: Vec<RankId>,
     /// What is known of the model.
@@ -55,7 +57,14 @@ pub struct Built {
 impl Built {
     /// Without a model.
     pub fn plain(workload: Workload) -> Self {
-        Self { workload, stages: Vec::new(), pipeline: Vec::new(), model: None, warnings: Vec::new() }
+        Self {
+            workload,
+            stages: Vec::new(),
+            first_replica: Vec::new(),
+            pipeline: Vec::new(),
+            model: None,
+            warnings: Vec::new(),
+        }
     }
 }
 
@@ -98,6 +107,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         name: job.name.clone(),
         workload: Arc::new(built.workload),
         stages: built.stages,
+        first_replica: built.first_replica,
         iterations: job.iterations,
         submit: CalendarTime(job.submit.0.ns_ceil()),
         placement,

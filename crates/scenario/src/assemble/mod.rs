@@ -53,6 +53,8 @@ pub struct JobPlan {
     pub workload: Arc<Workload>,
     /// Pipeline stage of each rank; empty if all are of stage 0.
     pub stages: Vec<u32>,
+    /// The rank with the same place in the first data-parallel replica, by rank; empty if the job has no replicas.
+    pub first_replica: Vec<RankId>,
     /// Iterations.
     pub iterations: u64,
     /// When it is submitted.

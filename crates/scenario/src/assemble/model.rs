@@ -216,7 +216,12 @@ impl Transformer<'_> {
             memory: verdict,
             explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
         };
+        let first_replica = |rank: u32| {
+            let at = coordinates(rank);
+            grid.rank(windtunnel_workload::generate::Coordinates { dp: 0, ..at })
+        };
         Ok(Built {
+            first_replica: if layout.dp > 1 { (0..ranks).map(first_replica).collect() } else { Vec::new() },
             stages: (0..ranks).map(|rank| coordinates(rank).pp).collect(),
             workload: generated.workload,
             pipeline,

@@ -1,5 +1,7 @@
 //! Episodes on a fabric: the shard, its watching, and what is kept of it.
 
+use std::sync::Arc;
+
 use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
@@ -13,6 +15,7 @@ use windtunnel_topology::LoadBalancer;
 use windtunnel_workload::replay::Replay;
 
 use super::RunOptions;
+use super::fold::{self, Folded};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Iteration, Recorder, Watched};
@@ -70,6 +73,8 @@ pub struct Record {
     pub started: Vec<Option<CalendarTime>>,
     /// Events handled.
     pub events: u64,
+    /// Most replicas that one simulated replica stood for.
+    pub fold: u64,
     /// How far the simulation came.
     pub simulated_ns: u64,
     /// Counters.
@@ -104,6 +109,7 @@ impl<'a> FabricRunner<'a> {
             iterations: vec![Vec::new(); jobs],
             started: vec![None; jobs],
             events: 0,
+            fold: 1,
             simulated_ns: 0,
             network: NetworkSummary::default(),
             flows: FlowSummary::default(),
@@ -122,9 +128,17 @@ impl<'a> FabricRunner<'a> {
         start: CalendarTime,
         jobs: &[EpisodeJob],
         iterations: u64,
+        folded: Option<Folded>,
     ) -> Result<Vec<EpisodeJobResult>, Stop> {
         let assembled = self.assembled;
         let variation = variation(assembled, start);
+        let simulated: Arc<[bool]> = match folded {
+            Some(folded) => {
+                self.record.fold = self.record.fold.max(folded.factor);
+                folded.simulated
+            }
+            None => Arc::from([]),
+        };
         let origin_ps = start.0 * 1_000;
         let watched: Vec<Watched> =
             jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
@@ -150,14 +164,18 @@ impl<'a> FabricRunner<'a> {
                 iterations: cap,
                 start: job.start,
                 done_before: job.done_before,
+                simulated: simulated.clone(),
             };
             shard
                 .enter(shard_job)
                 .map_err(|error| InputError::new(format!("job `{}`", plan.name), error.to_string()))?;
         }
         shard.stop_after(iterations);
-        let total: u64 =
-            jobs.iter().map(|job| job.left.min(iterations) * assembled.jobs[job.job].ranks() as u64).sum();
+        let ranks = |job: &EpisodeJob| match simulated.len() {
+            0 => assembled.jobs[job.job].ranks() as u64,
+            _ => simulated.iter().filter(|rank| **rank).count() as u64,
+        };
+        let total: u64 = jobs.iter().map(|job| job.left.min(iterations).saturating_mul(ranks(job))).sum();
         let flows = FlowRows::of(assembled, self.flow_rows, origin_ps);
         let outcome = drive(&mut shard, total, origin_ps, self.record.events, self.progress, flows);
         let (outcome, rows) = outcome;
@@ -225,13 +243,20 @@ impl EpisodeRunner for FabricRunner<'_> {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
                 let fabric = network::message(assembled, spec, &self.options.source)?;
-                self.simulate(fabric, start, jobs, iterations)
+                self.simulate(fabric, start, jobs, iterations, None)
             }
             Fidelity::Flow | Fidelity::Packet => {
                 let balancer = network::balancer(scenario.network.load_balancer);
                 let records = scenario.results.flows != FlowsTable::None;
+                let folded = match jobs {
+                    [job] if variation(assembled, start).is_none() => {
+                        fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
+                    }
+                    _ => None,
+                };
+                let balancer = if folded.is_some() { LoadBalancer::Ideal } else { balancer };
                 let fabric = network::flow(assembled, spec, balancer, true, records)?;
-                self.simulate(fabric, start, jobs, iterations)
+                self.simulate(fabric, start, jobs, iterations, folded)
             }
         }
     }
@@ -514,12 +539,15 @@ fn ideal_time(
     let variation = Variation::none();
     let iterations = plan.iterations.min(2);
     let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
+    let placement: Vec<EndpointId> = (0..plan.ranks() as u32).map(EndpointId).collect();
+    let folded = fold::fold(assembled, plan, &placement, LoadBalancer::Ideal);
     let job = ShardJob {
         workload: plan.workload.clone(),
-        placement: (0..plan.ranks() as u32).map(EndpointId).collect(),
+        placement: placement.into(),
         iterations,
         start: Time::ZERO,
         done_before: 0,
+        simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
     };
     shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
     shard.stop_after(iterations);

@@ -6,6 +6,7 @@
 //! end, told with what each waits for; a sink that refuses rows.
 
 mod episode;
+mod fold;
 mod machine;
 mod network;
 mod paths;
@@ -137,7 +138,7 @@ pub fn execute(
         seed: assembled.scenario.seed,
         fidelity: fidelity.name(),
         partial,
-        fold: 1,
+        fold: record.fold,
         simulated_ns: end.0,
         wall_time_s: watch.wall_seconds(),
         cpu_time_s: watch.cpu_seconds(),

@@ -145,6 +145,8 @@ pub enum Coupling {
 pub(super) struct GroupPlan {
     pub plan: Plan,
     pub coupled: bool,
+    /// Whether the specification says so.
+    pub forced: bool,
     /// Which of [`Prepared::windows`] its window has.
     pub class: u32,
 }
@@ -314,7 +316,7 @@ impl Prepared {
             self.windows.push(window);
             self.windows.len() - 1
         });
-        Ok(GroupPlan { plan, coupled, class: class as u32 })
+        Ok(GroupPlan { plan, coupled, forced: spec.form == Form::Coupled, class: class as u32 })
     }
 }
 

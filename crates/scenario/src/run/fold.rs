@@ -1,0 +1,158 @@
+//! Folding: data-parallel replicas that are equal by symmetry are simulated once (DESIGN §4).
+//!
+//! A job folds along its data-parallel dimension when every replica computes, communicates and waits exactly as the
+//! first one does. That is so when
+//!
+//! - no computation varies and no NIC is slow;
+//! - no path inside the fabric is ever a bottleneck: the load balancer is `ideal`, or `spray` on a fabric that is not
+//!   oversubscribed at any tier (each switch then has at least the capacity upwards of the NICs below it, and equal
+//!   parts never exceed it);
+//! - every pair of neighbours in a group inside a replica (tensor, context, expert, pipeline) has a path of the same
+//!   class and latency in every replica, and no two replicas share a NIC;
+//! - every collective with members in several replicas runs coupled: its group keeps the edges of all members, only its
+//!   joins are those of the simulated ones.
+//!
+//! The folded run routes as on an ideal fabric. A test proves it equal to `fold: off`.
+
+use std::sync::Arc;
+
+use windtunnel_kernel::{EndpointId, NicId, RankId, Span};
+use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
+use windtunnel_workload::OpKind;
+use windtunnel_workload::collectives::{Form, Plan};
+
+use crate::assemble::{Assembled, JobPlan};
+use crate::schema::Fold;
+
+/// What is simulated of a job.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// Whether each rank is.
+    pub simulated: Arc<[bool]>,
+    /// How many replicas one stands for.
+    pub factor: u64,
+}
+
+/// Folds `plan`, placed at `placement`, under `balancer`; `None` if its replicas are not equal.
+pub fn fold(
+    assembled: &Assembled,
+    plan: &JobPlan,
+    placement: &[EndpointId],
+    balancer: LoadBalancer,
+) -> Option<Folded> {
+    let first = &plan.first_replica;
+    if assembled.scenario.fold == Fold::Off || first.is_empty() || !assembled.slow_links.is_empty() {
+        return None;
+    }
+    let simulated: Vec<bool> = (0u32..).zip(first).map(|(rank, of)| RankId(rank) == *of).collect();
+    let kept = simulated.iter().filter(|kept| **kept).count();
+    let factor = first.len() as u64 / kept as u64;
+    let topology = &*assembled.fabric.topology;
+    let symmetric = factor > 1
+        && never_shares(topology, balancer)
+        && coupled_across(plan, &simulated)
+        && alike_inside(plan, placement, topology)
+        && own_nics(plan, placement, topology);
+    symmetric.then(|| Folded { simulated: simulated.into(), factor })
+}
+
+/// Whether no link beyond the NICs can be a bottleneck.
+fn never_shares(topology: &Topology, balancer: LoadBalancer) -> bool {
+    match balancer {
+        LoadBalancer::Ideal => true,
+        LoadBalancer::Spray => {
+            topology.summary().tiers.iter().all(|tier| tier.oversubscription.unwrap_or(1.0) <= 1.0)
+        }
+        LoadBalancer::Ecmp | LoadBalancer::DestinationModulo => false,
+    }
+}
+
+/// Whether every collective with simulated and other members has a coupled form.
+fn coupled_across(plan: &JobPlan, simulated: &[bool]) -> bool {
+    let workload = &plan.workload;
+    let mixed: Vec<bool> = workload
+        .communicators
+        .iter()
+        .map(|group| {
+            let kept = group.ranks.iter().filter(|rank| simulated[rank.0 as usize]).count();
+            kept > 0 && kept < group.ranks.len()
+        })
+        .collect();
+    let kept = (0..simulated.len() as u32).map(RankId).filter(|rank| simulated[rank.0 as usize]);
+    let mut checked = Vec::new();
+    for rank in kept {
+        let program = workload.program(rank);
+        for op in &program.ops {
+            let OpKind::Collective { comm, spec, .. } = op.kind else { continue };
+            let communicator = workload.binding(rank, comm).communicator as usize;
+            if !mixed[communicator] {
+                continue;
+            }
+            let size = workload.communicators[communicator].ranks.len() as u32;
+            let key = (workload.program_of[rank.0 as usize], spec, size);
+            if checked.contains(&key) {
+                continue;
+            }
+            checked.push(key);
+            let spec = &program.specs[spec as usize];
+            let coupled = Plan::new(spec, size).is_ok_and(|plan| plan.is_empty() || plan.coupled().is_some());
+            if spec.form == Form::Steps || !coupled {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Class and latency of the path between two GPUs on an ideal fabric.
+fn path(topology: &Topology, from: EndpointId, to: EndpointId) -> (PathClass, Span) {
+    let mut route = Route::new();
+    topology.route(LoadBalancer::Ideal, 0, from, to, NicId(0), 0, &mut route);
+    (route.class, route.latency)
+}
+
+/// Whether neighbours inside a replica are as far apart as those of the first one.
+fn alike_inside(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bool {
+    let first = &plan.first_replica;
+    let place = |rank: RankId| placement[rank.0 as usize];
+    plan.workload.communicators.iter().all(|group| {
+        let ranks = &group.ranks;
+        let mirrored: Vec<RankId> = ranks.iter().map(|rank| first[rank.0 as usize]).collect();
+        let inside = mirrored.iter().enumerate().all(|(i, rank)| !mirrored[..i].contains(rank));
+        if !inside {
+            return true;
+        }
+        (0..ranks.len()).all(|i| {
+            let next = (i + 1) % ranks.len();
+            let there = path(topology, place(ranks[i]), place(ranks[next]));
+            let back = path(topology, place(ranks[next]), place(ranks[i]));
+            there == path(topology, place(mirrored[i]), place(mirrored[next]))
+                && back == path(topology, place(mirrored[next]), place(mirrored[i]))
+        })
+    })
+}
+
+/// Whether no NIC serves two replicas.
+fn own_nics(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bool {
+    let hosts = topology.hosts();
+    if hosts < 2 {
+        return true;
+    }
+    let mut nics: Vec<(u32, RankId)> = Vec::with_capacity(placement.len());
+    let per_host = topology.endpoints_per_host();
+    let mut route = Route::new();
+    for (rank, &from) in (0u32..).zip(placement) {
+        // Any other host will do: the first link is the NIC's.
+        let other = EndpointId((from.0 / per_host + 1) % hosts * per_host);
+        topology.route(LoadBalancer::Ideal, 0, from, other, NicId(0), 0, &mut route);
+        nics.extend(route.links.first().map(|&(link, _)| (link.0, RankId(rank))));
+    }
+    nics.sort_unstable();
+    nics.windows(2)
+        .all(|pair| pair[0].0 != pair[1].0 || replica_of(plan, pair[0].1) == replica_of(plan, pair[1].1))
+}
+
+/// A name for the replica of `rank`: how far it stands from its twin in the first one.
+fn replica_of(plan: &JobPlan, rank: RankId) -> u32 {
+    rank.0 - plan.first_replica[rank.0 as usize].0
+}
