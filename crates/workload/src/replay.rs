@@ -73,10 +73,10 @@ pub struct OpRecord {
     pub ready: Time,
     /// When it ended, [`Time::NEVER`] before.
     pub finish: Time,
-    /// When the other side began: for a receive the instant its sender started, for a coupled collective the group's
-    /// start. For a collective by steps `ready` plus the longest wait in one round for a peer that had not begun to send
-    /// (the sum over rounds would count transfers that overlap the wait), so that `remote` − `ready` is time lost to a
-    /// late peer in every case.
+    /// As the machine told it: for a computation its own start, for a receive the instant its sender started, for a coupled
+    /// collective the group's start. For a collective by steps `ready` plus the longest wait in one round for a peer that had not begun to send
+    /// (the sum over rounds would count transfers that overlap the wait), so that in either form `remote` − `ready` is
+    /// time lost to a late member.
     pub remote: Time,
     /// The operation whose end or start released it last, [`ITERATION_START`] if none.
     pub cause: u32,

@@ -159,7 +159,7 @@ fn reductions_and_gathers_end_with_what_they_promise() {
                     // Small enough for empty blocks, uneven, many chunks (and a ring between domains).
                     for bytes in [1, 7 * u64::from(n) + 3, (64 << 20) + 5] {
                         for &outstanding in windows {
-                            let spec = CollectiveSpec { domain, outstanding, ..spec(kind, algorithm, bytes) };
+                            let spec = CollectiveSpec { outstanding, domain, ..spec(kind, algorithm, bytes) };
                             let plan = Plan::new(&spec, n).unwrap();
                             assert_eq!(plan.is_empty(), n == 1);
                             check_data_flow(&plan, bytes);
@@ -245,7 +245,7 @@ fn exchanges_bring_every_block_home() {
             {
                 for outstanding in [1, 4, 64] {
                     let bytes = 1000 * u64::from(n) + u64::from(n / 2);
-                    let spec = CollectiveSpec { domain, outstanding, ..spec(K::AllToAll, algorithm, bytes) };
+                    let spec = CollectiveSpec { outstanding, domain, ..spec(K::AllToAll, algorithm, bytes) };
                     let plan = Plan::new(&spec, n).unwrap();
                     check_exchange(&plan, domain, |_, to| share(bytes, n, to));
                     if algorithm == A::Bruck {

@@ -53,6 +53,8 @@ struct Ideal {
     posted: VecDeque<Posted>,
     unexpected: VecDeque<Sent>,
     rendezvous: bool,
+    /// A rank whose messages get lost.
+    mute: Option<RankId>,
     joined: Vec<(Join, RankId, Token, Time)>,
     /// Everything asked, in order.
     log: Vec<(RankId, Token)>,
@@ -92,6 +94,9 @@ impl Machine for Ideal {
         if !self.rendezvous {
             let end = ready + Span(bytes.0 * PER_BYTE);
             self.tell(end, rank, token, Some(end));
+        }
+        if self.mute == Some(rank) {
+            return;
         }
         let fits = |post: &Posted| {
             post.rank == to
@@ -535,6 +540,39 @@ fn what_is_stuck_is_named() {
             "1:0 `` a message from rank 0 with tag 8",
         ]
     );
+}
+
+#[test]
+fn a_stuck_collective_names_members_or_rounds() {
+    let waits = |replay: &Replay| -> Vec<String> {
+        replay.stuck().into_iter().map(|op| format!("{}: {}", op.rank, op.waits_for)).collect()
+    };
+    // All have come, but rank 1's messages get lost: rank 2 never ends round 0, so rank 0 misses its round 1 and rank 1
+    // that of rank 0's round 2.
+    let spec = steps(CollectiveKind::AllReduce, Algorithm::Ring, 4_000);
+    let mut lossy = replay(group(one_collective(spec.clone()), 3));
+    let mut machine = Ideal { mute: Some(RankId(1)), ..Ideal::default() };
+    for rank in 0..3 {
+        lossy.begin(RankId(rank), Time::ZERO, &mut machine);
+    }
+    drain(&mut lossy, &mut machine);
+    assert_eq!(
+        waits(&lossy),
+        [
+            "0: collective 0 of `world`: round 1 (from 2; to 1)",
+            "1: collective 0 of `world`: round 2 (from 0; to 2)",
+            "2: collective 0 of `world`: round 0 (from 1; to 0)",
+        ]
+    );
+    // Some have not come, by steps or coupled; more than eight are counted.
+    for form in [Form::Steps, Form::Coupled] {
+        let spec = CollectiveSpec { form, ..spec.clone() };
+        let mut absent = replay(group(one_collective(spec), 12));
+        let mut machine = Ideal::default();
+        absent.begin(RankId(3), Time::ZERO, &mut machine);
+        drain(&mut absent, &mut machine);
+        assert_eq!(waits(&absent), ["3: ranks 0, 1, 2, 4, 5, 6, 7, 8 and 3 more in collective 0 of `world`"]);
+    }
 }
 
 #[test]
