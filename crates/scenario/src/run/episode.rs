@@ -25,7 +25,7 @@ use crate::api::Failure;
 use crate::api::goal::host_spec;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::InputError;
-use crate::schema::{Fidelity, FlowsTable};
+use crate::schema::{Fidelity, FlowsTable, Fold};
 use crate::table::{ProgressSink, TableSink};
 
 /// Rows of flows that `results.flows: auto` writes.
@@ -249,7 +249,7 @@ impl EpisodeRunner for FabricRunner<'_> {
                 let balancer = network::balancer(scenario.network.load_balancer);
                 let records = scenario.results.flows != FlowsTable::None;
                 let folded = match jobs {
-                    [job] if variation(assembled, start).is_none() => {
+                    [job] if scenario.fold == Fold::Auto && variation(assembled, start).is_none() => {
                         fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
                     }
                     _ => None,

@@ -22,7 +22,6 @@ use windtunnel_workload::OpKind;
 use windtunnel_workload::collectives::{Form, Plan};
 
 use crate::assemble::{Assembled, JobPlan};
-use crate::schema::Fold;
 
 /// What is simulated of a job.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ pub fn fold(
     balancer: LoadBalancer,
 ) -> Option<Folded> {
     let first = &plan.first_replica;
-    if assembled.scenario.fold == Fold::Off || first.is_empty() || !assembled.slow_links.is_empty() {
+    if first.is_empty() || !assembled.slow_links.is_empty() {
         return None;
     }
     let simulated: Vec<bool> = (0u32..).zip(first).map(|(rank, of)| RankId(rank) == *of).collect();
