@@ -6,12 +6,12 @@ use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::Fabric;
-use windtunnel_fabric::flow::FlowNetwork;
-use windtunnel_fabric::host::{Host, HostSpec};
+use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
+use windtunnel_fabric::host::{Host, HostSpec, MessageRecord};
 use windtunnel_fabric::message::Latency;
 use windtunnel_kernel::executor::{End, Sequential, Verdict};
 use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
-use windtunnel_topology::LoadBalancer;
+use windtunnel_topology::{LoadBalancer, Topology};
 use windtunnel_workload::replay::Replay;
 
 use super::RunOptions;
@@ -19,14 +19,14 @@ use super::fold::{self, Folded};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Iteration, Recorder, Watched};
-use super::summary::{FlowSummary, NetworkSummary};
+use super::summary::{FlowSummary, LinkLoad, NetworkSummary};
 use super::usage;
 use crate::api::Failure;
 use crate::api::goal::host_spec;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::InputError;
 use crate::schema::{Fidelity, FlowsTable, Fold};
-use crate::table::{ProgressSink, TableSink};
+use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Rows of flows that `results.flows: auto` writes.
 const AUTO_FLOWS: u64 = 1 << 20;
@@ -47,20 +47,75 @@ impl<T: Into<Failure>> From<T> for Stop {
     }
 }
 
+/// Records of messages that have ended, by fidelity.
+#[derive(Default)]
+struct Traffic {
+    flows: Vec<FlowRecord>,
+    messages: Vec<MessageRecord>,
+}
+
+impl Traffic {
+    fn len(&self) -> usize {
+        self.flows.len() + self.messages.len()
+    }
+
+    fn truncate(&mut self, room: usize) {
+        self.flows.truncate(room);
+        self.messages.truncate(room);
+    }
+
+    /// The rows and their table; nothing is left.
+    fn rows(&mut self, topology: &Topology, origin_ps: u64) -> (&'static str, Batch) {
+        let rows = if self.messages.is_empty() {
+            ("flows", usage::flows(&self.flows, origin_ps))
+        } else {
+            ("messages", usage::messages(&self.messages, topology, origin_ps))
+        };
+        self.truncate(0);
+        rows
+    }
+}
+
 /// A fabric of any fidelity, and what it lets itself be asked.
 trait Observed: Fabric {
-    /// The flow network behind the hosts, if that is the fidelity.
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
+    /// Takes the records of messages that have ended since the last call.
+    fn drain(&mut self, traffic: &mut Traffic);
+    /// Completion times, messages and payload bytes.
+    fn totals(&mut self) -> (FlowSummary, u64, u64);
+    /// What links carried in `span`, if the fidelity knows links.
+    fn links(&mut self, topology: &Topology, episode: u32, span: Span) -> Option<(Batch, Vec<LinkLoad>)>;
 }
 
 impl Observed for Host<FlowNetwork> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
-        Some(self.network_mut())
+    fn drain(&mut self, traffic: &mut Traffic) {
+        self.network_mut().take_records(&mut traffic.flows);
+    }
+
+    fn totals(&mut self) -> (FlowSummary, u64, u64) {
+        let network = self.network();
+        (usage::completion(network.completion_times()), network.messages(), network.bytes_delivered())
+    }
+
+    fn links(&mut self, topology: &Topology, episode: u32, span: Span) -> Option<(Batch, Vec<LinkLoad>)> {
+        Some(usage::links(self.network_mut(), topology, episode, span))
     }
 }
 
 impl Observed for Host<Latency> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+    fn drain(&mut self, traffic: &mut Traffic) {
+        if let Some(log) = self.message_log() {
+            log.take_records(&mut traffic.messages);
+        }
+    }
+
+    fn totals(&mut self) -> (FlowSummary, u64, u64) {
+        self.message_log().map_or_else(Default::default, |log| {
+            let times = log.completion_times();
+            (usage::completion(times), times.count(), log.bytes_delivered())
+        })
+    }
+
+    fn links(&mut self, _: &Topology, _: u32, _: Span) -> Option<(Batch, Vec<LinkLoad>)> {
         None
     }
 }
@@ -185,21 +240,13 @@ impl<'a> FabricRunner<'a> {
         self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
         let stuck = shard.stuck();
         let complete = shard.satisfied();
-        if let Some(flow) = shard.fabric_mut().flow_network() {
-            let topology = &assembled.fabric.topology;
-            let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
-            let times = flow.completion_times();
-            let seconds = |span: Option<Span>| span.map(Span::seconds);
-            self.record.flows = FlowSummary {
-                count: times.count(),
-                fct_mean_s: times.mean_seconds(),
-                fct_p50_s: seconds(times.percentile(50)),
-                fct_p99_s: seconds(times.percentile(99)),
-                fct_max_s: seconds(times.max()),
-            };
-            let network = &mut self.record.network;
-            network.messages = Some(network.messages.unwrap_or(0) + flow.messages());
-            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + flow.bytes_delivered());
+        let (flows, messages, bytes) = shard.fabric_mut().totals();
+        self.record.flows = flows;
+        let network = &mut self.record.network;
+        network.messages = Some(network.messages.unwrap_or(0) + messages);
+        network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
+        let topology = &assembled.fabric.topology;
+        if let Some((links, loads)) = shard.fabric_mut().links(topology, self.episodes, Span(end.0)) {
             network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
         }
@@ -242,7 +289,8 @@ impl EpisodeRunner for FabricRunner<'_> {
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
-                let fabric = network::message(assembled, spec, &self.options.source)?;
+                let mut fabric = network::message(assembled, spec, &self.options.source)?;
+                fabric.log_messages(scenario.results.flows != FlowsTable::None);
                 self.simulate(fabric, start, jobs, iterations, None)
             }
             Fidelity::Flow | Fidelity::Packet => {
@@ -382,20 +430,21 @@ enum Outcome {
 }
 
 /// Takes flow records off the network while the run goes.
-struct FlowRows {
+struct FlowRows<'a> {
+    topology: &'a Topology,
     written: u64,
     limit: u64,
     origin_ps: u64,
 }
 
-impl FlowRows {
-    fn of(assembled: &Assembled, written: u64, origin_ps: u64) -> Self {
+impl<'a> FlowRows<'a> {
+    fn of(assembled: &'a Assembled, written: u64, origin_ps: u64) -> Self {
         let limit = match assembled.scenario.results.flows {
             FlowsTable::Auto => AUTO_FLOWS,
             FlowsTable::All => u64::MAX,
             FlowsTable::None => 0,
         };
-        Self { written, limit, origin_ps }
+        Self { topology: &assembled.fabric.topology, written, limit, origin_ps }
     }
 }
 
@@ -406,10 +455,10 @@ fn drive<F: Observed>(
     origin_ps: u64,
     events_before: u64,
     progress: &mut dyn ProgressSink,
-    mut flows: FlowRows,
+    mut flows: FlowRows<'_>,
 ) -> (Outcome, u64) {
     let already = flows.written;
-    let mut records = Vec::new();
+    let mut traffic = Traffic::default();
     let mut pace = Pace::new();
     let outcome = loop {
         // The executor hands back the shard between slices, so that its observations can be taken off it.
@@ -422,16 +471,13 @@ fn drive<F: Observed>(
             Ok(outcome) => outcome.end == End::Idle,
             Err(error) => break Outcome::Failed(error.to_string()),
         };
-        if let Some(network) = shard.fabric_mut().flow_network() {
-            network.take_records(&mut records);
-            let room = flows.limit.saturating_sub(flows.written).min(records.len() as u64);
-            records.truncate(room as usize);
-            let enough = records.len() >= 1 << 16 || ended;
-            if enough && !records.is_empty() {
-                flows.written += records.len() as u64;
-                shard.observer_mut().rows("flows", usage::flows(&records, flows.origin_ps));
-                records.clear();
-            }
+        shard.fabric_mut().drain(&mut traffic);
+        let room = flows.limit.saturating_sub(flows.written).min(traffic.len() as u64);
+        traffic.truncate(room as usize);
+        if room > 0 && (room >= 1 << 16 || ended) {
+            flows.written += room;
+            let (table, batch) = traffic.rows(flows.topology, flows.origin_ps);
+            shard.observer_mut().rows(table, batch);
         }
         if let Some(failure) = shard.observer_mut().failure() {
             break Outcome::Failed(failure.to_owned());

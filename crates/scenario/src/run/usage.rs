@@ -1,11 +1,12 @@
 //! What the flow model observed, as rows and summary figures.
 
-use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
+use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork, FlowRecord};
+use windtunnel_fabric::host::MessageRecord;
 use windtunnel_kernel::Span;
 use windtunnel_topology::Topology;
 use windtunnel_workload::Dimension;
 
-use super::summary::LinkLoad;
+use super::summary::{FlowSummary, LinkLoad};
 use crate::table::{Batch, Column};
 
 /// Links named in the summary.
@@ -58,13 +59,43 @@ pub fn links(
     (batch, loads)
 }
 
+/// Completion times as the summary has them.
+pub fn completion(times: &CompletionTimes) -> FlowSummary {
+    let seconds = |span: Option<Span>| span.map(Span::seconds);
+    FlowSummary {
+        count: times.count(),
+        fct_mean_s: times.mean_seconds(),
+        fct_p50_s: seconds(times.percentile(50)),
+        fct_p99_s: seconds(times.percentile(99)),
+        fct_max_s: seconds(times.max()),
+    }
+}
+
+/// Name of a traffic class: the dimension that the message was for.
+fn dimension(class: u8) -> String {
+    Dimension::ALL.get(usize::from(class)).copied().unwrap_or_default().name().to_owned()
+}
+
+/// Rows of messages.
+pub fn messages(records: &[MessageRecord], topology: &Topology, origin_ps: u64) -> Batch {
+    let u32s = |of: &dyn Fn(&MessageRecord) -> u32| Column::U32(records.iter().map(of).collect());
+    let u64s = |of: &dyn Fn(&MessageRecord) -> u64| Column::U64(records.iter().map(of).collect());
+    let path =
+        |record: &MessageRecord| topology.path_class(record.source, record.destination).name().to_owned();
+    Batch::default()
+        .with("source", u32s(&|record| record.source.0))
+        .with("destination", u32s(&|record| record.destination.0))
+        .with("bytes", u64s(&|record| record.bytes.0))
+        .with("start_ps", u64s(&|record| origin_ps + record.start.0))
+        .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
+        .with("dimension", Column::Text(records.iter().map(|record| dimension(record.class)).collect()))
+        .with("path", Column::Text(records.iter().map(path).collect()))
+}
+
 /// Rows of flows.
 pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
     let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
-    let dimension = |record: &FlowRecord| {
-        Dimension::ALL.get(usize::from(record.class)).copied().unwrap_or_default().name().to_owned()
-    };
     Batch::default()
         .with("source", u32s(&|record| record.source.0))
         .with("destination", u32s(&|record| record.destination.0))
@@ -72,7 +103,7 @@ pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
         .with("bytes", u64s(&|record| record.bytes.0))
         .with("start_ps", u64s(&|record| origin_ps + record.start.0))
         .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
-        .with("dimension", Column::Text(records.iter().map(dimension).collect()))
+        .with("dimension", Column::Text(records.iter().map(|record| dimension(record.class)).collect()))
         .with("path", Column::Text(records.iter().map(|record| record.path.name().to_owned()).collect()))
         .with("hops", u32s(&|record| u32::from(record.hops)))
 }
