@@ -12,8 +12,7 @@
 //! **Determinism.** Sums of loads and rates are exact integers, ties are broken by link id, and nothing is drawn: the same
 //! starts give the same instants, bit by bit, in whatever order flows of one instant were started.
 //!
-//! **Threads.** One. A change touches only the flows that depend on it, mostly a handful; handing such a region to
-//! another thread costs more than solving it.
+//! **Threads.** One: a change is solved for the flows that depend on it alone, which is mostly a handful.
 
 mod heap;
 mod instant;

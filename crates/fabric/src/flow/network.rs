@@ -263,6 +263,12 @@ impl FlowNetwork {
         payload.0 + if class > PathClass::ScaleUp { packets * header.0 } else { 0 }
     }
 
+    /// From the last byte's leaving the bottleneck to its arrival, over the route just asked for.
+    fn route_latency(&self) -> Span {
+        let Route { latency, class, .. } = self.route;
+        if class > PathClass::ScaleUp { latency + self.settings.nic_latency } else { latency }
+    }
+
     /// Takes a request: it starts now, or waits.
     fn request(&mut self, transfer: Transfer) {
         debug_assert!(transfer.start >= self.clock, "a request in the past: {transfer:?} at {}", self.clock);
@@ -289,7 +295,7 @@ impl FlowNetwork {
                 let FlowSettings { balancer, seed, .. } = self.settings;
                 let (from, to) = (transfer.from, transfer.to);
                 self.topology.route(balancer, seed, from, to, nic, entropy, &mut self.route);
-                let Route { latency, class, .. } = self.route;
+                let (latency, class) = (self.route_latency(), self.route.class);
                 let state = &mut self.transfers[slot as usize];
                 (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
                 let volume = self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
@@ -379,7 +385,7 @@ impl Network for FlowNetwork {
         let (mut latency, mut class) = (Span::ZERO, PathClass::Local);
         for &(from, to, weight) in edges {
             self.topology.route(balancer, seed, from, to, NicId(0), entropy, &mut self.route);
-            latency = latency.max(self.route.latency);
+            latency = latency.max(self.route_latency());
             class = class.max(self.route.class);
             if weight > 0 {
                 links.extend(

@@ -197,7 +197,7 @@ impl CompletionTimes {
 
 /// Bucket of `value`: its own below 2^8, then 2^7 an octave.
 fn bucket(value: u64) -> usize {
-    let octave = (63 - value.max(1).leading_zeros()).saturating_sub(SUB_LOG2);
+    let octave = value.max(1).ilog2().saturating_sub(SUB_LOG2);
     ((octave as usize) << SUB_LOG2) + (value >> octave) as usize
 }
 

@@ -201,3 +201,66 @@ fn check(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two links of 8 and 4 byte/s, latencies 0.5 and 0.25 s.
+    fn two_links(
+        paths: &[&[u32]],
+        bytes: &[f64],
+        starts: &[f64],
+        weights: &[f64],
+    ) -> Result<Vec<f64>, SimulateError> {
+        let mut offsets = vec![0];
+        offsets.extend(paths.iter().scan(0, |sum, path| {
+            *sum += path.len();
+            Some(*sum)
+        }));
+        simulate_flows(&[64.0, 32.0], &[0.5, 0.25], &offsets, &paths.concat(), bytes, starts, weights)
+    }
+
+    #[test]
+    fn closed_forms() {
+        // Alone: the bottleneck, then the latencies; named twice: twice in both; nothing to send or nowhere to go.
+        let alone = |path: &[u32], bytes| two_links(&[path], &[bytes], &[3.0], &[1.0]).unwrap()[0];
+        assert_eq!(alone(&[0, 1], 16.0), 3.0 + 4.0 + 0.75);
+        assert_eq!(alone(&[0, 0], 16.0), 3.0 + 4.0 + 1.0);
+        assert_eq!(alone(&[], 16.0), 3.0);
+        assert_eq!(alone(&[1], 0.0), 3.25);
+        // Weights 3 and 1 on 8 byte/s; the second has the link to itself from 4 s on, with 8 of 16 bytes left.
+        let finish = two_links(&[&[0], &[0]], &[24.0, 16.0], &[0.0, 0.0], &[3.0, 1.0]).unwrap();
+        assert_eq!(finish, [4.5, 5.5]);
+        // A latecomer halves the rate: 8 bytes alone by 1 s, then 4 byte/s each.
+        let finish = two_links(&[&[0], &[0]], &[16.0, 16.0], &[0.0, 1.0], &[1.0, 1.0]).unwrap();
+        assert_eq!(finish, [3.5, 4.5]);
+    }
+
+    #[test]
+    fn every_bad_value_is_named() {
+        let text = |result: Result<Vec<f64>, SimulateError>| result.unwrap_err().to_string();
+        let flow = |bytes, start, weight| {
+            text(two_links(&[&[0], &[1]], &[1.0, bytes], &[0.0, start], &[1.0, weight]))
+        };
+        assert_eq!(flow(f64::NAN, 0.0, 1.0), "flows[1].bytes is NaN, expected a finite number, zero or more");
+        assert_eq!(flow(1.0, -2.0, 1.0), "flows[1].start is -2, expected a finite number, zero or more");
+        assert_eq!(
+            flow(1.0, 0.0, 0.0),
+            "flows[1].weight is 0, expected a positive number from 1e-150 to 1e150"
+        );
+        let path = two_links(&[&[0, 5]], &[1.0], &[0.0], &[1.0]);
+        assert_eq!(text(path), "flows[0].path[1] is 5, expected a link below 2");
+        let link =
+            |capacity, latency| text(simulate_flows(&[capacity], &[latency], &[0], &[], &[], &[], &[]));
+        assert_eq!(link(0.0, 0.0), "links[0].capacity is 0, expected a positive number from 1e-150 to 1e150");
+        assert_eq!(
+            link(1.0, f64::INFINITY),
+            "links[0].latency is inf, expected a finite number, zero or more"
+        );
+        let short = simulate_flows(&[1.0], &[0.0], &[0, 1], &[0], &[1.0], &[], &[1.0]);
+        assert_eq!(text(short), "starts: expected 1 values, found 0");
+        let descending = simulate_flows(&[1.0], &[0.0], &[2, 0], &[0, 0], &[1.0], &[0.0], &[1.0]);
+        assert_eq!(text(descending), "offsets[1] is 0, expected at least 2");
+    }
+}

@@ -23,7 +23,7 @@
 use std::cmp::Reverse;
 
 use super::heap::Tag;
-use super::system::{FlowSystem, NONE, Scratch};
+use super::system::{FlowSystem, Incidence, NONE, Scratch};
 
 /// Links freeze together when their shares agree within this.
 const TIE: f64 = 1.0 / (1u64 << 36) as f64;
@@ -46,7 +46,7 @@ impl FlowSystem {
         self.epoch += 1;
         let mut loosened = std::mem::take(&mut self.loosened);
         for &link in &loosened {
-            if !self.groups[link as usize].tags.is_empty() {
+            if !self.links[link as usize].group.tags.is_empty() {
                 self.touch(link);
             }
         }
@@ -70,51 +70,69 @@ impl FlowSystem {
     /// A flow that shares no link needs no filling.
     fn place_alone(&mut self, id: u32) -> bool {
         let flow = self.flows[id as usize];
-        let incidences = &self.incidences[flow.incidences()];
-        if incidences.iter().any(|visit| self.visits[visit.link as usize].len() > 1) {
+        let alone = |incidence: &Incidence| self.links[incidence.link as usize].visits.len() == 1;
+        if !self.incidences[flow.incidences()].iter().all(alone) {
             return false;
         }
-        let share = |link: u32, load: i64| {
-            let state = &self.links[link as usize];
-            state.level_of(state.capacity, load)
-        };
-        let least = incidences.iter().map(|i| share(i.link, i.load)).fold(f64::INFINITY, f64::min);
-        let bound = least * (1.0 + TIE);
-        let (mut group, mut level) = (NONE, least);
-        for incidence in incidences {
-            let own = share(incidence.link, incidence.load);
-            if own <= bound && incidence.link < group {
-                (group, level) = (incidence.link, own);
-            }
-        }
+        let group = self.own_link(flow.incidences());
+        let of_group = |incidence: &&Incidence| incidence.link == group;
+        let incidence = self.incidences[flow.incidences()].iter().find(of_group).expect("one of its links");
+        let state = &self.links[group as usize];
+        let level = state.level_of(state.capacity, incidence.load);
         for index in flow.incidences() {
             let incidence = self.incidences[index];
             self.credit(incidence.link);
             let link = &mut self.links[incidence.link as usize];
             link.rate = link.rate_of(incidence.load, level);
         }
+        let volume = self.particulars[id as usize].volume;
         let state = &mut self.flows[id as usize];
         state.level = level;
         state.group = group;
-        self.groups[group as usize].tags.push(Tag { service: flow.volume, flow: id }, &mut self.flows);
+        self.links[group as usize].group.tags.push(Tag { service: volume, flow: id }, &mut self.flows);
         self.commit_group(group, level, 0.0);
         true
+    }
+
+    /// Of the links that a flow has to itself the one that may hold it back: the least of those with the least share.
+    fn own_link(&self, incidences: std::ops::Range<usize>) -> u32 {
+        let mut own = NONE;
+        let mut bound = f64::INFINITY;
+        for incidence in &self.incidences[incidences.clone()] {
+            let state = &self.links[incidence.link as usize];
+            if state.visits.len() == 1 {
+                bound = bound.min(state.level_of(state.capacity, incidence.load));
+            }
+        }
+        bound *= 1.0 + TIE;
+        for incidence in &self.incidences[incidences] {
+            let state = &self.links[incidence.link as usize];
+            if state.visits.len() == 1
+                && incidence.link < own
+                && state.level_of(state.capacity, incidence.load) <= bound
+            {
+                own = incidence.link;
+            }
+        }
+        own
     }
 
     /// Brings `link` into the region; if it holds flows back, they are to be opened.
     #[inline]
     fn touch(&mut self, link: u32) {
-        let scratch = &mut self.scratch[link as usize];
-        if scratch.epoch == self.epoch {
+        let state = &mut self.links[link as usize];
+        if state.scratch.epoch == self.epoch {
             return;
         }
-        let group = &self.groups[link as usize];
+        let group = &state.group;
         let idle = group.tags.is_empty();
-        *scratch = Scratch {
+        state.scratch = Scratch {
             epoch: self.epoch,
-            rate: self.links[link as usize].rate,
+            rate: state.rate,
             service: if idle { 0.0 } else { group.service_at(self.now) },
             level: group.level,
+            // A flow held back elsewhere has no higher level than those held back here.
+            closed_level: if idle { f64::INFINITY } else { group.level * (1.0 + TIE) },
             ..Scratch::default()
         };
         self.region.push(link);
@@ -123,37 +141,60 @@ impl FlowSystem {
         }
     }
 
-    /// Opens a flow.
+    /// Opens a flow. Of the links that it has to itself only one can hold it back; the others stay out of the region.
     fn open(&mut self, id: u32) {
         let flow = &mut self.flows[id as usize];
         flow.mark = 2 * self.epoch;
-        let level = flow.level;
+        self.open_flows += 1;
+        let flow = *flow;
+        let mut has_own = false;
         for index in flow.incidences() {
             let incidence = self.incidences[index];
-            self.touch(incidence.link);
-            let scratch = &mut self.scratch[incidence.link as usize];
-            scratch.rate -= self.links[incidence.link as usize].rate_of(incidence.load, level);
-            scratch.load += incidence.load;
-            scratch.opened += 1;
-            if !scratch.changed {
-                scratch.changed = true;
-                self.changed.push(incidence.link);
+            if self.links[incidence.link as usize].visits.len() == 1 {
+                has_own = true;
+            } else {
+                self.open_on(incidence, flow.level, true);
             }
+        }
+        if has_own {
+            let own = self.own_link(flow.incidences());
+            self.particulars[id as usize].own = own;
+            for index in flow.incidences() {
+                let incidence = self.incidences[index];
+                let link = incidence.link;
+                if (link == own || link == flow.group) && self.links[link as usize].visits.len() == 1 {
+                    self.open_on(incidence, flow.level, link == own);
+                }
+            }
+        }
+    }
+
+    /// Opens a flow on one of its links, which may freeze it if it `holds`.
+    #[inline]
+    fn open_on(&mut self, incidence: Incidence, level: f64, holds: bool) {
+        self.touch(incidence.link);
+        let link = &mut self.links[incidence.link as usize];
+        link.scratch.rate -= link.rate_of(incidence.load, level);
+        link.scratch.load += incidence.load;
+        link.scratch.opened += 1;
+        if holds && !link.scratch.changed {
+            link.scratch.changed = true;
+            self.changed.push(incidence.link);
         }
     }
 
     /// Opens the groups of all links touched, and what that touches; then tells the heap.
     fn open_groups(&mut self) {
         while let Some(link) = self.to_open.pop() {
-            for position in 0..self.groups[link as usize].tags.len() {
-                let flow = self.groups[link as usize].tags.get(position).flow;
+            for position in 0..self.links[link as usize].group.tags.len() {
+                let flow = self.links[link as usize].group.tags.get(position).flow;
                 if self.flows[flow as usize].mark < 2 * self.epoch {
                     self.open(flow);
                 }
             }
         }
         while let Some(link) = self.changed.pop() {
-            self.scratch[link as usize].changed = false;
+            self.links[link as usize].scratch.changed = false;
             let mut key = self.share(link);
             if self.has_closed(link) {
                 // With closed flows at their old rates this is too low, and so is an equal share for all.
@@ -166,7 +207,7 @@ impl FlowSystem {
 
     #[inline]
     fn push(&mut self, link: u32, key: f64) {
-        self.scratch[link as usize].key = key;
+        self.links[link as usize].scratch.key = key;
         // Keys are not negative, so their bits are in the same order.
         self.keys.push(Reverse((key.to_bits(), link)));
     }
@@ -174,14 +215,14 @@ impl FlowSystem {
     /// Whether a flow on `link` keeps its rate so far.
     #[inline]
     fn has_closed(&self, link: u32) -> bool {
-        self.visits[link as usize].len() > self.scratch[link as usize].opened as usize
+        self.links[link as usize].visits.len() > self.links[link as usize].scratch.opened as usize
     }
 
     /// The level at which `link` freezes if its closed flows keep their rates. Never below zero, though rounding may
     /// leave a tied link with less than nothing.
     #[inline]
     fn share(&self, link: u32) -> f64 {
-        let (state, scratch) = (&self.links[link as usize], &self.scratch[link as usize]);
+        let (state, scratch) = (&self.links[link as usize], &self.links[link as usize].scratch);
         if scratch.load == 0 {
             return f64::INFINITY;
         }
@@ -189,72 +230,83 @@ impl FlowSystem {
     }
 
     /// The level at which `link` freezes if its closed flows keep their rates up to that level and share it above:
-    /// the fixed point from below, from `level`. Infinite if it has no open flow and its closed ones stay below.
-    fn share_with_closed(&self, link: u32, mut level: f64) -> f64 {
-        let (state, scratch) = (&self.links[link as usize], &self.scratch[link as usize]);
+    /// the fixed point from below, from `level`. Infinite if it has no open flow and its closed ones stay below. And the
+    /// highest level of a closed flow.
+    fn share_with_closed(&self, link: u32, mut level: f64) -> (f64, f64) {
+        let (state, scratch) = (&self.links[link as usize], &self.links[link as usize].scratch);
         let opened = 2 * self.epoch;
         loop {
-            let (mut left, mut load) = (state.capacity - scratch.rate, scratch.load);
+            let (mut left, mut load, mut highest) = (state.capacity - scratch.rate, scratch.load, 0.0f64);
             let cut = level * (1.0 - 2.0 * TIE);
-            for visit in &self.visits[link as usize] {
+            for visit in &self.links[link as usize].visits {
                 let flow = &self.flows[visit.flow as usize];
-                if flow.mark < opened && flow.level >= cut {
-                    let own = self.incidences[visit.incidence as usize].load;
-                    left += state.rate_of(own, flow.level);
-                    load += own;
+                if flow.mark < opened {
+                    highest = highest.max(flow.level);
+                    if flow.level >= cut {
+                        let own = self.incidences[visit.incidence as usize].load;
+                        left += state.rate_of(own, flow.level);
+                        load += own;
+                    }
                 }
             }
             if load == 0 {
-                return f64::INFINITY;
+                return (f64::INFINITY, highest);
             }
             let next = state.level_of(left.max(0), load);
             if next <= level {
-                return level;
+                return (level, highest);
             }
             level = next;
         }
     }
 
+    /// Whether `link`, on which no flow is open any more, may be too full for the flows that stayed closed.
+    #[inline]
+    fn crowds_closed(&self, link: u32) -> bool {
+        let capacity = self.links[link as usize].capacity;
+        let left = capacity - self.links[link as usize].scratch.rate;
+        left as f64 <= 2.0 * TIE * capacity as f64 && self.has_closed(link)
+    }
+
     /// Judges `link`, just taken from the top of the heap.
     fn examine(&mut self, link: u32) -> Verdict {
-        let Scratch { load, key, rate, .. } = self.scratch[link as usize];
-        let closed = self.has_closed(link);
-        let mut share = self.share(link);
-        if load == 0 {
-            // Its open flows froze elsewhere. Closed ones may still find it too full now.
-            let capacity = self.links[link as usize].capacity;
-            if !closed || ((capacity - rate) as f64) > 2.0 * TIE * capacity as f64 {
+        let Scratch { load, key, closed_level, .. } = self.links[link as usize].scratch;
+        if load > 0 {
+            let share = self.share(link);
+            if share > key {
+                self.push(link, share);
                 return Verdict::Not;
             }
-            share = key;
-        }
-        if closed {
-            share = self.share_with_closed(link, share.max(key));
-        }
-        if share == f64::INFINITY {
+        } else if !self.crowds_closed(link) {
             return Verdict::Not;
         }
-        if share > key {
-            self.push(link, share);
-            return Verdict::Not;
-        }
-        if closed {
-            let cut = key * (1.0 - 2.0 * TIE);
-            let mut opened = false;
-            for position in 0..self.visits[link as usize].len() {
-                let id = self.visits[link as usize][position].flow;
+        let cut = key * (1.0 - 2.0 * TIE);
+        if closed_level >= cut && self.has_closed(link) {
+            let (share, highest) = self.share_with_closed(link, key);
+            self.links[link as usize].scratch.closed_level = highest;
+            if share > key {
+                if share < f64::INFINITY {
+                    self.push(link, share);
+                }
+                return Verdict::Not;
+            }
+            if highest < cut {
+                return if load > 0 { Verdict::Ready } else { Verdict::Not };
+            }
+            let before = self.open_flows;
+            for position in 0..self.links[link as usize].visits.len() {
+                let id = self.links[link as usize].visits[position].flow;
                 let flow = &self.flows[id as usize];
                 if flow.mark < 2 * self.epoch && flow.level >= cut {
                     self.open(id);
-                    opened = true;
                 }
             }
-            if opened {
+            if self.open_flows > before {
                 self.open_groups();
                 return Verdict::Not;
             }
         }
-        Verdict::Ready
+        if load > 0 { Verdict::Ready } else { Verdict::Not }
     }
 
     /// Takes the next link ready to freeze, at a share of at most `bound`.
@@ -265,7 +317,7 @@ impl FlowSystem {
                 return None;
             }
             self.keys.pop();
-            let current = self.scratch[link as usize].key.to_bits() == bits;
+            let current = self.links[link as usize].scratch.key.to_bits() == bits;
             if current && matches!(self.examine(link), Verdict::Ready) {
                 return Some(link);
             }
@@ -276,8 +328,14 @@ impl FlowSystem {
     /// Freezes all open flows.
     fn fill(&mut self) {
         let mut reached = 0.0;
-        while let Some(first) = self.next_ready(f64::INFINITY) {
-            let bound = self.scratch[first as usize].key * (1.0 + TIE);
+        loop {
+            // Most links never freeze: once nothing is open, only those that cut closed flows matter.
+            if self.open_flows == 0 && !self.region.iter().any(|&link| self.crowds_closed(link)) {
+                self.keys.clear();
+                break;
+            }
+            let Some(first) = self.next_ready(f64::INFINITY) else { break };
+            let bound = self.links[first as usize].scratch.key * (1.0 + TIE);
             let mut cluster = std::mem::take(&mut self.cluster);
             cluster.push((first, 0.0));
             while let Some(link) = self.next_ready(bound) {
@@ -303,38 +361,50 @@ impl FlowSystem {
 
     /// Freezes the open flows of `link` at `level`; they join its group.
     fn freeze(&mut self, link: u32, level: f64) {
-        if self.scratch[link as usize].load == 0 {
+        if self.links[link as usize].scratch.load == 0 {
             return;
         }
-        self.scratch[link as usize].level = level;
+        self.links[link as usize].scratch.level = level;
         let open = 2 * self.epoch;
-        for position in 0..self.visits[link as usize].len() {
-            let id = self.visits[link as usize][position].flow;
+        for position in 0..self.links[link as usize].visits.len() {
+            let id = self.links[link as usize].visits[position].flow;
             let flow = &mut self.flows[id as usize];
             if flow.mark != open {
                 continue;
             }
             flow.mark = open + 1;
+            self.open_flows -= 1;
             flow.level = level;
             let (group, place) = (flow.group, flow.position);
             flow.group = link;
-            let (incidences, volume) = (flow.incidences(), flow.volume);
-            for incidence in &self.incidences[incidences] {
-                let scratch = &mut self.scratch[incidence.link as usize];
-                scratch.rate += self.links[incidence.link as usize].rate_of(incidence.load, level);
-                scratch.load -= incidence.load;
+            for index in flow.incidences() {
+                let incidence = self.incidences[index];
+                let state = &mut self.links[incidence.link as usize];
+                let rate = state.rate_of(incidence.load, level);
+                if state.visits.len() == 1
+                    && incidence.link != group
+                    && incidence.link != self.particulars[id as usize].own
+                {
+                    if rate != state.rate {
+                        self.credit(incidence.link);
+                        self.links[incidence.link as usize].rate = rate;
+                    }
+                } else {
+                    state.scratch.rate += rate;
+                    state.scratch.load -= incidence.load;
+                }
             }
             if group == link {
                 continue;
             }
             let left = if group == NONE {
-                volume
+                self.particulars[id as usize].volume
             } else {
-                let tag = self.groups[group as usize].tags.remove(place as usize, &mut self.flows);
-                (tag.service - self.scratch[group as usize].service).max(0.0)
+                let tag = self.links[group as usize].group.tags.remove(place as usize, &mut self.flows);
+                (tag.service - self.links[group as usize].scratch.service).max(0.0)
             };
-            let service = self.scratch[link as usize].service + left;
-            self.groups[link as usize].tags.push(Tag { service, flow: id }, &mut self.flows);
+            let service = self.links[link as usize].scratch.service + left;
+            self.links[link as usize].group.tags.push(Tag { service, flow: id }, &mut self.flows);
         }
     }
 
@@ -343,7 +413,7 @@ impl FlowSystem {
         debug_assert!(self.keys.is_empty());
         let mut region = std::mem::take(&mut self.region);
         for &link in &region {
-            let Scratch { rate, level, service, load, .. } = self.scratch[link as usize];
+            let Scratch { rate, level, service, load, .. } = self.links[link as usize].scratch;
             debug_assert_eq!(load, 0, "every flow of link {link} is frozen");
             if rate != self.links[link as usize].rate {
                 self.credit(link);

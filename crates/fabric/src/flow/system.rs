@@ -67,19 +67,27 @@ pub(super) struct Visit {
     pub(super) incidence: u32,
 }
 
+/// What a solve needs of a flow: two to a cache line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     /// Rate per weight, 0 before the first solve.
     pub(super) level: f64,
-    /// Volume per weight, until the flow joins its first group.
-    pub(super) volume: f64,
     /// Which solve touched it last: 2 × epoch while open, + 1 once frozen.
     pub(super) mark: u64,
-    token: u64,
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) group: u32,
     pub(super) position: u32,
+}
+
+/// What is rarely needed of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Particulars {
+    /// Volume per weight, until the flow joins its first group.
+    pub(super) volume: f64,
+    token: u64,
+    /// While open: the one of the links it has to itself that may hold it back.
+    pub(super) own: u32,
 }
 
 impl Flow {
@@ -95,7 +103,9 @@ impl Positions for Vec<Flow> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+/// One cache line for its flows, one for its group, one for the solve at hand.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Link {
     /// Capacity in rate units of this link, in [2^60, 2^61).
     pub(super) capacity: i64,
@@ -105,6 +115,10 @@ pub(super) struct Link {
     pub(super) rate: i64,
     /// Sum of the loads of its flows.
     pub(super) load: i64,
+    /// Its flows, in no order.
+    pub(super) visits: Vec<Visit>,
+    pub(super) group: Group,
+    pub(super) scratch: Scratch,
 }
 
 impl Link {
@@ -123,6 +137,7 @@ impl Link {
 
 /// The flows held back by a link.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub(super) struct Group {
     pub(super) level: f64,
     /// Service at `since`.
@@ -158,6 +173,8 @@ pub(super) struct Scratch {
     pub(super) service: f64,
     /// New level of its group.
     pub(super) level: f64,
+    /// No closed flow on it has a higher level.
+    pub(super) closed_level: f64,
     /// How many of its visits were opened.
     pub(super) opened: u32,
     /// Whether its key has to be told to the heap.
@@ -170,14 +187,12 @@ pub struct FlowSystem {
     pub(super) now: Instant,
     pub(super) load_unit: f64,
     pub(super) flows: Vec<Flow>,
+    pub(super) particulars: Vec<Particulars>,
     free: Vec<u32>,
     pub(super) incidences: Vec<Incidence>,
     /// Free blocks of incidences by the logarithm of their length.
     blocks: Vec<Vec<u32>>,
     pub(super) links: Vec<Link>,
-    pub(super) visits: Vec<Vec<Visit>>,
-    pub(super) groups: Vec<Group>,
-    pub(super) scratch: Vec<Scratch>,
     pub(super) departures: DepartureHeap,
     /// Flows started since the last solve.
     pub(super) fresh: Vec<u32>,
@@ -185,6 +200,7 @@ pub struct FlowSystem {
     pub(super) loosened: Vec<u32>,
     pub(super) epoch: u64,
     pub(super) region: Vec<u32>,
+    pub(super) open_flows: usize,
     pub(super) to_open: Vec<u32>,
     pub(super) changed: Vec<u32>,
     pub(super) cluster: Vec<(u32, f64)>,
@@ -224,7 +240,15 @@ impl FlowSystem {
             }
             let exponent = (capacity.to_bits() >> 52) as i64 - 1_023;
             let up = power_of_two(60 - exponent);
-            Ok(Link { capacity: (capacity * up) as i64, unit: up / load_unit, rate: 0, load: 0 })
+            Ok(Link {
+                capacity: (capacity * up) as i64,
+                unit: up / load_unit,
+                rate: 0,
+                load: 0,
+                visits: Vec::new(),
+                group: Group::default(),
+                scratch: Scratch::default(),
+            })
         };
         let links: Vec<Link> = capacities.iter().enumerate().map(link).collect::<Result<_, _>>()?;
         let n = links.len();
@@ -232,18 +256,17 @@ impl FlowSystem {
             now: Instant::ZERO,
             load_unit,
             flows: Vec::new(),
+            particulars: Vec::new(),
             free: Vec::new(),
             incidences: Vec::new(),
             blocks: vec![Vec::new(); 32],
             links,
-            visits: vec![Vec::new(); n],
-            groups: vec![Group::default(); n],
-            scratch: vec![Scratch::default(); n],
             departures: DepartureHeap::new(n),
             fresh: Vec::new(),
             loosened: Vec::new(),
             epoch: 0,
             region: Vec::new(),
+            open_flows: 0,
             to_open: Vec::new(),
             changed: Vec::new(),
             cluster: Vec::new(),
@@ -309,17 +332,11 @@ impl FlowSystem {
         let count = path.len();
         debug_assert!(count > 0 && volume >= 0.0 && weight > 0.0, "a flow of {volume} at weight {weight}");
         self.advance(at);
+        let state = Flow { level: 0.0, mark: 0, first: 0, count: 0, group: NONE, position: 0 };
+        let particulars = Particulars { volume: volume / weight, token, own: NONE };
         let flow = self.free.pop().unwrap_or_else(|| {
-            self.flows.push(Flow {
-                level: 0.0,
-                volume: 0.0,
-                mark: 0,
-                token: 0,
-                first: 0,
-                count: 0,
-                group: NONE,
-                position: 0,
-            });
+            self.flows.push(state);
+            self.particulars.push(particulars);
             self.flows.len() as u32 - 1
         });
         let first = self.block(count);
@@ -327,20 +344,12 @@ impl FlowSystem {
             let load = ((multiplicity * weight * self.load_unit + 0.5) as i64).max(1);
             let state = &mut self.links[link as usize];
             state.load = state.load.checked_add(load).expect("the loads of a link sum to less than 2^22");
-            let list = &mut self.visits[link as usize];
-            self.incidences[incidence as usize] = Incidence { link, slot: list.len() as u32, load };
-            list.push(Visit { flow, incidence });
+            let slot = state.visits.len() as u32;
+            state.visits.push(Visit { flow, incidence });
+            self.incidences[incidence as usize] = Incidence { link, slot, load };
         }
-        self.flows[flow as usize] = Flow {
-            level: 0.0,
-            volume: volume / weight,
-            mark: 0,
-            token,
-            first,
-            count: count as u32,
-            group: NONE,
-            position: 0,
-        };
+        self.flows[flow as usize] = Flow { first, count: count as u32, ..state };
+        self.particulars[flow as usize] = particulars;
         self.fresh.push(flow);
         FlowId(flow)
     }
@@ -385,7 +394,7 @@ impl FlowSystem {
         while let Some((_, link)) = self.departures.first().filter(|&(at, _)| at <= batch.at) {
             self.departures.remove(link);
             loop {
-                let group = &mut self.groups[link as usize];
+                let group = &mut self.links[link as usize].group;
                 let Some(first) = group.tags.first() else {
                     (group.level, group.service) = (0.0, 0.0);
                     break;
@@ -395,7 +404,7 @@ impl FlowSystem {
                     break;
                 }
                 group.tags.remove(0, &mut self.flows);
-                ended.push(self.flows[first.flow as usize].token);
+                ended.push(self.particulars[first.flow as usize].token);
                 self.remove(first.flow);
             }
         }
@@ -410,12 +419,12 @@ impl FlowSystem {
             let state = &mut self.links[link as usize];
             state.rate -= state.rate_of(load, level);
             state.load -= load;
-            let list = &mut self.visits[link as usize];
+            let list = &mut self.links[link as usize].visits;
             list.swap_remove(slot as usize);
             if let Some(moved) = list.get(slot as usize) {
                 self.incidences[moved.incidence as usize].slot = slot;
             }
-            if link != group && !self.groups[link as usize].tags.is_empty() {
+            if link != group && !self.links[link as usize].group.tags.is_empty() {
                 self.loosened.push(link);
             }
         }
@@ -447,7 +456,7 @@ impl FlowSystem {
     /// departure.
     #[inline]
     pub(super) fn commit_group(&mut self, link: u32, level: f64, service: f64) {
-        let group = &mut self.groups[link as usize];
+        let group = &mut self.links[link as usize].group;
         let Some(first) = group.tags.first() else {
             (group.level, group.service) = (0.0, 0.0);
             self.departures.remove(link);
