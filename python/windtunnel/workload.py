@@ -36,7 +36,7 @@ class Workload:
     """Operations of `ranks` ranks: computations, messages, and collectives on named communicators.
 
     Every operation is given to one rank, several, or `"all"`, and returns its id, to be named in the `after` of a later
-    one. Quantities carry their units (`"120 us"`, `"64 MiB"`).
+    one; an id may stand for other operations on other ranks. Quantities carry their units (`"120 us"`, `"64 MiB"`).
 
     >>> step = Workload(ranks=2)
     >>> dp = step.communicator("dp", [0, 1])
@@ -55,7 +55,8 @@ class Workload:
         self.ranks = ranks
         self._lines: list[dict[str, Any]] = [{"windtunnel_workload": FORMAT, "ranks": ranks}]
         self._communicators: set[str] = set()
-        self._ids: set[str] = set()
+        self._owners: dict[str, set[int] | None] = {}
+        self._count = 0
 
     def communicator(self, name: str, ranks: Iterable[int]) -> str:
         """Names a group of ranks, in group order. A rank may be in one communicator of a name only, once."""
@@ -153,22 +154,28 @@ class Workload:
         stream: int | None,
         dimension: Dimension | None,
     ) -> str:
-        name = id if id is not None else f"{kind}-{len(self._ids)}"
-        if name in self._ids:
-            raise InputError(f"two operations have the id `{name}`")
+        name = id if id is not None else f"{kind}-{self._count}"
+        whose = self._whose(ranks)
+        owners = None if ranks == "all" else {whose["rank"]} if "rank" in whose else set(whose["ranks"])
+        if name in self._owners:
+            others = self._owners[name]
+            if owners is None or others is None or owners & others:
+                raise InputError(f"two operations have the id `{name}`")
+            owners |= others
         if isinstance(after, str):
             raise InputError(f"operation `{name}`: expected a list of ids in `after`, found `{after!r}`")
         for earlier in after:
-            if earlier not in self._ids:
+            if earlier not in self._owners:
                 raise InputError(f"operation `{name}`: no earlier operation has the id `{earlier}`")
-        line = {**self._whose(ranks), "id": name, **what}
+        line = {**whose, "id": name, **what}
         if after:
             line["after"] = list(after)
         if stream is not None:
             line["stream"] = stream
         if dimension is not None:
             line["dimension"] = dimension
-        self._ids.add(name)
+        self._owners[name] = owners
+        self._count += 1
         self._lines.append(line)
         return name
 
