@@ -342,7 +342,9 @@ impl Rate {
             0 => self.start,
             n => self.ends[n - 1],
         };
-        Work(Work::iterations(whole as u64).0 + Work::done_in(Time(span.0).since(since), self.mean).0)
+        // An iteration on its way that was simulated to its end is done in the time that it took.
+        let iteration = self.ends.get(whole).map_or(self.mean, |&end| end - since);
+        Work(Work::iterations(whole as u64).0 + Work::done_in(Time(span.0).since(since), iteration).0)
     }
 }
 
@@ -351,6 +353,19 @@ mod tests {
     use super::*;
     use crate::placement::Packed;
     use crate::scheduler::Fcfs;
+
+    #[test]
+    fn a_slow_first_iteration_is_not_done_before_its_end() {
+        // The first iteration takes 110, disturbed by a job that ends at 90; the others 40.
+        let job = EpisodeJob { job: 0, placement: vec![], start: Time(10), left: 3, done_before: 0 };
+        let seen = EpisodeJobResult { ends: vec![Time(120), Time(160), Time(200)] };
+        let rate = Rate::of(&job, &seen);
+        assert_eq!(rate.mean, Span(40));
+        assert_eq!(rate.done_by(Span(65)), Work(Work::ONE / 2));
+        assert_eq!(rate.done_by(Span(120)), Work::iterations(1));
+        assert_eq!(rate.done_by(Span(140)), Work(Work::ONE * 3 / 2));
+        assert_eq!(rate.done_by(Span(240)), Work::iterations(4));
+    }
 
     /// Each job takes its own fixed time per iteration, times the number of jobs that run.
     struct Fixed(Vec<Span>);

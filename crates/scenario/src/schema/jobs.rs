@@ -91,7 +91,7 @@ pub struct ModelJob {
     pub attention: Option<String>,
     /// Skip the masked half of attention's scores; on unless `false`.
     pub causal: Option<bool>,
-    /// Store dropout masks.
+    /// Drop out: masks are stored, and read and written by the residual additions and by unfused attention.
     pub dropout: bool,
     /// How context-parallel ranks see each other's keys and values: `ring` or `all_gather`.
     pub context_exchange: Option<String>,
@@ -99,6 +99,9 @@ pub struct ModelJob {
     pub scatter_gather: bool,
     /// Chunks in which a GEMM next to a tensor-parallel collective overlaps with it; 1 is no overlap.
     pub overlap_chunks: Option<u32>,
+    /// Run the backward tensor-parallel collective of a layer's input beside the GEMM of its weight gradient; on unless
+    /// `false` (Megatron-LM before October 2021).
+    pub overlap_backward: Option<bool>,
     /// Relative extra time of a backward pass that is split in input and weight gradients.
     pub split_overhead: Option<f64>,
     /// Largest over mean load of an expert-parallel rank.
@@ -137,6 +140,8 @@ pub struct Parallelism {
     pub schedule: ScheduleJob,
     /// Size of a DDP or ZeRO gradient bucket.
     pub bucket: Size,
+    /// Reduce gradients beside the backward pass; `false` reduces them whole, after the last pass (ZeRO 0 to 2).
+    pub overlap_gradients: bool,
     /// Layers gathered ahead by FSDP.
     pub prefetch: u32,
     /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3).
@@ -162,6 +167,7 @@ impl Default for Parallelism {
             replicate: 1,
             schedule: ScheduleJob::default(),
             bucket: Size(windtunnel_kernel::Bytes(80_000_000)),
+            overlap_gradients: true,
             prefetch: 1,
             reduce: None,
             reshard: None,

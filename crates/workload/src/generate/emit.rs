@@ -17,7 +17,7 @@ use windtunnel_kernel::{Bytes, NicId, Span, StreamId, Tag};
 use super::grid::{Role, tied_ranks};
 use super::passes::{Exchange, Pass, Step};
 use super::sharding::{Gathers, Load, Planner};
-use super::{ChunkWork, Clip, GenerateError, GradientReduce, Layout};
+use super::{ChunkWork, Clip, GenerateError, Layout};
 use crate::collectives::{CollectiveKind, CollectiveSpec};
 use crate::program::{CommSlot, Dimension, OpKind, Peer, Program, ProgramBuilder};
 use crate::schedules::{Action, ActionKind, Placement, Schedule, Shape};
@@ -95,6 +95,7 @@ pub(super) fn emit(
         alone: true,
         labels: FxHashMap::default(),
         gathers: Gathers::default(),
+        late: Vec::new(),
         gathered: Vec::new(),
         entry: 0,
     };
@@ -118,6 +119,8 @@ struct Emitter<'a> {
     alone: bool,
     labels: FxHashMap<(ActionKind, u16, u32, &'static str), u32>,
     gathers: Gathers,
+    /// Gradients by chunk that are reduced after the last pass.
+    late: Vec<Load>,
     /// Operations of the gathers emitted so far.
     gathered: Vec<SmallVec<[u32; 2]>>,
     /// Entries into units emitted so far.
@@ -148,7 +151,7 @@ impl<'a> Emitter<'a> {
                 last_gradient[usize::from(action.chunk)] = index;
             }
         }
-        let always = self.layout.zero >= 2 && self.layout.reduce == GradientReduce::EveryMicrobatch;
+        let always = self.layout.reduces_always();
         let mut starts: Vec<Tail> = Vec::with_capacity(groups.len());
         let mut tail = Tail::new();
         let mut index = 0;
@@ -192,6 +195,7 @@ impl<'a> Emitter<'a> {
             self.alone = true;
             self.join(&[Role::Tp, Role::Cp, Role::Ep, Role::Data]);
         }
+        self.reduce_late(&tail);
         self.finish_step(tail);
     }
 
@@ -458,6 +462,17 @@ impl<'a> Emitter<'a> {
             return;
         }
         let work = &self.stages[self.stage(lane.action.chunk)];
+        if !self.layout.overlap_gradients {
+            let chunk = lane.action.chunk;
+            let position = self.late.iter().position(|load| load.chunk == chunk).unwrap_or_else(|| {
+                self.late.push(Load { chunk, ..Load::default() });
+                self.late.len() - 1
+            });
+            for &unit in units {
+                self.late[position].add_gradients(work, unit);
+            }
+            return;
+        }
         for &unit in units {
             lane.bucket.add_gradients(work, unit);
         }
@@ -473,6 +488,18 @@ impl<'a> Emitter<'a> {
             return;
         }
         self.flush(lane);
+        self.reduce_load(load, &lane.tail);
+    }
+
+    /// Reduces what was kept until the last pass, one chunk after the other.
+    fn reduce_late(&mut self, tail: &Tail) {
+        for load in std::mem::take(&mut self.late) {
+            self.reduce_load(load, tail);
+        }
+    }
+
+    /// Reduces `load` once `tail` is done.
+    fn reduce_load(&mut self, load: Load, tail: &[u32]) {
         let (kind, label) = if self.layout.zero == 0 {
             (CollectiveKind::AllReduce, "all-reduce gradients")
         } else {
@@ -484,7 +511,7 @@ impl<'a> Emitter<'a> {
                 continue;
             }
             let exchange = Exchange { role, dimension: Dimension::Dp, kind, bytes, label };
-            let reduced = self.collective(exchange, bytes, &lane.tail);
+            let reduced = self.collective(exchange, bytes, tail);
             let shard = bytes.0.div_ceil(u64::from(role.size(self.layout, self.placement)));
             let across = Exchange {
                 role: Role::Replicate,
@@ -492,7 +519,7 @@ impl<'a> Emitter<'a> {
                 label: "all-reduce shards",
                 ..exchange
             };
-            let tail = reduced.map_or_else(|| lane.tail.clone(), |op| Tail::from_slice(&[op]));
+            let tail = reduced.map_or_else(|| Tail::from_slice(tail), |op| Tail::from_slice(&[op]));
             self.collective(across, Bytes(shard), &tail);
         }
     }

@@ -55,6 +55,15 @@ pub enum GenerateError {
         /// R.
         replicate: u32,
     },
+    /// Gradients that are reduced more than once a step cannot wait for its end.
+    #[error(
+        "`overlap_gradients: false` with `zero: {zero}` and gradients reduced in every pass\n\nhint: that is for ZeRO 0 to 2 \
+         with `reduce: last`"
+    )]
+    LateReduction {
+        /// The ZeRO stage.
+        zero: u8,
+    },
     /// The batch does not divide.
     #[error(
         "a global batch of {global_batch} is not a multiple of micro_batch · ep · dp = {micro_batch} · {replicas}\n\nhint: \

@@ -143,6 +143,9 @@ pub struct Layout {
     pub clip: Clip,
     /// Gradient bytes of an embedding shared by the first and the last stage, summed between their ranks.
     pub tied_embedding: Option<Bytes>,
+    /// Whether gradients leave in buckets beside the backward pass; otherwise each chunk's go whole after the last pass,
+    /// as Megatron-LM's local DDP did (ZeRO 0 to 2, reduced once a step).
+    pub overlap_gradients: bool,
     /// Passes ahead of its own at which a receive is posted; 0 posts it when the pass before has ended.
     pub receive_ahead: u32,
     /// GPUs of one scale-up domain; ranks fill domains in order.
@@ -173,6 +176,7 @@ impl Default for Layout {
             reduce: GradientReduce::default(),
             clip: Clip::default(),
             tied_embedding: None,
+            overlap_gradients: true,
             receive_ahead: 1,
             domain: 1,
             collectives: [CollectiveChoice::default(); 6],
@@ -237,6 +241,14 @@ impl Layout {
         if self.replicate > 1 && self.zero == 0 {
             return Err(GenerateError::ReplicateWithoutShards { replicate: self.replicate });
         }
+        if !self.overlap_gradients && (self.zero == 3 || self.reduces_always()) {
+            return Err(GenerateError::LateReduction { zero: self.zero });
+        }
         Ok(world as u32)
+    }
+
+    /// Whether every micro-batch's gradients are reduced.
+    pub(super) fn reduces_always(&self) -> bool {
+        self.zero >= 2 && self.reduce == GradientReduce::EveryMicrobatch
     }
 }

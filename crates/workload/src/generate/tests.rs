@@ -282,6 +282,30 @@ fn buckets_of_ddp_hide_behind_the_backward() {
 }
 
 #[test]
+fn gradients_reduced_late_hide_behind_nothing() {
+    let layout = Layout { dp: 4, bucket_bytes: Bytes(200), overlap_gradients: false, ..Layout::default() };
+    let collective = |spec: &CollectiveSpec, _| spec.bytes.0 * 15 / 200;
+    let prices = Prices { collective: &collective, ..FREE };
+    let makespan = |layout: &Layout| {
+        let generated = generate(layout, &stages(1, 4, 10)).unwrap();
+        assert_eq!(
+            named(&generated.workload.programs[0], Dimension::Dp, CollectiveKind::AllReduce),
+            (800, 1)
+        );
+        execute(&generated.workload, &prices).makespan
+    };
+    assert_eq!(makespan(&layout), 40 + 80 + 60);
+    assert_eq!(makespan(&Layout { microbatches: 3, ..layout.clone() }), 3 * 120 + 60);
+    // One reduction a chunk of an interleaved pipeline.
+    let mut interleaved = Layout { pp: 2, microbatches: 2, ..layout.clone() };
+    interleaved.schedule = ScheduleSettings::new(ScheduleName::Interleaved);
+    let generated = generate(&interleaved, &stages(4, 4, 10)).unwrap();
+    assert_eq!(named(&generated.workload.programs[0], Dimension::Dp, CollectiveKind::AllReduce), (1600, 2));
+    let refused = generate(&Layout { zero: 3, ..layout }, &stages(1, 4, 10)).unwrap_err();
+    assert!(refused.to_string().starts_with("`overlap_gradients: false` with `zero: 3`"), "{refused}");
+}
+
+#[test]
 fn zero_1_reduces_then_gathers_before_the_first_forward() {
     let layout = Layout { dp: 4, zero: 1, bucket_bytes: Bytes(200), ..Layout::default() };
     let mut work = stages(1, 4, 10);

@@ -205,7 +205,7 @@ impl DlrmTraining {
         let mut b = Stepper { builder: ProgramBuilder::new(), single: self.ranks == 1 };
         let lookup = b.calc("embedding lookup", lookup, &[]);
         let forward_exchange =
-            b.collective("embedding all-to-all", exchange.clone(), Dimension::Other, &[lookup]);
+            b.collective("embedding all-to-all", exchange.clone(), Dimension::Ep, &[lookup]);
         let bottom = b.calc("bottom mlp", self.mlp_time(kernels, &model.bottom(), Pass::Forward), &[lookup]);
         let interact = b.calc("interaction", interaction, &[bottom, forward_exchange]);
         let top = b.calc("top mlp", self.mlp_time(kernels, &model.top(), Pass::Forward), &[interact]);
@@ -219,7 +219,7 @@ impl DlrmTraining {
         );
         let interact_back = b.calc("interaction gradient", interaction_back, &[top_back]);
         let backward_exchange =
-            b.collective("gradient all-to-all", exchange, Dimension::Other, &[interact_back, top_reduce]);
+            b.collective("gradient all-to-all", exchange, Dimension::Ep, &[interact_back, top_reduce]);
         let bottom_time = self.mlp_time(kernels, &model.bottom(), Pass::Backward);
         let bottom_back = b.calc("bottom mlp gradient", bottom_time, &[interact_back]);
         let bottom_reduce = b.collective(

@@ -148,10 +148,19 @@ pub struct ScaleUp {
     pub name: String,
     /// Rate of one GPU in one direction.
     pub rate: Figure<BitRate>,
+    /// What collectives reach of it in payload; absent: not known, all of it.
+    pub payload: Option<Figure<BitRate>>,
     /// Latency from GPU to GPU.
     pub latency: Figure<Span>,
     /// GPUs of one domain in the usual machine.
     pub domain: Figure<u64>,
+}
+
+impl ScaleUp {
+    /// Rate at which a GPU's payload travels in one direction.
+    pub fn payload_rate(&self) -> BitRate {
+        self.payload.as_ref().map_or(self.rate.value, |figure| figure.value)
+    }
 }
 
 /// A GPU.
@@ -212,6 +221,12 @@ impl GpuSheet {
                 reason: "`memory` and `scale_up.domain` must be positive".to_owned(),
             });
         }
+        if sheet.scale_up.payload_rate() > sheet.scale_up.rate.value {
+            return Err(SheetError::Inconsistent {
+                sheet: sheet.name,
+                reason: "`scale_up.payload` must not exceed `scale_up.rate`".to_owned(),
+            });
+        }
         Ok(sheet)
     }
 
@@ -234,6 +249,9 @@ impl GpuSheet {
         push(&mut list, "efficiency.memory", &self.efficiency.memory);
         push(&mut list, "launch", &self.launch);
         push(&mut list, "scale_up.rate", &self.scale_up.rate);
+        if let Some(figure) = &self.scale_up.payload {
+            push(&mut list, "scale_up.payload", figure);
+        }
         push(&mut list, "scale_up.latency", &self.scale_up.latency);
         push(&mut list, "scale_up.domain", &self.scale_up.domain);
         if let Some(figure) = &self.overlap_slowdown {

@@ -330,8 +330,17 @@ impl Training {
         emit.gemm_before_sum(block.label, Gemm::new(tokens, hidden, block.row), self.tp);
         emit.sum_over_tp("tp reduce", tokens * hidden, emit.after());
         if residual {
-            emit.stream(block.label, Streaming::Residual, self.residual_tokens(), hidden, 3);
+            self.residual_stream(emit, block.label, 3);
         }
+    }
+
+    /// Addition of a block's result to the residual stream or its gradient: activations read and written, and the
+    /// dropout mask of one byte.
+    fn residual_stream(&self, emit: &mut Emit<'_>, label: &'static str, passes: u64) {
+        let (rows, hidden) = (self.residual_tokens(), self.architecture.hidden);
+        let mask = if self.dropout { rows * hidden } else { 0 };
+        let bytes = self.precision.activations.bytes(rows * hidden * passes) + mask;
+        emit.stream_bytes(label, Streaming::Residual, rows, hidden, bytes);
     }
 
     fn middle_forward(&self, emit: &mut Emit<'_>, block: &Block) {
@@ -451,7 +460,7 @@ impl Training {
         let row = Gemm::new(tokens, hidden, block.row);
         if part.input() {
             if residual {
-                emit.stream(block.label, Streaming::Residual, own, hidden, 2);
+                self.residual_stream(emit, block.label, 2);
             }
             if self.sequence_parallel {
                 emit.gather_over_tp("tp all-gather", tokens * hidden, emit.before());
