@@ -166,9 +166,10 @@ impl<'a> FabricRunner<'a> {
                 done_before: job.done_before,
                 simulated: simulated.clone(),
             };
-            shard
-                .enter(shard_job)
-                .map_err(|error| InputError::new(format!("job `{}`", plan.name), error.to_string()))?;
+            shard.enter(shard_job).map_err(|error| {
+                let place = format!("{}: job `{}`", self.options.source, plan.name);
+                InputError::new(place, error.to_string())
+            })?;
         }
         shard.stop_after(iterations);
         let ranks = |job: &EpisodeJob| match simulated.len() {

@@ -49,7 +49,7 @@ pub fn flow(
     };
     let slow = assembled.slow_links.as_slice();
     let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
-        .map_err(|error| InputError::new("network", error.to_string()))?;
+        .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
     let inside = LogGops { eager_limit: EAGER, ..LogGops::default() };
     let outside = LogGops { overhead: parts.overhead, gap: parts.gap, ..inside };
     let topology = parts.topology.clone();
