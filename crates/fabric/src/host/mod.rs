@@ -54,7 +54,9 @@ use self::matcher::Matcher;
 use self::operations::{NONE, Operation, Operations, State};
 pub use self::stuck::{Stuck, StuckKind};
 use self::waiting::{Group, Waiting};
-use crate::{Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
+use crate::{
+    Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
+};
 
 /// How many of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,6 +347,14 @@ impl<N: Network> Host<N> {
         self.stream_free[stream] = taken;
         self.receive_free[nic] = self.now + holds.receive_nic;
 
+        self.network.received(&Received {
+            from: message.endpoint,
+            to,
+            bytes: message.bytes(),
+            start: message.started,
+            finish: taken.max(self.receive_free[nic]),
+            class: message.class,
+        });
         self.order += 1;
         self.operations[id].number = self.order;
         self.operations[id].taken = taken;

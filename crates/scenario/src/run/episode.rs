@@ -6,12 +6,12 @@ use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::Fabric;
-use windtunnel_fabric::flow::FlowNetwork;
+use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork};
 use windtunnel_fabric::host::{Host, HostSpec};
-use windtunnel_fabric::message::Latency;
+use windtunnel_fabric::message::{Account, Latency};
 use windtunnel_kernel::executor::{End, Sequential, Verdict};
 use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
-use windtunnel_topology::LoadBalancer;
+use windtunnel_topology::{LoadBalancer, Topology};
 use windtunnel_workload::replay::Replay;
 
 use super::RunOptions;
@@ -51,17 +51,39 @@ impl<T: Into<Failure>> From<T> for Stop {
 trait Observed: Fabric {
     /// The flow network behind the hosts, if that is the fidelity.
     fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
+    /// The account of messages, at message fidelity.
+    fn account(&mut self) -> Option<&mut Account>;
+    /// Completion times, messages and payload bytes so far.
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)>;
 }
 
 impl Observed for Host<FlowNetwork> {
     fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
         Some(self.network_mut())
     }
+
+    fn account(&mut self) -> Option<&mut Account> {
+        None
+    }
+
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
+        let flow = self.network();
+        Some((flow.completion_times(), flow.messages(), flow.bytes_delivered()))
+    }
 }
 
 impl Observed for Host<Latency> {
     fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
         None
+    }
+
+    fn account(&mut self) -> Option<&mut Account> {
+        self.network_mut().account_mut()
+    }
+
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
+        let account = self.account()?;
+        Some((account.completion_times(), account.messages(), account.bytes_delivered()))
     }
 }
 
@@ -177,9 +199,10 @@ impl<'a> FabricRunner<'a> {
             _ => simulated.iter().filter(|rank| **rank).count() as u64,
         };
         let total: u64 = jobs.iter().map(|job| job.left.min(iterations).saturating_mul(ranks(job))).sum();
-        let flows = FlowRows::of(assembled, self.flow_rows, origin_ps);
-        let outcome = drive(&mut shard, total, origin_ps, self.record.events, self.progress, flows);
-        let (outcome, rows) = outcome;
+        let flows = FlowRows::of(assembled, self.flow_rows);
+        let topology = &assembled.fabric.topology;
+        let events = self.record.events;
+        let (outcome, rows) = drive(&mut shard, total, origin_ps, events, self.progress, topology, flows);
         self.flow_rows += rows;
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
@@ -187,9 +210,11 @@ impl<'a> FabricRunner<'a> {
         let stuck = shard.stuck();
         let complete = shard.satisfied();
         if let Some(flow) = shard.fabric_mut().flow_network() {
-            let topology = &assembled.fabric.topology;
             let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
-            let times = flow.completion_times();
+            self.record.network.links_most_loaded = loads;
+            shard.observer_mut().rows("links", links);
+        }
+        if let Some((times, messages, bytes)) = shard.fabric_mut().delivered() {
             let seconds = |span: Option<Span>| span.map(Span::seconds);
             self.record.flows = FlowSummary {
                 count: times.count(),
@@ -199,10 +224,8 @@ impl<'a> FabricRunner<'a> {
                 fct_max_s: seconds(times.max()),
             };
             let network = &mut self.record.network;
-            network.messages = Some(network.messages.unwrap_or(0) + flow.messages());
-            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + flow.bytes_delivered());
-            network.links_most_loaded = loads;
-            shard.observer_mut().rows("links", links);
+            network.messages = Some(network.messages.unwrap_or(0) + messages);
+            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
         }
         self.episodes += 1;
         if let Some(failure) = shard.observer_mut().failure() {
@@ -240,15 +263,15 @@ impl EpisodeRunner for FabricRunner<'_> {
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
         let spec = spec_of(assembled, jobs.iter().map(|job| job.job));
+        let records = scenario.results.flows != FlowsTable::None;
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
-                let fabric = network::message(assembled, spec, &self.options.source)?;
+                let fabric = network::message(assembled, spec, &self.options.source, records)?;
                 self.simulate(fabric, start, jobs, iterations, None)
             }
             Fidelity::Flow | Fidelity::Packet => {
                 let balancer = network::balancer(scenario.network.load_balancer);
-                let records = scenario.results.flows != FlowsTable::None;
                 let folded = match jobs {
                     [job] if variation(assembled, start).is_none() => {
                         fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
@@ -382,21 +405,31 @@ enum Outcome {
     Failed(String),
 }
 
-/// Takes flow records off the network while the run goes.
+/// Counts the rows of flows or messages, which are taken off the network while the run goes.
 struct FlowRows {
     written: u64,
     limit: u64,
-    origin_ps: u64,
 }
 
 impl FlowRows {
-    fn of(assembled: &Assembled, written: u64, origin_ps: u64) -> Self {
+    fn of(assembled: &Assembled, written: u64) -> Self {
         let limit = match assembled.scenario.results.flows {
             FlowsTable::Auto => AUTO_FLOWS,
             FlowsTable::All => u64::MAX,
             FlowsTable::None => 0,
         };
-        Self { written, limit, origin_ps }
+        Self { written, limit }
+    }
+
+    /// Whether `records`, cut to the room there is, are to be written now: there are many, or these are the last.
+    fn due<R>(&mut self, records: &mut Vec<R>, last: bool) -> bool {
+        let room = self.limit.saturating_sub(self.written).min(records.len() as u64);
+        records.truncate(room as usize);
+        let due = !records.is_empty() && (records.len() >= 1 << 16 || last);
+        if due {
+            self.written += records.len() as u64;
+        }
+        due
     }
 }
 
@@ -407,10 +440,11 @@ fn drive<F: Observed>(
     origin_ps: u64,
     events_before: u64,
     progress: &mut dyn ProgressSink,
+    topology: &Topology,
     mut flows: FlowRows,
 ) -> (Outcome, u64) {
     let already = flows.written;
-    let mut records = Vec::new();
+    let (mut records, mut messages) = (Vec::new(), Vec::new());
     let mut pace = Pace::new();
     let outcome = loop {
         // The executor hands back the shard between slices, so that its observations can be taken off it.
@@ -423,15 +457,27 @@ fn drive<F: Observed>(
             Ok(outcome) => outcome.end == End::Idle,
             Err(error) => break Outcome::Failed(error.to_string()),
         };
+        let mut cancelled = false;
+        if !ended && pace.due() {
+            let done = shard.rank_iterations();
+            let fraction = (total > 0).then(|| done as f64 / total as f64);
+            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
+            let events = events_before + shard.fabric().events();
+            cancelled = !progress.progress(fraction, simulated, events);
+        }
+        let last = ended || cancelled;
         if let Some(network) = shard.fabric_mut().flow_network() {
             network.take_records(&mut records);
-            let room = flows.limit.saturating_sub(flows.written).min(records.len() as u64);
-            records.truncate(room as usize);
-            let enough = records.len() >= 1 << 16 || ended;
-            if enough && !records.is_empty() {
-                flows.written += records.len() as u64;
-                shard.observer_mut().rows("flows", usage::flows(&records, flows.origin_ps));
+            if flows.due(&mut records, last) {
+                shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
                 records.clear();
+            }
+        }
+        if let Some(account) = shard.fabric_mut().account() {
+            account.take_records(&mut messages);
+            if flows.due(&mut messages, last) {
+                shard.observer_mut().rows("messages", usage::messages(&messages, topology, origin_ps));
+                messages.clear();
             }
         }
         if let Some(failure) = shard.observer_mut().failure() {
@@ -440,13 +486,8 @@ fn drive<F: Observed>(
         if ended {
             break Outcome::Dry;
         }
-        if pace.due() {
-            let done = shard.rank_iterations();
-            let fraction = (total > 0).then(|| done as f64 / total as f64);
-            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
-            if !progress.progress(fraction, simulated, events_before + shard.fabric().events()) {
-                break Outcome::Cancelled;
-            }
+        if cancelled {
+            break Outcome::Cancelled;
         }
     };
     (outcome, flows.written - already)
