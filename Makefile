@@ -23,7 +23,7 @@ test: $(ENGINE) $(TOOLS)
 	cargo test --workspace --exclude windtunnel-python --quiet
 	$(BIN)/python -m pytest -n auto -q
 
-lint: $(TOOLS)
+lint: $(ENGINE) $(TOOLS)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	$(BIN)/ruff format --check python tests benches
@@ -44,6 +44,12 @@ docs: $(ENGINE) $(DOCS)
 	$(BIN)/python -m windtunnel.cli.schema_docs docs/scenario.md
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
+# The packages of an extra alone: asking maturin for them would build the engine a second time.
+define install_extra
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' > $(VENV)/$(1).txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/$(1).txt
+endef
+
 # Only the first run downloads: a stamp is newer than what it was made from.
 $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
@@ -54,12 +60,12 @@ $(ENGINE): $(VENV)/venv.stamp pyproject.toml $(SOURCES)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
 	@touch $@
 
-$(TOOLS): $(ENGINE) pyproject.toml
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet --extras dev
+$(TOOLS): $(VENV)/venv.stamp pyproject.toml
+	$(call install_extra,dev)
 	@touch $@
 
-$(DOCS): $(ENGINE) pyproject.toml
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet --extras docs
+$(DOCS): $(VENV)/venv.stamp pyproject.toml
+	$(call install_extra,docs)
 	@touch $@
 
 clean:

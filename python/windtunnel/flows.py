@@ -53,7 +53,7 @@ def simulate_flows(links: Links, flows: Iterable[Flow]) -> NDArray[np.float64]:
         _explain(links, flows)
     if not (_all_at_least_0(sizes) and _all_at_least_0(starts) and _all_at_least_0(weights) and weights.all()):
         _explain(links, flows)
-    return engine.simulate_flows(names, rates, latencies, offsets, path_links, sizes, starts, weights)
+    return engine.simulate_flows(rates, latencies, offsets, path_links, sizes, starts, weights)
 
 
 def _link_arrays(links: Mapping[Any, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -9,4 +9,6 @@ pub mod host;
 pub mod message;
 pub mod model;
 
-pub use model::{Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
+pub use model::{
+    Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
+};

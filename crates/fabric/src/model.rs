@@ -141,8 +141,30 @@ pub enum Arrival {
     },
 }
 
+/// A message that its receiver has taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Sender.
+    pub from: EndpointId,
+    /// Receiver.
+    pub to: EndpointId,
+    /// Payload, at least 1.
+    pub bytes: Bytes,
+    /// When its send started.
+    pub start: Time,
+    /// When the receiver has it whole.
+    pub finish: Time,
+    /// Traffic class.
+    pub class: u8,
+}
+
 /// What happens between a message leaving its NIC and its arrival.
 pub trait Network {
+    /// A message was taken in; for a network that keeps account of messages and not of what carries them.
+    #[inline]
+    fn received(&mut self, message: &Received) {
+        let _ = message;
+    }
     /// The arrival of a message that departs at `at`, if it is settled already because nothing can contend with it: the
     /// host model then spares the network the message. A network gives an answer for every message or for none.
     #[inline]

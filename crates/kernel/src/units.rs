@@ -307,13 +307,16 @@ pub fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, UnitError
         trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
     if number.is_empty() {
-        return Err(fail("a number is missing".to_owned()));
+        let negative = trimmed.starts_with('-');
+        return Err(fail(if negative { "it is below 0" } else { "a number is missing" }.to_owned()));
     }
     if unit.is_empty() {
         return Err(fail(format!("a unit is missing, one of {}", dimension.expected())));
     }
     let Some(&(_, factor)) = dimension.units().iter().find(|(name, _)| *name == unit) else {
-        return Err(fail(format!("`{unit}` is not one of {}", dimension.expected())));
+        let near = dimension.units().iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        let hint = near.map_or_else(String::new, |(name, _)| format!("\n\nhint: did you mean `{name}`?"));
+        return Err(fail(format!("`{unit}` is not one of {}{hint}", dimension.expected())));
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
     let digits = format!("{whole}{fraction}");

@@ -6,7 +6,7 @@
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
@@ -157,7 +157,7 @@ fn schema() -> String {
 /// The names of a kind of thing, each with one line of description.
 #[pyfunction]
 fn names(kind: &str) -> PyResult<Vec<(String, String)>> {
-    api::names(kind).ok_or_else(|| PyKeyError::new_err(api::name_kinds().join(", ")))
+    api::names(kind).map_err(raise)
 }
 
 /// What is wrong with a GOAL file, as JSON text.

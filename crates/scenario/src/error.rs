@@ -13,15 +13,21 @@ pub struct InputError {
     pub hint: Option<String>,
 }
 
+/// What stands between a message and its hint.
+const HINT: &str = "\n\nhint: ";
+
 impl InputError {
-    /// An error at `place`.
+    /// An error at `place`. A message rendered by another crate may end in a hint of its own (`\n\nhint: …`), which is
+    /// taken as this one's.
     pub fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { place: place.into(), message: message.into(), hint: None }
+        let mut message = message.into();
+        let hint = message.find(HINT).map(|start| message.split_off(start)[HINT.len()..].to_owned());
+        Self { place: place.into(), message, hint }
     }
 
-    /// With a hint.
+    /// With a hint, unless it has one already: who found the fault knows it best.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint.get_or_insert_with(|| hint.into());
         self
     }
 }
@@ -33,7 +39,7 @@ impl fmt::Display for InputError {
         }
         write!(f, "{}", self.message)?;
         match &self.hint {
-            Some(hint) => write!(f, "\n\nhint: {hint}"),
+            Some(hint) => write!(f, "{HINT}{hint}"),
             None => Ok(()),
         }
     }
@@ -71,6 +77,13 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_has_one_hint_the_first() {
+        let error = InputError::new("a.yaml: jobs", "found 3\n\nhint: try 4").hint("try 5");
+        assert_eq!(error.to_string(), "a.yaml: jobs: found 3\n\nhint: try 4");
+        assert_eq!(InputError::new("", "found 3").hint("try 5").to_string(), "found 3\n\nhint: try 5");
+    }
 
     #[test]
     fn slips_find_their_name_and_strangers_none() {

@@ -28,10 +28,7 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
         Err(error) => {
             plain?;
             let path = error.path().to_string();
-            Err(with_name_hint(InputError::new(
-                format!("{source} with --set: {path}"),
-                error.inner().to_string(),
-            )))
+            Err(explained(format!("{source} with --set: {path}"), &error.inner().to_string()))
         }
     }
 }
@@ -41,15 +38,87 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
 /// # Errors
 /// [`InputError`] with line and column.
 pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, InputError> {
+    if text.trim().is_empty() {
+        return Err(InputError::new(source, "the file is empty"));
+    }
     // YAML 1.2: `off` and `no` are texts, only `true` and `false` are booleans.
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    serde_saphyr::from_str_with_options(text, options.clone()).map_err(|error| {
         let plain = error.without_snippet();
         let place = plain
             .location()
             .map_or_else(|| source.to_owned(), |at| format!("{source}:{}:{}", at.line(), at.column()));
-        with_name_hint(InputError::new(place, message_of(plain)))
+        let message = message_of(plain);
+        // The YAML reader knows where a value stands, but not its path nor what was found there.
+        let tree = serde_saphyr::from_str_with_options::<Value>(text, options.clone());
+        match tree.ok().map(serde_path_to_error::deserialize::<_, T>) {
+            Some(Err(typed)) if message.starts_with("missing field") => {
+                let path = typed.path().to_string();
+                let place = if path == "." { source.to_owned() } else { format!("{source}: {path}") };
+                explained(place, &typed.inner().to_string())
+            }
+            Some(Err(typed)) if message.starts_with("invalid") || message.ends_with("mapping start") => {
+                explained(place, &typed.inner().to_string())
+            }
+            _ => explained(place, &message),
+        }
     })
+}
+
+/// A reader's message in the words of a user of the file, with the nearest right name as a hint.
+fn explained(place: String, message: &str) -> InputError {
+    let quoted = message.split('`').nth(1);
+    if let (Some(found), Some((_, known))) = (quoted, message.split_once("expected ")) {
+        let what = match message.split_once(" `").map(|(start, _)| start) {
+            Some("unknown field") => "key",
+            Some("unknown variant") => "value",
+            _ => return InputError::new(place, typed(message)),
+        };
+        let known = known.strip_prefix("one of ").unwrap_or(known);
+        let known: Vec<&str> = known.split([',', ' ', '`']).filter(|name| !name.is_empty()).collect();
+        let of = if known.len() == 1 { "" } else { "one of " };
+        let text = format!("unknown {what} `{found}`, expected {of}`{}`", known.join("`, `"));
+        let error = InputError::new(place, text);
+        return match nearest(found, known) {
+            Some(name) => error.hint(format!("did you mean `{name}`?")),
+            None => error,
+        };
+    }
+    if let (Some(name), true) = (quoted, message.starts_with("missing field")) {
+        return InputError::new(place, format!("`{name}` is missing"));
+    }
+    if let Some(name) = message.strip_prefix("duplicate mapping key: ") {
+        let name = name.split(',').next().unwrap_or(name);
+        return InputError::new(place, format!("`{name}` is given twice"));
+    }
+    InputError::new(place, typed(message))
+}
+
+/// `invalid type: string "many", expected u32` as `expected a whole number of at least 0, found "many"`.
+fn typed(message: &str) -> String {
+    let parts = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = parts.and_then(|parts| parts.split_once(", expected ")) else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "f64" => "a number",
+        "a boolean" => "`true` or `false`",
+        "a string" => "a text",
+        "a sequence" => "a list",
+        _ if expected.starts_with("struct ") => "a mapping",
+        _ => expected,
+    };
+    let found = match found.split_once(' ').unwrap_or((found, "")) {
+        ("string", text) => text.replace('"', "`"),
+        ("integer" | "boolean", value) => value.to_owned(),
+        ("floating", value) => value.trim_start_matches("point ").to_owned(),
+        ("sequence", _) => "a list".to_owned(),
+        ("map", _) => "a mapping".to_owned(),
+        ("null" | "unit", _) => "nothing".to_owned(),
+        _ => found.to_owned(),
+    };
+    format!("expected {expected}, found {found}")
 }
 
 /// The message without the location, which the place already gives.
@@ -60,23 +129,6 @@ fn message_of(error: &serde_saphyr::Error) -> String {
     match text.find(" at line ") {
         Some(end) => text[..end].to_owned(),
         None => text.to_owned(),
-    }
-}
-
-/// Adds `did you mean …` to "unknown field `x`, expected one of a, b" (the names with or without backticks).
-fn with_name_hint(error: InputError) -> InputError {
-    let unknown = error.message.contains("unknown field") || error.message.contains("unknown variant");
-    let parts = error.message.split('`').nth(1).zip(error.message.split_once("expected "));
-    let (Some((found, (_, known))), true) = (parts, unknown) else {
-        return error;
-    };
-    let known = known.strip_prefix("one of ").unwrap_or(known);
-    match nearest(found, known.split([',', ' ', '`']).filter(|name| !name.is_empty())) {
-        Some(name) => {
-            let hint = format!("did you mean `{name}`?");
-            error.hint(hint)
-        }
-        None => error,
     }
 }
 
@@ -140,7 +192,10 @@ fn set(tree: &mut Value, path: &str, value: Value) -> Result<(), InputError> {
                 items.get_mut(index).ok_or_else(|| {
                     InputError::new(
                         format!("--set {path}"),
-                        format!("[{index}] is beyond the list's {length} items"),
+                        format!(
+                            "there is no [{index}], the list has {length} item{}, counted from 0",
+                            if length == 1 { "" } else { "s" }
+                        ),
                     )
                 })?
             }
@@ -189,7 +244,7 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named_with_its_place_and_the_nearest_right_one() {
         let text = error(&TEXT.replace("fidelity", "fidelty"), &[]);
-        assert!(text.starts_with("a.yaml:3:1: unknown field `fidelty`"), "{text}");
+        assert!(text.starts_with("a.yaml:3:1: unknown key `fidelty`"), "{text}");
         assert!(text.ends_with("hint: did you mean `fidelity`?"), "{text}");
     }
 
@@ -204,7 +259,7 @@ mod tests {
     fn an_override_at_fault_is_named_by_its_path() {
         assert_eq!(
             error(TEXT, &[("jobs[3].name", "x")]),
-            "--set jobs[3].name: [3] is beyond the list's 1 items"
+            "--set jobs[3].name: there is no [3], the list has 1 item, counted from 0"
         );
         assert_eq!(
             error(TEXT, &[("jobs..x", "1")]),

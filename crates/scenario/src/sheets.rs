@@ -23,6 +23,28 @@ pub fn names(kind: &str) -> Vec<&'static str> {
     SHEETS.iter().filter(|(of, ..)| *of == kind).map(|(_, name, _)| *name).collect()
 }
 
+/// The text of a file that the key at `place` names.
+///
+/// # Errors
+/// [`InputError`] at `place` when it is absent or cannot be read.
+pub fn read(path: &Path, place: &str) -> Result<String, InputError> {
+    present(path, place)?;
+    std::fs::read_to_string(path)
+        .map_err(|error| InputError::new(place, format!("cannot read `{}`: {error}", path.display())))
+}
+
+/// Refuses a file that is not there.
+///
+/// # Errors
+/// [`InputError`] at `place`.
+pub fn present(path: &Path, place: &str) -> Result<(), InputError> {
+    if path.is_file() {
+        return Ok(());
+    }
+    Err(InputError::new(place, format!("no such file: `{}`", path.display()))
+        .hint("relative paths start from the scenario's folder"))
+}
+
 /// Finds sheet `name` of `kind`; a name that is a path (with `/` or an extension) is read from `base`.
 ///
 /// # Errors
@@ -31,8 +53,7 @@ pub fn find(kind: &str, name: &str, base: &Path, place: &str) -> Result<SheetTex
     let is_path = name.contains('/') || name.ends_with(".yaml") || name.ends_with(".json");
     if is_path {
         let path = base.join(name);
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| InputError::new(place, format!("cannot read `{}`: {error}", path.display())))?;
+        let text = read(&path, place)?;
         let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         return Ok(SheetText { name: stem, source: path.display().to_string(), text });
     }

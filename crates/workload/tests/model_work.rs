@@ -345,7 +345,10 @@ fn a_profile_overrides_the_roofline() {
 fn layouts_that_do_not_divide_are_refused() {
     let mut training = Training::new(model("llama3-70b"), 8192);
     training.tp = 24;
-    assert_eq!(training.check().unwrap_err().to_string(), "`tp`: 24 does not divide the attention heads: 64");
+    assert_eq!(
+        training.check().unwrap_err().to_string(),
+        "`tp`: 24 does not divide the attention heads: 64\n\nhint: 16 and 32 do"
+    );
     training.tp = 1;
     training.ep = 2;
     assert_eq!(
@@ -356,7 +359,10 @@ fn layouts_that_do_not_divide_are_refused() {
     assert!(endless.starts_with("`sequence × micro_batch`: expected at most 1.8e19 FLOPs"), "{endless}");
     let mut training = Training::new(model("mixtral-8x7b"), 8192);
     training.ep = 3;
-    assert_eq!(training.check().unwrap_err().to_string(), "`ep`: 3 does not divide the experts: 8");
+    assert_eq!(
+        training.check().unwrap_err().to_string(),
+        "`ep`: 3 does not divide the experts: 8\n\nhint: 2 and 4 do"
+    );
     (training.ep, training.tp) = (8, 2);
     assert!(
         training

@@ -41,7 +41,7 @@ def stats(file: File, json: Json = False) -> None:
 def convert(
     source: Annotated[Path, typer.Argument(help="GOAL file to read.", metavar="SOURCE")],
     target: Annotated[
-        Path, typer.Argument(help="File to write: text if it ends in .goal, else binary.", metavar="TARGET")
+        Path, typer.Argument(help="File to write: binary if it ends in .bin, else text.", metavar="TARGET")
     ],
 ) -> None:
     """Convert SOURCE from text to binary or back."""
@@ -50,11 +50,14 @@ def convert(
 
 @app.command()
 def merge(
-    sources: Annotated[list[Path], typer.Argument(help="GOAL files to merge.", metavar="SOURCE...")],
+    sources: Annotated[list[Path], typer.Argument(help="GOAL files to merge; FILE@RANK says where its rank 0 goes, else after the one before.", metavar="SOURCE...")],
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write.")],
 ) -> None:
     """Merge SOURCEs into one schedule, each on ranks of its own."""
-    engine.goal_merge([_existing(source) for source in sources], str(out))
+    for source in sources:
+        path, at, rank = str(source).rpartition("@")
+        _existing(Path(path) if at and rank.isdecimal() else source)
+    engine.goal_merge([str(source) for source in sources], str(out))
 
 
 @app.command()
@@ -64,7 +67,7 @@ def run(
         str,
         typer.Option(
             metavar="L=2500,o=1500,…",
-            help="Parameters in ns (L, o, g), ns per byte (G, O) and bytes (S): any that is not named is 0.",
+            help="Parameters in ns (L, o, g), ns per byte (G, O) and bytes (S): any that is not named is 0, S 65535.",
         ),
     ],
     receiver: Annotated[

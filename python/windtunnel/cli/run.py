@@ -57,6 +57,9 @@ def run(
         return _explain(source, pairs, options, as_json=json)
     earlier = _open(compare)
     result = _run(source, pairs, options, out=out, report=report)
+    for job in result.summary["jobs"]:
+        for warning in job.get("warnings", []):
+            _talk(f"warning: {warning}")
     if json:
         from windtunnel.cli.console import print_json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ def default_name(scenario: str, fidelity: str) -> str:
 @contextmanager
 def written_beside(parent: Path) -> Iterator[tuple[Path, Callable[[Path], None]]]:
     """A fresh folder in `parent`, and a function that renames it to its place. Unplaced, it is removed at the end."""
+    made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
     parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=".run-", dir=parent))
     fresh.chmod(0o755)
@@ -30,6 +31,9 @@ def written_beside(parent: Path) -> Iterator[tuple[Path, Callable[[Path], None]]
         yield fresh, lambda target: _place(fresh, target)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+        with suppress(OSError):  # a parent that holds the run, or another one
+            for folder in made:
+                folder.rmdir()
 
 
 def check_replaceable(target: Path) -> None:

@@ -41,7 +41,6 @@
 //! or endpoint outside the [`HostSpec`], or ready before the clock, are defects of the caller and panic.
 
 mod costs;
-mod log;
 mod matcher;
 mod operations;
 mod stuck;
@@ -51,12 +50,13 @@ use windtunnel_kernel::queue::{EventQueue, Sequenced};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
 
 pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver};
-pub use self::log::{MessageLog, MessageRecord};
 use self::matcher::Matcher;
 use self::operations::{NONE, Operation, Operations, State};
 pub use self::stuck::{Stuck, StuckKind};
 use self::waiting::{Group, Waiting};
-use crate::{Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
+use crate::{
+    Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
+};
 
 /// How many of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,6 @@ pub struct Host<N> {
     /// What the network said last, unless something has changed since.
     network_next: Option<Time>,
     arrivals: Vec<Arrival>,
-    log: Option<Box<MessageLog>>,
 }
 
 impl<N: Network> Host<N> {
@@ -147,7 +146,6 @@ impl<N: Network> Host<N> {
             free_runs: Vec::new(),
             network_next: None,
             arrivals: Vec::new(),
-            log: None,
         }
     }
 
@@ -160,16 +158,6 @@ impl<N: Network> Host<N> {
     pub fn network_mut(&mut self) -> &mut N {
         self.network_next = None;
         &mut self.network
-    }
-
-    /// Counts messages from now on, and keeps a record of each if `keep`.
-    pub fn log_messages(&mut self, keep: bool) {
-        self.log = Some(Box::new(MessageLog::new(keep)));
-    }
-
-    /// The log of messages, if there is one.
-    pub fn message_log(&mut self) -> Option<&mut MessageLog> {
-        self.log.as_deref_mut()
     }
 
     /// Of each endpoint, when the last of its streams is free: its finish time once nothing is left to do.
@@ -359,16 +347,14 @@ impl<N: Network> Host<N> {
         self.stream_free[stream] = taken;
         self.receive_free[nic] = self.now + holds.receive_nic;
 
-        if let Some(log) = &mut self.log {
-            log.add(MessageRecord {
-                source: message.endpoint,
-                destination: to,
-                bytes: message.bytes(),
-                start: message.started,
-                finish: taken,
-                class: message.class,
-            });
-        }
+        self.network.received(&Received {
+            from: message.endpoint,
+            to,
+            bytes: message.bytes(),
+            start: message.started,
+            finish: taken.max(self.receive_free[nic]),
+            class: message.class,
+        });
         self.order += 1;
         self.operations[id].number = self.order;
         self.operations[id].taken = taken;

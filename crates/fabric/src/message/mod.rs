@@ -9,8 +9,9 @@
 use windtunnel_kernel::queue::{EventQueue, Sequenced};
 use windtunnel_kernel::{Bytes, EndpointId, IndexVec, Span, Time};
 
+use crate::flow::CompletionTimes;
 use crate::host::{Costs, LogGops};
-use crate::{Arrival, CoupledId, Departure, Network};
+use crate::{Arrival, CoupledId, Departure, Network, Received};
 
 /// The message model: see the module page.
 #[derive(Clone, Debug)]
@@ -20,12 +21,57 @@ pub struct Latency {
     groups: IndexVec<CoupledId, Vec<(LogGops, u64)>>,
     arrivals: EventQueue<Arrival, Sequenced>,
     number: u64,
+    account: Option<Box<Account>>,
+}
+
+/// What was delivered, for networks that are [observed](Latency::observed).
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    records: Option<Vec<Received>>,
+    messages: u64,
+    bytes: u64,
+    times: CompletionTimes,
+}
+
+impl Account {
+    /// Messages taken in by their receivers; the edges of coupled groups are not counted.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Their payload.
+    pub fn bytes_delivered(&self) -> u64 {
+        self.bytes
+    }
+
+    /// From the start of the send to the last byte's arrival, the receiver's hold included.
+    pub fn completion_times(&self) -> &CompletionTimes {
+        &self.times
+    }
+
+    /// Moves the records so far to the end of `records`.
+    pub fn take_records(&mut self, records: &mut Vec<Received>) {
+        if let Some(kept) = &mut self.records {
+            records.append(kept);
+        }
+    }
 }
 
 impl Latency {
     /// With the latencies of `costs`; the host model is to be given the same costs.
     pub fn new(costs: Costs) -> Self {
-        Self { costs, groups: IndexVec::new(), arrivals: EventQueue::new(), number: 0 }
+        Self { costs, groups: IndexVec::new(), arrivals: EventQueue::new(), number: 0, account: None }
+    }
+
+    /// With an account of what is delivered, and a record of each message if `records`.
+    pub fn observed(self, records: bool) -> Self {
+        let account = Account { records: records.then(Vec::new), ..Account::default() };
+        Self { account: Some(Box::new(account)), ..self }
+    }
+
+    /// What was delivered, if it is observed.
+    pub fn account_mut(&mut self) -> Option<&mut Account> {
+        self.account.as_deref_mut()
     }
 
     fn arrive(&mut self, time: Time, arrival: Arrival) {
@@ -35,6 +81,18 @@ impl Latency {
 }
 
 impl Network for Latency {
+    #[inline]
+    fn received(&mut self, message: &Received) {
+        if let Some(account) = &mut self.account {
+            account.messages += 1;
+            account.bytes += message.bytes.0;
+            account.times.add(message.finish - message.start);
+            if let Some(records) = &mut account.records {
+                records.push(*message);
+            }
+        }
+    }
+
     #[inline]
     fn known_arrival(&self, at: Time, departure: &Departure) -> Option<Time> {
         Some(at + self.costs.of(departure.from, departure.to).latency)

@@ -21,7 +21,7 @@ fn open(path: &Path) -> Result<Workload, Failure> {
 }
 
 fn goal_error(error: &goal::GoalError) -> Failure {
-    Failure::Input(InputError { place: String::new(), message: error.to_string(), hint: None })
+    Failure::Input(InputError::new("", error.to_string()))
 }
 
 /// Sends and receives without a partner, as JSON: `complete`, `sends`, `receives`, `matched`, `unmatched[]`.
@@ -112,7 +112,8 @@ pub fn merge(sources: &[String], target: &Path) -> Result<(), Failure> {
     write(&merged, target)
 }
 
-/// Reads `L=2500,o=1500,g=1000,G=6,O=0,S=65535`: decimals in ns and ns per byte, S in bytes.
+/// Reads `L=2500,o=1500,g=1000,G=6,O=0,S=65535`: decimals in ns and ns per byte, S in bytes. What is left out is 0, S
+/// 65,535.
 ///
 /// # Errors
 /// [`InputError`] naming the parameter.
@@ -155,12 +156,6 @@ pub fn loggops(text: &str) -> Result<LogGops, InputError> {
         }
         seen.push(name.to_owned());
     }
-    for name in ["L", "o", "g", "G"] {
-        if !seen.iter().any(|known| known == name) {
-            return Err(InputError::new(&place, format!("`{name}` is missing"))
-                .hint("for example `L=2500,o=1500,g=1000,G=6,O=0,S=65535`; O is 0 and S 65535 if left out"));
-        }
-    }
     Ok(parameters)
 }
 
@@ -183,11 +178,12 @@ impl Observer for Nobody {
     fn iteration(&mut self, _: usize, _: &IterationEnd, _: &Replay) {}
 }
 
-/// Replays a GOAL file under LogGOPS: `finish_max`, `finish` (ns, rounded up), `finish_ps`, one per rank.
+/// Replays a GOAL file under LogGOPS: `finish_max`, `finish` (ns, rounded up), `finish_ps`, one per rank, and `stuck` when
+/// operations remain.
 ///
 /// # Errors
-/// [`Failure::Input`] for a bad file or parameter; [`Failure::Run`] with the JSON and its `stuck` operations when some
-/// remain.
+/// [`Failure::Input`] for a bad file or parameter. Operations that remain are no error here: the JSON lists them under
+/// `stuck`.
 pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Failure> {
     let parameters = loggops(parameters).map_err(Failure::Input)?;
     let receiver = match receiver {
@@ -234,11 +230,10 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
             json!({"rank": stuck.rank.0, "operation": stuck.operation, "label": label, "waits_for": stuck.waits_for})
         })
         .collect();
-    if stuck.is_empty() {
-        return Ok(result.to_string());
+    if !stuck.is_empty() {
+        result["stuck"] = Value::Array(stuck);
     }
-    result["stuck"] = Value::Array(stuck);
-    Err(Failure::Run(result.to_string()))
+    Ok(result.to_string())
 }
 
 /// Streams and NICs that the programs use.
@@ -273,10 +268,9 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_named_when_missing_or_unknown() {
+    fn parameters_left_out_are_zero_and_unknown_ones_are_named() {
         assert_eq!(loggops("L=1000,o=10,g=5,G=0.02").unwrap().gap_per_byte, 20_000);
-        let error = loggops("L=1,o=1,g=1").unwrap_err();
-        assert!(error.to_string().starts_with("--loggops L=1,o=1,g=1: `G` is missing"), "{error}");
+        assert_eq!(loggops("L=1").unwrap().eager_limit, Bytes(65_535));
         let error = loggops("L=1,o=1,g=1,G=1,X=2").unwrap_err();
         assert!(error.message.starts_with("unknown parameter `X`"), "{error}");
     }

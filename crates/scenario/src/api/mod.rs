@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
+use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::names::{name_kinds, names};
 use crate::assemble::evidence::EvidenceList;
 use crate::assemble::{Assembled, assemble, fabric};
 use crate::error::{InputError, nearest};
 use crate::load;
+use crate::run::machine::{Stopwatch, peak_rss_bytes};
 use crate::run::{self, RunOptions};
 use crate::schema::{Fidelity, Scenario, TopologyFile};
 use crate::table::{ProgressSink, TableSink};
@@ -135,7 +138,11 @@ pub fn topology(text: &str, source: &str, base: &Path) -> Result<String, Failure
         (load::from_yaml::<TopologyFile>(text, source)?, "")
     };
     let mut evidence = EvidenceList::default();
+    memory::reset_peak();
+    let watch = Stopwatch::start();
     let parts = fabric::fabric(&written, source, place, base, &mut evidence)?;
+    ready_to_route(&parts.topology);
+    let setup_s = watch.wall_seconds();
     let summary = parts.topology.summary();
     let tiers: Vec<Value> = summary.tiers.iter().map(names::tier_json).collect();
     Ok(json!({
@@ -151,9 +158,37 @@ pub fn topology(text: &str, source: &str, base: &Path) -> Result<String, Failure
         "bisection_bps": summary.bisection.0,
         "diameter_links": summary.diameter_links,
         "diameter_latency_ps": summary.diameter_latency.0,
+        "setup_s": setup_s,
+        "peak_memory_bytes": memory::peak(),
+        "peak_rss_bytes": peak_rss_bytes(),
         "evidence": evidence.rows(),
     })
     .to_string())
+}
+
+/// What a model needs before its first packet: a state for every directed port, written, and one path from end to end.
+fn ready_to_route(topology: &Topology) {
+    /// As much as an egress queue keeps at least: when it is free again, what waits, what it has carried and dropped.
+    #[derive(Clone, Copy)]
+    struct Port {
+        free_at: Time,
+        waiting: Bytes,
+        carried: Bytes,
+        dropped: Bytes,
+    }
+    const { assert!(size_of::<Port>() >= 32) };
+    // Not all zeroes, so that every page is written and not only promised.
+    let idle = Port { free_at: Time::NEVER, waiting: Bytes(0), carried: Bytes(0), dropped: Bytes(0) };
+    let mut ports = vec![idle; topology.link_count()];
+    let mut route = Route::new();
+    let last = EndpointId(topology.endpoints() - 1);
+    topology.route(LoadBalancer::Ecmp, 0, EndpointId(0), last, NicId(0), 0, &mut route);
+    for (link, _) in &route.links {
+        let port = &mut ports[link.0 as usize];
+        port.free_at = Time::ZERO;
+        port.carried = port.carried + port.waiting + port.dropped;
+    }
+    std::hint::black_box(ports);
 }
 
 /// The JSON Schema of a scenario.

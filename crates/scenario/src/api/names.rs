@@ -5,6 +5,8 @@ use windtunnel_topology::TierSummary;
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 use windtunnel_workload::schedules::ScheduleName;
 
+use super::Failure;
+use crate::error::{InputError, nearest};
 use crate::sheets;
 
 /// Every collective.
@@ -37,11 +39,14 @@ pub const fn name_kinds() -> [&'static str; 12] {
     ]
 }
 
-/// Names of `kind` with one line each; `None` if there is no such kind.
-pub fn names(kind: &str) -> Option<Vec<(String, String)>> {
+/// Names of `kind` with one line each.
+///
+/// # Errors
+/// [`Failure::Input`] with the kinds there are.
+pub fn names(kind: &str) -> Result<Vec<(String, String)>, Failure> {
     let pairs =
         |list: &[(&str, &str)]| list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-    Some(match kind {
+    Ok(match kind {
         "fidelities" => pairs(&[
             ("job", "no network: durations given, or iterations of the ideal fabric's time"),
             ("message", "LogGOPS: latency, overhead and gap per class of path, exact matching"),
@@ -81,7 +86,14 @@ pub fn names(kind: &str) -> Option<Vec<(String, String)>> {
             .into_iter()
             .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
             .collect(),
-        _ => return None,
+        _ => {
+            let error = InputError::new("", format!("no kind of name: `{kind}`"));
+            let hint = match nearest(kind, name_kinds()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("one of `{}`", name_kinds().join("`, `")),
+            };
+            return Err(Failure::Input(error.hint(hint)));
+        }
     })
 }
 

@@ -53,8 +53,7 @@ pub fn fabric(
         }
         let path = base.join(file);
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| InputError::new(at("file"), format!("cannot read `{name}`: {error}")))?;
+        let text = sheets::read(&path, &at("file"))?;
         let inner: TopologyFile = load::from_yaml(&text, &name)?;
         if inner.file.is_some() {
             return Err(InputError::new(format!("{name}: file"), "a topology file cannot refer to another"));
@@ -92,7 +91,7 @@ pub fn fabric(
             .hint("lower the rate, or name another `host.nic`"));
         }
     }
-    let scale_up = scale_up(host, gpu.as_ref(), &at("host.scale_up"), evidence)?;
+    let scale_up = scale_up(host, gpu.as_ref(), evidence)?;
     let ShapeName::Clos = shape;
     let tier = |tier: &crate::schema::ClosTier| Tier {
         ports_down: tier.ports_down,
@@ -147,7 +146,6 @@ fn nic_sheet(name: &str, base: &Path, place: &str) -> Result<NicSheet, InputErro
 fn scale_up(
     host: &Host,
     gpu: Option<&GpuSheet>,
-    place: &str,
     evidence: &mut EvidenceList,
 ) -> Result<ScaleUpSpec, InputError> {
     let sheet = gpu.map(|gpu| &gpu.scale_up);
@@ -166,7 +164,6 @@ fn scale_up(
                 "inferred",
                 "no GPU sheet and no `host.scale_up`: 450 GB/s per direction",
             );
-            let _ = place;
             Ok(ScaleUpSpec { size: None, rate: UNKNOWN_SCALE_UP, latency: Span::ZERO })
         }
     }

@@ -7,6 +7,7 @@ use windtunnel_workload::{Dimension, OpKind, Peer, ProgramBuilder, Workload};
 
 use crate::error::InputError;
 use crate::schema::{FlowPattern, FlowsJob};
+use crate::sheets;
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +57,7 @@ pub fn flows(
         (None, Some(file)) => {
             let path = base.join(file);
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(&path).map_err(|error| {
-                InputError::new(format!("{place}.file"), format!("cannot read `{name}`: {error}"))
-            })?;
+            let text = sheets::read(&path, &format!("{place}.file"))?;
             let flows = if path.extension().is_some_and(|extension| extension == "csv") {
                 from_csv(&text, &name)?
             } else {

@@ -16,6 +16,7 @@ use crate::schema::{
     AlgorithmName, CollectiveJob, CollectiveName, Job, OperationsTable, Scenario, WorkloadSource,
     jobs::FormName,
 };
+use crate::sheets;
 
 /// Ranks watched of a job without a pipeline.
 const WATCHED: usize = 64;
@@ -142,6 +143,7 @@ fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Resul
     }
     if let Some(file) = &source.goal {
         let path = context.base.join(file);
+        sheets::present(&path, &format!("{place}.goal"))?;
         let options = goal::ReadOptions { labels: true };
         let workload =
             goal::open_with(&path, options).map_err(|error| InputError::new("", error.to_string()))?;
@@ -150,6 +152,7 @@ fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Resul
     }
     if let Some(file) = &source.file {
         let path = context.base.join(file);
+        sheets::present(&path, &format!("{place}.file"))?;
         let workload = handwritten::read(&path).map_err(|error| InputError::new("", error.to_string()))?;
         evidence.add("workload", "given", &format!("hand-written file {file}"));
         return Ok(Built::plain(workload));

@@ -151,9 +151,7 @@ fn kernels(
         Some(file) => {
             let path = context.base.join(file);
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(&path).map_err(|error| {
-                InputError::new(format!("{place}.training.profile"), format!("cannot read `{name}`: {error}"))
-            })?;
+            let text = sheets::read(&path, &format!("{place}.training.profile"))?;
             evidence.add("kernel times", "measured", &name);
             KernelProfile::parse(&text).map_err(|error| InputError::new(&name, error.to_string()))?
         }
@@ -379,8 +377,8 @@ impl Transformer<'_> {
         }
     }
 
-    /// Layers of each stage: as given, or equal; where they do not divide, the last, first, second last, … stages hold
-    /// one less (the ends already hold the head and the embedding, as in Llama 3).
+    /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
+    /// each, beside the embedding and the head (Llama 3, §3.3.2).
     fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
         let at = self.at("workload.training.layers_per_stage");
         let per_stage = if let Some(given) = &self.settings.layers_per_stage {
@@ -393,16 +391,21 @@ impl Transformer<'_> {
         } else {
             let most = architecture.layers.div_ceil(stages);
             let missing = most * stages - architecture.layers;
-            if missing > stages {
-                let message = format!("{} layers do not spread over {stages} stages", architecture.layers);
-                return Err(InputError::new(self.at("parallelism.pp"), message)
-                    .hint("lower `pp` or `schedule.chunks`, or give `training.layers_per_stage`"));
+            if !(missing == 0 || missing == 2 && most > 1) {
+                let message = format!(
+                    "{stages} stages (pp × chunks) do not divide the layers: {}",
+                    architecture.layers
+                );
+                return Err(InputError::new(self.at("parallelism.pp"), message).hint(format!(
+                    "choose `pp` and `schedule.chunks` whose product divides {}, or name the layers of each stage in \
+                     `workload.training.layers_per_stage`",
+                    architecture.layers
+                )));
             }
             let mut per_stage = vec![most; stages as usize];
-            for position in 0..missing {
-                let from_end = position / 2;
-                let stage = if position % 2 == 0 { stages - 1 - from_end } else { from_end };
-                per_stage[stage as usize] -= 1;
+            if missing == 2 {
+                per_stage[0] -= 1;
+                per_stage[stages as usize - 1] -= 1;
             }
             per_stage
         };

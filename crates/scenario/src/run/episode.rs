@@ -6,9 +6,9 @@ use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::Fabric;
-use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
-use windtunnel_fabric::host::{Host, HostSpec, MessageRecord};
-use windtunnel_fabric::message::Latency;
+use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork};
+use windtunnel_fabric::host::{Host, HostSpec};
+use windtunnel_fabric::message::{Account, Latency};
 use windtunnel_kernel::executor::{End, Sequential, Verdict};
 use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
 use windtunnel_topology::{LoadBalancer, Topology};
@@ -19,14 +19,14 @@ use super::fold::{self, Folded};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Iteration, Recorder, Watched};
-use super::summary::{FlowSummary, LinkLoad, NetworkSummary};
+use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
 use crate::api::Failure;
 use crate::api::goal::host_spec;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::InputError;
 use crate::schema::{Fidelity, FlowsTable, Fold};
-use crate::table::{Batch, ProgressSink, TableSink};
+use crate::table::{ProgressSink, TableSink};
 
 /// Rows of flows that `results.flows: auto` writes.
 const AUTO_FLOWS: u64 = 1 << 20;
@@ -47,76 +47,43 @@ impl<T: Into<Failure>> From<T> for Stop {
     }
 }
 
-/// Records of messages that have ended, by fidelity.
-#[derive(Default)]
-struct Traffic {
-    flows: Vec<FlowRecord>,
-    messages: Vec<MessageRecord>,
-}
-
-impl Traffic {
-    fn len(&self) -> usize {
-        self.flows.len() + self.messages.len()
-    }
-
-    fn truncate(&mut self, room: usize) {
-        self.flows.truncate(room);
-        self.messages.truncate(room);
-    }
-
-    /// The rows and their table; nothing is left.
-    fn rows(&mut self, topology: &Topology, origin_ps: u64) -> (&'static str, Batch) {
-        let rows = if self.messages.is_empty() {
-            ("flows", usage::flows(&self.flows, origin_ps))
-        } else {
-            ("messages", usage::messages(&self.messages, topology, origin_ps))
-        };
-        self.truncate(0);
-        rows
-    }
-}
-
 /// A fabric of any fidelity, and what it lets itself be asked.
 trait Observed: Fabric {
-    /// Takes the records of messages that have ended since the last call.
-    fn drain(&mut self, traffic: &mut Traffic);
-    /// Completion times, messages and payload bytes.
-    fn totals(&mut self) -> (FlowSummary, u64, u64);
-    /// What links carried in `span`, if the fidelity knows links.
-    fn links(&mut self, topology: &Topology, episode: u32, span: Span) -> Option<(Batch, Vec<LinkLoad>)>;
+    /// The flow network behind the hosts, if that is the fidelity.
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
+    /// The account of messages, at message fidelity.
+    fn account(&mut self) -> Option<&mut Account>;
+    /// Completion times, messages and payload bytes so far.
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)>;
 }
 
 impl Observed for Host<FlowNetwork> {
-    fn drain(&mut self, traffic: &mut Traffic) {
-        self.network_mut().take_records(&mut traffic.flows);
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+        Some(self.network_mut())
     }
 
-    fn totals(&mut self) -> (FlowSummary, u64, u64) {
-        let network = self.network();
-        (usage::completion(network.completion_times()), network.messages(), network.bytes_delivered())
+    fn account(&mut self) -> Option<&mut Account> {
+        None
     }
 
-    fn links(&mut self, topology: &Topology, episode: u32, span: Span) -> Option<(Batch, Vec<LinkLoad>)> {
-        Some(usage::links(self.network_mut(), topology, episode, span))
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
+        let flow = self.network();
+        Some((flow.completion_times(), flow.messages(), flow.bytes_delivered()))
     }
 }
 
 impl Observed for Host<Latency> {
-    fn drain(&mut self, traffic: &mut Traffic) {
-        if let Some(log) = self.message_log() {
-            log.take_records(&mut traffic.messages);
-        }
-    }
-
-    fn totals(&mut self) -> (FlowSummary, u64, u64) {
-        self.message_log().map_or_else(Default::default, |log| {
-            let times = log.completion_times();
-            (usage::completion(times), times.count(), log.bytes_delivered())
-        })
-    }
-
-    fn links(&mut self, _: &Topology, _: u32, _: Span) -> Option<(Batch, Vec<LinkLoad>)> {
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
         None
+    }
+
+    fn account(&mut self) -> Option<&mut Account> {
+        self.network_mut().account_mut()
+    }
+
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
+        let account = self.account()?;
+        Some((account.completion_times(), account.messages(), account.bytes_delivered()))
     }
 }
 
@@ -221,9 +188,10 @@ impl<'a> FabricRunner<'a> {
                 done_before: job.done_before,
                 simulated: simulated.clone(),
             };
-            shard
-                .enter(shard_job)
-                .map_err(|error| InputError::new(format!("job `{}`", plan.name), error.to_string()))?;
+            shard.enter(shard_job).map_err(|error| {
+                let place = format!("{}: job `{}`", self.options.source, plan.name);
+                InputError::new(place, error.to_string())
+            })?;
         }
         shard.stop_after(iterations);
         let ranks = |job: &EpisodeJob| match simulated.len() {
@@ -231,24 +199,33 @@ impl<'a> FabricRunner<'a> {
             _ => simulated.iter().filter(|rank| **rank).count() as u64,
         };
         let total: u64 = jobs.iter().map(|job| job.left.min(iterations).saturating_mul(ranks(job))).sum();
-        let flows = FlowRows::of(assembled, self.flow_rows, origin_ps);
-        let outcome = drive(&mut shard, total, origin_ps, self.record.events, self.progress, flows);
-        let (outcome, rows) = outcome;
+        let flows = FlowRows::of(assembled, self.flow_rows);
+        let topology = &assembled.fabric.topology;
+        let events = self.record.events;
+        let (outcome, rows) = drive(&mut shard, total, origin_ps, events, self.progress, topology, flows);
         self.flow_rows += rows;
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
         self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
         let stuck = shard.stuck();
         let complete = shard.satisfied();
-        let (flows, messages, bytes) = shard.fabric_mut().totals();
-        self.record.flows = flows;
-        let network = &mut self.record.network;
-        network.messages = Some(network.messages.unwrap_or(0) + messages);
-        network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
-        let topology = &assembled.fabric.topology;
-        if let Some((links, loads)) = shard.fabric_mut().links(topology, self.episodes, Span(end.0)) {
-            network.links_most_loaded = loads;
+        if let Some(flow) = shard.fabric_mut().flow_network() {
+            let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
+            self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
+        }
+        if let Some((times, messages, bytes)) = shard.fabric_mut().delivered() {
+            let seconds = |span: Option<Span>| span.map(Span::seconds);
+            self.record.flows = FlowSummary {
+                count: times.count(),
+                fct_mean_s: times.mean_seconds(),
+                fct_p50_s: seconds(times.percentile(50)),
+                fct_p99_s: seconds(times.percentile(99)),
+                fct_max_s: seconds(times.max()),
+            };
+            let network = &mut self.record.network;
+            network.messages = Some(network.messages.unwrap_or(0) + messages);
+            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
         }
         self.episodes += 1;
         if let Some(failure) = shard.observer_mut().failure() {
@@ -286,16 +263,15 @@ impl EpisodeRunner for FabricRunner<'_> {
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
         let spec = spec_of(assembled, jobs.iter().map(|job| job.job));
+        let records = scenario.results.flows != FlowsTable::None;
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
-                let mut fabric = network::message(assembled, spec, &self.options.source)?;
-                fabric.log_messages(scenario.results.flows != FlowsTable::None);
+                let fabric = network::message(assembled, spec, &self.options.source, records)?;
                 self.simulate(fabric, start, jobs, iterations, None)
             }
             Fidelity::Flow | Fidelity::Packet => {
                 let balancer = network::balancer(scenario.network.load_balancer);
-                let records = scenario.results.flows != FlowsTable::None;
                 let folded = match jobs {
                     [job] if scenario.fold == Fold::Auto && variation(assembled, start).is_none() => {
                         fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
@@ -429,22 +405,31 @@ enum Outcome {
     Failed(String),
 }
 
-/// Takes flow records off the network while the run goes.
-struct FlowRows<'a> {
-    topology: &'a Topology,
+/// Counts the rows of flows or messages, which are taken off the network while the run goes.
+struct FlowRows {
     written: u64,
     limit: u64,
-    origin_ps: u64,
 }
 
-impl<'a> FlowRows<'a> {
-    fn of(assembled: &'a Assembled, written: u64, origin_ps: u64) -> Self {
+impl FlowRows {
+    fn of(assembled: &Assembled, written: u64) -> Self {
         let limit = match assembled.scenario.results.flows {
             FlowsTable::Auto => AUTO_FLOWS,
             FlowsTable::All => u64::MAX,
             FlowsTable::None => 0,
         };
-        Self { topology: &assembled.fabric.topology, written, limit, origin_ps }
+        Self { written, limit }
+    }
+
+    /// Whether `records`, cut to the room there is, are to be written now: there are many, or these are the last.
+    fn due<R>(&mut self, records: &mut Vec<R>, last: bool) -> bool {
+        let room = self.limit.saturating_sub(self.written).min(records.len() as u64);
+        records.truncate(room as usize);
+        let due = !records.is_empty() && (records.len() >= 1 << 16 || last);
+        if due {
+            self.written += records.len() as u64;
+        }
+        due
     }
 }
 
@@ -455,10 +440,11 @@ fn drive<F: Observed>(
     origin_ps: u64,
     events_before: u64,
     progress: &mut dyn ProgressSink,
-    mut flows: FlowRows<'_>,
+    topology: &Topology,
+    mut flows: FlowRows,
 ) -> (Outcome, u64) {
     let already = flows.written;
-    let mut traffic = Traffic::default();
+    let (mut records, mut messages) = (Vec::new(), Vec::new());
     let mut pace = Pace::new();
     let outcome = loop {
         // The executor hands back the shard between slices, so that its observations can be taken off it.
@@ -471,13 +457,28 @@ fn drive<F: Observed>(
             Ok(outcome) => outcome.end == End::Idle,
             Err(error) => break Outcome::Failed(error.to_string()),
         };
-        shard.fabric_mut().drain(&mut traffic);
-        let room = flows.limit.saturating_sub(flows.written).min(traffic.len() as u64);
-        traffic.truncate(room as usize);
-        if room > 0 && (room >= 1 << 16 || ended) {
-            flows.written += room;
-            let (table, batch) = traffic.rows(flows.topology, flows.origin_ps);
-            shard.observer_mut().rows(table, batch);
+        let mut cancelled = false;
+        if !ended && pace.due() {
+            let done = shard.rank_iterations();
+            let fraction = (total > 0).then(|| done as f64 / total as f64);
+            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
+            let events = events_before + shard.fabric().events();
+            cancelled = !progress.progress(fraction, simulated, events);
+        }
+        let last = ended || cancelled;
+        if let Some(network) = shard.fabric_mut().flow_network() {
+            network.take_records(&mut records);
+            if flows.due(&mut records, last) {
+                shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
+                records.clear();
+            }
+        }
+        if let Some(account) = shard.fabric_mut().account() {
+            account.take_records(&mut messages);
+            if flows.due(&mut messages, last) {
+                shard.observer_mut().rows("messages", usage::messages(&messages, topology, origin_ps));
+                messages.clear();
+            }
         }
         if let Some(failure) = shard.observer_mut().failure() {
             break Outcome::Failed(failure.to_owned());
@@ -485,13 +486,8 @@ fn drive<F: Observed>(
         if ended {
             break Outcome::Dry;
         }
-        if pace.due() {
-            let done = shard.rank_iterations();
-            let fraction = (total > 0).then(|| done as f64 / total as f64);
-            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
-            if !progress.progress(fraction, simulated, events_before + shard.fabric().events()) {
-                break Outcome::Cancelled;
-            }
+        if cancelled {
+            break Outcome::Cancelled;
         }
     };
     (outcome, flows.written - already)

@@ -7,7 +7,7 @@
 
 mod episode;
 mod fold;
-mod machine;
+pub(crate) mod machine;
 mod network;
 mod paths;
 mod recorder;

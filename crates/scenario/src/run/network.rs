@@ -49,7 +49,7 @@ pub fn flow(
     };
     let slow = assembled.slow_links.as_slice();
     let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
-        .map_err(|error| InputError::new("network", error.to_string()))?;
+        .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
     let inside = LogGops { eager_limit: EAGER, ..LogGops::default() };
     let outside = LogGops { overhead: parts.overhead, gap: parts.gap, ..inside };
     let topology = parts.topology.clone();
@@ -64,7 +64,12 @@ pub fn flow(
 ///
 /// # Errors
 /// [`InputError`] for parameters out of range.
-pub fn message(assembled: &Assembled, spec: HostSpec, source: &str) -> Result<Host<Latency>, InputError> {
+pub fn message(
+    assembled: &Assembled,
+    spec: HostSpec,
+    source: &str,
+    records: bool,
+) -> Result<Host<Latency>, InputError> {
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let receiver = match scenario.network.receiver {
         ReceiverName::Held => Receiver::Held,
@@ -92,7 +97,7 @@ pub fn message(assembled: &Assembled, spec: HostSpec, source: &str) -> Result<Ho
         None => by_class(scenario, parts),
     };
     let costs = costs.with_receiver(receiver);
-    Ok(Host::new(spec, costs.clone(), Latency::new(costs)))
+    Ok(Host::new(spec, costs.clone(), Latency::new(costs).observed(records)))
 }
 
 /// One parameter set per [`PathClass`]: L is the path's latency, G the slower end's time per byte with its header.

@@ -111,6 +111,7 @@ impl JobSummary<'_> {
             "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
             "memory_bytes_per_gpu": model.map(|model| model.memory_total()),
             "memory": model.map(|model| model.memory.clone()),
+            "warnings": self.plan.warnings,
             "submit_s": calendar(Some(self.submit)),
             "start_s": calendar(self.start),
             "finish_s": calendar(self.finish),

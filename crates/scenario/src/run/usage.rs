@@ -1,12 +1,12 @@
 //! What the flow model observed, as rows and summary figures.
 
-use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork, FlowRecord};
-use windtunnel_fabric::host::MessageRecord;
-use windtunnel_kernel::Span;
-use windtunnel_topology::Topology;
+use windtunnel_fabric::Received;
+use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
+use windtunnel_kernel::{NicId, Span};
+use windtunnel_topology::{LoadBalancer, Route, Topology};
 use windtunnel_workload::Dimension;
 
-use super::summary::{FlowSummary, LinkLoad};
+use super::summary::LinkLoad;
 use crate::table::{Batch, Column};
 
 /// Links named in the summary.
@@ -59,37 +59,31 @@ pub fn links(
     (batch, loads)
 }
 
-/// Completion times as the summary has them.
-pub fn completion(times: &CompletionTimes) -> FlowSummary {
-    let seconds = |span: Option<Span>| span.map(Span::seconds);
-    FlowSummary {
-        count: times.count(),
-        fct_mean_s: times.mean_seconds(),
-        fct_p50_s: seconds(times.percentile(50)),
-        fct_p99_s: seconds(times.percentile(99)),
-        fct_max_s: seconds(times.max()),
-    }
-}
-
-/// Name of a traffic class: the dimension that the message was for.
-fn dimension(class: u8) -> String {
-    Dimension::ALL.get(usize::from(class)).copied().unwrap_or_default().name().to_owned()
-}
-
-/// Rows of messages.
-pub fn messages(records: &[MessageRecord], topology: &Topology, origin_ps: u64) -> Batch {
-    let u32s = |of: &dyn Fn(&MessageRecord) -> u32| Column::U32(records.iter().map(of).collect());
-    let u64s = |of: &dyn Fn(&MessageRecord) -> u64| Column::U64(records.iter().map(of).collect());
-    let path =
-        |record: &MessageRecord| topology.path_class(record.source, record.destination).name().to_owned();
+/// Rows of messages; `topology` knows how far each went.
+pub fn messages(records: &[Received], topology: &Topology, origin_ps: u64) -> Batch {
+    let u32s = |of: &dyn Fn(&Received) -> u32| Column::U32(records.iter().map(of).collect());
+    let u64s = |of: &dyn Fn(&Received) -> u64| Column::U64(records.iter().map(of).collect());
+    let path = |record: &Received| topology.path_class(record.from, record.to).name().to_owned();
+    let mut route = Route::new();
+    let mut hops = |record: &Received| {
+        topology.route(LoadBalancer::Ideal, 0, record.from, record.to, NicId(0), 0, &mut route);
+        route.links.len() as u32
+    };
+    let hops = records.iter().map(&mut hops).collect();
     Batch::default()
-        .with("source", u32s(&|record| record.source.0))
-        .with("destination", u32s(&|record| record.destination.0))
+        .with("source", u32s(&|record| record.from.0))
+        .with("destination", u32s(&|record| record.to.0))
         .with("bytes", u64s(&|record| record.bytes.0))
         .with("start_ps", u64s(&|record| origin_ps + record.start.0))
         .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
         .with("dimension", Column::Text(records.iter().map(|record| dimension(record.class)).collect()))
         .with("path", Column::Text(records.iter().map(path).collect()))
+        .with("hops", Column::U32(hops))
+}
+
+/// Name of the dimension that a traffic class stands for.
+fn dimension(class: u8) -> String {
+    Dimension::ALL.get(usize::from(class)).copied().unwrap_or_default().name().to_owned()
 }
 
 /// Rows of flows.

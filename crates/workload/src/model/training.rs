@@ -118,7 +118,7 @@ pub struct Training {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LayoutError {
     /// Something is not a multiple of what divides it.
-    #[error("`{by}`: {divisor} does not divide the {what}: {whole}")]
+    #[error("`{by}`: {divisor} does not divide the {what}: {whole}\n\nhint: {}", near(*divisor, *whole))]
     NotDivisible {
         /// The setting.
         by: &'static str,
@@ -144,6 +144,16 @@ pub enum LayoutError {
         "experts with `tp`: {0} need sequence parallelism\n\nhint: set `sequence_parallel: true`, or `tp: 1`"
     )]
     ExpertsNeedSequenceParallel(u64),
+}
+
+/// The divisors of `whole` next to a number that is none.
+fn near(divisor: u64, whole: u64) -> String {
+    let divides = |n: &u64| whole.is_multiple_of(*n);
+    let below = (1..divisor.min(whole + 1)).rev().find(divides).unwrap_or(1);
+    match (divisor + 1..=whole).find(divides) {
+        Some(above) => format!("{below} and {above} do"),
+        None => format!("{below} does"),
+    }
 }
 
 fn divides(by: &'static str, divisor: u64, what: &'static str, whole: u64) -> Result<(), LayoutError> {
