@@ -186,8 +186,8 @@ fn ring_steps() -> (usize, f64) {
     (count, at.tick() as f64 / 1e12)
 }
 
-/// Sends of 8,192 hosts on a hashed fat tree that come and go, one every `mean_ps`: how many live at a time and how large
-/// their components are depends on it.
+/// Sends of 8,192 hosts on a hashed fat tree that come and go, one every `mean_ps` on average. Every 30 ns: 550 live, 99%
+/// of them in components of 1 to 8 flows. Every 10 ns: 2,470 live, 72% of them in components of more than 64.
 fn sends(mean_ps: u64) -> (usize, f64) {
     let tree = FatTree { k: 32 };
     let n = tree.hosts();
@@ -252,8 +252,8 @@ fn main() {
         ("all-to-all 128 hosts, one switch, random sizes", ideal_switch),
         ("ring of 4,096, coupled", ring_coupled),
         ("ring of 4,096, 200 steps", ring_steps),
-        ("500 K sends, 600 live, components of 1 to 8", || sends(30_000)),
-        ("500 K sends, 2,400 live, larger components", || sends(10_000)),
+        ("500 K sends, one every 30 ns", || sends(30_000)),
+        ("500 K sends, one every 10 ns", || sends(10_000)),
         ("coupled in hosts, 1 M groups of 16 links", coupled_in_hosts),
         ("all-to-all 128 hosts, ECMP, 64 outstanding", all_to_all_outstanding),
         ("all-to-all k=16, destination-modulo", || all_to_all(FatTree::modulo)),
@@ -267,7 +267,9 @@ fn main() {
         let clock = Clock::now();
         let before = cpu_seconds(clock);
         let (flows, simulated) = black_box(run());
-        let seconds = cpu_seconds(clock) - before;
+        // The processor clock ticks in milliseconds: too coarse for the shortest cases.
+        let (cpu, wall) = (cpu_seconds(clock) - before, clock.elapsed().as_secs_f64());
+        let seconds = if wall < 0.1 { wall } else { cpu };
         let each = seconds * 1e9 / flows.max(1) as f64;
         let peak = peak_mib().map_or_else(String::new, |mib| mib.to_string());
         println!("{name:48} {flows:>9} {seconds:>9.3} {each:>9.0} {simulated:>12.6} {peak:>9}");
