@@ -2,7 +2,7 @@
 
 use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
 use windtunnel_kernel::Span;
-use windtunnel_topology::Topology;
+use windtunnel_topology::{PathClass, Topology};
 use windtunnel_workload::Dimension;
 
 use super::summary::LinkLoad;
@@ -63,8 +63,10 @@ pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
     let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
     let dimension = |record: &FlowRecord| {
-        Dimension::ALL.get(usize::from(record.class)).copied().unwrap_or_default().name().to_owned()
+        Dimension::ALL.get(usize::from(record.class)).copied().unwrap_or_default() as u32
     };
+    let dimensions = Dimension::ALL.map(Dimension::name);
+    let paths = PathClass::ALL.map(PathClass::name);
     Batch::default()
         .with("source", u32s(&|record| record.source.0))
         .with("destination", u32s(&|record| record.destination.0))
@@ -72,7 +74,7 @@ pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
         .with("bytes", u64s(&|record| record.bytes.0))
         .with("start_ps", u64s(&|record| origin_ps + record.start.0))
         .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
-        .with("dimension", Column::Text(records.iter().map(dimension).collect()))
-        .with("path", Column::Text(records.iter().map(|record| record.path.name().to_owned()).collect()))
+        .with("dimension", Column::coded(dimensions, records.iter().map(dimension)))
+        .with("path", Column::coded(paths, records.iter().map(|record| record.path as u32)))
         .with("hops", u32s(&|record| u32::from(record.hops)))
 }
