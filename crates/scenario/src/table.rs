@@ -34,10 +34,7 @@ impl Column {
     }
 
     /// One of `names` in each row.
-    pub fn coded<'a>(
-        names: impl IntoIterator<Item = &'a str>,
-        codes: impl IntoIterator<Item = u32>,
-    ) -> Self {
+    pub fn coded<'a>(names: impl IntoIterator<Item = &'a str>, codes: impl IntoIterator<Item = u32>) -> Self {
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let codes: Vec<u32> = codes.into_iter().collect();
         debug_assert!(codes.iter().all(|&code| (code as usize) < names.len()));

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use windtunnel_kernel::memory;
 
 pub use self::names::{name_kinds, names};
 use crate::assemble::evidence::EvidenceList;
 use crate::assemble::{Assembled, assemble, fabric};
 use crate::error::{InputError, nearest};
 use crate::load;
+use crate::run::machine::Stopwatch;
 use crate::run::{self, RunOptions};
 use crate::schema::{Fidelity, Scenario, TopologyFile};
 use crate::table::{ProgressSink, TableSink};
@@ -110,8 +112,11 @@ pub fn run(
     if request.threads == Some(0) {
         return Err(Failure::Input(InputError::new("--threads", "expected at least 1, found 0")));
     }
+    let watch = Stopwatch::start();
+    memory::reset_peak();
     let mut assembled = request.assemble()?;
-    let options = RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full };
+    let options =
+        RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full, watch };
     run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
 }
 
