@@ -14,7 +14,8 @@ class RunOptions(TypedDict, total=False):
     full: bool
     explain: bool
 
-Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str]]
+Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
+Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]
 Sink: TypeAlias = Callable[[str, Columns], None]
 Progress: TypeAlias = Callable[[float | None, float, int], None]
 

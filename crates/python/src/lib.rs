@@ -42,6 +42,9 @@ impl PySink {
                     Column::U64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
                     Column::F64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
                     Column::Text(values) => columns.set_item(name, values)?,
+                    Column::Coded { names, codes } => {
+                        columns.set_item(name, (names, PyArray1::from_vec(py, codes)))?;
+                    }
                     Column::F64List { values, width } => {
                         let rows = values.len() / width.max(1);
                         columns.set_item(name, PyArray1::from_vec(py, values).reshape([rows, width])?)?;

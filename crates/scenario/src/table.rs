@@ -11,6 +11,13 @@ pub enum Column {
     F64(Vec<f64>),
     /// Texts.
     Text(Vec<String>),
+    /// Texts of which few are distinct: row i is `names[codes[i]]`.
+    Coded {
+        /// The distinct texts; each code is below their number.
+        names: Vec<String>,
+        /// One per row.
+        codes: Vec<u32>,
+    },
     /// A list of `width` doubles per row.
     F64List {
         /// All rows' values one after the other.
@@ -21,10 +28,23 @@ pub enum Column {
 }
 
 impl Column {
+    /// The same text in `rows` rows.
+    pub fn repeated(text: &str, rows: usize) -> Self {
+        Self::Coded { names: vec![text.to_owned()], codes: vec![0; rows] }
+    }
+
+    /// One of `names` in each row.
+    pub fn coded<'a>(names: impl IntoIterator<Item = &'a str>, codes: impl IntoIterator<Item = u32>) -> Self {
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let codes: Vec<u32> = codes.into_iter().collect();
+        debug_assert!(codes.iter().all(|&code| (code as usize) < names.len()));
+        Self::Coded { names, codes }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
-            Self::U32(values) => values.len(),
+            Self::U32(values) | Self::Coded { codes: values, .. } => values.len(),
             Self::U64(values) => values.len(),
             Self::F64(values) => values.len(),
             Self::Text(values) => values.len(),

@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from windtunnel._engine import Columns
 
 PART_ROWS = 1 << 20
 """Most rows of a part file."""
@@ -24,11 +23,14 @@ PART_BYTES = 256 << 20
 """Size in memory from which a part is written although it has fewer rows (tables with list columns)."""
 
 
-def to_frame(columns: Mapping[str, NDArray[np.generic] | Sequence[str]]) -> pl.DataFrame:
-    """Columns of equal length as a frame; a 2-D array becomes a list column, NaN becomes null."""
+def to_frame(columns: Columns) -> pl.DataFrame:
+    """Columns of equal length as a frame; a 2-D array becomes a list column, NaN becomes null, coded texts are text."""
     series = []
     for name, values in columns.items():
-        if isinstance(values, np.ndarray) and values.ndim == 2:
+        if isinstance(values, tuple):
+            names, codes = values
+            column = pl.Series(name, names, dtype=pl.String).gather(codes)
+        elif isinstance(values, np.ndarray) and values.ndim == 2:
             column = pl.Series(name, values).arr.to_list()
         else:
             column = pl.Series(name, values)
@@ -51,7 +53,7 @@ class TableWriter:
         self.rows: dict[str, int] = {}
         """Rows given so far, per table in order of first appearance."""
 
-    def sink(self, table: str, columns: Mapping[str, NDArray[np.generic] | Sequence[str]]) -> None:
+    def sink(self, table: str, columns: Columns) -> None:
         """Takes a batch of rows of `table`."""
         frame = to_frame(columns)
         self.rows[table] = self.rows.get(table, 0) + frame.height

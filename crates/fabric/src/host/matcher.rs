@@ -2,13 +2,14 @@
 //!
 //! A message takes the earliest posted receive that fits it, a receive the earliest unexpected message. Receives and
 //! messages of one (source, tag) never wait both, so one list per (source, tag), of the one or the other, serves the
-//! exact case with one look-up. A wildcard receive waits in a list by its source, by its tag, or in the list of those
+//! exact case with one look-up. Most endpoints of rings, trees and pipelines wait for one peer at a time, so a list that
+//! is alone is kept in the matcher itself and needs no table. A wildcard receive waits in a list by its source, by its tag, or in the list of those
 //! that take anything; a message compares the heads of the four lists that fit it. An unexpected message is found by
 //! wildcards through ordered sets, kept only from the first wildcard of the run on ([`Matcher::index_for_wildcards`]).
 //! It is always the head of its (source, tag) list, because it is the earliest of a larger set.
 //!
 //! Invariants: the numbers of posted receives and of unexpected messages grow in the order of posting and of arrival;
-//! an empty list is not kept.
+//! an empty list is not kept; `alone` is used only while the table is empty and never beside wildcards.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::{Entry, OccupiedEntry};
@@ -36,10 +37,14 @@ impl List {
     }
 }
 
+/// Source and tag.
+type Key = (u32, Tag);
+
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
-    exact: FxHashMap<(u32, Tag), List>,
+    alone: Option<(Key, List)>,
+    exact: FxHashMap<Key, List>,
     wild: Option<Box<Wild>>,
 }
 
@@ -96,7 +101,11 @@ impl Matcher {
         if receive.peer == NONE || receive.any_tag {
             return self.post_wildcard(id, operations);
         }
-        match self.exact.entry((receive.peer, receive.tag)) {
+        let key = (receive.peer, receive.tag);
+        if self.exact.is_empty() && self.wild.is_none() {
+            return self.meet_alone(key, id, State::Posted, operations);
+        }
+        match self.exact.entry(key) {
             Entry::Vacant(slot) => {
                 slot.insert(List::one(id));
                 None
@@ -114,7 +123,38 @@ impl Matcher {
         }
     }
 
+    /// [`Self::post`] and [`Self::arrive`] while the table is empty: `id`, which would wait as `waits`, meets what waits
+    /// alone, joins it, or sends it into the table.
+    #[inline]
+    fn meet_alone(&mut self, key: Key, id: u32, waits: State, operations: &mut Operations) -> Option<u32> {
+        let Some((known, list)) = &mut self.alone else {
+            self.alone = Some((key, List::one(id)));
+            return None;
+        };
+        if *known != key {
+            self.exact.insert(key, List::one(id));
+            self.leave_alone();
+            return None;
+        }
+        let head = list.head;
+        if operations[head].state == waits {
+            list.append(id, operations);
+            return None;
+        }
+        match operations[head].next {
+            NONE => self.alone = None,
+            next => list.head = next,
+        }
+        Some(head)
+    }
+
+    /// Moves what is alone into the table.
+    fn leave_alone(&mut self) {
+        self.exact.extend(self.alone.take());
+    }
+
     fn post_wildcard(&mut self, id: u32, operations: &mut Operations) -> Option<u32> {
+        self.expect_wildcards();
         let receive = operations[id];
         let wild = self.wild.get_or_insert_default();
         let found = match (receive.peer, receive.any_tag) {
@@ -149,6 +189,9 @@ impl Matcher {
         let (source, tag) = (operations[id].endpoint.0, operations[id].tag);
         if self.wild.is_some() {
             return self.arrive_among_wildcards(id, operations);
+        }
+        if self.exact.is_empty() {
+            return self.meet_alone((source, tag), id, State::Unexpected, operations);
         }
         match self.exact.entry((source, tag)) {
             Entry::Vacant(slot) => {
@@ -203,6 +246,7 @@ impl Matcher {
 
     /// Makes the unexpected message `id` visible to wildcards; done for each at the first wildcard of the run.
     pub fn index_for_wildcards(&mut self, id: u32, operations: &Operations) {
+        self.leave_alone();
         let message = &operations[id];
         let wild = self.wild.get_or_insert_default();
         wild.by_source.insert((message.endpoint.0, message.number, id));
@@ -212,6 +256,7 @@ impl Matcher {
 
     /// Makes sure that unexpected messages will be visible to wildcards.
     pub fn expect_wildcards(&mut self) {
+        self.leave_alone();
         self.wild.get_or_insert_default();
     }
 

@@ -113,8 +113,11 @@ pub fn run(
     if request.threads == Some(0) {
         return Err(Failure::Input(InputError::new("--threads", "expected at least 1, found 0")));
     }
+    let watch = Stopwatch::start();
+    memory::reset_peak();
     let mut assembled = request.assemble()?;
-    let options = RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full };
+    let options =
+        RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full, watch };
     run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
 }
 

@@ -154,7 +154,9 @@ fn scale_up(
         return Ok(ScaleUpSpec { size: None, rate: given.rate.0, latency: latency.unwrap_or(Span::ZERO) });
     }
     match sheet {
-        Some(sheet) => Ok(ScaleUpSpec { size: None, rate: sheet.payload_rate(), latency: sheet.latency.value }),
+        Some(sheet) => {
+            Ok(ScaleUpSpec { size: None, rate: sheet.payload_rate(), latency: sheet.latency.value })
+        }
         None if host.gpus == 1 => {
             Ok(ScaleUpSpec { size: Some(1), rate: UNKNOWN_SCALE_UP, latency: Span::ZERO })
         }

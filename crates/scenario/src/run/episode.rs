@@ -16,6 +16,7 @@ use windtunnel_workload::replay::Replay;
 
 use super::RunOptions;
 use super::fold::{self, Folded};
+use super::ideal;
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Iteration, Recorder, Watched};
@@ -544,7 +545,7 @@ impl Observer for Ends {
 }
 
 impl IdealTimes {
-    /// Simulates up to two iterations of each job, unless the scenario does not want it or gives the job's duration.
+    /// Simulates up to two iterations of each job for which that is wanted.
     ///
     /// # Errors
     /// [`Failure`] when the job's operations never end or the run is stopped.
@@ -553,9 +554,8 @@ impl IdealTimes {
         options: &RunOptions,
         progress: &mut dyn ProgressSink,
     ) -> Result<Self, Failure> {
-        let wanted = assembled.scenario.results.ideal || assembled.scenario.fidelity == Fidelity::Job;
         let time = |(index, plan): (usize, &JobPlan)| {
-            if !wanted || plan.duration.is_some() {
+            if !ideal::wanted(assembled, plan) {
                 return Ok(None);
             }
             ideal_time(assembled, options, index, plan, progress)

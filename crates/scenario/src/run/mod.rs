@@ -7,6 +7,7 @@
 
 mod episode;
 mod fold;
+mod ideal;
 pub(crate) mod machine;
 mod network;
 mod paths;
@@ -35,6 +36,8 @@ pub struct RunOptions {
     pub sha256: String,
     /// Simulate every iteration.
     pub full: bool,
+    /// Runs since the scenario's text was taken: a user waits for the assembling too.
+    pub watch: Stopwatch,
 }
 
 /// Runs `assembled` and returns `summary.json`.
@@ -47,8 +50,7 @@ pub fn execute(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
-    let watch = Stopwatch::start();
-    memory::reset_peak();
+    let watch = options.watch;
     let fidelity = assembled.scenario.fidelity;
     if fidelity == Fidelity::Packet {
         let place = format!("{}: fidelity", options.source);

@@ -4,7 +4,7 @@ use windtunnel_cluster::explain::{Breakdown, Category, Segment};
 use windtunnel_cluster::shard::{IterationEnd, Observer};
 use windtunnel_kernel::{EndpointId, RankId, Time};
 use windtunnel_workload::replay::Replay;
-use windtunnel_workload::{OpKind, Operation, Program};
+use windtunnel_workload::{Dimension, OpKind, Operation, Program};
 
 use super::paths::PathNames;
 use crate::assemble::JobPlan;
@@ -115,7 +115,7 @@ impl<'a> Recorder<'a> {
         };
         let n = segments.len();
         let batch = Batch::default()
-            .with("job", Column::Text(vec![plan.name.clone(); n]))
+            .with("job", Column::repeated(&plan.name, n))
             .with("iteration", Column::U64(vec![iteration; n]))
             .with("step", Column::U32((0..n as u32).collect()))
             .with("rank", Column::U32(vec![rank.0; n]))
@@ -143,18 +143,18 @@ impl Observer for Recorder<'_> {
             _ => record.remote.max(record.ready).min(record.finish),
         };
         let ops = &program.ops;
+        let names = program.labels.iter().map(String::as_str);
+        let labels = Column::coded(names, ops.iter().map(|op| op.label));
+        let dimensions = Dimension::ALL.map(Dimension::name);
         let batch = Batch::default()
-            .with("job", Column::Text(vec![plan.name.clone(); n]))
+            .with("job", Column::repeated(&plan.name, n))
             .with("rank", Column::U32(vec![rank.0; n]))
             .with("stage", Column::U32(vec![plan.stage_of(rank); n]))
             .with("iteration", Column::U64(vec![watched.done_before + iteration; n]))
             .with("operation", Column::U32((0..n as u32).collect()))
-            .with(
-                "label",
-                Column::Text(ops.iter().map(|op| program.labels[op.label as usize].clone()).collect()),
-            )
-            .with("kind", Column::Text(ops.iter().map(|op| kind(op).to_owned()).collect()))
-            .with("dimension", Column::Text(ops.iter().map(|op| op.dimension.name().to_owned()).collect()))
+            .with("label", labels)
+            .with("kind", Column::coded(KINDS, ops.iter().map(kind)))
+            .with("dimension", Column::coded(dimensions, ops.iter().map(|op| op.dimension as u32)))
             .with("stream", Column::U32(ops.iter().map(stream).collect()))
             .with("ready_ps", Column::U64(records.iter().map(|record| self.at(record.ready)).collect()))
             .with("start_ps", Column::U64(records.iter().zip(ops).map(|pair| self.at(start(pair))).collect()))
@@ -204,12 +204,16 @@ impl Observer for Recorder<'_> {
     }
 }
 
-fn kind(op: &Operation) -> &'static str {
+/// Kinds of operations as tables name them.
+const KINDS: [&str; 4] = ["calc", "send", "receive", "collective"];
+
+/// Index into [`KINDS`].
+fn kind(op: &Operation) -> u32 {
     match op.kind {
-        OpKind::Calc { .. } => "calc",
-        OpKind::Send { .. } => "send",
-        OpKind::Receive { .. } => "receive",
-        OpKind::Collective { .. } => "collective",
+        OpKind::Calc { .. } => 0,
+        OpKind::Send { .. } => 1,
+        OpKind::Receive { .. } => 2,
+        OpKind::Collective { .. } => 3,
     }
 }
 

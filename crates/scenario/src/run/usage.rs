@@ -3,7 +3,7 @@
 use windtunnel_fabric::Received;
 use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
 use windtunnel_kernel::{NicId, Span};
-use windtunnel_topology::{LoadBalancer, Route, Topology};
+use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
 
 use super::summary::LinkLoad;
@@ -63,10 +63,12 @@ pub fn links(
 pub fn messages(records: &[Received], topology: &Topology, origin_ps: u64) -> Batch {
     let u32s = |of: &dyn Fn(&Received) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&Received) -> u64| Column::U64(records.iter().map(of).collect());
-    let path = |record: &Received| topology.path_class(record.from, record.to).name().to_owned();
+    let path = |record: &Received| topology.path_class(record.from, record.to) as u32;
+    let dimensions = Dimension::ALL.map(Dimension::name);
+    let paths = PathClass::ALL.map(PathClass::name);
     let mut route = Route::new();
     let mut hops = |record: &Received| {
-        topology.route(LoadBalancer::Ideal, 0, record.from, record.to, NicId(0), 0, &mut route);
+        topology.route(LoadBalancer::Ecmp, 0, record.from, record.to, NicId(0), 0, &mut route);
         route.links.len() as u32
     };
     let hops = records.iter().map(&mut hops).collect();
@@ -76,20 +78,22 @@ pub fn messages(records: &[Received], topology: &Topology, origin_ps: u64) -> Ba
         .with("bytes", u64s(&|record| record.bytes.0))
         .with("start_ps", u64s(&|record| origin_ps + record.start.0))
         .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
-        .with("dimension", Column::Text(records.iter().map(|record| dimension(record.class)).collect()))
-        .with("path", Column::Text(records.iter().map(path).collect()))
+        .with("dimension", Column::coded(dimensions, records.iter().map(|record| dimension(record.class))))
+        .with("path", Column::coded(paths, records.iter().map(path)))
         .with("hops", Column::U32(hops))
 }
 
-/// Name of the dimension that a traffic class stands for.
-fn dimension(class: u8) -> String {
-    Dimension::ALL.get(usize::from(class)).copied().unwrap_or_default().name().to_owned()
+/// Place of a traffic class among the names of dimensions.
+fn dimension(class: u8) -> u32 {
+    Dimension::ALL.get(usize::from(class)).copied().unwrap_or_default() as u32
 }
 
 /// Rows of flows.
 pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
     let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
+    let dimensions = Dimension::ALL.map(Dimension::name);
+    let paths = PathClass::ALL.map(PathClass::name);
     Batch::default()
         .with("source", u32s(&|record| record.source.0))
         .with("destination", u32s(&|record| record.destination.0))
@@ -97,7 +101,7 @@ pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
         .with("bytes", u64s(&|record| record.bytes.0))
         .with("start_ps", u64s(&|record| origin_ps + record.start.0))
         .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
-        .with("dimension", Column::Text(records.iter().map(|record| dimension(record.class)).collect()))
-        .with("path", Column::Text(records.iter().map(|record| record.path.name().to_owned()).collect()))
+        .with("dimension", Column::coded(dimensions, records.iter().map(|record| dimension(record.class))))
+        .with("path", Column::coded(paths, records.iter().map(|record| record.path as u32)))
         .with("hops", u32s(&|record| u32::from(record.hops)))
 }

@@ -300,21 +300,16 @@ pub enum Fold {
 }
 
 /// Which tables are written.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Results {
     /// Operations of which ranks: of one pipeline, of all, or none.
     pub operations: OperationsTable,
     /// Flows (flow fidelity) and messages (message fidelity): `auto` writes them up to 2^20 rows.
     pub flows: FlowsTable,
-    /// Whether the same job on an ideal fabric is simulated for comparison.
-    pub ideal: bool,
-}
-
-impl Default for Results {
-    fn default() -> Self {
-        Self { operations: OperationsTable::default(), flows: FlowsTable::default(), ideal: true }
-    }
+    /// Whether the same job on an ideal fabric is simulated for comparison. If left out: jobs that train a model, and
+    /// other jobs of up to 4,096 messages.
+    pub ideal: Option<bool>,
 }
 
 /// Ranks whose operations are written.
