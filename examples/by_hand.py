@@ -27,7 +27,7 @@ jobs:
 
 
 def step(layers: int, *, overlap: bool) -> windtunnel.Workload:
-    """Backward passes of `layers`, each with gradients of 64 MiB, reduced beside the next pass or after the last."""
+    """Backward passes of `layers`, each with gradients of 32 MiB, reduced beside the next pass or after the last."""
     workload = windtunnel.Workload(ranks=8)
     dp = workload.communicator("dp", range(8))
     passes: list[str] = []
@@ -35,7 +35,7 @@ def step(layers: int, *, overlap: bool) -> windtunnel.Workload:
         passes.append(workload.compute("all", "4 ms", after=passes[-1:], id=f"backward {layer}"))
     for layer in range(layers):
         after = [passes[layer if overlap else -1]]
-        workload.collective("all", "all_reduce", dp, "64 MiB", after=after, stream=1, dimension="dp")
+        workload.collective("all", "all_reduce", dp, "32 MiB", after=after, stream=1, dimension="dp")
     return workload
 
 

@@ -50,7 +50,7 @@ def test_the_engine_runs_what_is_written(tmp_path: Path) -> None:
     step.send(0, 1, "1 MB", tag=7, after=[a], dimension="pp")
     got = step.receive(1, 0, tag=7, dimension="pp")
     both = step.compute(1, "50 us", after=[got], id="both")
-    step.compute(0, "1 us", id="both")
+    step.compute(0, "1 us", id="both", after=[a])
     step.collective("all", "all_reduce", everyone, "2 MB", after=[both], dimension="dp", algorithm="ring")
     scenario = {
         "windtunnel": 1,

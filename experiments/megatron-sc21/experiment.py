@@ -43,26 +43,30 @@ def observe(results: Results) -> dict[str, Any]:
         batch = round(job["tokens_per_s"] * job["iteration_time_s"]["mean"] / SEQUENCE)
         work = flops(batch, layers, hidden) / job["ranks"]
         time = job["iteration_time_s"]["mean"]
+        exposed = job["exposed_s"]
         rows.append(
             {
                 "model": place["case"],
                 "gpus": job["ranks"],
-                "measured_tflops": float(measured),
-                "predicted_tflops": work / time / 1e12,
+                "measured": measured,
+                "predicted": work / time / 1e12,
                 "measured_s": work / measured / 1e12,
                 "predicted_s": time,
-                "time_error_percent": 100 * (time * measured * 1e12 / work - 1),
+                "error_%": 100 * (time * measured * 1e12 / work - 1),
                 "compute_s": job["compute_s"],
-                **{f"{name}_s": job["exposed_s"][name] for name in ("tp", "pp", "dp")},
+                "tp_s": exposed["tp"],
+                "pp_s": exposed["pp"],
+                "dp_s": exposed["dp"],
                 "bubble_s": job["bubble_s"],
             }
         )
     table = pl.DataFrame(rows)
-    errors = table["time_error_percent"].abs() / 100
-    predicted, measured = table["predicted_tflops"], table["measured_tflops"]
+    errors = table["error_%"].abs() / 100
+    predicted, measured = table["predicted"], table["measured"]
     return {
-        "table 1": table,
-        **{f"tflops_{row['model']}": row["predicted_tflops"] for row in rows},
+        "TFLOP/s per GPU and s": table.with_columns(pl.col(pl.Float64).round(2)),
+        "errors": pl.DataFrame({"median_%": [100 * errors.median()], "max_%": [100 * errors.max()]}),
+        **{f"tflops_{row['model']}": row["predicted"] for row in rows},
         "median_error": errors.median(),
         "max_error": errors.max(),
         "rank_correlation": float(np.corrcoef(predicted.rank(), measured.rank())[0, 1]),
@@ -72,12 +76,12 @@ def observe(results: Results) -> dict[str, Any]:
 
 def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
     """Predicted against measured TFLOP/s, with lines at 10% to either side."""
-    table: pl.DataFrame = observed["table 1"]
+    table: pl.DataFrame = observed["TFLOP/s per GPU and s"]
     ends = np.array([100.0, 200.0])
     axes.plot(ends, ends, color="0.4", linewidth=1)
     for factor in (0.9, 1.1):
         axes.plot(ends, factor * ends, color="0.7", linewidth=1, linestyle="--")
-    axes.scatter(table["measured_tflops"], table["predicted_tflops"], zorder=3)
-    for model, x, y in table.select("model", "measured_tflops", "predicted_tflops").iter_rows():
+    axes.scatter(table["measured"], table["predicted"], zorder=3)
+    for model, x, y in table.select("model", "measured", "predicted").iter_rows():
         axes.annotate(model, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8)
     axes.set(xlabel="measured TFLOP/s per GPU", ylabel="predicted TFLOP/s per GPU", xlim=(120, 190), ylim=(110, 200))
