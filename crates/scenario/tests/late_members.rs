@@ -1,0 +1,63 @@
+//! Coupled and step-by-step collectives end together, whether their members come together or apart (DESIGN §4).
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use windtunnel_scenario::api::{RunRequest, run};
+use windtunnel_scenario::table::Discard;
+
+/// Iteration time in seconds of an 8-rank ring collective whose ranks come after computing for `late[rank]` µs.
+fn iteration(fidelity: &str, kind: &str, form: &str, late: [u64; 8]) -> f64 {
+    let mut lines = vec![r#"{"windtunnel_workload": 1, "ranks": 8}"#.to_owned()];
+    for (rank, time) in late.iter().enumerate() {
+        lines.push(format!(r#"{{"rank": {rank}, "id": "work", "compute": "{time} us"}}"#));
+    }
+    lines.push(format!(
+        r#"{{"id": "ring", "collective": "{kind}", "algorithm": "ring", "form": "{form}", "communicator": "world", "bytes": "64 MiB", "after": ["work"]}}"#
+    ));
+    let folder: PathBuf = std::env::temp_dir();
+    let name = format!("windtunnel-late-{}-{fidelity}-{kind}-{form}-{}.jsonl", std::process::id(), late[3]);
+    std::fs::write(folder.join(&name), lines.join("\n")).unwrap();
+    let text = format!(
+        "
+windtunnel: 1
+name: late
+fidelity: {fidelity}
+topology:
+  shape: clos
+  hosts: 8
+  tiers: [{{ports_down: 8, rate: 400 Gbps, length: 10 m}}]
+  host: {{gpus: 1, nics: 1, nic: ConnectX-7}}
+jobs:
+  - name: ring
+    workload: {{file: {name}}}
+"
+    );
+    let request =
+        RunRequest { text, source: "late.yaml".to_owned(), base: folder.clone(), ..RunRequest::default() };
+    let summary = run(&request, &mut Discard, &mut Discard).unwrap();
+    std::fs::remove_file(folder.join(&name)).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    summary["jobs"][0]["iteration_time_s"]["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn a_ring_ends_as_coupled_as_by_steps_however_its_members_come() {
+    let together = [100; 8];
+    let one_late = [100, 100, 100, 1_500, 100, 100, 100, 100];
+    let spread = [100, 900, 300, 1_100, 200, 700, 1_300, 500];
+    for fidelity in ["flow", "message"] {
+        for kind in ["all_reduce", "all_gather", "reduce_scatter"] {
+            for late in [together, one_late, spread] {
+                let steps = iteration(fidelity, kind, "steps", late);
+                let last = *late.iter().max().unwrap() as f64 * 1e-6;
+                for form in ["auto", "coupled"] {
+                    let coupled = iteration(fidelity, kind, form, late);
+                    // Of the collective's own time, not of the wait before it.
+                    let error = (coupled - steps).abs() / (steps - last);
+                    assert!(error < 0.01, "{fidelity} {kind} {form} {late:?}: {coupled} against {steps}");
+                }
+            }
+        }
+    }
+}
