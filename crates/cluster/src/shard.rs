@@ -117,6 +117,8 @@ pub struct Shard<'a, F, O> {
     /// Whether every job has done enough; kept, because it is asked at every event.
     satisfied_now: bool,
     rank_iterations: u64,
+    /// See [`Shard::keep_rings_coupled`].
+    rings: bool,
 }
 
 /// A ticket names its job and the replay's token, or a run of a coupled group.
@@ -167,6 +169,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             enough: u64::MAX,
             satisfied_now: false,
             rank_iterations: 0,
+            rings: false,
         }
     }
 
@@ -225,6 +228,15 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Iterations that all ranks of `job` have ended.
     pub fn ended(&self, job: usize) -> u64 {
         self.jobs[job].ended
+    }
+
+    /// Lets `auto` keep rings and chains coupled however far apart their members come: right where a message holds nobody
+    /// but the links it takes, as in the flow model. There both forms end together, because the block that the last
+    /// member adds has to take every step of the ring after it and those steps are the group's own time; by steps the same
+    /// end costs hundreds of messages. Under LogGOPS late members also queue at each other's streams, so rings go by steps
+    /// (tests/late_members.rs of the scenario crate holds both to it).
+    pub fn keep_rings_coupled(&mut self) {
+        self.rings = true;
     }
 
     /// Has seen enough once every job has done `iterations`, or all of its own.
@@ -321,7 +333,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     fn start_groups(&mut self, job: usize) {
         let mut complete = std::mem::take(&mut self.complete);
         for group in complete.drain(..) {
-            if start_group(&mut self.fabric, &mut self.jobs[job], job, group) {
+            if start_group(&mut self.fabric, &mut self.jobs[job], job, group, self.rings) {
                 continue;
             }
             let mut members = Vec::new();
@@ -438,6 +450,7 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
             tag: message.tag,
             class: message.dimension as u8,
             entropy: message.entropy,
+            ordered: message.ordered,
         };
         self.fabric.send(ready, self.at(rank), ticket(self.job, token), request);
     }
@@ -464,14 +477,18 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
     }
 }
 
-/// Arrivals further apart than this part of a group's own time make `auto` run it by steps (DESIGN §4), unless it is a
-/// ring or chain. There the two forms end together whatever the arrivals: the block that the last member adds has to
-/// take every step of the ring after it, and those steps are the group's own time; what the others did before is hidden
-/// behind the wait. By steps a late ring costs hundreds of messages for the same end (tests/late_members.rs).
+/// Arrivals further apart than this part of a group's own time make `auto` run it by steps (DESIGN §4), see
+/// [`Shard::keep_rings_coupled`] for the exception.
 const SPREAD: f64 = 0.05;
 
 /// Hands a complete group to the fabric; `false` if its members came too far apart for one group.
-fn start_group<F: Fabric>(fabric: &mut F, running: &mut Running, job: usize, complete: Complete) -> bool {
+fn start_group<F: Fabric>(
+    fabric: &mut F,
+    running: &mut Running,
+    job: usize,
+    complete: Complete,
+    rings: bool,
+) -> bool {
     let Complete { run, start, join } = complete;
     let Running { job: ShardJob { workload, placement, simulated, .. }, replay, coupler, .. } = running;
     let ranks = &workload.communicators[join.communicator as usize].ranks;
@@ -496,8 +513,8 @@ fn start_group<F: Fabric>(fabric: &mut F, running: &mut Running, job: usize, com
         }
     });
     let spread = start - coupler.first_arrival(run);
-    let ring = group.shape.0 == Algorithm::Ring;
-    if spread > group.span.scaled(SPREAD) && !ring && !group.forced && simulated.is_empty() {
+    let kept = group.forced || (rings && group.shape.0 == Algorithm::Ring);
+    if spread > group.span.scaled(SPREAD) && !kept && simulated.is_empty() {
         return false;
     }
     let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));

@@ -24,7 +24,16 @@ fn hosts(endpoints: u32) -> Host<Latency> {
 
 fn message(to: u32, bytes: u64) -> SendRequest {
     let (stream, nic) = (StreamId(0), NicId(0));
-    SendRequest { stream, nic, to: EndpointId(to), bytes: Bytes(bytes), tag: Tag(0), class: 0, entropy: 0 }
+    SendRequest {
+        stream,
+        nic,
+        to: EndpointId(to),
+        bytes: Bytes(bytes),
+        tag: Tag(0),
+        class: 0,
+        entropy: 0,
+        ordered: false,
+    }
 }
 
 /// Steps to the end, handing each step's notices to `follow`.

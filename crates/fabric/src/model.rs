@@ -28,6 +28,9 @@ pub struct SendRequest {
     pub class: u8,
     /// What the load balancer hashes.
     pub entropy: u32,
+    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver and
+    /// entropy. Otherwise it has a connection of its own.
+    pub ordered: bool,
 }
 
 /// What became known of a request.
@@ -124,6 +127,9 @@ pub struct Departure {
     pub class: u8,
     /// What the load balancer hashes.
     pub entropy: u32,
+    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver and
+    /// entropy. Otherwise it has a connection of its own.
+    pub ordered: bool,
 }
 
 /// A message whose last byte has arrived, or a coupled group that has ended.

@@ -46,6 +46,7 @@ fn message(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
         bytes: Bytes(bytes),
         class: 3,
         entropy: message,
+        ordered: false,
     }
 }
 
@@ -233,4 +234,28 @@ fn packets_without_room_for_payload_are_refused() {
     let error = FlowNetwork::new(topology(), FlowSettings { mtu: Bytes(66), ..settings() }).unwrap_err();
     assert_eq!(error, FlowNetworkError::Mtu { mtu: Bytes(66), header: Bytes(66) });
     assert_eq!(error.to_string(), "`mtu` is 66 B, expected more than `header`: 66 B");
+}
+
+/// Messages of one queue pair follow each other at full rate; of two they share.
+#[test]
+fn a_queue_pair_sends_one_message_after_the_other() {
+    let settings = FlowSettings { header: Bytes(0), ..FlowSettings::default() };
+    let ends = |ordered: bool, pairs: u32| {
+        let mut network = network(settings);
+        for id in 0..4 {
+            let departure = Departure { entropy: id % pairs, ordered, ..message(id, 0, 9, 1_000_000) };
+            network.depart(Time::ZERO, departure);
+        }
+        run(&mut network).into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    let (alone, together) = (ends(true, 1), ends(false, 1));
+    let step = alone[1] - alone[0];
+    assert!(alone.windows(2).all(|pair| pair[1] - pair[0] == step), "{alone:?}");
+    // The first is through after a quarter of the time that all need together, and the last ends with them.
+    assert_eq!(together, vec![together[0]; 4]);
+    assert_eq!(alone[3], together[0]);
+    assert_eq!(together[0] - alone[0], step * 3);
+    // Two queue pairs halve the rate of each: two and two end together.
+    let two = ends(true, 2);
+    assert_eq!((two[0], two[2], two[3]), (two[1], alone[3], alone[3]));
 }

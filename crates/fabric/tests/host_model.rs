@@ -29,7 +29,16 @@ fn hosts(endpoints: u32, costs: &Costs) -> Host<Latency> {
 
 fn message(to: u32, bytes: u64, tag: u64) -> SendRequest {
     let (stream, nic) = (StreamId(0), NicId(0));
-    SendRequest { stream, nic, to: EndpointId(to), bytes: Bytes(bytes), tag: Tag(tag), class: 0, entropy: 0 }
+    SendRequest {
+        stream,
+        nic,
+        to: EndpointId(to),
+        bytes: Bytes(bytes),
+        tag: Tag(tag),
+        class: 0,
+        entropy: 0,
+        ordered: false,
+    }
 }
 
 fn drain(fabric: &mut impl Fabric) -> Vec<Notice> {

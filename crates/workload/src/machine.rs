@@ -29,6 +29,8 @@ pub struct Outgoing {
     pub dimension: Dimension,
     /// Hash of (job, communicator, channel, queue pair); the load balancer's only knowledge of the message.
     pub entropy: u32,
+    /// Whether it goes by a communicator's connection, which sends one message after the other.
+    pub ordered: bool,
 }
 
 /// A rank's arrival at a coupled collective.

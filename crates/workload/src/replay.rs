@@ -391,7 +391,8 @@ impl<M: Machine> Step<'_, M> {
             OpKind::Send { peer, bytes, tag, stream, nic } => {
                 let to = workload.resolve(rank, peer);
                 let entropy = self.prepared.message_entropy(rank, peer);
-                let message = Outgoing { stream, nic, to, bytes, tag, dimension, entropy };
+                let ordered = matches!(peer, Peer::Member(..));
+                let message = Outgoing { stream, nic, to, bytes, tag, dimension, entropy, ordered };
                 self.machine.send(ready, rank, token, message);
             }
             OpKind::Receive { peer, tag, stream } => {

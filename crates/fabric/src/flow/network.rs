@@ -5,6 +5,11 @@
 //! it is routed and starts as a flow, together with all others of the instant; when the flow ends, its arrival is booked;
 //! when the clock gets there, [`Network::advance`] reports it. A coupled group goes the same way as one flow.
 //!
+//! Messages on one queue pair (equal sender, receiver and entropy, [`Departure::ordered`]) are sent one after the other: the
+//! next starts when the last byte of the one before has left the bottleneck. Were they flows of their own, a rank that
+//! catches up with a ring would share its NIC among all the rounds it is behind, and its neighbour would get the first
+//! of them last.
+//!
 //! **Wire bytes** = payload + headers of ceil(payload / (mtu − header)) packets beyond the scale-up domain; `mtu` counts
 //! the whole packet. Inside the domain there are no headers. A coupled group counts headers if any of its edges leaves
 //! the domain.
@@ -15,6 +20,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
@@ -104,7 +110,7 @@ struct Group {
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
-    Message { message: u32, nic: NicId, entropy: u32 },
+    Message { message: u32, nic: NicId, entropy: u32, ordered: bool },
     Coupled { run: u32, group: CoupledId },
 }
 
@@ -121,7 +127,22 @@ struct Transfer {
     class: u8,
     path: PathClass,
     hops: u16,
+    /// The transfer that follows on the same queue pair, [`NONE`] if none waits.
+    next: u32,
 }
+
+impl Transfer {
+    /// The queue pair it goes by, if messages are sent on it one after the other.
+    fn queue_pair(&self) -> Option<(u32, u32, u32)> {
+        match self.subject {
+            Subject::Message { entropy, ordered: true, .. } => Some((self.from.0, self.to.0, entropy)),
+            _ => None,
+        }
+    }
+}
+
+/// No transfer.
+const NONE: u32 = u32::MAX;
 
 /// The flow model over a topology.
 #[derive(Debug)]
@@ -134,6 +155,8 @@ pub struct FlowNetwork {
     clock: Time,
     transfers: Vec<Transfer>,
     free: Vec<u32>,
+    /// Last transfer on each queue pair that sends or waits.
+    queue_pairs: FxHashMap<(u32, u32, u32), u32>,
     /// Requests that lie ahead: instant, order of request, transfer.
     waiting: BinaryHeap<Reverse<(Time, u64, u32)>>,
     requests: u64,
@@ -142,6 +165,8 @@ pub struct FlowNetwork {
     groups: Vec<Group>,
     route: Route,
     ended: Vec<u64>,
+    /// Transfers whose last byte has left in the advance in hand.
+    left: Vec<u32>,
     completion: CompletionTimes,
     records: Vec<FlowRecord>,
     messages: u64,
@@ -189,12 +214,14 @@ impl FlowNetwork {
             clock: Time::ZERO,
             transfers: Vec::new(),
             free: Vec::new(),
+            queue_pairs: FxHashMap::default(),
             waiting: BinaryHeap::new(),
             requests: 0,
             arrivals: BinaryHeap::new(),
             groups: Vec::new(),
             route: Route::new(),
             ended: Vec::new(),
+            left: Vec::new(),
             completion: CompletionTimes::default(),
             records: Vec::new(),
             messages: 0,
@@ -279,17 +306,39 @@ impl FlowNetwork {
             self.transfers[slot as usize] = transfer;
         }
         if transfer.start <= self.clock {
-            self.begin(slot);
+            self.enqueue(slot);
         } else {
             self.waiting.push(Reverse((transfer.start, self.requests, slot)));
             self.requests += 1;
         }
     }
 
+    /// Starts a transfer, or lets it wait for those before it on its queue pair.
+    fn enqueue(&mut self, slot: u32) {
+        if let Some(pair) = self.transfers[slot as usize].queue_pair()
+            && let Some(last) = self.queue_pairs.insert(pair, slot)
+        {
+            self.transfers[last as usize].next = slot;
+        } else {
+            self.begin(slot);
+        }
+    }
+
+    /// Starts what waits behind a transfer whose last byte has left.
+    fn dequeue(&mut self, slot: u32) {
+        let transfer = self.transfers[slot as usize];
+        let Some(pair) = transfer.queue_pair() else { return };
+        if transfer.next == NONE {
+            self.queue_pairs.remove(&pair);
+        } else {
+            self.begin(transfer.next);
+        }
+    }
+
     /// Routes a transfer and starts its flow at the clock.
     fn begin(&mut self, slot: u32) {
         let transfer = self.transfers[slot as usize];
-        let at = Instant::at(transfer.start.0);
+        let at = Instant::at(self.clock.0);
         match transfer.subject {
             Subject::Message { nic, entropy, .. } => {
                 let FlowSettings { balancer, seed, .. } = self.settings;
@@ -300,7 +349,8 @@ impl FlowNetwork {
                 (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
                 let volume = self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
                 if self.route.links.is_empty() {
-                    self.arrive(slot, transfer.start);
+                    self.arrive(slot, self.clock);
+                    self.dequeue(slot);
                 } else {
                     let path = self.route.links.iter().map(|&(link, share)| (link.0, share));
                     self.system.start(at, volume, 1.0, path, u64::from(slot));
@@ -310,7 +360,7 @@ impl FlowNetwork {
                 let group = &self.groups[group.0 as usize];
                 let volume = self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
                 if group.links.is_empty() {
-                    self.arrive(slot, transfer.start);
+                    self.arrive(slot, self.clock);
                 } else {
                     self.system.start(at, volume, group.weight, group.links.iter().copied(), u64::from(slot));
                 }
@@ -364,9 +414,9 @@ impl FlowNetwork {
 
 impl Network for FlowNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
-        let Departure { message, from, to, nic, bytes, class, entropy } = departure;
+        let Departure { message, from, to, nic, bytes, class, entropy, ordered } = departure;
         self.request(Transfer {
-            subject: Subject::Message { message, nic, entropy },
+            subject: Subject::Message { message, nic, entropy, ordered },
             from,
             to,
             bytes,
@@ -375,6 +425,7 @@ impl Network for FlowNetwork {
             class,
             path: PathClass::Local,
             hops: 0,
+            next: NONE,
         });
     }
 
@@ -428,6 +479,7 @@ impl Network for FlowNetwork {
             class,
             path: edges.class,
             hops: edges.links.len().min(usize::from(u16::MAX)) as u16,
+            next: NONE,
         };
         self.request(transfer);
     }
@@ -450,16 +502,21 @@ impl Network for FlowNetwork {
         debug_assert!(to >= self.clock, "the clock stands at {}, not before {to}", self.clock);
         self.clock = to;
         let mut ended = std::mem::take(&mut self.ended);
+        let mut left = std::mem::take(&mut self.left);
         while let Some(batch) = self.system.depart(to, &mut ended) {
             for token in ended.drain(..) {
                 self.arrive(token as u32, batch.notice);
+                left.push(token as u32);
             }
         }
-        self.ended = ended;
+        for slot in left.drain(..) {
+            self.dequeue(slot);
+        }
+        (self.ended, self.left) = (ended, left);
         while let Some(&Reverse((at, _, slot))) = self.waiting.peek().filter(|Reverse((at, ..))| *at <= to) {
             debug_assert_eq!(at, to, "an advance beyond the next event");
             self.waiting.pop();
-            self.begin(slot);
+            self.enqueue(slot);
         }
         while let Some(&Reverse((at, _, slot))) = self.arrivals.peek().filter(|Reverse((at, ..))| *at <= to) {
             self.arrivals.pop();

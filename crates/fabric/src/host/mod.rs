@@ -313,6 +313,7 @@ impl<N: Network> Host<N> {
             bytes: operation.bytes(),
             class: operation.class,
             entropy: operation.entropy,
+            ordered: operation.ordered,
         };
         let at = self.now + holds.departure;
         if let Some(arrival) = self.network.known_arrival(at, &departure) {
@@ -463,6 +464,7 @@ impl<N: Network> Fabric for Host<N> {
             tag: request.tag,
             peer: request.to.0,
             entropy: request.entropy,
+            ordered: request.ordered,
             stream: request.stream.0,
             nic: request.nic.0,
             class: request.class,
@@ -580,7 +582,16 @@ mod tests {
             let now = host.now();
             for tag in (0..3).map(|i| Tag(3 * round + i)) {
                 let (stream, nic, to) = (StreamId(0), NicId(0), EndpointId(1));
-                let request = SendRequest { stream, nic, to, bytes: Bytes(8), tag, class: 0, entropy: 0 };
+                let request = SendRequest {
+                    stream,
+                    nic,
+                    to,
+                    bytes: Bytes(8),
+                    tag,
+                    class: 0,
+                    entropy: 0,
+                    ordered: false,
+                };
                 host.send(now, EndpointId(0), Ticket(0), request);
                 host.post_receive(
                     now,

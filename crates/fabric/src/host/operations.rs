@@ -63,6 +63,8 @@ pub struct Operation {
     pub rendezvous: bool,
     /// Whether a receive takes any tag.
     pub any_tag: bool,
+    /// Whether a message goes by a queue pair.
+    pub ordered: bool,
 }
 
 impl Operation {
@@ -86,6 +88,7 @@ impl Operation {
             path: 0,
             rendezvous: false,
             any_tag: false,
+            ordered: false,
         }
     }
 

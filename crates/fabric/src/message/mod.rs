@@ -159,6 +159,7 @@ mod tests {
                     bytes: Bytes(1),
                     class: 0,
                     entropy: 0,
+                    ordered: false,
                 },
             );
         }

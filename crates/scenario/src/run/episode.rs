@@ -195,6 +195,9 @@ impl<'a> FabricRunner<'a> {
             })?;
         }
         shard.stop_after(iterations);
+        if assembled.scenario.fidelity == Fidelity::Flow {
+            shard.keep_rings_coupled();
+        }
         let ranks = |job: &EpisodeJob| match simulated.len() {
             0 => assembled.jobs[job.job].ranks() as u64,
             _ => simulated.iter().filter(|rank| **rank).count() as u64,
@@ -593,6 +596,7 @@ fn ideal_time(
     };
     shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
     shard.stop_after(iterations);
+    shard.keep_rings_coupled();
     let mut pace = Pace::new();
     while shard.handle(1 << 14) {
         if pace.due() && !progress.progress(None, 0.0, 0) {

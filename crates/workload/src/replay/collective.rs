@@ -227,8 +227,16 @@ impl Collectives {
         let entropy = prepared.collective_entropy(communicator, lane);
         for &(to, bytes) in &self.round.sends {
             let to = members[to as usize];
-            let message =
-                Outgoing { stream, nic: NicId(0), to, bytes: Bytes(bytes), tag, dimension, entropy };
+            let message = Outgoing {
+                stream,
+                nic: NicId(0),
+                to,
+                bytes: Bytes(bytes),
+                tag,
+                dimension,
+                entropy,
+                ordered: true,
+            };
             machine.send(ready, rank, Token(MESSAGE | at << 1), message);
         }
         for &(from, _) in &self.round.receives {
