@@ -38,6 +38,7 @@ format: $(TOOLS)
 bench: $(ENGINE) $(TOOLS)
 	cargo bench --workspace --exclude windtunnel-python
 	$(BIN)/python benches/python_side.py
+	$(BIN)/python benches/table.py
 
 # docs/scenario.md comes from the schema; the site is optional, the pages read as they are.
 docs: $(ENGINE) $(DOCS)
