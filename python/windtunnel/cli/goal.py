@@ -26,9 +26,11 @@ def goal() -> None:
 
 
 @app.command()
-def check(file: File, json: Json = False) -> None:
+def check(file: File, json: Json = False) -> int:
     """Check FILE: its syntax, that its dependencies are acyclic, and that sends and receives match."""
-    _print(engine.goal_check(_existing(file)), as_json=json)
+    text = engine.goal_check(_existing(file))
+    _print(text, as_json=json)
+    return DONE if json_module.loads(text)["complete"] else FAILED
 
 
 @app.command()
