@@ -144,7 +144,9 @@ PAIR = "num_ranks 2\nrank 0 {\nl1: %s\n}\nrank 1 {\nl1: recv 100b from 0 tag 5\n
 # GOAL files: text, or bytes.
 GOALS: dict[str, str | bytes] = {
     "goal: cut off": "num_ranks 2\nrank 0 {\nl1: calc 5\n",
-    "goal: cyclic": "num_ranks 1\nrank 0 {\na: calc 5\nb: calc 5\nc: calc 1\na requires b\nb requires c\nc requires a\n}\n",
+    "goal: cyclic": (
+        "num_ranks 1\nrank 0 {\na: calc 5\nb: calc 5\nc: calc 1\na requires b\nb requires c\nc requires a\n}\n"
+    ),
     "goal: wrong magic": bytes(range(64)),
     "goal: binary cut off": (4223).to_bytes(8, "little") + b"\x00\x00\x00\x00\x00",
     "goal: empty": "",

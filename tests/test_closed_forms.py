@@ -78,7 +78,7 @@ def test_recursive_halving_and_doubling(n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 5, 8])
 def test_pairwise_all_to_all(n: int) -> None:
-    """n - 1 exchanges of S / n, one peer at a time."""
+    """N - 1 exchanges of S / n, one peer at a time."""
     size = 40 * 80_000
     found = run_ps(n, collective("all_to_all", "pairwise", size), "flow")
     agrees(found, (n - 1) * flow_step_ps(n, size // n), n - 1)
@@ -131,7 +131,7 @@ def test_a_ring_written_as_goal_takes_as_long(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n", [2, 5, 9])
 def test_incast_shares_the_receiver(n: int) -> None:
-    """n - 1 senders, one link: each gets 1 / (n - 1) of it, all end together."""
+    """N - 1 senders, one link: each gets 1 / (n - 1) of it, all end together."""
     size = 1_000_000
     result = windtunnel.run(scenario(n, {"flows": {"pattern": "incast", "bytes": f"{size} B"}}))
     expected = latency_ps(n) + (n - 1) * wire_ps(size)
@@ -144,7 +144,7 @@ def test_incast_shares_the_receiver(n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 5])
 def test_shares_of_one_bottleneck_by_size(tmp_path: Path, n: int) -> None:
-    """n senders of k S bytes to one receiver: the k-th ends after S (k (n - k) + k (k + 1) / 2) at line rate."""
+    """N senders of k S bytes to one receiver: the k-th ends after S (k (n - k) + k (k + 1) / 2) at line rate."""
     unit = 400_000
     rows = [f"{k},0,{k * unit}" for k in range(1, n + 1)]
     (tmp_path / "sizes.csv").write_text("\n".join(["source,destination,bytes", *rows]) + "\n")
@@ -182,7 +182,7 @@ def test_incast_of_a_hundred(command: Command, tmp_path: Path, receiver: str, fi
 
 
 def test_a_chain_of_messages() -> None:
-    """o + L + o + (s - 1) G, then the gap: two messages of one sender follow at max(o, g + (s - 1) G)."""
+    """O + L + o + (s - 1) G, then the gap: two messages of one sender follow at max(o, g + (s - 1) G)."""
     found = run_ps(2, {"flows": {"pattern": "outcast", "bytes": "1000 B"}}, "message")
     assert found == OVERHEAD_PS + LATENCY_PS + OVERHEAD_PS + 999 * PS_PER_BYTE
     result = windtunnel.run(scenario(3, {"flows": {"pattern": "outcast", "bytes": "1000 B"}}), fidelity="message")

@@ -47,8 +47,8 @@ def run(
     """Runs a scenario and returns what it found.
 
     `scenario` is a path, YAML text or a mapping. `overrides` sets keys by path, as `--set` does:
-    `{"jobs[0].parallelism.tp": 4}`. `full` records every rank and iteration. The run folder is `out`, or a temporary
-    one that lives as long as the result. `progress` is called about five times a second with the fraction done (None
+    `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. The run folder
+    is `out`, or a temporary one that lives as long as the result. `progress` is called about five times a second with the fraction done (None
     if unknown), the simulated time in seconds, and the number of events so far.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails. Ctrl-C gives a partial result

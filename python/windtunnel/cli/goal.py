@@ -52,7 +52,13 @@ def convert(
 
 @app.command()
 def merge(
-    sources: Annotated[list[Path], typer.Argument(help="GOAL files to merge; FILE@RANK says where its rank 0 goes, else after the one before.", metavar="SOURCE...")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="GOAL files to merge; FILE@RANK says where its rank 0 goes, else after the one before.",
+            metavar="SOURCE...",
+        ),
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write.")],
 ) -> None:
     """Merge SOURCEs into one schedule, each on ranks of its own."""
