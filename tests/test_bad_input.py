@@ -5,6 +5,7 @@ The messages are in `bad_input.txt`, one section per case; `{dir}` stands for th
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,12 +255,30 @@ def test_a_scenario_whose_operations_never_end(command: Command, tmp_path: Path)
     name = scenario(tmp_path)
     done = command("run", name, "--set", "jobs=[{name: a, workload: {goal: stuck.goal}}]", check=1)
     assert done.stderr == (
-        "error: the run ended, but 2 operations wait for something that never comes\n"
-        "  job `a`, rank 1, operation 1 `l2` waits for a message from rank 2 with tag 9\n"
-        "  job `a`, rank 1, operation 2 `l3` waits for operation 1 `l2`\n\n"
+        "error: the run ended, but 1 operation waits for something that never comes\n"
+        "  job `a`, rank 1, operation 1 `l2` waits for a message from rank 2 with tag 9\n\n"
         "hint: every receive needs a send of the same tag from the same rank, and the other way round\n"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.yaml", "stuck.goal"]
+
+
+def test_a_goal_run_whose_operations_never_end(command: Command, tmp_path: Path) -> None:
+    """The JSON lists them, status 1; so does `goal check`, without parameters."""
+    (tmp_path / "stuck.goal").write_text(STUCK)
+    done = command("goal", "run", "stuck.goal", "--loggops", "L=1", "--json", check=1)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {
+        "finish_max": 1,
+        "finish": [1, 1, 0],
+        "finish_ps": [1000, 1000, 0],
+        "stuck": [
+            {"rank": 1, "operation": 1, "label": "l2", "waits_for": "a message from rank 2 with tag 9"},
+            {"rank": 2, "operation": 0, "label": "l1", "waits_for": "a receive by rank 0 with tag 3"},
+        ],
+    }
+    found = json.loads(command("goal", "check", "stuck.goal", "--json", check=1).stdout)
+    assert (found["complete"], found["sends"], found["receives"], found["matched"]) == (False, 2, 2, 1)
+    assert len(found["unmatched"]) == 2
 
 
 def test_a_model_that_does_not_fit_runs_when_it_may(command: Command, tmp_path: Path) -> None:

@@ -76,6 +76,33 @@ def test_recursive_halving_and_doubling(n: int) -> None:
     assert found == 2 * sum(map(message_step_ps, halves))
 
 
+def test_double_binary_tree_of_two() -> None:
+    """Both trees are one edge: S/2 each, at once, up and then down."""
+    size = 800_000
+    workload = collective("all_reduce", "double_binary_tree", size)
+    agrees(run_ps(2, workload, "flow"), 2 * (latency_ps(2) + 2 * wire_ps(size // 2)), 2)
+    # The second message waits for the first to be taken in: o + (s - 1) G more.
+    more = OVERHEAD_PS + (size // 2 - 1) * PS_PER_BYTE
+    assert run_ps(2, workload, "message") == 2 * (message_step_ps(size // 2) + more)
+
+
+@pytest.mark.parametrize("n", [4, 8, 16])
+def test_double_binary_tree_in_chunks(n: int) -> None:
+    """A synchronous pipeline: C + 4 (2 ceil(log2 n) - 1) rounds for C chunks of S / (2 C).
+
+    A NIC sends and receives four chunks a round: an inner node of one tree three, as a leaf of the other one. With many
+    chunks that is 2 S / rate. Under LogGOPS it comes within the pipeline's filling; max-min shares of chunks in flight
+    together hold a round back by up to as much again, so there it is a bound from below.
+    """
+    chunk, chunks = 512 << 10, 256
+    workload = collective("all_reduce", "double_binary_tree", 2 * chunk * chunks)
+    rounds = chunks + 4 * (2 * (n - 1).bit_length() - 1)
+    found = run_ps(n, workload, "message")
+    assert chunks * 4 * chunk * PS_PER_BYTE <= found <= rounds * 4 * chunk * PS_PER_BYTE * 1.01
+    found = run_ps(n, workload, "flow")
+    assert chunks * 4 * wire_ps(chunk) <= found <= 2.2 * chunks * 4 * wire_ps(chunk)
+
+
 @pytest.mark.parametrize("n", [2, 5, 8])
 def test_pairwise_all_to_all(n: int) -> None:
     """N - 1 exchanges of S / n, one peer at a time."""

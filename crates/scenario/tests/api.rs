@@ -54,7 +54,7 @@ fn what_is_left_out_has_the_documented_value() {
     assert_eq!(read.cluster.scheduler, "fcfs");
     assert_eq!(read.cluster.episodes.iterations, 3);
     assert_eq!(read.cluster.reaction_delay.0, Span::from_ns(1_000_000));
-    assert!(read.results.ideal);
+    assert_eq!(read.results.ideal, None);
     let job = &read.jobs[0];
     assert_eq!((job.placement.as_str(), job.iterations), ("packed", 1));
     assert_eq!((read.topology.planes, read.topology.tiers[0].bundle), (1, 1));
