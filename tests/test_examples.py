@@ -20,15 +20,19 @@ pytestmark = pytest.mark.engine
 
 @cache
 def summary(name: str, *overrides: tuple[str, object], fidelity: str | None = None) -> dict[str, Any]:
-    return windtunnel.run(EXAMPLES / f"{name}.yaml", overrides=dict(overrides), fidelity=fidelity).summary
+    found: dict[str, Any] = windtunnel.run(
+        EXAMPLES / f"{name}.yaml", overrides=dict(overrides), fidelity=fidelity
+    ).summary
+    return found
 
 
 def job(name: str, *overrides: tuple[str, object], fidelity: str | None = None) -> dict[str, Any]:
-    return summary(name, *overrides, fidelity=fidelity)["jobs"][0]
+    found: dict[str, Any] = summary(name, *overrides, fidelity=fidelity)["jobs"][0]
+    return found
 
 
 def mean(name: str, *overrides: tuple[str, object], fidelity: str | None = None) -> float:
-    return job(name, *overrides, fidelity=fidelity)["iteration_time_s"]["mean"]
+    return float(job(name, *overrides, fidelity=fidelity)["iteration_time_s"]["mean"])
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

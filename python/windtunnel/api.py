@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
-    from windtunnel._engine import Columns, Progress, RunOptions
+    from windtunnel._engine import Progress, RunOptions
 
 RUNS = Path("runs")
 """Folder of the runs whose place was not given."""
@@ -47,9 +47,9 @@ def run(
     """Runs a scenario and returns what it found.
 
     `scenario` is a path, YAML text or a mapping. `overrides` sets keys by path, as `--set` does:
-    `{"jobs[0].parallelism.tp": 4}`. `full` records every rank and iteration. The run folder is `out`, or a temporary
-    one that lives as long as the result. `progress` is called about five times a second with the fraction done (None
-    if unknown), the simulated time in seconds, and the number of events so far.
+    `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. The run folder is `out`,
+    or a temporary one that lives as long as the result. `progress` is called about five times a second with the
+    fraction done (None if unknown), the simulated time in seconds, and the number of events so far.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails. Ctrl-C gives a partial result
     (`summary["partial"]`).
@@ -99,7 +99,7 @@ def run_source(
                 str(source.base),
                 overrides,
                 options,
-                interrupts.shielded(writer.sink),
+                writer.sink,
                 interrupts.raising(progress),
             )
         summary = json.loads(text)
@@ -116,27 +116,18 @@ def run_source(
 
 
 class _Interrupts:
-    """Ctrl-C never tears a batch of rows: in the sink it waits for the next call of `progress`, where it raises."""
+    """Ctrl-C waits for the next call of `progress`, where it raises: a batch of rows is never torn.
+
+    A second one, before that, raises where it comes and leaves no result.
+    """
 
     def __init__(self) -> None:
-        self._in_sink = False
         self._pending = False
 
     def handle(self, _signal: int, _frame: FrameType | None) -> None:
-        if self._in_sink and not self._pending:
-            self._pending = True
-            return
-        raise KeyboardInterrupt
-
-    def shielded(self, sink: Callable[[str, Columns], None]) -> Callable[[str, Columns], None]:
-        def shielded_sink(table: str, columns: Columns) -> None:
-            self._in_sink = True
-            try:
-                sink(table, columns)
-            finally:
-                self._in_sink = False
-
-        return shielded_sink
+        if self._pending:
+            raise KeyboardInterrupt
+        self._pending = True
 
     def raising(self, progress: Progress | None) -> Progress:
         def raising_progress(fraction: float | None, simulated_s: float, events: int) -> None:

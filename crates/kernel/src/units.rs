@@ -315,8 +315,10 @@ pub fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, UnitError
     }
     let Some(&(_, factor)) = dimension.units().iter().find(|(name, _)| *name == unit) else {
         let near = dimension.units().iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
-        let hint = near.map_or_else(String::new, |(name, _)| format!("\n\nhint: did you mean `{name}`?"));
-        return Err(fail(format!("`{unit}` is not one of {}{hint}", dimension.expected())));
+        return Err(fail(match near {
+            Some((name, _)) => format!("`{unit}` is written `{name}`"),
+            None => format!("`{unit}` is not one of {}", dimension.expected()),
+        }));
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
     let digits = format!("{whole}{fraction}");

@@ -57,8 +57,11 @@ pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, Inp
                 let place = if path == "." { source.to_owned() } else { format!("{source}: {path}") };
                 explained(place, &typed.inner().to_string())
             }
-            Some(Err(typed)) if message.starts_with("invalid") || message.ends_with("mapping start") => {
+            Some(Err(typed)) if message.starts_with("invalid") => {
                 explained(place, &typed.inner().to_string())
+            }
+            _ if message == "expected mapping start" => {
+                InputError::new(place, "expected a mapping of keys to values")
             }
             _ => explained(place, &message),
         }
@@ -96,6 +99,9 @@ fn explained(place: String, message: &str) -> InputError {
 
 /// `invalid type: string "many", expected u32` as `expected a whole number of at least 0, found "many"`.
 fn typed(message: &str) -> String {
+    if message.starts_with("invalid length") {
+        return "expected a mapping of keys to values, found a list".to_owned();
+    }
     let parts = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     let Some((found, expected)) = parts.and_then(|parts| parts.split_once(", expected ")) else {
         return message.to_owned();

@@ -26,9 +26,11 @@ def goal() -> None:
 
 
 @app.command()
-def check(file: File, json: Json = False) -> None:
+def check(file: File, json: Json = False) -> int:
     """Check FILE: its syntax, that its dependencies are acyclic, and that sends and receives match."""
-    _print(engine.goal_check(_existing(file)), as_json=json)
+    text = engine.goal_check(_existing(file))
+    _print(text, as_json=json)
+    return DONE if json_module.loads(text)["complete"] else FAILED
 
 
 @app.command()
@@ -50,7 +52,13 @@ def convert(
 
 @app.command()
 def merge(
-    sources: Annotated[list[Path], typer.Argument(help="GOAL files to merge; FILE@RANK says where its rank 0 goes, else after the one before.", metavar="SOURCE...")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="GOAL files to merge; FILE@RANK says where its rank 0 goes, else after the one before.",
+            metavar="SOURCE...",
+        ),
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write.")],
 ) -> None:
     """Merge SOURCEs into one schedule, each on ranks of its own."""

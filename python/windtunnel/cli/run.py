@@ -34,7 +34,7 @@ def run(
         bool, typer.Option("--explain", help="Print layers, bytes, FLOPs, memory and schedule; do not run.")
     ] = False,
     compare: Annotated[Path | None, typer.Option(metavar="RUN", help="Compare with an earlier run.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Record every rank and iteration, not one pipeline.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Simulate every iteration and record every rank.")] = False,
     check_determinism: Annotated[
         bool,
         typer.Option("--check-determinism", help="Run twice, with other threads; fail at the first difference."),

@@ -17,7 +17,7 @@ use crate::error::{InputError, nearest};
 use crate::load;
 use crate::run::machine::{Stopwatch, peak_rss_bytes};
 use crate::run::{self, RunOptions};
-use crate::schema::{Fidelity, Scenario, TopologyFile};
+use crate::schema::{Fidelity, OperationsTable, Scenario, TopologyFile};
 use crate::table::{ProgressSink, TableSink};
 
 /// Why something did not work.
@@ -52,7 +52,7 @@ pub struct RunRequest {
     pub seed: Option<u64>,
     /// Fidelity instead of the scenario's.
     pub fidelity: Option<String>,
-    /// Simulate every iteration.
+    /// Simulate every iteration, and write the operations of every rank.
     pub full: bool,
 }
 
@@ -61,6 +61,9 @@ impl RunRequest {
         let mut scenario = load::scenario(&self.text, &self.source, &self.overrides)?;
         if let Some(seed) = self.seed {
             scenario.seed = seed;
+        }
+        if self.full && scenario.results.operations == OperationsTable::Pipeline {
+            scenario.results.operations = OperationsTable::All;
         }
         if let Some(name) = &self.fidelity {
             let all = [Fidelity::Job, Fidelity::Message, Fidelity::Flow, Fidelity::Packet];

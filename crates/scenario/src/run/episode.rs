@@ -378,7 +378,9 @@ fn stuck_failure(
     stuck: &[(usize, Vec<windtunnel_workload::replay::StuckOperation>)],
 ) -> Failure {
     let count: usize = stuck.iter().map(|(_, operations)| operations.len()).sum();
-    let mut text = format!("the run ended, but {count} operations wait for something that never comes");
+    let (plural, wait) = if count == 1 { ("", "waits") } else { ("s", "wait") };
+    let mut text =
+        format!("the run ended, but {count} operation{plural} {wait} for something that never comes");
     let all =
         stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
     for (job, operation) in all.take(NAMED) {

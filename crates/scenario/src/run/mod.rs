@@ -120,6 +120,7 @@ pub fn execute(
             .to_json()
         })
         .collect();
+    sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::Run)?;
     let end = histories
         .iter()
         .flatten()

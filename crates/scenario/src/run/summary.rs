@@ -9,6 +9,7 @@ use windtunnel_workload::Dimension;
 use super::recorder::Iteration;
 use crate::assemble::JobPlan;
 use crate::assemble::evidence::EvidenceRow;
+use crate::table::{Batch, Column};
 
 /// Picoseconds as seconds.
 pub fn seconds(ps: u64) -> f64 {
@@ -118,6 +119,35 @@ impl JobSummary<'_> {
             "lost_s": 0.0,
         })
     }
+}
+
+/// A row per job of what its part of the summary says; what is null there is NaN here.
+pub fn jobs_table(jobs: &[Value]) -> Batch {
+    let texts = |key: &str| {
+        Column::Text(jobs.iter().map(|job| job[key].as_str().unwrap_or_default().to_owned()).collect())
+    };
+    let counts = |key: &str| Column::U64(jobs.iter().map(|job| job[key].as_u64().unwrap_or(0)).collect());
+    let figures = |of: &dyn Fn(&Value) -> Option<f64>| {
+        Column::F64(jobs.iter().map(|job| of(job).unwrap_or(f64::NAN)).collect())
+    };
+    let named = |key: &'static str| figures(&|job| job[key].as_f64());
+    let mut batch = Batch::default()
+        .with("job", texts("name"))
+        .with("state", texts("state"))
+        .with("ranks", counts("ranks"))
+        .with("iterations", counts("iterations"))
+        .with("simulated_iterations", counts("simulated_iterations"))
+        .with("iteration_time_s", figures(&|job| job["iteration_time_s"]["mean"].as_f64()))
+        .with("compute_s", named("compute_s"));
+    const EXPOSED: [&str; 6] =
+        ["exposed_tp_s", "exposed_cp_s", "exposed_ep_s", "exposed_pp_s", "exposed_dp_s", "exposed_other_s"];
+    for (column, dimension) in EXPOSED.into_iter().zip(Dimension::ALL) {
+        batch = batch.with(column, figures(&|job| job["exposed_s"][dimension.name()].as_f64()));
+    }
+    for key in ["bubble_s", "straggler_s", "host_s", "tokens_per_s", "mfu", "memory_bytes_per_gpu"] {
+        batch = batch.with(key, named(key));
+    }
+    batch
 }
 
 /// Counters of the network.

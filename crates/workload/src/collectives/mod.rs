@@ -184,7 +184,7 @@ impl Algorithm {
         match self {
             Self::Auto => "auto",
             Self::Ring => "ring",
-            Self::DoubleBinaryTree => "double-binary-tree",
+            Self::DoubleBinaryTree => "double_binary_tree",
             Self::Recursive => "recursive",
             Self::Bruck => "bruck",
             Self::Pat => "pat",

@@ -420,7 +420,7 @@ fn errors_name_what_fits() {
     assert_eq!(
         error(CollectiveSpec { domain: 4, ..spec(K::AllReduce, A::Hierarchical, 8) }, 6),
         "a hierarchical all-reduce needs a group of whole scale-up domains: 6 members, 4 a domain\n\n\
-         hint: use `ring` or another of `ring`, `double-binary-tree`, `recursive`, `hierarchical`"
+         hint: use `ring` or another of `ring`, `double_binary_tree`, `recursive`, `hierarchical`"
     );
     assert_eq!(
         error(spec(K::Reduce { root: 4 }, A::Auto, 8), 4),

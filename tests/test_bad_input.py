@@ -1,0 +1,290 @@
+"""Bad input through the installed command: exit status, the whole message with place and hint, and nothing left behind.
+
+The messages are in `bad_input.txt`, one section per case; `{dir}` stands for the folder the command runs in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+pytestmark = pytest.mark.engine
+
+BASE = """\
+windtunnel: 1
+name: bad
+seed: 1
+fidelity: flow
+topology:
+  shape: clos
+  hosts: 2
+  tiers:
+    - {ports_down: 2, rate: 400 Gbps, length: 30 m}
+    - {ports_down: 8, rate: 400 Gbps, length: 100 m}
+  host: {gpu: H100-SXM, gpus: 8, nics: 8, nic: ConnectX-7, rails: true}
+network: {mtu: 4150 B, header: 66 B}
+jobs:
+  - name: train
+    workload: {model: llama3-8b, global_batch: 8, micro_batch: 1, sequence: 2048}
+    parallelism: {tp: 4, pp: 2, dp: 2}
+    iterations: 1
+"""
+
+JOBS = BASE[BASE.index("jobs:") :]
+
+# What is replaced in the file, and by what.
+EDITS = {
+    "unknown key": ("fidelity: flow", "fidelty: flow"),
+    "unknown key inside": ("ports_down: 2", "port_down: 2"),
+    "unknown key far from any": ("seed: 1", "weather: sunny"),
+    "no unit of a rate": ("400 Gbps, length: 30 m", "400, length: 30 m"),
+    "no unit of a length": ("30 m", "30"),
+    "no unit of a size": ("4150 B", "4150"),
+    "unit of another dimension": ("400 Gbps, length: 30 m", "400 ns, length: 30 m"),
+    "unit in the wrong case": ("400 Gbps, length: 30 m", "400 gbps, length: 30 m"),
+    "negative quantity": ("400 Gbps, length: 30 m", "-400 Gbps, length: 30 m"),
+    "broken YAML": ("jobs:", "jobs: ["),
+    "key twice": ("seed: 1", "seed: 1\nseed: 2"),
+    "key missing at the root": ("name: bad\n", ""),
+    "key missing inside": ("name: train\n    workload", "workload"),
+    "text for a number": ("hosts: 2", "hosts: many"),
+    "negative number": ("hosts: 2", "hosts: -1"),
+    "list for a mapping": ("network: {mtu: 4150 B, header: 66 B}", "network: [4150 B]"),
+    "unknown shape": ("shape: clos", "shape: close"),
+    "unknown fidelity": ("fidelity: flow", "fidelity: flows"),
+    "another version": ("windtunnel: 1", "windtunnel: 2"),
+    "empty file": (BASE, ""),
+    "list for a scenario": (BASE, "- 1\n"),
+    "no jobs": (JOBS, "jobs: []\n"),
+    "packet fidelity": ("fidelity: flow", "fidelity: packet"),
+}
+
+COLLECTIVE = "jobs=[{name: a, workload: {collective: {kind: %s, bytes: 1 MiB}}}]"
+P = "jobs[0].parallelism"
+W = "jobs[0].workload"
+
+# Values of `--set`.
+SETS = {
+    "topology too small for the job": ["topology.hosts=1"],
+    "more hosts than ports": ["topology.hosts=3"],
+    "rails without a tier above": ["topology.tiers=[{ports_down: 2, rate: 400 Gbps}]"],
+    "heads not divisible": [f"{P}.tp=3"],
+    "layers not divisible": [f"{P}.pp=3", f"{P}.dp=1"],
+    "layers that do not sum up": [f"{W}.training={{layers_per_stage: [10, 10]}}"],
+    "layers of too many stages": [f"{W}.training={{layers_per_stage: [10, 10, 12]}}"],
+    "batch not divisible": [f"{W}.global_batch=7"],
+    "ranks not divisible by replicas": [f"{P}.replicate=3", f"{P}.zero=3"],
+    "sequence not divisible": [f"{P}.cp=3", f"{P}.tp=1"],
+    "experts not divisible": [f"{P}.ep=3", f"{P}.tp=1", f"{P}.dp=1", f"{W}.model=mixtral-8x7b", f"{W}.global_batch=9"],
+    "experts of a dense model": [f"{P}.ep=2", f"{P}.dp=1"],
+    "degree of 0": [f"{P}.tp=0"],
+    "unknown ZeRO stage": [f"{P}.zero=4"],
+    "dimension twice in the order": [f"{P}.order=[tp, tp, ep, dp, pp]"],
+    "order too short": [f"{P}.order=[tp, dp, pp]"],
+    "unknown schedule": [f"{P}.schedule.name=gpip"],
+    "chunks of 1F1B": [f"{P}.schedule={{name: 1f1b, chunks: 2}}"],
+    "unknown GPU": ["topology.host.gpu=H100-SMX"],
+    "unknown GPU far from any": ["topology.host.gpu=TPU"],
+    "unknown NIC": ["topology.host.nic=ConnectX7"],
+    "unknown model": [f"{W}.model=llama3-80b"],
+    "absent model file": [f"{W}.model=./absent.json"],
+    "unknown scheduler": ["cluster.scheduler=fcsf"],
+    "unknown placement": ["jobs[0].placement=paked"],
+    "model that does not fit": [f"{W}.model=llama3-70b"],
+    "no iterations": ["jobs[0].iterations=0"],
+    "two jobs of one name": ["jobs=[" + 2 * "{name: a, workload: {collective: {kind: barrier, bytes: 1 B}}}, " + "]"],
+    "two sources of work": [f"{W}.collective={{kind: all_reduce, bytes: 1 MiB}}"],
+    "no source of work": [f"{W}={{}}"],
+    "model without a sequence": [f"{W}={{model: llama3-8b, global_batch: 8}}"],
+    "model without a GPU": ["topology.host={gpus: 8, nics: 8, rails: true}"],
+    "layout without a model": [f"{W}={{collective: {{kind: all_reduce, bytes: 1 MiB}}}}"],
+    "packets without payload": ["network.mtu=60 B"],
+    "links faster than the NIC": ["topology.tiers[0].rate=800 Gbps"],
+    "NICs that fit no GPU": ["topology.host.nics=3"],
+    "negative gap": ["fidelity=message", "network.loggops={L: 1 us, o: 1 ns, g: 1 ns, G: -1, S: 64 KiB}"],
+    "slow host that does not exist": ["variation.speeds=[{host: 9, speed: 0.5}]"],
+    "speed of 0": ["variation.speeds=[{host: 1, speed: 0}]"],
+    "too much noise": ["variation.kernel_noise={distribution: normal, cv: 3}"],
+    "pattern without a size": ["jobs=[{name: a, workload: {flows: {pattern: incast}}}]"],
+    "absent table of flows": ["jobs=[{name: a, workload: {flows: {file: absent.csv}}}]"],
+    "absent GOAL file": ["jobs=[{name: a, workload: {goal: absent.goal}}]"],
+    "absent hand-written file": ["jobs=[{name: a, workload: {file: absent.jsonl}}]"],
+    "unknown algorithm": [COLLECTIVE % "all_reduce, algorithm: rings"],
+    "algorithm of another collective": [COLLECTIVE % "broadcast, algorithm: pairwise"],
+    "collective larger than the machine": [COLLECTIVE % "all_reduce, ranks: 99"],
+    "absent topology file": ["topology={file: absent.yaml}"],
+    "topology file and keys": ["topology.file=absent.yaml"],
+    "unknown precision": [f"{W}.training={{precision: fp4}}"],
+    "set beyond a list": ["jobs[3].name=x"],
+    "set of an empty key": ["jobs..x=1"],
+    "set of an index that is no number": ["jobs[x].name=1"],
+    "set of an unknown key": [f"{P}.tpp=4"],
+    "set without a unit": ["topology.tiers[0].rate=400"],
+    "set inside a text": ["name.x=400"],
+    "set of an index of a mapping": ["topology[0]=400"],
+    "set of broken YAML": ["jobs=[1"],
+    "set of a negative number": [f"{P}.tp=-4"],
+}
+
+OPTIONS = {
+    "option: unknown fidelity": ["--fidelity", "flows"],
+    "option: packet fidelity": ["--fidelity", "packet"],
+    "option: folder that is no run": ["--out", "."],
+    "option: comparison with nothing": ["--compare", "absent"],
+}
+
+PAIR = "num_ranks 2\nrank 0 {\nl1: %s\n}\nrank 1 {\nl1: recv 100b from 0 tag 5\n}\n"
+
+# GOAL files: text, or bytes.
+GOALS: dict[str, str | bytes] = {
+    "goal: cut off": "num_ranks 2\nrank 0 {\nl1: calc 5\n",
+    "goal: cyclic": (
+        "num_ranks 1\nrank 0 {\na: calc 5\nb: calc 5\nc: calc 1\na requires b\nb requires c\nc requires a\n}\n"
+    ),
+    "goal: wrong magic": bytes(range(64)),
+    "goal: binary cut off": (4223).to_bytes(8, "little") + b"\x00\x00\x00\x00\x00",
+    "goal: empty": "",
+    "goal: peer out of range": PAIR % "send 100b to 7 tag 5",
+    "goal: size without unit": PAIR % "send 100 to 1 tag 5",
+    "goal: unknown word": PAIR % "sned 100b to 1 tag 5",
+    "goal: unknown label": PAIR % "send 100b to 1 tag 5\nl2 requires l1",
+    "goal: rank missing": "num_ranks 2\nrank 0 {\nl1: calc 5\n}\n",
+    "goal: label twice": PAIR % "calc 5\nl1: calc 6",
+}
+
+LOGGOPS = {
+    "loggops: unknown parameter": "L=1,l=2",
+    "loggops: no number": "L=fast",
+    "loggops: no value": "L",
+    "loggops: twice": "L=1,L=2",
+    "loggops: negative": "L=-1",
+    "loggops: too many decimals": "G=0.0000001",
+}
+
+RECORDED = Path(__file__).with_name("bad_input.txt")
+
+
+def recorded() -> dict[str, str]:
+    """Messages by case."""
+    parts = re.split(r"^== (.*)\n", RECORDED.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def refused(command: Command, folder: Path, case: str, *arguments: str) -> None:
+    """Runs the command and checks what it says and that it leaves nothing."""
+    before = sorted(folder.rglob("*"))
+    done = command(*arguments, check=2)
+    assert done.stdout == ""
+    assert done.stderr.replace(str(folder), "{dir}").strip() == recorded()[case]
+    assert sorted(folder.rglob("*")) == before
+
+
+def scenario(folder: Path, old: str = "", new: str = "") -> str:
+    assert old in BASE
+    (folder / "bad.yaml").write_text(BASE.replace(old, new, 1) if old else BASE)
+    return "bad.yaml"
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_a_faulty_file(command: Command, tmp_path: Path, case: str) -> None:
+    refused(command, tmp_path, case, "run", scenario(tmp_path, *EDITS[case]))
+
+
+@pytest.mark.parametrize("case", SETS)
+def test_a_faulty_value(command: Command, tmp_path: Path, case: str) -> None:
+    overrides = [word for text in SETS[case] for word in ("--set", text)]
+    refused(command, tmp_path, case, "run", scenario(tmp_path), *overrides)
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_a_faulty_option(command: Command, tmp_path: Path, case: str) -> None:
+    refused(command, tmp_path, case, "run", scenario(tmp_path), *OPTIONS[case])
+
+
+@pytest.mark.parametrize("case", GOALS)
+@pytest.mark.parametrize("subcommand", ["check", "run"])
+def test_a_faulty_goal_file(command: Command, tmp_path: Path, case: str, subcommand: str) -> None:
+    text: Any = GOALS[case]
+    (tmp_path / "bad.goal").write_bytes(text.encode() if isinstance(text, str) else text)
+    more = ["--loggops", "L=1"] if subcommand == "run" else []
+    refused(command, tmp_path, case, "goal", subcommand, "bad.goal", *more)
+
+
+@pytest.mark.parametrize("case", LOGGOPS)
+def test_a_faulty_parameter(command: Command, tmp_path: Path, case: str) -> None:
+    (tmp_path / "one.goal").write_text("num_ranks 1\nrank 0 {\nl1: calc 5\n}\n")
+    refused(command, tmp_path, case, "goal", "run", "one.goal", "--loggops", LOGGOPS[case])
+
+
+def test_a_conversion_that_fails_leaves_nothing(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "bad.goal").write_text("num_ranks 2\nrank 0 {\nl1: calc 5\n")
+    refused(command, tmp_path, "goal: cut off", "goal", "convert", "bad.goal", "bad.bin")
+
+
+def test_every_recorded_message_belongs_to_a_case() -> None:
+    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS]
+
+
+STUCK = """\
+num_ranks 3
+rank 0 {
+l1: send 100b to 1 tag 5
+}
+rank 1 {
+l1: recv 100b from 0 tag 5
+l2: recv 7b from 2 tag 9
+l3: calc 5
+l2 requires l1
+l3 requires l2
+}
+rank 2 {
+l1: send 100000b to 0 tag 3
+}
+"""
+
+
+def test_a_scenario_whose_operations_never_end(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "stuck.goal").write_text(STUCK)
+    name = scenario(tmp_path)
+    done = command("run", name, "--set", "jobs=[{name: a, workload: {goal: stuck.goal}}]", check=1)
+    assert done.stderr == (
+        "error: the run ended, but 1 operation waits for something that never comes\n"
+        "  job `a`, rank 1, operation 1 `l2` waits for a message from rank 2 with tag 9\n\n"
+        "hint: every receive needs a send of the same tag from the same rank, and the other way round\n"
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.yaml", "stuck.goal"]
+
+
+def test_a_goal_run_whose_operations_never_end(command: Command, tmp_path: Path) -> None:
+    """The JSON lists them, status 1; so does `goal check`, without parameters."""
+    (tmp_path / "stuck.goal").write_text(STUCK)
+    done = command("goal", "run", "stuck.goal", "--loggops", "L=1", "--json", check=1)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {
+        "finish_max": 1,
+        "finish": [1, 1, 0],
+        "finish_ps": [1000, 1000, 0],
+        "stuck": [
+            {"rank": 1, "operation": 1, "label": "l2", "waits_for": "a message from rank 2 with tag 9"},
+            {"rank": 2, "operation": 0, "label": "l1", "waits_for": "a receive by rank 0 with tag 3"},
+        ],
+    }
+    found = json.loads(command("goal", "check", "stuck.goal", "--json", check=1).stdout)
+    assert (found["complete"], found["sends"], found["receives"], found["matched"]) == (False, 2, 2, 1)
+    assert len(found["unmatched"]) == 2
+
+
+def test_a_model_that_does_not_fit_runs_when_it_may(command: Command, tmp_path: Path) -> None:
+    name = scenario(tmp_path)
+    large = ("--set", "jobs[0].workload.model=llama3-70b", "--no-report", "--json")
+    done = command("run", name, *large, "--set", "memory=warn")
+    refusal = recorded()["model that does not fit"].removeprefix("error: bad.yaml: ").partition("\n")[0]
+    assert done.stderr == f"warning: bad.yaml: {refusal}\n"
+    assert command("run", name, *large, "--set", "memory=ignore").stderr == ""

@@ -1,0 +1,217 @@
+"""Collectives and messages on an ideal fabric against their closed forms, at flow and message fidelity.
+
+Tolerance: 1e-9 relative or 1 ps per step, whichever is larger. S is the size as nccl-tests counts it, n the ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import windtunnel
+from ideal import (
+    GAP_PS,
+    LATENCY_PS,
+    OVERHEAD_PS,
+    PS_PER_BYTE,
+    collective,
+    flow_step_ps,
+    iteration_ps,
+    latency_ps,
+    message_step_ps,
+    run_ps,
+    scenario,
+    wire_ps,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+pytestmark = pytest.mark.engine
+
+
+def agrees(found: float, expected: float, steps: int) -> None:
+    assert abs(found - expected) <= max(1e-9 * expected, steps), (found, expected)
+
+
+SIZE = 8 * 400_000
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_ring_all_reduce(n: int) -> None:
+    """2 (n - 1) steps of S / n: at flow fidelity L + wire(S/n) each."""
+    size = 40 * 80_000
+    steps = 2 * (n - 1)
+    found = run_ps(n, collective("all_reduce", "ring", size), "flow")
+    agrees(found, steps * flow_step_ps(n, size // n), steps)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_ring_all_reduce_by_messages(n: int) -> None:
+    """Step after step of o + L + o + (s - 1) G; the receive that comes in holds the next send back by nothing more."""
+    size = 40 * 80_000
+    found = run_ps(n, collective("all_reduce", "ring", size), "message")
+    assert found == 2 * (n - 1) * message_step_ps(size // n)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("all_gather", 7), ("reduce_scatter", 7)])
+def test_ring_all_gather_and_reduce_scatter(kind: str, steps: int) -> None:
+    found = run_ps(8, collective(kind, "ring", SIZE), "flow")
+    agrees(found, steps * flow_step_ps(8, SIZE // 8), steps)
+    assert run_ps(8, collective(kind, "ring", SIZE), "message") == steps * message_step_ps(SIZE // 8)
+
+
+@pytest.mark.parametrize("n", [2, 4, 8, 16])
+def test_recursive_halving_and_doubling(n: int) -> None:
+    """S/2, S/4, …, S/n, and back: 2 log2 n exchanges."""
+    size = 16 * 100_000
+    halves = [size >> k for k in range(1, n.bit_length())]
+    found = run_ps(n, collective("all_reduce", "recursive", size), "flow")
+    agrees(found, 2 * sum(flow_step_ps(n, half) for half in halves), 2 * len(halves))
+    found = run_ps(n, collective("all_reduce", "recursive", size), "message")
+    assert found == 2 * sum(map(message_step_ps, halves))
+
+
+def test_double_binary_tree_of_two() -> None:
+    """Both trees are one edge: S/2 each, at once, up and then down."""
+    size = 800_000
+    workload = collective("all_reduce", "double_binary_tree", size)
+    agrees(run_ps(2, workload, "flow"), 2 * (latency_ps(2) + 2 * wire_ps(size // 2)), 2)
+    # The second message waits for the first to be taken in: o + (s - 1) G more.
+    more = OVERHEAD_PS + (size // 2 - 1) * PS_PER_BYTE
+    assert run_ps(2, workload, "message") == 2 * (message_step_ps(size // 2) + more)
+
+
+@pytest.mark.parametrize("n", [4, 8, 16])
+def test_double_binary_tree_in_chunks(n: int) -> None:
+    """A synchronous pipeline: C + 4 (2 ceil(log2 n) - 1) rounds for C chunks of S / (2 C).
+
+    A NIC sends and receives four chunks a round: an inner node of one tree three, as a leaf of the other one. With many
+    chunks that is 2 S / rate. Under LogGOPS it comes within the pipeline's filling; max-min shares of chunks in flight
+    together hold a round back by up to as much again, so there it is a bound from below.
+    """
+    chunk, chunks = 512 << 10, 256
+    workload = collective("all_reduce", "double_binary_tree", 2 * chunk * chunks)
+    rounds = chunks + 4 * (2 * (n - 1).bit_length() - 1)
+    found = run_ps(n, workload, "message")
+    assert chunks * 4 * chunk * PS_PER_BYTE <= found <= rounds * 4 * chunk * PS_PER_BYTE * 1.01
+    found = run_ps(n, workload, "flow")
+    assert chunks * 4 * wire_ps(chunk) <= found <= 2.2 * chunks * 4 * wire_ps(chunk)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_pairwise_all_to_all(n: int) -> None:
+    """N - 1 exchanges of S / n, one peer at a time."""
+    size = 40 * 80_000
+    found = run_ps(n, collective("all_to_all", "pairwise", size), "flow")
+    agrees(found, (n - 1) * flow_step_ps(n, size // n), n - 1)
+    found = run_ps(n, collective("all_to_all", "pairwise", size), "message")
+    assert found == (n - 1) * message_step_ps(size // n)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_direct_all_to_all(n: int) -> None:
+    """All n - 1 blocks of S / n share each NIC and end together: one latency."""
+    size = 40 * 80_000
+    found = run_ps(n, collective("all_to_all", "direct", size), "flow")
+    agrees(found, latency_ps(n) + (n - 1) * wire_ps(size // n), n - 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "workload"),
+    [
+        (8, collective("all_reduce", "ring", 8 << 20, "coupled")),
+        (5, collective("all_reduce", "ring", 40 * 80_000, "coupled")),
+        (8, collective("all_gather", "ring", 8 << 20, "coupled")),
+        (8, collective("reduce_scatter", "ring", 8 << 20, "coupled")),
+    ],
+)
+@pytest.mark.parametrize("fidelity", ["flow", "message"])
+def test_coupled_and_step_by_step_agree(n: int, workload: dict[str, dict[str, object]], fidelity: str) -> None:
+    """Within 1% when ranks arrive together (they do: the job starts with the collective)."""
+    steps = {"collective": {**workload["collective"], "form": "steps"}}
+    assert run_ps(n, workload, fidelity) == pytest.approx(run_ps(n, steps, fidelity), rel=0.01)
+
+
+def test_a_ring_written_as_goal_takes_as_long(tmp_path: Path) -> None:
+    """The same 2 (n - 1) steps as sends and receives with dependencies."""
+    n, size = 4, 400_000
+    lines = [f"num_ranks {n}"]
+    for rank in range(n):
+        lines.append(f"rank {rank} {{")
+        for step in range(2 * (n - 1)):
+            lines.append(f"s{step}: send {size // n}b to {(rank + 1) % n} tag {step}")
+            lines.append(f"r{step}: recv {size // n}b from {(rank - 1) % n} tag {step}")
+            if step:
+                lines.append(f"s{step} requires r{step - 1}")
+        lines.append("}")
+    path = tmp_path / "ring.goal"
+    path.write_text("\n".join(lines) + "\n")
+    for fidelity in ("flow", "message"):
+        by_hand = run_ps(n, {"goal": str(path)}, fidelity)
+        assert by_hand == run_ps(n, collective("all_reduce", "ring", size), fidelity)
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_incast_shares_the_receiver(n: int) -> None:
+    """N - 1 senders, one link: each gets 1 / (n - 1) of it, all end together."""
+    size = 1_000_000
+    result = windtunnel.run(scenario(n, {"flows": {"pattern": "incast", "bytes": f"{size} B"}}))
+    expected = latency_ps(n) + (n - 1) * wire_ps(size)
+    agrees(iteration_ps(result), expected, 1)
+    spans = (result.flows["finish_ps"] - result.flows["start_ps"]).to_list()
+    assert len(spans) == n - 1
+    for span in spans:
+        agrees(span, expected, 1)
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_shares_of_one_bottleneck_by_size(tmp_path: Path, n: int) -> None:
+    """N senders of k S bytes to one receiver: the k-th ends after S (k (n - k) + k (k + 1) / 2) at line rate."""
+    unit = 400_000
+    rows = [f"{k},0,{k * unit}" for k in range(1, n + 1)]
+    (tmp_path / "sizes.csv").write_text("\n".join(["source,destination,bytes", *rows]) + "\n")
+    result = windtunnel.run(scenario(n + 1, {"flows": {"file": str(tmp_path / "sizes.csv")}}))
+    for row in result.flows.sort("source").iter_rows(named=True):
+        k = row["source"]
+        expected = latency_ps(n + 1) + wire_ps(unit) * (k * (n - k) + k * (k + 1) / 2)
+        agrees(row["finish_ps"] - row["start_ps"], expected, 2)
+
+
+@pytest.mark.parametrize("payload", [1, 4000, 4001, 1_000_000])
+def test_an_unloaded_flow(payload: int) -> None:
+    found = run_ps(2, {"flows": {"pattern": "outcast", "bytes": f"{payload} B"}}, "flow")
+    agrees(found, flow_step_ps(2, payload), 1)
+
+
+@pytest.mark.parametrize(
+    ("receiver", "finish_ps"),
+    [
+        # Each of 100 messages holds the receiver for (s - 1) G, after the gap of the one before: 4 ms.
+        ("held", 100 * (2_000_000 - 1) * 20 + 99 * 25_000),
+        # The senders pay (s - 1) G all at once, the receiver g + o for each: 40 us and 100 gaps of 25 ns.
+        ("free", (2_000_000 - 1) * 20 + 100 * 25_000),
+    ],
+)
+def test_incast_of_a_hundred(command: Command, tmp_path: Path, receiver: str, finish_ps: int) -> None:
+    """100:1 of 2 MB at G = 0.02 ns/B: 4 ms where the receiver is held, 42.5 us where it is free."""
+    sends = "".join(f"rank {r} {{\nl1: send 2000000b to 0 tag {r}\n}}\n" for r in range(1, 101))
+    receives = "".join(f"l{r}: recv 2000000b from {r} tag {r}\n" for r in range(1, 101))
+    (tmp_path / "incast.goal").write_text(f"num_ranks 101\nrank 0 {{\n{receives}}}\n{sends}")
+    loggops = "L=0,o=0,g=25,G=0.02,S=10000000"
+    done = command("goal", "run", "incast.goal", "--loggops", loggops, "--receiver", receiver, "--json")
+    found = json.loads(done.stdout)["finish_ps"][0]
+    assert found == finish_ps
+
+
+def test_a_chain_of_messages() -> None:
+    """O + L + o + (s - 1) G, then the gap: two messages of one sender follow at max(o, g + (s - 1) G)."""
+    found = run_ps(2, {"flows": {"pattern": "outcast", "bytes": "1000 B"}}, "message")
+    assert found == OVERHEAD_PS + LATENCY_PS + OVERHEAD_PS + 999 * PS_PER_BYTE
+    result = windtunnel.run(scenario(3, {"flows": {"pattern": "outcast", "bytes": "1000 B"}}), fidelity="message")
+    starts = sorted(result.messages["start_ps"].to_list())
+    assert starts == [0, max(OVERHEAD_PS, GAP_PS + 999 * PS_PER_BYTE)]
