@@ -20,15 +20,16 @@ pytestmark = pytest.mark.engine
 
 @cache
 def summary(name: str, *overrides: tuple[str, object], fidelity: str | None = None) -> dict[str, Any]:
-    return windtunnel.run(EXAMPLES / f"{name}.yaml", overrides=dict(overrides), fidelity=fidelity).summary
+    result = windtunnel.run(EXAMPLES / f"{name}.yaml", overrides=dict(overrides), fidelity=fidelity)
+    return dict(result.summary)
 
 
 def job(name: str, *overrides: tuple[str, object], fidelity: str | None = None) -> dict[str, Any]:
-    return summary(name, *overrides, fidelity=fidelity)["jobs"][0]
+    return dict(summary(name, *overrides, fidelity=fidelity)["jobs"][0])
 
 
 def mean(name: str, *overrides: tuple[str, object], fidelity: str | None = None) -> float:
-    return job(name, *overrides, fidelity=fidelity)["iteration_time_s"]["mean"]
+    return float(job(name, *overrides, fidelity=fidelity)["iteration_time_s"]["mean"])
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
