@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -49,6 +50,12 @@ def test_the_demo_keeps_most_of_the_peak() -> None:
     assert found["ranks"] == 512
     assert 0.4 < found["mfu"] < 0.6
     assert found["memory_bytes_per_gpu"] < 80e9
+    # The picture in the README is of this run.
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    picture = readme[readme.index("<!-- demo output -->") : readme.index("<!-- /demo output -->")]
+    seconds = re.search(r"iteration time +([0-9.]+) s", picture)
+    assert seconds is not None
+    assert float(seconds[1]) == pytest.approx(found["iteration_time_s"]["mean"], rel=1e-3)
 
 
 def test_a_ring_reaches_its_bound_on_an_ideal_fabric() -> None:
