@@ -323,7 +323,7 @@ impl Rate {
     /// Time from the episode's start until `work` is done.
     fn time_for(&self, work: Work) -> Span {
         let needed = work.ceil() as usize;
-        if work.0 % Work::ONE == 0 && needed <= self.ends.len() {
+        if work.0.is_multiple_of(Work::ONE) && needed <= self.ends.len() {
             return self.ends[needed - 1] - Time::ZERO;
         }
         // An entry in mid-iteration, or more work than was simulated: at the mean from the job's entry on.
