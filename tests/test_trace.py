@@ -37,11 +37,12 @@ def test_every_operation_is_a_slice_in_its_place(finished_run: Result, tracks: d
         found |= {
             (process.name, track.name, s.arguments["operation"], s.name, s.begin_ns, s.end_ns) for s in track.slices
         }
-    expected = {
-        (f"pretrain: rank {row['rank']} (stage {row['stage']})", f"stream {row['stream']}", row["operation"],
-         row["label"], row["start_ps"] // 1000, row["finish_ps"] // 1000)
-        for row in finished_run.operations.iter_rows(named=True)
-    }  # fmt: skip
+    expected = set()
+    for row in finished_run.operations.iter_rows(named=True):
+        process_name = f"pretrain: rank {row['rank']} (stage {row['stage']})"
+        stream = "compute" if row["kind"] == "calc" else row["dimension"].upper()
+        begin, end = row["start_ps"] // 1000, row["finish_ps"] // 1000
+        expected.add((process_name, stream, row["operation"], row["label"], begin, end))
     assert found == expected
 
 
@@ -83,7 +84,7 @@ def test_messages_in_flight_together_take_threads_of_their_own(tmp_path: Path) -
     write_operations(tmp_path, start=[0, 1000, 5000, 7000], finish=[5000, 9000, 6000, 7000])
     tracks = read(write_trace(windtunnel.load(tmp_path), tmp_path / "t.pftrace").read_bytes())
     threads = {t.name: [(s.begin_ns, s.end_ns) for s in t.slices] for t in tracks.values() if t.tid is not None}
-    assert threads == {"stream 0": [(0, 5), (5, 6), (7, 7)], "stream 0 (2)": [(1, 9)]}
+    assert threads == {"DP": [(0, 5), (5, 6), (7, 7)], "DP (2)": [(1, 9)]}
 
 
 def test_lanes_are_taken_again_when_they_are_free() -> None:

@@ -50,7 +50,8 @@ pub fn present(path: &Path, place: &str) -> Result<(), InputError> {
 /// # Errors
 /// [`InputError`] at `place` when there is no such sheet or the file cannot be read.
 pub fn find(kind: &str, name: &str, base: &Path, place: &str) -> Result<SheetText, InputError> {
-    let is_path = name.contains('/') || name.ends_with(".yaml") || name.ends_with(".json");
+    let file = |kind: &str| Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case(kind));
+    let is_path = name.contains('/') || file("yaml") || file("json");
     if is_path {
         let path = base.join(name);
         let text = read(&path, place)?;

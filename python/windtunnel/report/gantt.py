@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 
 from windtunnel.breakdown import PARTS
 from windtunnel.report.canvas import figure, svg, time_axis
+from windtunnel.results.streams import stream_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,7 +97,8 @@ def lanes(operations: pl.DataFrame, start: NDArray[np.float64], finish: NDArray[
         first = before != (s, r)
         before = (s, r)
         head = (f"stage {s} (rank {r})   " if several else f"stage {s}   ") if first else ""
-        result.append(Lane(f"{head}stream {t}", first, rasterise(start[mine], finish[mine], kinds[mine])))
+        name = stream_name(int(t), operations.filter(mine))
+        result.append(Lane(head + name, first, rasterise(start[mine], finish[mine], kinds[mine])))
     return result
 
 

@@ -21,7 +21,7 @@ h3 { font-size: 14px; margin: 18px 0 6px; }
 section { background: white; border: 1px solid var(--line); border-radius: 10px; padding: 22px 26px; margin-top: 20px; }
 section > p { color: var(--muted); margin: 0 0 14px; max-width: 80ch; }
 svg { display: block; width: 100%; height: auto; font-family: inherit; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; margin-top: 24px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-top: 24px; }
 .card { background: white; border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
 .card span { display: block; color: var(--muted); font-size: 13px; }
 .card strong { display: block; font-size: 22px; font-weight: 600; margin: 2px 0; white-space: nowrap; }
@@ -33,7 +33,7 @@ th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); vertical
 tr:last-child td { border-bottom: 0; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 8px; }
-.bar { height: 10px; border-radius: 2px; min-width: 1px; }
+.bar { height: 10px; border-radius: 2px; min-width: 1px; margin-top: 5px; }
 .partial { background: #fff3c4; border: 1px solid #f0b429; border-radius: 8px; padding: 8px 14px; margin-top: 16px; }
 code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 @media print { body { background: white; } section { break-inside: avoid; } }

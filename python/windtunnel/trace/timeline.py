@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from windtunnel.breakdown import PART
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
+from windtunnel.results.streams import stream_name
 from windtunnel.trace.perfetto import TraceWriter
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _operations(writer: TraceWriter, operations: pl.DataFrame) -> None:
         pid = FIRST_RANK + place
         process = writer.process(pid, f"{job}: rank {rank} (stage {stage})", place)
         for stream, rows in mine.group_by(["stream"], maintain_order=True):
-            tid = _stream(writer, process, pid, tid, f"stream {stream[0]}", rows)
+            tid = _stream(writer, process, pid, tid, stream_name(int(str(stream[0])), rows), rows)
 
 
 def _stream(writer: TraceWriter, process: int, pid: int, tid: int, name: str, rows: pl.DataFrame) -> int:

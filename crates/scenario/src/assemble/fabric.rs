@@ -91,7 +91,7 @@ pub fn fabric(
             .hint("lower the rate, or name another `host.nic`"));
         }
     }
-    let scale_up = scale_up(host, gpu.as_ref(), evidence)?;
+    let scale_up = scale_up(host, gpu.as_ref(), evidence);
     let ShapeName::Clos = shape;
     let tier = |tier: &crate::schema::ClosTier| Tier {
         ports_down: tier.ports_down,
@@ -143,30 +143,22 @@ fn nic_sheet(name: &str, base: &Path, place: &str) -> Result<NicSheet, InputErro
     NicSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
 }
 
-fn scale_up(
-    host: &Host,
-    gpu: Option<&GpuSheet>,
-    evidence: &mut EvidenceList,
-) -> Result<ScaleUpSpec, InputError> {
+fn scale_up(host: &Host, gpu: Option<&GpuSheet>, evidence: &mut EvidenceList) -> ScaleUpSpec {
     let sheet = gpu.map(|gpu| &gpu.scale_up);
     if let Some(given) = &host.scale_up {
         let latency = given.latency.map(|latency| latency.0).or(sheet.map(|sheet| sheet.latency.value));
-        return Ok(ScaleUpSpec { size: None, rate: given.rate.0, latency: latency.unwrap_or(Span::ZERO) });
+        return ScaleUpSpec { size: None, rate: given.rate.0, latency: latency.unwrap_or(Span::ZERO) };
     }
     match sheet {
-        Some(sheet) => {
-            Ok(ScaleUpSpec { size: None, rate: sheet.payload_rate(), latency: sheet.latency.value })
-        }
-        None if host.gpus == 1 => {
-            Ok(ScaleUpSpec { size: Some(1), rate: UNKNOWN_SCALE_UP, latency: Span::ZERO })
-        }
+        Some(sheet) => ScaleUpSpec { size: None, rate: sheet.payload_rate(), latency: sheet.latency.value },
+        None if host.gpus == 1 => ScaleUpSpec { size: Some(1), rate: UNKNOWN_SCALE_UP, latency: Span::ZERO },
         None => {
             evidence.add(
                 "scale-up link",
                 "inferred",
                 "no GPU sheet and no `host.scale_up`: 450 GB/s per direction",
             );
-            Ok(ScaleUpSpec { size: None, rate: UNKNOWN_SCALE_UP, latency: Span::ZERO })
+            ScaleUpSpec { size: None, rate: UNKNOWN_SCALE_UP, latency: Span::ZERO }
         }
     }
 }

@@ -79,7 +79,8 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         return Err(InputError::new(format!("{place}.iterations"), "expected at least 1 iteration, found 0"));
     }
     let placement = windtunnel_cluster::placement::by_name(&job.placement).ok_or_else(|| {
-        let known = windtunnel_cluster::placement::PLACEMENTS.map(|placement| placement.name());
+        let known =
+            windtunnel_cluster::placement::PLACEMENTS.map(windtunnel_cluster::placement::Placement::name);
         let message = format!("no placement `{}`, expected one of `{}`", job.placement, known.join("`, `"));
         let error = InputError::new(format!("{place}.placement"), message);
         match nearest(&job.placement, known) {

@@ -189,7 +189,7 @@ impl Transformer<'_> {
         let stages: Vec<_> = costs.iter().map(|cost| cost.work.clone()).collect();
         let generated = generate(&layout, &stages)
             .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
-        let sharding = self.sharding(&layout);
+        let sharding = Self::sharding(&layout);
         let memory: Vec<Memory> =
             (0..layout.pp).map(|rank| memory_of(&training, &schedule, &chunks, rank, &sharding)).collect();
         let mut warnings = Vec::new();
@@ -340,7 +340,7 @@ impl Transformer<'_> {
             &[("ring", ContextExchange::Ring), ("all_gather", ContextExchange::AllGather)],
             ContextExchange::Ring,
         )?;
-        let shards = self.sharding(layout);
+        let shards = Self::sharding(layout);
         let training = Training {
             micro_batch: self.micro_batch,
             tp: u64::from(layout.tp),
@@ -367,7 +367,7 @@ impl Transformer<'_> {
         Ok(training)
     }
 
-    fn sharding(&self, layout: &Layout) -> Sharding {
+    fn sharding(layout: &Layout) -> Sharding {
         let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate.max(1));
         Sharding {
             zero: Zero::stage(layout.zero).unwrap_or_default(),

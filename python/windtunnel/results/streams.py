@@ -1,0 +1,18 @@
+"""What people call a stream: what it does, where it does one thing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def stream_name(stream: int, operations: pl.DataFrame) -> str:
+    """`compute`, or the dimension all its messages belong to; its number if its `operations` differ."""
+    if (operations["kind"] == "calc").all():
+        return "compute"
+    dimensions = operations["dimension"].unique()
+    if len(dimensions) == 1 and dimensions[0] != "other" and (operations["kind"] != "calc").all():
+        return str(dimensions[0]).upper()
+    return f"stream {stream}"
