@@ -80,6 +80,12 @@ pub trait EpisodeRunner {
         jobs: &[EpisodeJob],
         iterations: u64,
     ) -> Result<Vec<EpisodeJobResult>, Self::Error>;
+
+    /// The episode just simulated lasted `span` of network time; what was simulated beyond it never happened.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn lasted(&mut self, span: Span) -> Result<(), Self::Error>;
 }
 
 /// A job's way through the cluster.
@@ -155,7 +161,8 @@ pub fn run<R: EpisodeRunner>(
         let episode = cluster.episode();
         let results = runner.run(cluster.now, &episode, u64::from(settings.episode_iterations) + 1)?;
         let rates: Vec<Rate> = episode.iter().zip(&results).map(|(job, seen)| Rate::of(job, seen)).collect();
-        cluster.run_episode(&rates, scheduler);
+        let lasted = cluster.run_episode(&rates, scheduler);
+        runner.lasted(lasted)?;
     }
 }
 
@@ -239,7 +246,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// Goes to the next change of the running set: the first job to end, or an arrival or release that starts one.
-    fn run_episode(&mut self, rates: &[Rate], scheduler: &mut dyn Scheduler) {
+    /// Returns how long that took.
+    fn run_episode(&mut self, rates: &[Rate], scheduler: &mut dyn Scheduler) -> Span {
         let begin = self.now;
         let ends: Vec<Span> =
             self.running.iter().zip(rates).map(|(entry, rate)| rate.time_for(entry.left)).collect();
@@ -250,7 +258,7 @@ impl<'a> Cluster<'a> {
             if self.admit(scheduler) {
                 let elapsed = Span((event.0 - begin.0) * 1_000);
                 self.progress(&rates[..lasting], elapsed);
-                return;
+                return elapsed;
             }
         }
         self.progress(&rates[..lasting], first);
@@ -262,6 +270,7 @@ impl<'a> Cluster<'a> {
             self.releases.push_back((release, entry.placement));
         }
         self.now = CalendarTime(begin.0 + first.ns_ceil());
+        first
     }
 
     /// Takes the work of `elapsed` off the first `rates.len()` running jobs.
@@ -387,6 +396,10 @@ mod tests {
                 }
             };
             Ok(jobs.iter().map(result).collect())
+        }
+
+        fn lasted(&mut self, _: Span) -> Result<(), Self::Error> {
+            Ok(())
         }
     }
 

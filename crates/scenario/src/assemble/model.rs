@@ -391,7 +391,7 @@ impl Transformer<'_> {
         } else {
             let most = architecture.layers.div_ceil(stages);
             let missing = most * stages - architecture.layers;
-            if !(missing == 0 || missing == 2 && most > 1) {
+            if !(missing == 0 || missing == 2 && stages > 2) {
                 let message = format!(
                     "{stages} stages (pp × chunks) do not divide the layers: {}",
                     architecture.layers

@@ -19,7 +19,7 @@ use super::fold::{self, Folded};
 use super::ideal;
 use super::network;
 use super::paths::PathNames;
-use super::recorder::{Iteration, Recorder, Watched};
+use super::recorder::{Held, Iteration, Recorder, Watched};
 use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
 use crate::api::Failure;
@@ -116,6 +116,9 @@ pub struct FabricRunner<'a> {
     record: Record,
     episodes: u32,
     flow_rows: u64,
+    /// Of the episode just simulated: its start and its iterations' rows.
+    origin_ps: u64,
+    held: Vec<Held>,
 }
 
 impl<'a> FabricRunner<'a> {
@@ -137,7 +140,18 @@ impl<'a> FabricRunner<'a> {
             network: NetworkSummary::default(),
             flows: FlowSummary::default(),
         };
-        Self { assembled, options, ideal, sink, progress, record, episodes: 0, flow_rows: 0 }
+        Self {
+            assembled,
+            options,
+            ideal,
+            sink,
+            progress,
+            record,
+            episodes: 0,
+            flow_rows: 0,
+            origin_ps: 0,
+            held: Vec::new(),
+        }
     }
 
     /// What was kept.
@@ -163,6 +177,7 @@ impl<'a> FabricRunner<'a> {
             None => Arc::from([]),
         };
         let origin_ps = start.0 * 1_000;
+        self.origin_ps = origin_ps;
         let watched: Vec<Watched> =
             jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
         let before: Vec<usize> = jobs.iter().map(|job| self.record.iterations[job.job].len()).collect();
@@ -175,6 +190,7 @@ impl<'a> FabricRunner<'a> {
             self.sink,
             origin_ps,
             &mut self.record.iterations,
+            &mut self.held,
         );
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
@@ -237,7 +253,10 @@ impl<'a> FabricRunner<'a> {
         }
         drop(shard);
         match outcome {
-            Outcome::Cancelled => return Err(Stop::Cancelled),
+            Outcome::Cancelled => {
+                self.settle(u64::MAX)?;
+                return Err(Stop::Cancelled);
+            }
             Outcome::Dry if !complete => return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck))),
             Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
             Outcome::Dry => {}
@@ -288,9 +307,26 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
     }
+
+    fn lasted(&mut self, span: Span) -> Result<(), Stop> {
+        self.settle(self.origin_ps.saturating_add(span.0))
+    }
 }
 
 impl FabricRunner<'_> {
+    /// Writes the rows of iterations that ended by `until_ps` and forgets the others.
+    fn settle(&mut self, until_ps: u64) -> Result<(), Stop> {
+        for iterations in &mut self.record.iterations {
+            iterations.retain(|iteration| iteration.finish_ps <= until_ps);
+        }
+        for Held { finish_ps, table, batch } in self.held.drain(..) {
+            if finish_ps <= until_ps {
+                self.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
     fn without_network(
         &mut self,
@@ -298,6 +334,7 @@ impl FabricRunner<'_> {
         jobs: &[EpisodeJob],
         iterations: u64,
     ) -> Vec<EpisodeJobResult> {
+        self.origin_ps = start.0 * 1_000;
         let result = |job: &EpisodeJob| {
             let plan = &self.assembled.jobs[job.job];
             let span = match plan.duration {

@@ -59,8 +59,21 @@ pub struct Recorder<'a> {
     origin_ps: u64,
     /// By job of the scenario.
     iterations: &'a mut [Vec<Iteration>],
+    /// Rows that stand only if the episode lasts as long.
+    held: &'a mut Vec<Held>,
     /// The first failure of the sink.
     failure: Option<String>,
+}
+
+/// Rows about an iteration, kept until it is known whether the episode lasted to its end.
+#[derive(Debug)]
+pub struct Held {
+    /// End of the iteration, in picoseconds since the run's start.
+    pub finish_ps: u64,
+    /// Table.
+    pub table: &'static str,
+    /// Rows.
+    pub batch: Batch,
 }
 
 impl<'a> Recorder<'a> {
@@ -72,8 +85,9 @@ impl<'a> Recorder<'a> {
         sink: &'a mut dyn TableSink,
         origin_ps: u64,
         iterations: &'a mut [Vec<Iteration>],
+        held: &'a mut Vec<Held>,
     ) -> Self {
-        Self { plans, watched, names, sink, origin_ps, iterations, failure: None }
+        Self { plans, watched, names, sink, origin_ps, iterations, held, failure: None }
     }
 
     /// Why the sink stopped taking rows, if it did.
@@ -100,6 +114,7 @@ impl<'a> Recorder<'a> {
         segments: &[Segment],
         replay: &Replay,
     ) {
+        let finish_ps = segments.last().map_or(0, |last| self.at(last.finish));
         let watched = &self.watched[job];
         let plan = &self.plans[watched.job];
         let program = plan.workload.program(rank);
@@ -124,7 +139,7 @@ impl<'a> Recorder<'a> {
             .with("start_ps", Column::U64(segments.iter().map(|s| self.at(s.start)).collect()))
             .with("finish_ps", Column::U64(segments.iter().map(|s| self.at(s.finish)).collect()))
             .with("links", Column::Text(segments.iter().map(links).collect()));
-        self.rows("critical_path", batch);
+        self.held.push(Held { finish_ps, table: "critical_path", batch });
     }
 }
 
@@ -199,7 +214,7 @@ impl Observer for Recorder<'_> {
             .with("bubble_ps", one(breakdown.bubble))
             .with("straggler_ps", one(breakdown.straggler))
             .with("host_ps", one(breakdown.host));
-        self.rows("iterations", batch);
+        self.held.push(Held { finish_ps: row.finish_ps, table: "iterations", batch });
         self.critical_path(job, number, end.path.rank, &end.path.segments, replay);
     }
 }
