@@ -3,6 +3,7 @@
 pub mod goal;
 mod names;
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -100,7 +101,10 @@ impl RunRequest {
             part(value);
         }
         part(&format!("{:?} {:?} {}", self.seed, self.fidelity, self.full));
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("a string takes all");
+            hex
+        })
     }
 }
 

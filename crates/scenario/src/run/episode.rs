@@ -416,26 +416,21 @@ fn stuck_failure(
 ) -> Failure {
     let count: usize = stuck.iter().map(|(_, operations)| operations.len()).sum();
     let (plural, wait) = if count == 1 { ("", "waits") } else { ("s", "wait") };
-    let mut text =
-        format!("the run ended, but {count} operation{plural} {wait} for something that never comes");
     let all =
         stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
-    for (job, operation) in all.take(NAMED) {
+    let line = |(job, operation): (usize, &windtunnel_workload::replay::StuckOperation)| {
         let name = &assembled.jobs[jobs[job].job].name;
         let label =
             if operation.label.is_empty() { String::new() } else { format!(" `{}`", operation.label) };
         let (rank, index, waits_for) = (operation.rank, operation.operation, &operation.waits_for);
-        text.push_str(&format!(
-            "\n  job `{name}`, rank {rank}, operation {index}{label} waits for {waits_for}"
-        ));
-    }
-    if count > NAMED {
-        text.push_str(&format!("\n  … and {} more", count - NAMED));
-    }
-    text.push_str(
-        "\n\nhint: every receive needs a send of the same tag from the same rank, and the other way round",
-    );
-    Failure::Run(text)
+        format!("\n  job `{name}`, rank {rank}, operation {index}{label} waits for {waits_for}")
+    };
+    let lines: String = all.take(NAMED).map(line).collect();
+    let more = if count > NAMED { format!("\n  … and {} more", count - NAMED) } else { String::new() };
+    Failure::Run(format!(
+        "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
+         receive needs a send of the same tag from the same rank, and the other way round"
+    ))
 }
 
 /// How driving a shard ended.

@@ -7,8 +7,8 @@ use windtunnel_kernel::CalendarTime;
 use windtunnel_workload::Dimension;
 
 use super::recorder::Iteration;
-use crate::assemble::JobPlan;
 use crate::assemble::evidence::EvidenceRow;
+use crate::assemble::{JobPlan, ModelFacts};
 use crate::table::{Batch, Column};
 
 /// Picoseconds as seconds.
@@ -110,7 +110,7 @@ impl JobSummary<'_> {
             "ideal_iteration_time_s": self.ideal_ps.map(seconds),
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
             "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
-            "memory_bytes_per_gpu": model.map(|model| model.memory_total()),
+            "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),
             "memory": model.map(|model| model.memory.clone()),
             "warnings": self.plan.warnings,
             "submit_s": calendar(Some(self.submit)),
