@@ -47,6 +47,21 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
+/// Why something did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The input is at fault; exit status 2.
+    Input(InputError),
+    /// The run is; exit status 1.
+    Run(String),
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
 /// The name of `known` nearest to `found` by edit distance, if near enough to be a slip.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (found.chars().count() / 3).max(1) + 1;

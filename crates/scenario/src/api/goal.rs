@@ -6,15 +6,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
-use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
+use windtunnel_fabric::host::{Costs, Host, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, Time};
+use windtunnel_workload::Workload;
 use windtunnel_workload::goal::{self, ReadOptions};
 use windtunnel_workload::replay::Replay;
-use windtunnel_workload::{OpKind, Workload};
 
-use super::Failure;
+use crate::error::Failure;
 use crate::error::{InputError, nearest};
+use crate::run::network;
 
 fn open(path: &Path) -> Result<Workload, Failure> {
     goal::open(path).map_err(|error| goal_error(&error))
@@ -198,7 +199,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
     let workload = goal::open_with(path, ReadOptions { labels: true }).map_err(|error| goal_error(&error))?;
     let endpoints = workload.ranks() as u32;
     let costs = Costs::uniform(parameters).with_receiver(receiver);
-    let spec = host_spec(&workload, endpoints);
+    let spec = network::host_spec(&workload, endpoints);
     let fabric = Host::new(spec, costs.clone(), Latency::new(costs));
     let variation = Variation::none();
     let mut shard = Shard::new(fabric, endpoints, &variation, Nobody);
@@ -234,22 +235,6 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         result["stuck"] = Value::Array(stuck);
     }
     Ok(result.to_string())
-}
-
-/// Streams and NICs that the programs use.
-pub(crate) fn host_spec(workload: &Workload, endpoints: u32) -> HostSpec {
-    let (mut streams, mut nics) = (1, 1);
-    for op in workload.programs.iter().flat_map(|program| &program.ops) {
-        let (stream, nic) = match op.kind {
-            OpKind::Send { stream, nic, .. } => (stream, nic.0),
-            OpKind::Calc { stream, .. }
-            | OpKind::Receive { stream, .. }
-            | OpKind::Collective { stream, .. } => (stream, 0),
-        };
-        streams = streams.max(u16::from(stream.0) + 1);
-        nics = nics.max(u16::from(nic) + 1);
-    }
-    HostSpec { endpoints, streams, nics }
 }
 
 #[cfg(test)]

@@ -14,27 +14,13 @@ use windtunnel_topology::{LoadBalancer, Route, Topology};
 pub use self::names::{name_kinds, names};
 use crate::assemble::evidence::EvidenceList;
 use crate::assemble::{Assembled, assemble, fabric};
+pub use crate::error::Failure;
 use crate::error::{InputError, nearest};
 use crate::load;
 use crate::run::machine::{Stopwatch, peak_rss_bytes};
 use crate::run::{self, RunOptions};
 use crate::schema::{Fidelity, OperationsTable, Scenario, TopologyFile};
 use crate::table::{ProgressSink, TableSink};
-
-/// Why something did not work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The input is at fault; exit status 2.
-    Input(InputError),
-    /// The run is; exit status 1.
-    Run(String),
-}
-
-impl From<InputError> for Failure {
-    fn from(error: InputError) -> Self {
-        Self::Input(error)
-    }
-}
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]

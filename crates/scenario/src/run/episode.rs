@@ -3,34 +3,25 @@
 use std::sync::Arc;
 
 use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
-use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
+use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
-use windtunnel_fabric::Fabric;
-use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork};
-use windtunnel_fabric::host::{Host, HostSpec};
-use windtunnel_fabric::message::{Account, Latency};
-use windtunnel_kernel::executor::{End, Sequential, Verdict};
-use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
-use windtunnel_topology::{LoadBalancer, Topology};
-use windtunnel_workload::replay::Replay;
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
+use windtunnel_topology::LoadBalancer;
 
 use super::RunOptions;
+use super::drive::{FlowRows, Observed, Outcome, drive};
 use super::fold::{self, Folded};
-use super::ideal;
+use super::ideal::IdealTimes;
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Held, Iteration, Recorder, Watched};
 use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
-use crate::api::Failure;
-use crate::api::goal::host_spec;
 use crate::assemble::{Assembled, JobPlan};
-use crate::error::InputError;
+use crate::error::{Failure, InputError};
 use crate::schema::{Fidelity, FlowsTable, Fold};
 use crate::table::{ProgressSink, TableSink};
 
-/// Rows of flows that `results.flows: auto` writes.
-const AUTO_FLOWS: u64 = 1 << 20;
 /// Stuck operations named in a message.
 const NAMED: usize = 10;
 
@@ -45,46 +36,6 @@ pub enum Stop {
 impl<T: Into<Failure>> From<T> for Stop {
     fn from(failure: T) -> Self {
         Self::Failed(failure.into())
-    }
-}
-
-/// A fabric of any fidelity, and what it lets itself be asked.
-trait Observed: Fabric {
-    /// The flow network behind the hosts, if that is the fidelity.
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
-    /// The account of messages, at message fidelity.
-    fn account(&mut self) -> Option<&mut Account>;
-    /// Completion times, messages and payload bytes so far.
-    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)>;
-}
-
-impl Observed for Host<FlowNetwork> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
-        Some(self.network_mut())
-    }
-
-    fn account(&mut self) -> Option<&mut Account> {
-        None
-    }
-
-    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
-        let flow = self.network();
-        Some((flow.completion_times(), flow.messages(), flow.bytes_delivered()))
-    }
-}
-
-impl Observed for Host<Latency> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
-        None
-    }
-
-    fn account(&mut self) -> Option<&mut Account> {
-        self.network_mut().account_mut()
-    }
-
-    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
-        let account = self.account()?;
-        Some((account.completion_times(), account.messages(), account.bytes_delivered()))
     }
 }
 
@@ -285,7 +236,7 @@ impl EpisodeRunner for FabricRunner<'_> {
         }
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
-        let spec = spec_of(assembled, jobs.iter().map(|job| job.job));
+        let spec = network::spec_of(assembled, jobs.iter().map(|job| job.job));
         let records = scenario.results.flows != FlowsTable::None;
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
@@ -364,17 +315,6 @@ impl FabricRunner<'_> {
     }
 }
 
-/// Streams and NICs that the jobs use.
-fn spec_of(assembled: &Assembled, jobs: impl Iterator<Item = usize>) -> HostSpec {
-    let endpoints = assembled.fabric.topology.endpoints();
-    let none = HostSpec { endpoints, streams: 1, nics: 1 };
-    jobs.map(|job| host_spec(&assembled.jobs[job].workload, endpoints)).fold(none, |sum, spec| HostSpec {
-        endpoints,
-        streams: sum.streams.max(spec.streams),
-        nics: sum.nics.max(spec.nics),
-    })
-}
-
 /// How hosts differ, with its instants counted from the episode's start.
 fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
     let written = &assembled.scenario.variation;
@@ -431,217 +371,4 @@ fn stuck_failure(
         "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
          receive needs a send of the same tag from the same rank, and the other way round"
     ))
-}
-
-/// How driving a shard ended.
-enum Outcome {
-    /// No event is left, or enough was seen.
-    Dry,
-    /// The progress sink stopped it.
-    Cancelled,
-    /// The executor or the sink did.
-    Failed(String),
-}
-
-/// Counts the rows of flows or messages, which are taken off the network while the run goes.
-struct FlowRows {
-    written: u64,
-    limit: u64,
-}
-
-impl FlowRows {
-    fn of(assembled: &Assembled, written: u64) -> Self {
-        let limit = match assembled.scenario.results.flows {
-            FlowsTable::Auto => AUTO_FLOWS,
-            FlowsTable::All => u64::MAX,
-            FlowsTable::None => 0,
-        };
-        Self { written, limit }
-    }
-
-    /// Whether `records`, cut to the room there is, are to be written now: there are many, or these are the last.
-    fn due<R>(&mut self, records: &mut Vec<R>, last: bool) -> bool {
-        let room = self.limit.saturating_sub(self.written).min(records.len() as u64);
-        records.truncate(room as usize);
-        let due = !records.is_empty() && (records.len() >= 1 << 16 || last);
-        if due {
-            self.written += records.len() as u64;
-        }
-        due
-    }
-}
-
-/// Runs the shard to its end on the sequential executor, watched by `progress`; returns the rows of flows written too.
-fn drive<F: Observed>(
-    shard: &mut Shard<'_, F, Recorder<'_>>,
-    total: u64,
-    origin_ps: u64,
-    events_before: u64,
-    progress: &mut dyn ProgressSink,
-    topology: &Topology,
-    mut flows: FlowRows,
-) -> (Outcome, u64) {
-    let already = flows.written;
-    let (mut records, mut messages) = (Vec::new(), Vec::new());
-    let mut pace = Pace::new();
-    let outcome = loop {
-        // The executor hands back the shard between slices, so that its observations can be taken off it.
-        let mut slices = 0;
-        let run = Sequential::run(std::slice::from_mut(shard), Span::ZERO, Time::NEVER, |_| {
-            slices += 1;
-            if slices < SLICES { Verdict::Continue } else { Verdict::Cancel }
-        });
-        let ended = match run {
-            Ok(outcome) => outcome.end == End::Idle,
-            Err(error) => break Outcome::Failed(error.to_string()),
-        };
-        let mut cancelled = false;
-        if !ended && pace.due() {
-            let done = shard.rank_iterations();
-            let fraction = (total > 0).then(|| done as f64 / total as f64);
-            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
-            let events = events_before + shard.fabric().events();
-            cancelled = !progress.progress(fraction, simulated, events);
-        }
-        let last = ended || cancelled;
-        if let Some(network) = shard.fabric_mut().flow_network() {
-            network.take_records(&mut records);
-            if flows.due(&mut records, last) {
-                shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
-                records.clear();
-            }
-        }
-        if let Some(account) = shard.fabric_mut().account() {
-            account.take_records(&mut messages);
-            if flows.due(&mut messages, last) {
-                shard.observer_mut().rows("messages", usage::messages(&messages, topology, origin_ps));
-                messages.clear();
-            }
-        }
-        if let Some(failure) = shard.observer_mut().failure() {
-            break Outcome::Failed(failure.to_owned());
-        }
-        if ended {
-            break Outcome::Dry;
-        }
-        if cancelled {
-            break Outcome::Cancelled;
-        }
-    };
-    (outcome, flows.written - already)
-}
-
-/// Slices that the executor runs between two looks at the clock.
-const SLICES: u32 = 4;
-
-/// Lets something happen a few times a second.
-struct Pace {
-    next: std::time::Instant,
-}
-
-impl Pace {
-    const EVERY: std::time::Duration = std::time::Duration::from_millis(200);
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "progress is told by the wall clock; no result depends on it"
-    )]
-    fn new() -> Self {
-        Self { next: std::time::Instant::now() + Self::EVERY }
-    }
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "progress is told by the wall clock; no result depends on it"
-    )]
-    fn due(&mut self) -> bool {
-        let now = std::time::Instant::now();
-        let due = now >= self.next;
-        if due {
-            self.next = now + Self::EVERY;
-        }
-        due
-    }
-}
-
-/// Iteration times on an ideal fabric: every job alone, no path inside the fabric shared.
-pub struct IdealTimes {
-    times: Vec<Option<Span>>,
-}
-
-/// Remembers the ends of iterations.
-#[derive(Default)]
-struct Ends(Vec<Time>);
-
-impl Observer for Ends {
-    fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
-
-    fn iteration(&mut self, _: usize, end: &IterationEnd, _: &Replay) {
-        self.0.push(end.finish);
-    }
-}
-
-impl IdealTimes {
-    /// Simulates up to two iterations of each job for which that is wanted.
-    ///
-    /// # Errors
-    /// [`Failure`] when the job's operations never end or the run is stopped.
-    pub fn of(
-        assembled: &Assembled,
-        options: &RunOptions,
-        progress: &mut dyn ProgressSink,
-    ) -> Result<Self, Failure> {
-        let time = |(index, plan): (usize, &JobPlan)| {
-            if !ideal::wanted(assembled, plan) {
-                return Ok(None);
-            }
-            ideal_time(assembled, options, index, plan, progress)
-        };
-        Ok(Self { times: assembled.jobs.iter().enumerate().map(time).collect::<Result<_, _>>()? })
-    }
-
-    /// Of a job; `None` if it was not simulated.
-    pub fn of_job(&self, job: usize) -> Option<Span> {
-        self.times[job]
-    }
-}
-
-fn ideal_time(
-    assembled: &Assembled,
-    options: &RunOptions,
-    index: usize,
-    plan: &JobPlan,
-    progress: &mut dyn ProgressSink,
-) -> Result<Option<Span>, Failure> {
-    let spec = spec_of(assembled, std::iter::once(index));
-    let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false)?;
-    let variation = Variation::none();
-    let iterations = plan.iterations.min(2);
-    let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
-    let placement: Vec<EndpointId> = (0..plan.ranks() as u32).map(EndpointId).collect();
-    let folded = fold::fold(assembled, plan, &placement, LoadBalancer::Ideal);
-    let job = ShardJob {
-        workload: plan.workload.clone(),
-        placement: placement.into(),
-        iterations,
-        start: Time::ZERO,
-        done_before: 0,
-        simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
-    };
-    shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
-    shard.stop_after(iterations);
-    shard.keep_rings_coupled();
-    let mut pace = Pace::new();
-    while shard.handle(1 << 14) {
-        if pace.due() && !progress.progress(None, 0.0, 0) {
-            return Ok(None);
-        }
-    }
-    let ends = &shard.observer_mut().0;
-    // A job that gets stuck is told by the run itself, with the operations at fault.
-    Ok(match ends.as_slice() {
-        [only] => Some(*only - Time::ZERO),
-        [.., before, last] => Some(*last - *before),
-        [] => None,
-    })
 }

@@ -1,10 +1,21 @@
-//! Whether a job is also simulated on an ideal fabric, for comparison.
+//! A job's iteration time on an ideal fabric, for comparison: alone, and no path inside the fabric shared.
 
+use std::sync::Arc;
+
+use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
+use windtunnel_cluster::variation::Variation;
+use windtunnel_kernel::{EndpointId, RankId, Span, Time};
+use windtunnel_topology::LoadBalancer;
 use windtunnel_workload::OpKind;
 use windtunnel_workload::collectives::{Form, Plan};
+use windtunnel_workload::replay::Replay;
 
+use super::drive::Pace;
+use super::{RunOptions, fold, network};
 use crate::assemble::{Assembled, JobPlan};
+use crate::error::{Failure, InputError};
 use crate::schema::Fidelity;
+use crate::table::ProgressSink;
 
 /// Messages up to which a job that trains no model is compared unless the scenario says otherwise: below it the second
 /// simulation goes unnoticed, above it the traffic is the experiment and would be simulated twice.
@@ -12,7 +23,7 @@ const FEW: u64 = 1 << 12;
 
 /// Whether `plan` is simulated on an ideal fabric: always at job fidelity, which knows nothing else; otherwise as
 /// `results.ideal` says, or if that is left out, where it costs little or several jobs need it to draw their phases.
-pub fn wanted(assembled: &Assembled, plan: &JobPlan) -> bool {
+fn wanted(assembled: &Assembled, plan: &JobPlan) -> bool {
     if plan.duration.is_some() {
         return false;
     }
@@ -62,4 +73,86 @@ fn messages(plan: &JobPlan) -> u64 {
         }
     }
     sum
+}
+
+/// Iteration times on an ideal fabric: every job alone, no path inside the fabric shared.
+pub struct IdealTimes {
+    times: Vec<Option<Span>>,
+}
+
+/// Remembers the ends of iterations.
+#[derive(Default)]
+struct Ends(Vec<Time>);
+
+impl Observer for Ends {
+    fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
+
+    fn iteration(&mut self, _: usize, end: &IterationEnd, _: &Replay) {
+        self.0.push(end.finish);
+    }
+}
+
+impl IdealTimes {
+    /// Simulates up to two iterations of each job for which that is wanted.
+    ///
+    /// # Errors
+    /// [`Failure`] when the job's operations never end or the run is stopped.
+    pub fn of(
+        assembled: &Assembled,
+        options: &RunOptions,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Self, Failure> {
+        let time = |(index, plan): (usize, &JobPlan)| {
+            if !wanted(assembled, plan) {
+                return Ok(None);
+            }
+            ideal_time(assembled, options, index, plan, progress)
+        };
+        Ok(Self { times: assembled.jobs.iter().enumerate().map(time).collect::<Result<_, _>>()? })
+    }
+
+    /// Of a job; `None` if it was not simulated.
+    pub fn of_job(&self, job: usize) -> Option<Span> {
+        self.times[job]
+    }
+}
+
+fn ideal_time(
+    assembled: &Assembled,
+    options: &RunOptions,
+    index: usize,
+    plan: &JobPlan,
+    progress: &mut dyn ProgressSink,
+) -> Result<Option<Span>, Failure> {
+    let spec = network::spec_of(assembled, std::iter::once(index));
+    let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false)?;
+    let variation = Variation::none();
+    let iterations = plan.iterations.min(2);
+    let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
+    let placement: Vec<EndpointId> = (0..plan.ranks() as u32).map(EndpointId).collect();
+    let folded = fold::fold(assembled, plan, &placement, LoadBalancer::Ideal);
+    let job = ShardJob {
+        workload: plan.workload.clone(),
+        placement: placement.into(),
+        iterations,
+        start: Time::ZERO,
+        done_before: 0,
+        simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
+    };
+    shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
+    shard.stop_after(iterations);
+    shard.keep_rings_coupled();
+    let mut pace = Pace::new();
+    while shard.handle(1 << 14) {
+        if pace.due() && !progress.progress(None, 0.0, 0) {
+            return Ok(None);
+        }
+    }
+    let ends = &shard.observer_mut().0;
+    // A job that gets stuck is told by the run itself, with the operations at fault.
+    Ok(match ends.as_slice() {
+        [only] => Some(*only - Time::ZERO),
+        [.., before, last] => Some(*last - *before),
+        [] => None,
+    })
 }

@@ -5,11 +5,12 @@
 //! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
 //! end, told with what each waits for; a sink that refuses rows.
 
+mod drive;
 mod episode;
 mod fold;
 mod ideal;
 pub(crate) mod machine;
-mod network;
+pub(crate) mod network;
 mod paths;
 mod recorder;
 mod summary;
@@ -19,11 +20,12 @@ use windtunnel_cluster::calendar::{self, JobHistory, JobRequest, Settings};
 use windtunnel_cluster::scheduler;
 use windtunnel_kernel::{CalendarTime, Span, memory};
 
-use self::episode::{FabricRunner, IdealTimes, Stop};
+use self::episode::{FabricRunner, Stop};
+use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
 use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
-use crate::api::Failure;
 use crate::assemble::Assembled;
+use crate::error::Failure;
 use crate::schema::{Fidelity, Phase};
 use crate::table::{ProgressSink, TableSink};
 

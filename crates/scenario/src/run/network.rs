@@ -8,6 +8,8 @@ use windtunnel_fabric::message::Latency;
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
+use windtunnel_workload::{OpKind, Workload};
+
 use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
 use crate::error::InputError;
@@ -166,4 +168,31 @@ fn samples(topology: &Topology) -> [Option<Sample>; 5] {
 fn femtoseconds_per_byte(rate: BitRate, wire: u64, payload: u64) -> u64 {
     let numerator = 8 * 1_000_000_000_000_000u128 * u128::from(wire);
     numerator.div_ceil(u128::from(rate.0) * u128::from(payload)) as u64
+}
+
+/// Streams and NICs that the jobs use.
+pub fn spec_of(assembled: &Assembled, jobs: impl Iterator<Item = usize>) -> HostSpec {
+    let endpoints = assembled.fabric.topology.endpoints();
+    let none = HostSpec { endpoints, streams: 1, nics: 1 };
+    jobs.map(|job| host_spec(&assembled.jobs[job].workload, endpoints)).fold(none, |sum, spec| HostSpec {
+        endpoints,
+        streams: sum.streams.max(spec.streams),
+        nics: sum.nics.max(spec.nics),
+    })
+}
+
+/// Streams and NICs that the programs use.
+pub(crate) fn host_spec(workload: &Workload, endpoints: u32) -> HostSpec {
+    let (mut streams, mut nics) = (1, 1);
+    for op in workload.programs.iter().flat_map(|program| &program.ops) {
+        let (stream, nic) = match op.kind {
+            OpKind::Send { stream, nic, .. } => (stream, nic.0),
+            OpKind::Calc { stream, .. }
+            | OpKind::Receive { stream, .. }
+            | OpKind::Collective { stream, .. } => (stream, 0),
+        };
+        streams = streams.max(u16::from(stream.0) + 1);
+        nics = nics.max(u16::from(nic) + 1);
+    }
+    HostSpec { endpoints, streams, nics }
 }
