@@ -45,20 +45,17 @@ pub fn flow(
         seed: scenario.seed,
         mtu: scenario.network.mtu.0,
         header: scenario.network.header.0,
-        nic_latency: parts.nic_latency,
+        // Host constants are latency here (DESIGN §5): what a message costs the processors of both ends delays it, but
+        // does not space it from the next. Message rates are the message model's subject.
+        nic_latency: parts.nic_latency + parts.overhead * 2,
         observe_links: observe,
         records,
     };
     let slow = assembled.slow_links.as_slice();
     let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
         .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
-    let inside = LogGops { eager_limit: EAGER, ..LogGops::default() };
-    let outside = LogGops { overhead: parts.overhead, gap: parts.gap, ..inside };
-    let topology = parts.topology.clone();
-    let class_of = move |from: EndpointId, to: EndpointId| {
-        usize::from(topology.path_class(from, to) > PathClass::ScaleUp)
-    };
-    Ok(Host::new(spec, Costs::by_class(vec![inside, outside], Arc::new(class_of)), network))
+    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
+    Ok(Host::new(spec, costs, network))
 }
 
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the
