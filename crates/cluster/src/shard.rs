@@ -275,10 +275,32 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         true
     }
 
-    /// Operations that wait for something that will not come, once no event is left.
+    /// Lets messages under way arrive, once every job has done all its iterations.
+    pub fn drain(&mut self) {
+        if !self.jobs.iter().all(|running| running.ended == running.job.iterations) {
+            return;
+        }
+        let mut notices = Vec::new();
+        while self.fabric.next_time() != Time::NEVER {
+            self.fabric.step(&mut notices);
+            notices.clear();
+        }
+    }
+
+    /// Operations that wait for something that will not come, once no event is left: those that have not ended, and
+    /// sends that are over for their sender but that nobody receives.
     pub fn stuck(&self) -> Vec<(usize, Vec<StuckOperation>)> {
-        let stuck = self.jobs.iter().enumerate().map(|(index, running)| (index, running.replay.stuck()));
-        stuck.filter(|(_, operations)| !operations.is_empty()).collect()
+        let mut stuck: Vec<Vec<StuckOperation>> =
+            self.jobs.iter().map(|running| running.replay.stuck()).collect();
+        for (from, ticket) in self.fabric.unreceived() {
+            let (job, token) = ((ticket.0 >> 32) as usize, Token(ticket.0 as u32));
+            let rank = RankId(self.rank_at[from.0 as usize]);
+            let known = |operation: &StuckOperation| operation.rank == rank && operation.operation == token.0;
+            if !stuck[job].iter().any(known) {
+                stuck[job].extend(self.jobs[job].replay.unreceived(rank, token));
+            }
+        }
+        stuck.into_iter().enumerate().filter(|(_, operations)| !operations.is_empty()).collect()
     }
 
     fn dispatch(&mut self, notice: &Notice) {

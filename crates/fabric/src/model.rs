@@ -108,6 +108,9 @@ pub trait Fabric {
     fn step(&mut self, notices: &mut Vec<Notice>);
     /// Number of events handled so far.
     fn events(&self) -> u64;
+    /// Sends whose message has arrived and that nobody receives, by receiver and then in order of arrival: sender and
+    /// ticket of each.
+    fn unreceived(&self) -> Vec<(EndpointId, Ticket)>;
 }
 
 /// A message that leaves its NIC.

@@ -296,6 +296,14 @@ impl Replay {
         stuck::find(self)
     }
 
+    /// The send of `rank` that `token` stands for, as waiting for its receive; `None` for a message of a collective.
+    pub fn unreceived(&self, rank: RankId, token: Token) -> Option<StuckOperation> {
+        if token.0 & MESSAGE != 0 {
+            return None;
+        }
+        stuck::send(self, rank, token.0)
+    }
+
     fn step<'a, M: Machine>(&'a mut self, rank: RankId, machine: &'a mut M) -> Step<'a, M> {
         let prepared = &*self.prepared;
         Step {

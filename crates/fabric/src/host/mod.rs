@@ -559,6 +559,14 @@ impl<N: Network> Fabric for Host<N> {
     fn events(&self) -> u64 {
         self.handled
     }
+
+    fn unreceived(&self) -> Vec<(EndpointId, Ticket)> {
+        let messages = self.stuck().into_iter().filter_map(|stuck| match stuck.kind {
+            StuckKind::Message { from, ticket, .. } => Some((from, ticket)),
+            StuckKind::Receive { .. } => None,
+        });
+        messages.collect()
+    }
 }
 
 #[cfg(test)]

@@ -215,6 +215,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         .enter(job)
         .map_err(|error| Failure::Input(InputError::new(path.display().to_string(), error.to_string())))?;
     while shard.handle(1 << 16) {}
+    shard.drain();
     let finish_ps: Vec<u64> = shard.fabric().finish_times().iter().map(|time| time.0).collect();
     let finish: Vec<u64> = finish_ps.iter().map(|ps| ps.div_ceil(1_000)).collect();
     let mut result = json!({

@@ -178,8 +178,13 @@ impl<'a> FabricRunner<'a> {
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
         self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
-        let stuck = shard.stuck();
+        // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
         let complete = shard.satisfied();
+        let all_done = jobs.len() == 1 && jobs[0].left <= iterations;
+        if all_done {
+            shard.drain();
+        }
+        let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
         if let Some(flow) = shard.fabric_mut().flow_network() {
             let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;
@@ -208,7 +213,9 @@ impl<'a> FabricRunner<'a> {
                 self.settle(u64::MAX)?;
                 return Err(Stop::Cancelled);
             }
-            Outcome::Dry if !complete => return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck))),
+            Outcome::Dry if !complete || !stuck.is_empty() => {
+                return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck)));
+            }
             Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
             Outcome::Dry => {}
         }

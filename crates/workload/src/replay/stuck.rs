@@ -44,6 +44,18 @@ pub(super) fn find(replay: &Replay) -> Vec<StuckOperation> {
     stuck
 }
 
+/// The send `operation` of `rank`, whose message has arrived and is not received.
+pub(super) fn send(replay: &Replay, rank: RankId, operation: u32) -> Option<StuckOperation> {
+    let program = replay.prepared.workload.program(rank);
+    let op = program.ops.get(operation as usize)?;
+    Some(StuckOperation {
+        rank,
+        operation,
+        label: program.labels.get(op.label as usize).cloned().unwrap_or_default(),
+        waits_for: waits_for(replay, rank, operation, &op.kind),
+    })
+}
+
 fn waits_for(replay: &Replay, rank: RankId, operation: u32, kind: &OpKind) -> String {
     let workload = &replay.prepared.workload;
     match *kind {
