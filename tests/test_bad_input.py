@@ -255,8 +255,9 @@ def test_a_scenario_whose_operations_never_end(command: Command, tmp_path: Path)
     name = scenario(tmp_path)
     done = command("run", name, "--set", "jobs=[{name: a, workload: {goal: stuck.goal}}]", check=1)
     assert done.stderr == (
-        "error: the run ended, but 1 operation waits for something that never comes\n"
-        "  job `a`, rank 1, operation 1 `l2` waits for a message from rank 2 with tag 9\n\n"
+        "error: the run ended, but 2 operations wait for something that never comes\n"
+        "  job `a`, rank 1, operation 1 `l2` waits for a message from rank 2 with tag 9\n"
+        "  job `a`, rank 2, operation 0 `l1` waits for a receive by rank 0 with tag 3\n\n"
         "hint: every receive needs a send of the same tag from the same rank, and the other way round\n"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.yaml", "stuck.goal"]

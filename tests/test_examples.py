@@ -62,7 +62,8 @@ def test_the_demo_keeps_most_of_the_peak() -> None:
 def test_a_ring_reaches_its_bound_on_an_ideal_fabric() -> None:
     bound = 2 * 63 / 64 * 2**30 * 8 / 400e9 * 4150 / (4150 - 66)
     ideal = job("ring-all-reduce")["ideal_iteration_time_s"]
-    assert ideal == pytest.approx(bound, rel=0.01)
+    # 126 dependent steps, each of which pays the longest path: three switches, four cables, two NICs and two overheads.
+    assert bound < ideal < bound + 126 * 4e-6
     assert mean("ring-all-reduce") > 1.5 * ideal
     assert mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "hierarchical")) < ideal / 4
 
