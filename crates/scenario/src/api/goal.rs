@@ -11,7 +11,7 @@ use windtunnel_fabric::message::Latency;
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, Time};
 use windtunnel_workload::Workload;
 use windtunnel_workload::goal::{self, ReadOptions};
-use windtunnel_workload::replay::Replay;
+use windtunnel_workload::replay::{Replay, StuckOperation};
 
 use crate::error::Failure;
 use crate::error::{InputError, nearest};
@@ -196,7 +196,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
             return Err(Failure::Input(error));
         }
     };
-    let workload = goal::open_with(path, ReadOptions { labels: true }).map_err(|error| goal_error(&error))?;
+    let workload = open(path)?;
     let endpoints = workload.ranks() as u32;
     let costs = Costs::uniform(parameters).with_receiver(receiver);
     let spec = network::host_spec(&workload, endpoints);
@@ -223,19 +223,32 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         "finish": finish,
         "finish_ps": finish_ps,
     });
-    let stuck: Vec<Value> = shard
-        .stuck()
-        .into_iter()
-        .flat_map(|(_, operations)| operations)
-        .map(|stuck| {
-            let label = Some(stuck.label).filter(|label| !label.is_empty());
-            json!({"rank": stuck.rank.0, "operation": stuck.operation, "label": label, "waits_for": stuck.waits_for})
-        })
-        .collect();
+    let stuck: Vec<StuckOperation> =
+        shard.stuck().into_iter().flat_map(|(_, operations)| operations).collect();
     if !stuck.is_empty() {
-        result["stuck"] = Value::Array(stuck);
+        result["stuck"] = stuck_json(path, &stuck)?;
     }
     Ok(result.to_string())
+}
+
+/// Stuck operations with their labels. Labels are worth a second reading of the file only here: of a large trace they take
+/// as much memory as its operations.
+fn stuck_json(path: &Path, stuck: &[StuckOperation]) -> Result<Value, Failure> {
+    let labelled = goal::open_with(path, ReadOptions { labels: true }).map_err(|error| goal_error(&error))?;
+    let of = |operation: &StuckOperation| {
+        let program = labelled.program(operation.rank);
+        let op = program.ops.get(operation.operation as usize)?;
+        program.labels.get(op.label as usize).filter(|label| !label.is_empty()).cloned()
+    };
+    let rows = stuck.iter().map(|operation| {
+        json!({
+            "rank": operation.rank.0,
+            "operation": operation.operation,
+            "label": of(operation),
+            "waits_for": operation.waits_for,
+        })
+    });
+    Ok(rows.collect())
 }
 
 #[cfg(test)]
