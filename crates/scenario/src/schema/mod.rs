@@ -92,8 +92,6 @@ pub struct Network {
     pub load_balancer: LoadBalancerName,
     /// Transport protocol (packet fidelity).
     pub transport: Option<String>,
-    /// Queue pairs per message pair over which a message's entropy is spread.
-    pub queue_pairs: u32,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
     /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
@@ -108,7 +106,6 @@ impl Default for Network {
             header: Size(windtunnel_kernel::Bytes(66)),
             load_balancer: LoadBalancerName::default(),
             transport: None,
-            queue_pairs: 1,
             loggops: None,
             receiver: ReceiverName::default(),
         }
