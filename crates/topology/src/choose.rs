@@ -46,9 +46,18 @@ pub fn choose_weighted(
     entropy: u32,
     cumulative: &[u64],
 ) -> u32 {
+    choose_weighted_hashed(flow_hash(seed, src_nic, dst_nic, entropy), switch, cumulative)
+}
+
+/// [`choose_weighted`] for a flow of the given [`flow_hash`].
+///
+/// # Panics
+/// As [`choose_weighted`].
+#[inline]
+pub fn choose_weighted_hashed(flow_hash: u64, switch: u64, cumulative: &[u64]) -> u32 {
     let total = *cumulative.last().expect("a choice needs at least one port");
     assert!(total > 0, "a choice needs a port with a weight");
-    let draw = multiply_shift(combine(flow_hash(seed, src_nic, dst_nic, entropy), switch), total);
+    let draw = multiply_shift(combine(flow_hash, switch), total);
     cumulative.partition_point(|&sum| sum <= draw) as u32
 }
 

@@ -47,7 +47,7 @@ impl Hosts {
         if nics % gpus != 0 && gpus % nics != 0 {
             return Err(TopologyError::Nics { gpus, nics });
         }
-        if gpus % size != 0 {
+        if gpus % size != 0 && size % gpus != 0 {
             return Err(TopologyError::ScaleUp { gpus, size });
         }
         // Two links an endpoint must fit 32 bits too.
@@ -71,8 +71,14 @@ impl Hosts {
         self.count * self.gpus.get()
     }
 
+    /// Scale-up domains of a host; 1 also where a domain spans several hosts.
     pub(crate) fn domains_per_host(&self) -> u32 {
-        self.gpus.get() / self.domain.get()
+        (self.gpus.get() / self.domain.get()).max(1)
+    }
+
+    /// Hosts of a scale-up domain, at least 1.
+    pub(crate) fn hosts_per_domain(&self) -> u32 {
+        (self.domain.get() / self.gpus.get()).max(1)
     }
 
     /// Scale-up links; the links of the fabric come after them.
@@ -94,9 +100,10 @@ impl Hosts {
             + self.nics_per_gpu.remainder(u32::from(nic))
     }
 
+    /// Domains are counted over all hosts: their size divides a host's GPUs or is a multiple of them.
     #[inline]
-    pub(crate) fn same_domain(&self, a: Place, b: Place) -> bool {
-        a.host == b.host && self.domain.quotient(a.gpu) == self.domain.quotient(b.gpu)
+    pub(crate) fn same_domain(&self, a: EndpointId, b: EndpointId) -> bool {
+        self.domain.quotient(a.0) == self.domain.quotient(b.0)
     }
 
     #[inline]
@@ -109,12 +116,28 @@ impl Hosts {
         LinkId(self.endpoints() + endpoint.0)
     }
 
+    /// The same GPU's link the other way.
+    pub(crate) fn reverse(&self, link: LinkId) -> LinkId {
+        let endpoints = self.endpoints();
+        LinkId(if link.0 < endpoints { link.0 + endpoints } else { link.0 - endpoints })
+    }
+
+    /// `host3/scale-up`, of several in a host `host3/scale-up1`, over several hosts `rack0/scale-up`.
+    pub(crate) fn domain_name(&self, domain: u32) -> String {
+        let per_host = self.domains_per_host();
+        if self.hosts_per_domain() > 1 {
+            return format!("rack{domain}/scale-up");
+        }
+        let (host, index) = (domain / per_host, domain % per_host);
+        if per_host == 1 { format!("host{host}/scale-up") } else { format!("host{host}/scale-up{index}") }
+    }
+
     /// A scale-up link: the way out takes the latency of the domain, the way in none.
     pub(crate) fn link(&self, link: LinkId) -> Link {
         let out = link.0 < self.endpoints();
         let (latency, tier) =
             if out { (self.latency, LinkTier::ScaleUpOut) } else { (Span::ZERO, LinkTier::ScaleUpIn) };
-        Link { rate: self.rate, latency, tier }
+        Link { rate: self.rate, latency, propagation: latency, loss: 0.0, tier }
     }
 
     pub(crate) fn link_ends(&self, link: LinkId) -> (Node, Node) {

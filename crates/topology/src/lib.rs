@@ -20,16 +20,24 @@
 mod choose;
 mod clos;
 mod divide;
+mod edge;
 mod error;
+mod faults;
 mod hosts;
 mod link;
+mod port;
+mod shape;
 mod spec;
 mod summary;
 mod topology;
+mod walk;
 
-pub use choose::{choose, choose_hashed, choose_weighted, flow_hash};
+pub use choose::{choose, choose_hashed, choose_weighted, choose_weighted_hashed, flow_hash};
 pub use error::TopologyError;
-pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route, SwitchAddress};
+pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
+pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
+pub use port::{Itinerary, Peer, PortSet, SwitchId, Target};
+pub use shape::Coordinates;
 pub use spec::{ClosSpec, DEFAULT_PROPAGATION_PS_PER_M, HostSpec, ScaleUpSpec, Tier, TopologySpec};
 pub use summary::{TierSummary, TopologySummary};
-pub use topology::Topology;
+pub use topology::{HostAddress, Topology};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::port::SwitchId;
 use smallvec::SmallVec;
 use windtunnel_kernel::{BitRate, EndpointId, Span, define_id};
 
@@ -26,6 +27,16 @@ pub enum LinkTier {
     Up(u8),
     /// From the next tier to a switch of this tier; `Down(0)` enters a leaf.
     Down(u8),
+    /// Between routers of one group of a dragonfly.
+    Local,
+    /// Between groups of a dragonfly.
+    Global,
+    /// Along a dimension of a torus, mesh, full mesh or board, and between a BCube server and its switch of a level.
+    Dimension(u8),
+    /// Between buildings.
+    CrossBuilding,
+    /// Of an imported graph.
+    Graph,
 }
 
 impl LinkTier {
@@ -40,6 +51,11 @@ impl LinkTier {
             Self::Down(0) => "leaf-down",
             Self::Up(1) => "tier1-up",
             Self::Down(1) => "tier1-down",
+            Self::Local => "local",
+            Self::Global => "global",
+            Self::CrossBuilding => "cross-building",
+            Self::Graph => "graph",
+            Self::Dimension(dimension) => return Cow::Owned(format!("dimension{dimension}")),
             Self::Up(tier) => return Cow::Owned(format!("tier{tier}-up")),
             Self::Down(tier) => return Cow::Owned(format!("tier{tier}-down")),
         })
@@ -47,12 +63,16 @@ impl LinkTier {
 }
 
 /// A directed link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Of this direction.
     pub rate: BitRate,
     /// Propagation, and the pipeline delay of the switch at the far end.
     pub latency: Span,
+    /// Propagation alone.
+    pub propagation: Span,
+    /// Share of packets that it loses at random, 0 to 1.
+    pub loss: f64,
     /// Where it stands.
     pub tier: LinkTier,
 }
@@ -70,13 +90,16 @@ pub enum PathClass {
     SamePod,
     /// Joined by a switch above tier 1.
     Beyond,
+    /// In different buildings.
+    OtherBuilding,
 }
 
 impl PathClass {
     /// All, from near to far.
-    pub const ALL: [Self; 5] = [Self::Local, Self::ScaleUp, Self::SameLeaf, Self::SamePod, Self::Beyond];
+    pub const ALL: [Self; 6] =
+        [Self::Local, Self::ScaleUp, Self::SameLeaf, Self::SamePod, Self::Beyond, Self::OtherBuilding];
 
-    /// `local`, `scale-up`, `same-leaf`, `same-pod`, `beyond`.
+    /// `local`, `scale-up`, `same-leaf`, `same-pod`, `beyond`, `other-building`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -84,6 +107,7 @@ impl PathClass {
             Self::SameLeaf => "same-leaf",
             Self::SamePod => "same-pod",
             Self::Beyond => "beyond",
+            Self::OtherBuilding => "other-building",
         }
     }
 }
@@ -143,19 +167,6 @@ impl Route {
     }
 }
 
-/// The hierarchical address of a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwitchAddress {
-    /// Copy of the fabric.
-    pub plane: u32,
-    /// From 0, the leaves.
-    pub tier: u8,
-    /// Which block of its tier: of tier 0 the leaf, of tier 1 the pod.
-    pub block: u32,
-    /// Which of the switches of its tier in the block.
-    pub index: u32,
-}
-
 /// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
@@ -166,7 +177,7 @@ pub enum Node {
     /// A NIC, counted over all hosts, host-major.
     Nic(u32),
     /// A switch of the fabric.
-    Switch(SwitchAddress),
+    Switch(SwitchId),
 }
 
 impl fmt::Display for LinkTier {

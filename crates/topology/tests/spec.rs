@@ -2,7 +2,7 @@
 
 use windtunnel_kernel::{BitRate, EndpointId, Id, NicId, Span};
 use windtunnel_topology::{
-    ClosSpec, HostSpec, Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route, SwitchAddress, Tier,
+    ClosSpec, HostSpec, Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route, SwitchId, Tier,
     Topology, TopologyError, TopologySpec,
 };
 
@@ -91,7 +91,13 @@ fn links_and_nodes_have_names() {
     assert_eq!(latencies, [750, 1200, 1100, 150].map(Span::from_ns));
     assert_eq!(
         topology.link(LinkId(5)),
-        Link { rate: BitRate::from_gbps(3_600), latency: Span::from_ns(500), tier: LinkTier::ScaleUpOut }
+        Link {
+            rate: BitRate::from_gbps(3_600),
+            latency: Span::from_ns(500),
+            propagation: Span::from_ns(500),
+            loss: 0.0,
+            tier: LinkTier::ScaleUpOut
+        }
     );
     assert_eq!(topology.link_name(LinkId(512 + 9)), "host1/scale-up -> host1/gpu1");
     assert_eq!(topology.link(LinkId(512 + 9)).latency, Span::ZERO);
@@ -99,13 +105,10 @@ fn links_and_nodes_have_names() {
         (LinkTier::Up(1).to_string(), LinkTier::Down(3).to_string()),
         ("tier1-up".into(), "tier3-down".into())
     );
-    let spine = SwitchAddress { plane: 0, tier: 1, block: 0, index: 5 };
-    assert_eq!(
-        (topology.node_name(Node::Switch(spine)), topology.switch_number(spine)),
-        ("spine5".into(), Some(21))
-    );
-    assert_eq!(topology.switch_number(SwitchAddress { index: 32, ..spine }), None);
-    assert_eq!(topology.switch_number(SwitchAddress { tier: 2, ..spine }), None);
+    let spine = topology.switch_at(&[0, 1, 0, 5]).expect("spine 5");
+    assert_eq!((topology.node_name(Node::Switch(spine)), spine), ("spine5".into(), SwitchId(21)));
+    assert_eq!(topology.switch_at(&[0, 1, 0, 32]), None);
+    assert_eq!(topology.switch_at(&[0, 2, 0, 5]), None);
 }
 
 trait MapNames {

@@ -124,6 +124,7 @@ fn by_class(scenario: &Scenario, parts: &FabricParts) -> Costs {
         outside(samples[PathClass::SameLeaf as usize]),
         outside(samples[PathClass::SamePod as usize]),
         outside(samples[PathClass::Beyond as usize]),
+        outside(samples[PathClass::OtherBuilding as usize]),
     ];
     let shape = topology.clone();
     Costs::by_class(classes, Arc::new(move |from, to| shape.path_class(from, to) as usize))
@@ -138,8 +139,8 @@ struct Sample {
 
 /// The longest latency and slowest end link seen of each class, from endpoint 0 to its own host, to every power of two
 /// of hosts and to the last one.
-fn samples(topology: &Topology) -> [Option<Sample>; 5] {
-    let mut found: [Option<Sample>; 5] = [None; 5];
+fn samples(topology: &Topology) -> [Option<Sample>; 6] {
+    let mut found: [Option<Sample>; 6] = [None; 6];
     let per_host = topology.endpoints_per_host();
     let near = 1..per_host;
     let far = (0..32).map(|power| 1u32 << power).take_while(|host| *host < topology.hosts());

@@ -12,14 +12,17 @@
 //! ((plane · blocks + block) · `width_i` + index) · uplinks + q, which counts its link up from `Stage::up` and its link
 //! down from `Stage::down`.
 
-mod links;
 mod path;
+mod rule;
 mod summary;
+mod survive;
 
 use windtunnel_kernel::{BitRate, Span};
 
 use crate::divide::Divisor;
+use crate::edge::Edge;
 use crate::error::TopologyError;
+use crate::hosts::Hosts;
 use crate::spec::{ClosSpec, Tier};
 
 /// The switches of one tier, of all planes.
@@ -34,13 +37,14 @@ struct Level {
     /// Switches in a plane.
     switches: u32,
     /// Number of the first switch.
-    first_switch: u64,
+    first_switch: u32,
     /// Ports down of a switch, used or not.
     ports_down: u32,
     /// Of a link below.
     rate: BitRate,
     /// Of a cable below.
     propagation: Span,
+    length_mm: u64,
     /// Pipeline delay.
     delay: Span,
 }
@@ -66,16 +70,13 @@ struct Stage {
 pub(crate) struct Clos {
     planes: u32,
     nics_per_host: u32,
+    per_host: Divisor,
     rails: bool,
     /// Hosts that share a leaf (rails: a group of leaves).
     group: Divisor,
-    /// NICs of all hosts.
-    nics: u32,
-    /// First link from a NIC, and first link to one.
-    nic_up: u32,
-    nic_down: u32,
-    /// One more than the last link.
-    end: u32,
+    edge: Edge,
+    /// Links between switches.
+    links: u32,
     levels: Vec<Level>,
     /// One less than levels.
     stages: Vec<Stage>,
@@ -84,9 +85,10 @@ pub(crate) struct Clos {
 }
 
 impl Clos {
-    /// The rules of `spec`, whose hosts have been checked; links are numbered from `first_link`.
-    pub(crate) fn new(spec: &ClosSpec, first_link: u32) -> Result<Self, TopologyError> {
+    /// The rules of `spec`, whose hosts are `hosts`.
+    pub(crate) fn new(spec: &ClosSpec, hosts: &Hosts) -> Result<Self, TopologyError> {
         check_sizes(spec)?;
+        let edge = Edge::new(hosts, spec.planes)?;
         let nic_rate = spec.tiers[0].rate;
         if !nic_rate.0.is_multiple_of(u64::from(spec.planes)) {
             return Err(TopologyError::Planes { rate: nic_rate, planes: spec.planes });
@@ -108,20 +110,18 @@ impl Clos {
             return Err(TopologyError::TooManyHosts { hosts: spec.hosts, fit });
         }
 
-        let nics = spec.hosts * spec.host.nics;
-        let mut numbers = Numbers::from(first_link);
-        let nic_links = u64::from(nics) * u64::from(spec.planes);
-        let (nic_up, nic_down) = (numbers.take(nic_links)?, numbers.take(nic_links)?);
-
+        let mut numbers = Numbers { edge, next: 0 };
         let mut levels: Vec<Level> = Vec::with_capacity(spec.tiers.len());
         let mut stages = Vec::with_capacity(joints.len());
         // Leaves fit 32 bits: there is at most one per NIC.
         let mut blocks = spec.hosts.div_ceil(group) * leaves_per_group;
-        let (mut width, mut leaves, mut first_switch) = (1u32, 1u32, 0u64);
+        let (mut width, mut leaves, mut first_switch) = (1u32, 1u32, 0u32);
         for (index, tier) in spec.tiers.iter().enumerate() {
             let switches = u64::from(blocks) * u64::from(width);
-            let too_large = TopologyError::TooLarge { what: "switches", limit: 1 << 32, found: switches };
-            let switches = u32::try_from(switches).map_err(|_| too_large)?;
+            let end = u64::from(first_switch) + switches.saturating_mul(u64::from(spec.planes));
+            let too_large = TopologyError::TooLarge { what: "switches", limit: 1 << 32, found: end };
+            let end = u32::try_from(end).map_err(|_| too_large)?;
+            let switches = switches as u32;
             levels.push(Level {
                 blocks,
                 width: Divisor::new(width),
@@ -131,9 +131,10 @@ impl Clos {
                 ports_down: tier.ports_down,
                 rate: if index == 0 { port_rate } else { tier.rate },
                 propagation: propagations[index],
+                length_mm: tier.length_mm,
                 delay: tier.switch_latency,
             });
-            first_switch += u64::from(switches) * u64::from(spec.planes);
+            first_switch = end;
             let Some(&Joint { uplinks, parents, bundle }) = joints.get(index) else { break };
             let links = (u64::from(switches) * u64::from(uplinks)).saturating_mul(u64::from(spec.planes));
             let radix = spec.tiers[index + 1].ports_down / bundle;
@@ -155,21 +156,15 @@ impl Clos {
         Ok(Self {
             planes: spec.planes,
             nics_per_host: spec.host.nics,
+            per_host: Divisor::new(spec.host.nics),
             rails: spec.host.rails,
             group: Divisor::new(group),
-            nics,
-            nic_up,
-            nic_down,
-            end: numbers.next,
+            edge,
+            links: numbers.next,
             levels,
             stages,
             latencies,
         })
-    }
-
-    /// One more than the last link.
-    pub(crate) fn end_link(&self) -> u32 {
-        self.end
     }
 
     /// The leaf of a NIC of a host, and its port there.
@@ -201,24 +196,18 @@ impl Clos {
     }
 }
 
-/// Hands out dense link numbers.
+/// Hands out dense numbers of links between switches.
 struct Numbers {
+    edge: Edge,
     next: u32,
 }
 
 impl Numbers {
-    fn from(next: u32) -> Self {
-        Self { next }
-    }
-
     fn take(&mut self, count: u64) -> Result<u32, TopologyError> {
         let first = self.next;
         let end = u64::from(first).saturating_add(count);
-        self.next = u32::try_from(end).map_err(|_| TopologyError::TooLarge {
-            what: "links",
-            limit: 1 << 32,
-            found: end,
-        })?;
+        self.edge.end(end)?;
+        self.next = end as u32;
         Ok(first)
     }
 }
@@ -346,17 +335,8 @@ mod tests {
 
     /// Bytes on the heap. Every field is named: one that grows with the cluster cannot slip in unnoticed.
     fn heap(clos: &Clos) -> usize {
-        let Clos {
-            planes: _,
-            nics_per_host: _,
-            rails: _,
-            group: _,
-            nics: _,
-            nic_up: _,
-            nic_down: _,
-            end: _,
-            ..
-        } = clos;
+        let Clos { planes: _, nics_per_host: _, per_host: _, rails: _, group: _, edge: _, links: _, .. } =
+            clos;
         let Clos { levels, stages, latencies, .. } = clos;
         size_of_val(levels.as_slice()) + size_of_val(stages.as_slice()) + size_of_val(latencies.as_slice())
     }
@@ -366,7 +346,9 @@ mod tests {
         let rate = BitRate::from_gbps(400);
         let build = |hosts, ports: [u32; 3]| {
             let tiers = ports.map(|ports| Tier::new(ports, rate)).to_vec();
-            Clos::new(&ClosSpec::new(hosts, HostSpec::new(1, 1, rate), tiers), 0).expect("a valid spec")
+            let host = HostSpec::new(1, 1, rate);
+            let inside = Hosts::new(hosts, &host).expect("valid hosts");
+            Clos::new(&ClosSpec::new(hosts, host, tiers), &inside).expect("a valid spec")
         };
         let (small, large) = (build(16, [2, 2, 4]), build(65_536, [32, 32, 64]));
         assert_eq!(large.levels.iter().map(|level| level.blocks).collect::<Vec<_>>(), [2048, 64, 1]);

@@ -1,10 +1,8 @@
 //! Paths: up to the lowest tier that holds both leaves, then down.
 
-use windtunnel_kernel::Id;
-
 use super::Clos;
 use crate::choose::{choose_hashed, flow_hash};
-use crate::link::{LinkId, LoadBalancer, PathClass, Route};
+use crate::link::{LoadBalancer, PathClass, Route};
 use crate::topology::Request;
 
 /// What chooses a plane, in place of a switch number: the sending NIC.
@@ -103,10 +101,6 @@ impl Clos {
         }
     }
 
-    pub(crate) fn path_class(&self, from: (u32, u32), to: (u32, u32)) -> PathClass {
-        class(self.turn(self.port(from).0, self.port(to).0))
-    }
-
     #[inline]
     pub(crate) fn route(&self, request: &Request, route: &mut Route) {
         let ends = self.ends(request.from, request.to);
@@ -128,16 +122,6 @@ impl Clos {
         }
     }
 
-    #[inline]
-    fn nic_up_link(&self, nic: u32, plane: u32) -> LinkId {
-        LinkId(self.nic_up + nic * self.planes + plane)
-    }
-
-    #[inline]
-    fn nic_down_link(&self, nic: u32, plane: u32) -> LinkId {
-        LinkId(self.nic_down + nic * self.planes + plane)
-    }
-
     /// Switch `index` of the block of `leaf` at `tier`, counted over its tier in all planes.
     #[inline]
     fn switch(&self, tier: usize, plane: u32, leaf: u32, index: u32) -> u32 {
@@ -149,26 +133,26 @@ impl Clos {
     #[inline]
     fn single(&self, ends: &Ends, choice: &impl Choice, route: &mut Route) {
         let plane = choice.plane(self.planes);
-        route.links.push((self.nic_up_link(ends.from, plane), 1.0));
+        route.links.push((self.edge.up(ends.from, plane), 1.0));
         let mut index = 0;
         for tier in 0..ends.turn {
             let (level, stage) = (&self.levels[tier], &self.stages[tier]);
             let switch = self.switch(tier, plane, ends.from_leaf, index);
-            let port = choice.up(self, tier, level.first_switch + u64::from(switch));
-            route.links.push((LinkId(stage.up + switch * stage.uplinks.get() + port), 1.0));
+            let port = choice.up(self, tier, u64::from(level.first_switch + switch));
+            route.links.push((self.edge.between(stage.up + switch * stage.uplinks.get() + port), 1.0));
             index += level.width.get() * stage.parents.remainder(port);
         }
         for tier in (0..ends.turn).rev() {
             let (level, stage) = (&self.levels[tier], &self.stages[tier]);
             let above = self.switch(tier + 1, plane, ends.to_leaf, index);
-            let parallel = choice.down(self, tier, self.levels[tier + 1].first_switch + u64::from(above));
+            let parallel = choice.down(self, tier, u64::from(self.levels[tier + 1].first_switch + above));
             let (parent, below) = level.width.split(index);
             index = below;
             let port = parent + stage.parents.get() * parallel;
             let switch = self.switch(tier, plane, ends.to_leaf, index);
-            route.links.push((LinkId(stage.down + switch * stage.uplinks.get() + port), 1.0));
+            route.links.push((self.edge.between(stage.down + switch * stage.uplinks.get() + port), 1.0));
         }
-        route.links.push((self.nic_down_link(ends.to, plane), 1.0));
+        route.links.push((self.edge.down(ends.to, plane), 1.0));
     }
 
     /// All shortest paths, below tier `turn`, in equal parts: every switch that the flow passes at a tier carries as
@@ -176,7 +160,7 @@ impl Clos {
     fn spread(&self, ends: &Ends, turn: usize, route: &mut Route) {
         let part = 1.0 / f64::from(self.planes);
         for plane in 0..self.planes {
-            route.links.push((self.nic_up_link(ends.from, plane), part));
+            route.links.push((self.edge.up(ends.from, plane), part));
         }
         for tier in 0..turn {
             self.spread_stage(tier, ends.from_leaf, self.stages[tier].up, route);
@@ -185,7 +169,7 @@ impl Clos {
             self.spread_stage(tier, ends.to_leaf, self.stages[tier].down, route);
         }
         for plane in 0..self.planes {
-            route.links.push((self.nic_down_link(ends.to, plane), part));
+            route.links.push((self.edge.down(ends.to, plane), part));
         }
     }
 
@@ -195,13 +179,13 @@ impl Clos {
         let part = 1.0 / (f64::from(self.planes) * f64::from(links));
         for plane in 0..self.planes {
             let start = first + self.switch(tier, plane, leaf, 0) * self.stages[tier].uplinks.get();
-            route.links.extend((start..start + links).map(|link| (LinkId::from_index(link as usize), part)));
+            route.links.extend((start..start + links).map(|link| (self.edge.between(link), part)));
         }
     }
 }
 
 #[inline]
-const fn class(turn: usize) -> PathClass {
+pub(super) const fn class(turn: usize) -> PathClass {
     match turn {
         0 => PathClass::SameLeaf,
         1 => PathClass::SamePod,

@@ -4,6 +4,7 @@ use windtunnel_kernel::{BitRate, Span};
 
 use super::Clos;
 use crate::hosts::Hosts;
+use crate::shape::Shape;
 use crate::summary::{TierSummary, TopologySummary};
 
 impl Clos {
@@ -12,7 +13,7 @@ impl Clos {
         let tier = |(index, level): (usize, &super::Level)| {
             let up = self.stages.get(index);
             let below = match index.checked_sub(1) {
-                None => u64::from(self.nics),
+                None => u64::from(self.edge.nics),
                 Some(lower) => {
                     u64::from(self.levels[lower].switches) * u64::from(self.stages[lower].uplinks.get())
                 }
@@ -22,7 +23,7 @@ impl Clos {
             let rate_up = up.map(|_| self.levels[index + 1].rate);
             TierSummary {
                 tier: index as u8,
-                name: self.tier_name(index),
+                name: self.tier_name(index as u8),
                 switches,
                 ports_down: level.ports_down,
                 ports_up,
@@ -55,11 +56,11 @@ impl Clos {
             shape: "clos",
             hosts: hosts.count,
             endpoints: hosts.endpoints(),
-            nics: self.nics,
+            nics: self.edge.nics,
             planes: self.planes,
             scale_up_size: hosts.domain.get(),
             switches: tiers.iter().map(|tier| tier.switches).sum(),
-            links: u64::from(self.end),
+            links: u64::from(self.edge.fabric) + u64::from(self.links),
             tiers,
             bisection: BitRate(u64::try_from(narrowest / 2).unwrap_or(u64::MAX)),
             diameter_links,
