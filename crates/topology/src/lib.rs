@@ -38,6 +38,10 @@ pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
 pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 pub use port::{Itinerary, Peer, PortSet, SwitchId, Target};
 pub use shape::Coordinates;
-pub use spec::{ClosSpec, DEFAULT_PROPAGATION_PS_PER_M, HostSpec, ScaleUpSpec, Tier, TopologySpec};
+pub use spec::{
+    BCubeSpec, BuildingSpec, CableSpec, ClosSpec, CrossSpec, DEFAULT_PROPAGATION_PS_PER_M, Dimension,
+    DirectSpec, DragonflyPlusSpec, DragonflyRouting, DragonflySpec, FullMeshSpec, HammingMeshSpec, HostSpec,
+    MeshRouting, RegionsSpec, ScaleUpSpec, Tier, TopologySpec, TorusRouting, TorusSpec,
+};
 pub use summary::{TierSummary, TopologySummary};
 pub use topology::{HostAddress, Topology};

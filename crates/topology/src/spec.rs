@@ -32,6 +32,231 @@ pub struct ClosSpec {
     pub propagation_ps_per_m: u64,
 }
 
+/// A kind of cable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CableSpec {
+    /// Per direction.
+    pub rate: BitRate,
+    /// In millimetres.
+    pub length_mm: u64,
+    /// Share of packets lost at random, 0 to 1.
+    pub loss: f64,
+}
+
+impl CableSpec {
+    /// A cable of length 0 that loses nothing.
+    pub const fn new(rate: BitRate) -> Self {
+        Self { rate, length_mm: 0, loss: 0.0 }
+    }
+}
+
+/// What the shapes without tiers have in common: hosts hang on routers, evenly and in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DirectSpec {
+    /// Every host. `rails` must be false: all NICs of a host hang on its router.
+    pub host: HostSpec,
+    /// Hosts of a router (of a dragonfly+ of a leaf).
+    pub hosts_per_router: u32,
+    /// Between a NIC and its router.
+    pub nic: CableSpec,
+    /// Pipeline delay of a router.
+    pub router_latency: Span,
+    /// Propagation delay in picoseconds per metre.
+    pub propagation_ps_per_m: u64,
+}
+
+impl DirectSpec {
+    /// One host of one GPU and one NIC a router, cables of length 0 and routers without delay.
+    pub const fn new(rate: BitRate) -> Self {
+        Self {
+            host: HostSpec::new(1, 1, rate),
+            hosts_per_router: 1,
+            nic: CableSpec::new(rate),
+            router_latency: Span::ZERO,
+            propagation_ps_per_m: DEFAULT_PROPAGATION_PS_PER_M,
+        }
+    }
+}
+
+/// A dimension of a torus, mesh or full mesh.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dimension {
+    /// Routers along it; at least 1.
+    pub size: u32,
+    /// Of a torus: whether the last is joined to the first. Means nothing in a full mesh.
+    pub wrap: bool,
+    /// Parallel cables between neighbours; at least 1.
+    pub links: u32,
+    /// Each of them.
+    pub cable: CableSpec,
+}
+
+/// An n-dimensional torus or mesh.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TorusSpec {
+    /// Routers and their hosts.
+    pub direct: DirectSpec,
+    /// The last one varies fastest in the numbers of routers.
+    pub dimensions: Vec<Dimension>,
+    /// Which paths are legal.
+    pub routing: TorusRouting,
+}
+
+/// Legal paths in a torus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum TorusRouting {
+    /// The first dimension in which the ends differ first, the shorter way round; of two equal ways the ascending one.
+    #[default]
+    DimensionOrder,
+    /// Any path of least length.
+    MinimalAdaptive,
+}
+
+/// A full mesh in every dimension: HyperX (Ahn et al., SC'09), UB-Mesh, flattened butterfly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FullMeshSpec {
+    /// Routers and their hosts.
+    pub direct: DirectSpec,
+    /// The last one varies fastest in the numbers of routers.
+    pub dimensions: Vec<Dimension>,
+    /// Which paths are legal.
+    pub routing: MeshRouting,
+}
+
+/// Legal paths in a full mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum MeshRouting {
+    /// One hop in every dimension in which the ends differ, in any order.
+    #[default]
+    Minimal,
+    /// One hop more: at the first router a packet may go by way of any third router of one dimension in which the ends
+    /// differ (UB-Mesh's all-path routing).
+    OneDetour,
+}
+
+/// A dragonfly (Kim, Dally, Scott, Abts, ISCA'08).
+#[derive(Clone, Debug, PartialEq)]
+pub struct DragonflySpec {
+    /// Routers and their hosts (p = hosts · NICs).
+    pub direct: DirectSpec,
+    /// Groups, g; at most a · h + 1.
+    pub groups: u32,
+    /// Routers of a group, a: a full mesh.
+    pub routers: u32,
+    /// Global cables of a router, h.
+    pub global_links: u32,
+    /// Between routers of a group.
+    pub local: CableSpec,
+    /// Between groups.
+    pub global: CableSpec,
+    /// Which paths are legal.
+    pub routing: DragonflyRouting,
+}
+
+/// A dragonfly+ (Shpiner et al., HiPINEB'17): each group is a two-level Clos whose spines have the global cables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DragonflyPlusSpec {
+    /// Leaves and their hosts.
+    pub direct: DirectSpec,
+    /// Groups; at most spines · global_links + 1.
+    pub groups: u32,
+    /// Leaves of a group.
+    pub leaves: u32,
+    /// Spines of a group, each joined to every leaf.
+    pub spines: u32,
+    /// Global cables of a spine.
+    pub global_links: u32,
+    /// Between leaves and spines.
+    pub local: CableSpec,
+    /// Between groups.
+    pub global: CableSpec,
+    /// Which paths are legal.
+    pub routing: DragonflyRouting,
+}
+
+/// Legal paths in a dragonfly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum DragonflyRouting {
+    /// At most one global link.
+    #[default]
+    Minimal,
+    /// By way of a router drawn for the flow, each leg minimal.
+    Valiant,
+    /// Minimal or Valiant, whichever has less waiting at the first router times its length (UGAL-L).
+    UgalL,
+}
+
+/// A BCube (Guo et al., SIGCOMM'09): servers forward, switches of n ports stand in levels. Every host is a server whose
+/// NIC hangs on its own forwarder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BCubeSpec {
+    /// Servers; `hosts_per_router` must be 1, `router_latency` is that of a server.
+    pub direct: DirectSpec,
+    /// Ports of a switch, n.
+    pub ports: u32,
+    /// Levels of switches, k + 1: ports of a server. Servers: n^levels.
+    pub levels: u32,
+    /// Between servers and switches.
+    pub cable: CableSpec,
+    /// Pipeline delay of a switch.
+    pub switch_latency: Span,
+}
+
+/// A HammingMesh (Hoefler et al., SC'22): boards of a · b accelerators in a 2-D mesh; the rows of accelerators of all
+/// boards in a row of boards are joined by one switch, and columns likewise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HammingMeshSpec {
+    /// Accelerators; `hosts_per_router` must be 1.
+    pub direct: DirectSpec,
+    /// Rows and columns of accelerators of a board.
+    pub board: [u32; 2],
+    /// Rows and columns of boards.
+    pub boards: [u32; 2],
+    /// Between neighbours of a board.
+    pub board_cable: CableSpec,
+    /// Between the edges of boards and the switches of rows and columns.
+    pub switch_cable: CableSpec,
+    /// Pipeline delay of a switch.
+    pub switch_latency: Span,
+}
+
+/// Buildings, each with its own Clos, joined by cables between their top switches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegionsSpec {
+    /// Every host of every building.
+    pub host: HostSpec,
+    /// In the order of their hosts.
+    pub buildings: Vec<BuildingSpec>,
+    /// At most one entry for a pair of buildings.
+    pub cross: Vec<CrossSpec>,
+    /// Propagation delay in picoseconds per metre.
+    pub propagation_ps_per_m: u64,
+}
+
+/// A building.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuildingSpec {
+    /// Its name, unique; begins the names of its switches.
+    pub name: String,
+    /// Buildings of one region are near each other.
+    pub region: u32,
+    /// Hosts in it.
+    pub hosts: u32,
+    /// From the leaves (RTSW) up to those with the cross-building links (ATSW).
+    pub tiers: Vec<Tier>,
+}
+
+/// The cables between two buildings. Cable i joins the top switches i mod n and i mod m of the two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CrossSpec {
+    /// Numbers of the buildings.
+    pub between: [u32; 2],
+    /// How many.
+    pub count: u32,
+    /// Each of them.
+    pub cable: CableSpec,
+}
+
 /// What is inside a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostSpec {

@@ -13,10 +13,7 @@ const RATE: BitRate = BitRate::from_gbps(100);
 
 /// Up, then down: state 1 once the path has turned.
 fn up_down(topology: &Topology, state: u32, hop: Hop) -> Option<u32> {
-    match topology.tier(hop.next) > topology.tier(hop.at) {
-        true => (state == 0).then_some(0),
-        false => Some(1),
-    }
+    if topology.tier(hop.next) > topology.tier(hop.at) { (state == 0).then_some(0) } else { Some(1) }
 }
 
 /// Two to four tiers of few ports, with rails, planes, bundles, oversubscription and ports to spare.

@@ -28,6 +28,7 @@ pub struct Hop {
 }
 
 /// Any hop is legal: what a detour may do.
+#[allow(clippy::unnecessary_wraps, reason = "the signature of a `Legality`")]
 pub fn anything(_: &Topology, _: u32, _: Hop) -> Option<u32> {
     Some(0)
 }
@@ -290,9 +291,13 @@ pub fn check_faults(topology: &Arc<Topology>, legal: Legality, seed: u64, percen
         }
         // All works again.
         let failed: Vec<_> = forwarder.failed_switches().collect();
-        failed.into_iter().for_each(|switch| forwarder.recover_switch(switch));
+        for switch in failed {
+            forwarder.recover_switch(switch);
+        }
         let failed: Vec<_> = forwarder.failed_cables().collect();
-        failed.into_iter().for_each(|cable| forwarder.recover_cable(cable));
+        for cable in failed {
+            forwarder.recover_cable(cable);
+        }
         forwarder.converge();
         assert!(forwarder.is_whole());
     }
