@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test bench lint format docs setup clean
+.PHONY: demo test bench lint format docs setup library clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -29,6 +29,10 @@ lint: $(ENGINE) $(TOOLS)
 	$(BIN)/ruff format --check python tests benches
 	$(BIN)/ruff check python tests benches
 	$(BIN)/mypy
+
+# For simulators in C and C++: target/release/libwindtunnel_routing.{so,a}; the header is crates/routing/include.
+library:
+	cargo build --release --package windtunnel-routing
 
 format: $(TOOLS)
 	cargo fmt --all

@@ -2,6 +2,7 @@
 
 pub mod goal;
 mod names;
+pub mod routing;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
