@@ -437,7 +437,7 @@ pub unsafe extern "C" fn wt_plane(handle: *mut Routing, src_nic: u32, dst_nic: u
         let routing = unsafe { routing(handle) }?;
         routing.target(src_nic, 0).and(routing.target(dst_nic, 0))?;
         let plane = routing.forwarder.plane(src_nic, dst_nic, hash);
-        Some(plane.map_or(UNREACHABLE, |plane| plane.cast_signed()))
+        Some(plane.map_or(UNREACHABLE, u32::cast_signed))
     })
 }
 
