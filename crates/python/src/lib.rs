@@ -145,6 +145,21 @@ fn explain(
     py.detach(|| api::explain(&request)).map_err(raise)
 }
 
+/// What set-up, memory and look-ups cost by rule and by tables, as JSON text.
+#[pyfunction]
+fn measure_lookups(
+    py: Python<'_>,
+    text: &str,
+    source: &str,
+    base: &str,
+    lookups: u64,
+    tables: bool,
+    table_limit: u64,
+) -> PyResult<String> {
+    py.detach(|| api::lookup::measure_lookups(text, source, base.as_ref(), lookups, tables, table_limit))
+        .map_err(raise)
+}
+
 /// The summary of a topology file as JSON text.
 #[pyfunction]
 fn topology(py: Python<'_>, text: &str, source: &str, base: &str) -> PyResult<String> {
@@ -224,6 +239,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(run, module)?,
         wrap_pyfunction!(explain, module)?,
         wrap_pyfunction!(topology, module)?,
+        wrap_pyfunction!(measure_lookups, module)?,
         wrap_pyfunction!(schema, module)?,
         wrap_pyfunction!(names, module)?,
         wrap_pyfunction!(goal_check, module)?,

@@ -29,6 +29,7 @@ mod port;
 mod shape;
 mod spec;
 mod summary;
+mod tables;
 mod topology;
 mod walk;
 
@@ -44,4 +45,5 @@ pub use spec::{
     MeshRouting, RegionsSpec, ScaleUpSpec, Tier, TopologySpec, TorusRouting, TorusSpec,
 };
 pub use summary::{TierSummary, TopologySummary};
+pub use tables::Tables;
 pub use topology::{HostAddress, Topology};

@@ -1,6 +1,7 @@
 //! What the bindings call: text, numbers and tables in, text and tables out.
 
 pub mod goal;
+pub mod lookup;
 mod names;
 pub mod routing;
 
