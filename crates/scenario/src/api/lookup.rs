@@ -8,8 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windtunnel_kernel::{RandomStream, memory};
-use windtunnel_topology::{Itinerary, Peer, SwitchId, Tables, Target, Topology, flow_hash};
+use windtunnel_kernel::{EndpointId, NicId, RandomStream, memory};
+use windtunnel_topology::{
+    Itinerary, LoadBalancer, Peer, Route, SwitchId, Tables, Target, Topology, flow_hash,
+};
 
 use super::routing::topology_of;
 use super::{Failure, ready_to_route};
@@ -26,8 +28,8 @@ struct Question {
 
 /// Measures a topology: `lookups` next hops by rule, and if `tables` by breadth-first tables too.
 ///
-/// JSON: `nics`, `switches`, `setup_s`, `memory_bytes`, `lookups`, `lookup_s`, `ring_step_s` (one step: all paths, hop by
-/// hop), `ring_paths`, `peak_rss_bytes`, and with tables the same under `tables` (`null` where they would take more than
+/// JSON: `nics`, `switches`, `setup_s`, `memory_bytes`, `lookups`, `lookup_s`, `ring_step_s` (one step: all paths, link
+/// by link), `ring_paths`, `peak_rss_bytes`, and with tables the same under `tables` (`null` where they would take more than
 /// `table_limit` bytes; `bytes` says how many).
 ///
 /// # Errors
@@ -49,9 +51,8 @@ pub fn measure_lookups(
     let memory_bytes = memory::peak() - before;
 
     let ring = ring(&topology, 1);
-    let watch = Stopwatch::start();
+    let ring_step_s = time_step(&topology, &ring);
     let questions = questions(&topology, &ring);
-    let ring_step_s = watch.wall_seconds();
     let rule = |question: &Question, target: &Target, hash: u64| {
         topology.next_hop(question.at, target, Itinerary::DIRECT, hash).0
     };
@@ -97,6 +98,19 @@ fn ring(topology: &Topology, seed: u64) -> Vec<u32> {
         order.swap(last, draws.below(last as u64 + 1) as usize);
     }
     order
+}
+
+/// Seconds in which all paths of a step of the ring are laid, from the first GPU of each NIC.
+fn time_step(topology: &Topology, ring: &[u32]) -> f64 {
+    let (per_host, nics) = (topology.endpoints_per_host(), topology.nics_per_host());
+    let endpoint = |nic: u32| EndpointId(nic / nics * per_host + nic % nics * per_host / nics);
+    let mut route = Route::new();
+    let watch = Stopwatch::start();
+    for (&from, &to) in ring.iter().zip(ring.iter().cycle().skip(1)) {
+        topology.route(LoadBalancer::Ecmp, 1, endpoint(from), endpoint(to), NicId(0), 0, &mut route);
+        black_box(&route);
+    }
+    watch.wall_seconds()
 }
 
 /// Walks every path of a step of the ring.
