@@ -42,6 +42,9 @@ struct Axis {
     steps: Divisor,
     /// First port.
     first_port: u32,
+    /// Ports up and ports down, as bits; 0 where they do not fit 64.
+    up_ports: u64,
+    down_ports: u64,
     /// First link up.
     up: u32,
     /// First link down.
@@ -135,6 +138,11 @@ impl Torus {
             stride /= dimension.size;
             let steps = steps(dimension);
             let one_way = direct.routers / dimension.size * steps * dimension.links;
+            let group = |number: u32| {
+                let first = fabric_ports + number * dimension.links;
+                // Ports beyond 64 are not among the bits: no set then uses them.
+                (first..first + dimension.links).take(64).filter_map(|port| 1u64.checked_shl(port)).sum()
+            };
             axes.push(Axis {
                 size: Divisor::new(dimension.size),
                 stride: Divisor::new(stride),
@@ -142,6 +150,8 @@ impl Torus {
                 links: Divisor::new(dimension.links),
                 steps: Divisor::new(steps.max(1)),
                 first_port: fabric_ports,
+                up_ports: group(0),
+                down_ports: group(u32::from(dimension.size > 2)),
                 up: links,
                 down: links + one_way,
                 cable: cable(&dimension.cable, &spec.direct, &format!("dimensions[{index}].cable"))?,
@@ -211,7 +221,8 @@ impl Axis {
             return (y > x, y < x);
         }
         let size = self.size.get();
-        let ahead = if y > x { y - x } else { y + size - x };
+        // Modulo the size: one of the two has wrapped round 32 bits. A branch would be mispredicted half of the time.
+        let ahead = y.wrapping_sub(x).min(y.wrapping_sub(x).wrapping_add(size));
         (2 * ahead <= size, 2 * ahead >= size)
     }
 

@@ -143,23 +143,45 @@ impl Shape for Torus {
         }
     }
 
-    /// Without a set where the way is known and single.
+    /// Without a set of ports: in dimension order the way is single, and up to 64 ports are the bits of a word.
     #[inline]
     fn pick(&self, at: u32, to: u32, flow_hash: u64) -> u32 {
-        if self.adaptive {
+        let choose = |n| if n == 1 { 0 } else { choose_hashed(flow_hash, u64::from(at), n) };
+        if !self.adaptive {
+            for axis in &self.axes {
+                let (x, y) = (axis.digit(at), axis.digit(to));
+                if x != y {
+                    return axis.group(axis.ways(x, y).0) + choose(axis.links.get());
+                }
+            }
+            unreachable!("a router is not the one that it sends to")
+        }
+        if self.fabric_ports > 64 {
             let mut ports = PortSet::new();
             self.shortest(at, to, &mut ports);
-            return ports.nth(choose_hashed(flow_hash, u64::from(at), ports.len()));
+            return ports.nth(choose(ports.len()));
         }
-        for axis in &self.axes {
-            let (x, y) = (axis.digit(at), axis.digit(to));
-            if x != y {
-                let links = axis.links.get();
-                let parallel = if links == 1 { 0 } else { choose_hashed(flow_hash, u64::from(at), links) };
-                return axis.group(axis.ways(x, y).0) + parallel;
+        let (mut ports, mut rest_at, mut rest_to) = (0u64, at, to);
+        for axis in self.axes.iter().rev() {
+            // From the last digit on: one division each.
+            let ((outer_at, x), (outer_to, y)) = (axis.size.split(rest_at), axis.size.split(rest_to));
+            (rest_at, rest_to) = (outer_at, outer_to);
+            // Both or neither of them without a branch that the next pair takes the other way.
+            let (up, down) = axis.ways(x, y);
+            let (up, down) = (up & (x != y), down & (x != y));
+            ports |= u64::from(up) * axis.up_ports | u64::from(down) * axis.down_ports;
+        }
+        let index = choose_hashed(flow_hash, u64::from(at), ports.count_ones());
+        if self.fabric_ports <= 8 {
+            // As often whatever the index is, again for the sake of prediction.
+            for passed in 0..7 {
+                let rest = ports & ports.wrapping_sub(1);
+                ports = if passed < index { rest } else { ports };
             }
+        } else {
+            (0..index).for_each(|_| ports &= ports - 1);
         }
-        unreachable!("a router is not the one that it sends to")
+        ports.trailing_zeros()
     }
 
     fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
