@@ -19,6 +19,7 @@
 
 mod choose;
 mod clos;
+mod direct;
 mod divide;
 mod edge;
 mod error;
@@ -31,6 +32,7 @@ mod spec;
 mod summary;
 mod tables;
 mod topology;
+mod torus;
 mod walk;
 
 pub use choose::{choose, choose_hashed, choose_weighted, choose_weighted_hashed, flow_hash};

@@ -99,6 +99,14 @@ impl PortSet {
         self.len = 0;
     }
 
+    /// Becomes equal to another, in the memory that there is.
+    #[inline]
+    pub(crate) fn copy(&mut self, other: &Self) {
+        self.runs.clear();
+        self.runs.extend_from_slice(&other.runs);
+        self.len = other.len;
+    }
+
     /// Adds a port at the end.
     #[inline]
     pub fn push(&mut self, port: u32) {

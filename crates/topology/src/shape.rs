@@ -23,6 +23,7 @@ use crate::clos::Clos;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
+use crate::torus::Torus;
 
 /// A cable between two ports, or between a switch and a NIC; both directions alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +96,8 @@ pub(crate) trait Shape {
     /// Which of several cables between the same two switches a port has; `None` if it is the only one.
     fn parallel(&self, switch: u32, port: u32) -> Option<u32>;
 
-    /// Appends the ports of `at` that begin a shortest legal path to the switch `to` ≠ `at`, of the same plane.
+    /// Appends the ports of `at` that begin a shortest legal path to the switch `to` ≠ `at`, of the same plane, in
+    /// ascending order: a [field](crate::faults) of the same destination lists them alike.
     fn shortest(&self, at: u32, to: u32, ports: &mut PortSet);
 
     /// The choice among [`Self::shortest`] for a flow of the given [`crate::flow_hash`].
@@ -174,6 +176,7 @@ pub(crate) trait Shape {
 #[derive(Clone, Debug)]
 pub(crate) enum AnyShape {
     Clos(Clos),
+    Torus(Torus),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -181,6 +184,7 @@ macro_rules! each {
     ($any:expr, $shape:ident => $body:expr) => {
         match $any {
             $crate::shape::AnyShape::Clos($shape) => $body,
+            $crate::shape::AnyShape::Torus($shape) => $body,
         }
     };
 }

@@ -10,6 +10,8 @@ pub const DEFAULT_PROPAGATION_PS_PER_M: u64 = 5_000;
 pub enum TopologySpec {
     /// Leaves, spines and so on: a folded Clos network of any number of tiers.
     Clos(ClosSpec),
+    /// An n-dimensional torus or mesh.
+    Torus(TorusSpec),
 }
 
 /// A folded Clos network.

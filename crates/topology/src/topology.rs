@@ -12,6 +12,7 @@ use crate::port::{Itinerary, Peer, PortSet, SwitchId, Target};
 use crate::shape::{AnyShape, Cable, Coordinates, Far, Shape, Site, each};
 use crate::spec::TopologySpec;
 use crate::summary::{self, TopologySummary};
+use crate::torus::Torus;
 use crate::walk::Walk;
 
 /// What chooses a plane, in place of a switch number: the sending NIC.
@@ -80,6 +81,11 @@ impl Topology {
                 let hosts = Hosts::new(spec.hosts, &spec.host)?;
                 let shape = AnyShape::Clos(Clos::new(spec, &hosts)?);
                 (hosts, spec.planes, shape)
+            }
+            TopologySpec::Torus(spec) => {
+                let hosts = Torus::hosts(spec)?;
+                let shape = AnyShape::Torus(Torus::new(spec, &hosts)?);
+                (hosts, 1, shape)
             }
         };
         let edge = Edge::new(&hosts, planes)?;

@@ -22,6 +22,8 @@ pub(crate) struct Dead {
     slots: Vec<u32>,
     /// A bit for every dead port.
     rows: Vec<SmallVec<[u64; 2]>>,
+    /// The switch of each row.
+    owners: Vec<u32>,
 }
 
 impl Dead {
@@ -38,6 +40,12 @@ impl Dead {
             None | Some(0) => &[],
             Some(&slot) => &self.rows[slot as usize - 1],
         }
+    }
+
+    /// Switches with dead ports, and their [rows](Self::row); those that have recovered may still be among them. In the
+    /// order in which they first failed.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &[u64])> {
+        self.owners.iter().copied().zip(self.rows.iter().map(SmallVec::as_slice))
     }
 
     /// Whether the cable of a port between switches is dead.
@@ -109,6 +117,7 @@ impl Dead {
             }
             let words = topology.ports(SwitchId(switch)).div_ceil(64) as usize;
             self.rows.push(SmallVec::from_elem(0, words));
+            self.owners.push(switch);
             *slot = self.rows.len() as u32;
         }
         let word = &mut self.rows[*slot as usize - 1][port as usize / 64];

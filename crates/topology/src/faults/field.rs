@@ -7,114 +7,126 @@
 //! reached only now is joined by a detour. A packet on a detour comes nearer with every hop until it meets a switch with
 //! a legal path, which it then follows: no loop.
 
-use std::collections::VecDeque;
-
 use super::dead::Dead;
 use crate::port::PortSet;
 use crate::shape::{Far, Shape};
 
-const LEGAL: u8 = 0;
-const DETOUR: u8 = 1;
-const UNREACHED: u8 = 2;
+/// What there is from a switch to the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    Legal,
+    Detour,
+    #[default]
+    None,
+}
 
-/// Equal-cost ports of every switch towards one switch.
-#[derive(Clone, Debug)]
-pub(crate) struct Field {
+/// The work space of searches, and what the last one found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
     /// Words of a switch.
     words: usize,
     /// A bit for every port.
     masks: Vec<u64>,
-    state: Vec<u8>,
+    ways: Vec<Way>,
+    /// Hops to the destination; of detours, to the nearest switch with a legal path.
+    steps: Vec<u32>,
+    /// Switches in the order in which they were reached.
+    reached: Vec<u32>,
 }
 
-/// What there is from a switch to the destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Legal,
-    Detour,
-    None,
-}
-
-impl Field {
-    /// Searches from `to` over what is not `dead`.
-    pub(crate) fn search<S: Shape>(shape: &S, dead: &Dead, to: u32, max_ports: u32) -> Self {
-        let switches = shape.switches() as usize;
-        let words = max_ports.div_ceil(64).max(1) as usize;
-        let mut field = Self { words, masks: vec![0; switches * words], state: vec![UNREACHED; switches] };
-        let mut distance = vec![u32::MAX; switches];
-        let mut queue = VecDeque::new();
-        if dead.switch(to) {
-            return field;
-        }
-        (distance[to as usize], field.state[to as usize]) = (0, LEGAL);
-        queue.push_back(to);
-        // Those with a legal path, nearest first: where the detours start from.
-        let mut reached = Vec::new();
-        while let Some(near) = queue.pop_front() {
-            reached.push(near);
-            for (far, port) in living_neighbours(shape, dead, near) {
-                let next = distance[near as usize] + 1;
-                // Shorter ways are found first: a later one cannot be as short.
-                if distance[far as usize] >= next && far != to && shape.may_follow(far, port, to) {
-                    if distance[far as usize] == u32::MAX {
-                        queue.push_back(far);
-                    }
-                    distance[far as usize] = next;
-                    field.state[far as usize] = LEGAL;
-                    field.set(far, port);
-                }
-            }
-        }
-        // Steps to the nearest switch with a legal path, that path not counted: as a switch joins the detour it must
-        // come nearer to where legal paths begin.
-        let mut steps = vec![0u32; switches];
-        queue.extend(reached);
-        while let Some(near) = queue.pop_front() {
-            for (far, port) in living_neighbours(shape, dead, near) {
-                let (at, next) = (far as usize, steps[near as usize] + 1);
-                if field.state[at] == UNREACHED {
-                    (field.state[at], steps[at]) = (DETOUR, next);
-                    queue.push_back(far);
-                }
-                if field.state[at] == DETOUR && steps[at] == next {
-                    field.set(far, port);
-                }
-            }
-        }
-        field
+impl Search {
+    /// For a shape.
+    pub(crate) fn new<S: Shape>(shape: &S) -> Self {
+        let ports = (0..shape.switches()).map(|switch| shape.ports(switch)).max().unwrap_or(1);
+        Self { words: ports.div_ceil(64).max(1) as usize, ..Self::default() }
     }
 
-    /// Appends the equal-cost ports of `at`.
-    pub(crate) fn ports(&self, at: u32, ports: &mut PortSet) -> Way {
-        let first = at as usize * self.words;
-        for (word, &mask) in self.masks[first..first + self.words].iter().enumerate() {
-            let mut left = mask;
-            while left != 0 {
-                ports.push(word as u32 * 64 + left.trailing_zeros());
-                left &= left - 1;
+    /// Searches from `to` over what is not `dead`.
+    pub(crate) fn run<S: Shape>(&mut self, shape: &S, dead: &Dead, to: u32) {
+        let switches = shape.switches() as usize;
+        self.steps.clear();
+        self.steps.resize(switches, u32::MAX);
+        self.masks.clear();
+        self.masks.resize(switches * self.words, 0);
+        self.ways.clear();
+        self.ways.resize(switches, Way::None);
+        self.reached.clear();
+        if dead.switch(to) {
+            return;
+        }
+        (self.steps[to as usize], self.ways[to as usize]) = (0, Way::Legal);
+        self.reached.push(to);
+        let mut next = 0;
+        while let Some(&near) = self.reached.get(next) {
+            next += 1;
+            let step = self.steps[near as usize] + 1;
+            for (far, port) in living_neighbours(shape, dead, near) {
+                let known = self.steps[far as usize];
+                // Shorter ways are found first: a later one cannot be as short.
+                if known >= step && far != to && shape.may_follow(far, port, to) {
+                    if known == u32::MAX {
+                        (self.steps[far as usize], self.ways[far as usize]) = (step, Way::Legal);
+                        self.reached.push(far);
+                    }
+                    self.set(far, port);
+                }
             }
         }
-        match self.state[at as usize] {
-            LEGAL => Way::Legal,
-            DETOUR => Way::Detour,
-            _ => Way::None,
+        if self.reached.len() < switches {
+            self.go_on(shape, dead);
         }
+    }
+
+    /// From all switches with a legal path, nearest first, over any cable. Steps are counted from them, the legal path
+    /// not: as a switch joins the detour it must come nearer to where legal paths begin.
+    fn go_on<S: Shape>(&mut self, shape: &S, dead: &Dead) {
+        self.reached.iter().for_each(|&switch| self.steps[switch as usize] = 0);
+        let mut next = 0;
+        while let Some(&near) = self.reached.get(next) {
+            next += 1;
+            let step = self.steps[near as usize] + 1;
+            for (far, port) in living_neighbours(shape, dead, near) {
+                let at = far as usize;
+                if self.ways[at] == Way::None {
+                    (self.ways[at], self.steps[at]) = (Way::Detour, step);
+                    self.reached.push(far);
+                }
+                if self.ways[at] == Way::Detour && self.steps[at] == step {
+                    self.set(far, port);
+                }
+            }
+        }
+    }
+
+    /// Of every switch a bit for each equal-cost port, and the kind of way that they begin.
+    pub(crate) fn found(&self) -> impl Iterator<Item = (&[u64], Way)> {
+        self.masks.chunks_exact(self.words).zip(self.ways.iter().copied())
     }
 
     fn set(&mut self, switch: u32, port: u32) {
         self.masks[switch as usize * self.words + port as usize / 64] |= 1 << (port % 64);
     }
+}
 
-    /// Bytes that a field takes.
-    pub(crate) fn bytes(switches: u32, max_ports: u32) -> usize {
-        switches as usize * (max_ports.div_ceil(64).max(1) as usize * 8 + 1)
+/// The ports whose bits are set.
+pub(crate) fn ports_of(mask: &[u64]) -> PortSet {
+    let mut ports = PortSet::new();
+    for (word, &mask) in mask.iter().enumerate() {
+        let mut left = mask;
+        while left != 0 {
+            ports.push(word as u32 * 64 + left.trailing_zeros());
+            left &= left - 1;
+        }
     }
+    ports
 }
 
 /// Switches with a living cable to `near`, and their ports to it.
 fn living_neighbours<S: Shape>(shape: &S, dead: &Dead, near: u32) -> impl Iterator<Item = (u32, u32)> {
+    let row = dead.row(near);
+    let lives = move |port: u32| row.get(port as usize / 64).is_none_or(|word| word >> (port % 64) & 1 == 0);
     (0..shape.ports(near)).filter_map(move |port| match shape.peer(near, port) {
-        Some(Far::Switch { switch, port: back }) if !dead.port(near, port) => Some((switch, back)),
+        Some(Far::Switch { switch, port: back }) if lives(port) => Some((switch, back)),
         _ => None,
     })
 }

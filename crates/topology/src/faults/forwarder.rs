@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use windtunnel_kernel::{EndpointId, NicId};
 
+use super::cache::{Cache, Step};
 use super::dead::Dead;
-use super::field::{Field, Way};
+use super::field::Way;
 use crate::choose::{choose_hashed, choose_weighted_hashed, flow_hash};
 use crate::link::{LinkId, LoadBalancer, Route};
 use crate::port::{Itinerary, PortSet, SwitchId, Target};
@@ -70,21 +71,6 @@ pub struct Hop {
     pub itinerary: Itinerary,
     /// [`Verdict::Legal`] or [`Verdict::Detour`].
     pub verdict: Verdict,
-}
-
-/// Bytes of fields that a forwarder keeps at most (but always one field).
-const CACHE_BYTES: usize = 224 << 20;
-
-/// Fields by destination. The oldest makes room.
-#[derive(Clone, Debug, Default)]
-struct Cache {
-    /// Of each switch one more than its place in `fields`, 0 without one.
-    slots: Vec<u32>,
-    fields: Vec<(u32, Field)>,
-    /// Where the next one goes once there is no room.
-    oldest: usize,
-    room: usize,
-    max_ports: u32,
 }
 
 /// Routing for one user of a topology, faults included. See the module page.
@@ -226,6 +212,9 @@ impl Forwarder {
             let (port, itinerary) = self.topology.next_hop(at, to, itinerary, flow_hash);
             return Ok(Hop { port, itinerary, verdict: Verdict::Legal });
         }
+        if let Some(hop) = self.by_field(at, to, itinerary, flow_hash) {
+            return Ok(hop);
+        }
         let mut ports = std::mem::take(&mut self.ports);
         let (verdict, itinerary) = self.equal_cost(at, to, itinerary, &mut ports);
         let hop = if verdict.forwards() {
@@ -235,6 +224,21 @@ impl Forwarder {
         };
         self.ports = ports;
         hop
+    }
+
+    /// What [`Self::equal_cost`] and the choice come to where a field has the answer: without a copy of the set.
+    #[inline]
+    fn by_field(&self, at: SwitchId, to: &Target, itinerary: Itinerary, flow_hash: u64) -> Option<Hop> {
+        if !self.converged || each!(&self.topology.shape, shape => shape.repairs_by_rule()) {
+            return None;
+        }
+        let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
+        let goal = itinerary.waypoint().unwrap_or(to.switch);
+        let step = if at == goal { None } else { self.cache.get(at.0, goal.0) }?;
+        (step.way == Way::Legal).then(|| {
+            let index = choose_hashed(flow_hash, u64::from(at.0), step.ports.len());
+            Hop { port: step.ports.nth(index), itinerary, verdict: Verdict::Legal }
+        })
     }
 
     /// Among the ports found last.
@@ -256,8 +260,11 @@ impl Forwarder {
     fn towards(&mut self, at: SwitchId, to: u32, ports: &mut PortSet) -> Verdict {
         ports.clear();
         self.weights.clear();
-        let topology = Arc::clone(&self.topology);
-        let verdict = each!(&topology.shape, shape => self.surviving(shape, at.0, to, ports));
+        let Self { topology, policy, known, cache, weights, .. } = self;
+        let weights = policy.weighted.then_some(weights);
+        let verdict = each!(&topology.shape, shape => {
+            Known { shape, dead: known, detour: policy.detour }.surviving(cache, (at.0, to), ports, weights)
+        });
         if self.converged || !verdict.forwards() || ports.iter().all(|port| !self.actual.port(at.0, port)) {
             return verdict;
         }
@@ -265,35 +272,6 @@ impl Forwarder {
         self.weights.clear();
         ports.retain(|port| !self.actual.port(at.0, port));
         if ports.is_empty() { Verdict::Blackhole } else { verdict }
-    }
-
-    /// By what everybody knows.
-    fn surviving<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Verdict {
-        if self.known.is_empty() || shape.is_clear(&self.known, at, to) {
-            shape.shortest(at, to, ports);
-            return Verdict::Legal;
-        }
-        if shape.repairs_by_rule() {
-            let weights = self.policy.weighted.then_some(&mut self.weights);
-            shape.surviving(&self.known, at, to, ports, weights);
-            if !ports.is_empty() {
-                let mut sum = 0;
-                for weight in &mut self.weights {
-                    sum += *weight;
-                    *weight = sum;
-                }
-                return Verdict::Legal;
-            }
-            if self.policy.detour == Detour::Forbid {
-                return Verdict::Unreachable;
-            }
-        }
-        let field = self.cache.field(shape, &self.known, to);
-        match field.ports(at, ports) {
-            Way::Legal => Verdict::Legal,
-            Way::Detour if self.policy.detour == Detour::Allow => Verdict::Detour,
-            Way::Detour | Way::None => Verdict::Unreachable,
-        }
     }
 
     fn nic_is_dead(&self, dead: &Dead, nic: u32, plane: u32) -> bool {
@@ -367,32 +345,62 @@ impl Forwarder {
     }
 }
 
-impl Cache {
-    fn field<S: Shape>(&mut self, shape: &S, dead: &Dead, to: u32) -> &Field {
-        if self.slots.is_empty() {
-            let switches = shape.switches();
-            self.slots = vec![0; switches as usize];
-            self.max_ports = (0..switches).map(|switch| shape.ports(switch)).max().unwrap_or(1);
-            self.room = (CACHE_BYTES / Field::bytes(switches, self.max_ports)).max(1);
+/// What everybody knows of a fabric.
+struct Known<'a, S> {
+    shape: &'a S,
+    dead: &'a Dead,
+    detour: Detour,
+}
+
+impl<S: Shape> Known<'_, S> {
+    /// Equal-cost ports from a switch to another over what lives, and their weights as running sums.
+    #[inline]
+    fn surviving(
+        &self,
+        cache: &mut Cache,
+        (at, to): (u32, u32),
+        ports: &mut PortSet,
+        weights: Option<&mut Vec<u64>>,
+    ) -> Verdict {
+        let shape = self.shape;
+        let by_rule = shape.repairs_by_rule();
+        // A field lists the same ports in the same order as the rule does where that holds.
+        if !by_rule && let Some(step) = cache.get(at, to) {
+            return self.take(step, ports);
         }
-        let slot = match self.slots[to as usize] {
-            0 => {
-                let field = Field::search(shape, dead, to, self.max_ports);
-                let slot = if self.fields.len() < self.room {
-                    self.fields.push((to, field));
-                    self.fields.len() - 1
-                } else {
-                    let slot = self.oldest;
-                    self.oldest = (self.oldest + 1) % self.room;
-                    self.slots[self.fields[slot].0 as usize] = 0;
-                    self.fields[slot] = (to, field);
-                    slot
-                };
-                self.slots[to as usize] = slot as u32 + 1;
-                slot
-            }
-            slot => slot as usize - 1,
-        };
-        &self.fields[slot].1
+        if self.dead.is_empty() || shape.is_clear(self.dead, at, to) {
+            shape.shortest(at, to, ports);
+            return Verdict::Legal;
+        }
+        if by_rule && self.by_rule((at, to), ports, weights) {
+            return Verdict::Legal;
+        }
+        if by_rule && self.detour == Detour::Forbid {
+            return Verdict::Unreachable;
+        }
+        cache.build(shape, self.dead, to);
+        self.take(cache.get(at, to).expect("a field has just been built"), ports)
+    }
+
+    /// Whether arithmetic finds a port.
+    fn by_rule(&self, (at, to): (u32, u32), ports: &mut PortSet, mut weights: Option<&mut Vec<u64>>) -> bool {
+        self.shape.surviving(self.dead, at, to, ports, weights.as_deref_mut());
+        let mut sum = 0;
+        for weight in weights.into_iter().flatten() {
+            sum += *weight;
+            *weight = sum;
+        }
+        !ports.is_empty()
+    }
+
+    /// What a field says.
+    #[inline]
+    fn take(&self, step: &Step, ports: &mut PortSet) -> Verdict {
+        ports.copy(&step.ports);
+        match step.way {
+            Way::Legal => Verdict::Legal,
+            Way::Detour if self.detour == Detour::Allow => Verdict::Detour,
+            Way::Detour | Way::None => Verdict::Unreachable,
+        }
     }
 }

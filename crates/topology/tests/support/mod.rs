@@ -148,6 +148,96 @@ pub fn check_wiring(topology: &Topology) {
     }
 }
 
+/// Every link has a cable: the numbers of links have no gaps. For shapes that promise it; after [`check_wiring`].
+pub fn check_dense(topology: &Topology) {
+    let mut links = if topology.scale_up_size() > 1 { 2 * topology.endpoints() as usize } else { 0 };
+    for switch in (0..topology.switches()).map(SwitchId) {
+        for port in 0..topology.ports(switch) {
+            // A NIC's port counts for both directions.
+            links += match topology.peer(switch, port) {
+                None => 0,
+                Some(Peer::Switch { .. }) => 1,
+                Some(Peer::Nic { .. }) => 2,
+            };
+        }
+    }
+    assert_eq!(topology.link_count(), links);
+}
+
+/// Steps between all pairs of switches over any cable, by breadth-first search; `u32::MAX` where there is no way.
+pub fn distances(topology: &Topology) -> Vec<Vec<u32>> {
+    let none = BTreeSet::new();
+    let from = |at: u32| {
+        let mut steps = vec![u32::MAX; topology.switches() as usize];
+        let mut queue = VecDeque::from([SwitchId(at)]);
+        steps[at as usize] = 0;
+        while let Some(near) = queue.pop_front() {
+            for (_, far) in neighbours(topology, &none, near) {
+                if steps[far.0 as usize] == u32::MAX {
+                    steps[far.0 as usize] = steps[near.0 as usize] + 1;
+                    queue.push_back(far);
+                }
+            }
+        }
+        steps
+    };
+    (0..topology.switches()).map(from).collect()
+}
+
+/// Hops between switches of the longest of the shortest legal paths between two NICs.
+pub fn longest(topology: &Topology, legal: Legality) -> u32 {
+    let (ends, none) = (targets(topology), BTreeSet::new());
+    let length = |from, to| search(topology, legal, &none, from, to).map_or(0, |(_, length)| length);
+    ends.keys().flat_map(|&from| ends.keys().map(move |&to| length(from, to))).max().unwrap_or(0)
+}
+
+/// The least rate between two halves of the given switches (of an odd number: one more in one of them), each other
+/// switch on whichever side is cheaper: over all ways to halve them. Up to 16 of them.
+pub fn narrowest_cut(topology: &Topology, housed: &[SwitchId]) -> u64 {
+    let side = |half: u32, switch: SwitchId| {
+        housed.iter().position(|&other| other == switch).map(|place| half >> place & 1 == 1)
+    };
+    let cut = |half: u32| {
+        let mut sum = 0;
+        for switch in (0..topology.switches()).map(SwitchId) {
+            let own = side(half, switch);
+            let mut rates = [0, 0];
+            for port in 0..topology.ports(switch) {
+                let Some(Peer::Switch { switch: far, .. }) = topology.peer(switch, port) else { continue };
+                let rate = topology.link(topology.out_link(switch, port).expect("cabled")).rate.0;
+                if let Some(far) = side(half, far) {
+                    rates[usize::from(far)] += rate;
+                }
+            }
+            // What leaves the half, and what would cross a switch that is in neither.
+            sum += match own {
+                Some(true) => rates[0],
+                Some(false) => 0,
+                None => rates[0].min(rates[1]),
+            };
+        }
+        sum
+    };
+    let count = housed.len() as u32;
+    (0..1u32 << count).filter(|half| half.count_ones() == count / 2).map(cut).min().unwrap_or(0)
+}
+
+/// How flows spread over `n` ports: every count within 5 standard deviations of the binomial's mean.
+pub fn check_spread(topology: &Topology, at: SwitchId, to: &Target, n: u32) {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    let flows = 4_000u32;
+    for entropy in 0..flows {
+        let (port, _) = topology.next_hop(at, to, Itinerary::DIRECT, flow_hash(9, 1, 2, entropy));
+        *counts.entry(port).or_default() += 1;
+    }
+    let (mean, p) = (f64::from(flows) / f64::from(n), 1.0 / f64::from(n));
+    let deviation = (f64::from(flows) * p * (1.0 - p)).sqrt();
+    assert_eq!(counts.len() as u32, n);
+    for (port, count) in counts {
+        assert!((f64::from(count) - mean).abs() <= 5.0 * deviation, "{count} of {mean} take port {port}");
+    }
+}
+
 /// The equal-cost sets are those of the search, from every switch of the plane that a packet may be at.
 pub fn check_rule(topology: &Topology, legal: Legality) {
     let mut ports = PortSet::new();
@@ -166,7 +256,7 @@ pub fn check_rule(topology: &Topology, legal: Legality) {
             let found: BTreeSet<u32> = ports.iter().collect();
             let name = |switch| topology.node_name(Node::Switch(switch));
             assert_eq!(found, expected, "{} towards {}", name(at), name(to));
-            assert_eq!(found.len(), ports.len() as usize, "no port twice");
+            assert!(found.iter().copied().eq(ports.iter()), "in ascending order, no port twice: {ports:?}");
             let hash = flow_hash(1, u64::from(at.0), u64::from(target.nic), 0);
             let (port, _) = topology.next_hop(at, target, Itinerary::DIRECT, hash);
             assert!(expected.contains(&port));
