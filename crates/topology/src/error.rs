@@ -123,6 +123,38 @@ pub enum TopologyError {
         /// How many, the largest representable if even more.
         found: u64,
     },
+    /// Rails where all NICs of a host hang on its router.
+    #[error("expected all NICs of a host on its router, found rails")]
+    NoRails,
+    /// A share of lost packets that is no share.
+    #[error("expected `{path}` between 0 and 1, found {found}")]
+    Loss {
+        /// Where.
+        path: String,
+        /// What was given.
+        found: f64,
+    },
+    /// More groups of a dragonfly than the global cables of one reach.
+    #[error(
+        "expected at most {limit} groups, found {groups}: {holders} {holder} of {global_links} global links a group",
+        limit = u64::from(*holders) * u64::from(*global_links) + 1
+    )]
+    TooManyGroups {
+        /// What was given.
+        groups: u32,
+        /// `routers` or `spines`: what the global cables of a group are on.
+        holder: &'static str,
+        /// How many of them a group has.
+        holders: u32,
+        /// Global cables of each.
+        global_links: u32,
+    },
+    /// Delays that exceed network time, of which most are at one place.
+    #[error("expected paths of less than 200 days, found more, mostly by `{path}`")]
+    TooLong {
+        /// Where.
+        path: String,
+    },
     /// Delays that exceed network time.
     #[error(
         "expected paths of less than 200 days, found more in tier {tier}: cables of {length_mm} mm, switches of {delay}"
@@ -141,7 +173,10 @@ impl TopologyError {
     /// The place in the spec, as a path below the topology: `tiers[1].ports_down`.
     pub fn path(&self) -> String {
         match self {
-            Self::Zero { path } => path.clone(),
+            Self::Zero { path } | Self::Loss { path, .. } | Self::TooLong { path } => path.clone(),
+            Self::NoRails => "host.rails".to_owned(),
+            Self::TooManyGroups { .. } => "groups".to_owned(),
+            Self::TooLarge { what: "global links of a group", .. } => "global_links".to_owned(),
             Self::Nics { .. } => "host.nics".to_owned(),
             Self::ScaleUp { .. } => "host.scale_up.size".to_owned(),
             Self::Oversubscription { tier, .. }
@@ -190,7 +225,14 @@ impl TopologyError {
                     .to_owned()
             }
             Self::Bundle { .. } => "1 is a single link".to_owned(),
+            Self::NoRails => "set `host.rails: false`".to_owned(),
+            Self::TooManyGroups { groups, holders, .. } => {
+                let enough = (groups - 1).div_ceil(*holders);
+                format!("`global_links: {enough}` reaches {groups} groups")
+            }
             Self::Zero { .. }
+            | Self::Loss { .. }
+            | Self::TooLong { .. }
             | Self::Oversubscription { .. }
             | Self::Planes { .. }
             | Self::TooLarge { .. }

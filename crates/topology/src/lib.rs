@@ -19,7 +19,9 @@
 
 mod choose;
 mod clos;
+mod direct;
 mod divide;
+mod dragonfly;
 mod edge;
 mod error;
 mod faults;

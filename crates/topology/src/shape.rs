@@ -20,6 +20,7 @@ use windtunnel_kernel::{BitRate, Span};
 
 use crate::choose::choose_hashed;
 use crate::clos::Clos;
+use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
@@ -174,6 +175,8 @@ pub(crate) trait Shape {
 #[derive(Clone, Debug)]
 pub(crate) enum AnyShape {
     Clos(Clos),
+    Dragonfly(Dragonfly),
+    DragonflyPlus(DragonflyPlus),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -181,6 +184,8 @@ macro_rules! each {
     ($any:expr, $shape:ident => $body:expr) => {
         match $any {
             $crate::shape::AnyShape::Clos($shape) => $body,
+            $crate::shape::AnyShape::Dragonfly($shape) => $body,
+            $crate::shape::AnyShape::DragonflyPlus($shape) => $body,
         }
     };
 }

@@ -10,6 +10,10 @@ pub const DEFAULT_PROPAGATION_PS_PER_M: u64 = 5_000;
 pub enum TopologySpec {
     /// Leaves, spines and so on: a folded Clos network of any number of tiers.
     Clos(ClosSpec),
+    /// Groups of routers, fully meshed within and joined by global cables.
+    Dragonfly(DragonflySpec),
+    /// Groups of leaves and spines, joined by global cables between the spines.
+    DragonflyPlus(DragonflyPlusSpec),
 }
 
 /// A folded Clos network.

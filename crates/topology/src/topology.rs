@@ -4,6 +4,7 @@ use windtunnel_kernel::{EndpointId, NicId, Span};
 
 use crate::choose::choose_hashed;
 use crate::clos::Clos;
+use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
@@ -80,6 +81,16 @@ impl Topology {
                 let hosts = Hosts::new(spec.hosts, &spec.host)?;
                 let shape = AnyShape::Clos(Clos::new(spec, &hosts)?);
                 (hosts, spec.planes, shape)
+            }
+            TopologySpec::Dragonfly(spec) => {
+                let hosts = Dragonfly::hosts(spec)?;
+                let shape = AnyShape::Dragonfly(Dragonfly::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::DragonflyPlus(spec) => {
+                let hosts = DragonflyPlus::hosts(spec)?;
+                let shape = AnyShape::DragonflyPlus(DragonflyPlus::new(spec, &hosts)?);
+                (hosts, 1, shape)
             }
         };
         let edge = Edge::new(&hosts, planes)?;

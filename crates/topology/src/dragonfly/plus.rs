@@ -1,0 +1,514 @@
+//! Dragonfly+: every group is a two-level Clos, whose spines have the global cables.
+//!
+//! Leaves come first: leaf l of group G is switch G · leaves + l, spine s is number G · spines + s after all leaves.
+//! Ports of a leaf: to NICs, then to the spines of its group in order. Ports of a spine: to the leaves of its group,
+//! then its h global channels, wired over the spines as [`super::channels`] says.
+//!
+//! Links: from leaf L to spine s number L · spines + s; then from spine S to leaf l, S · leaves + l; then the global
+//! ones, channel j of group G being G · cabled + j. Channels without a cable come last in a group: no number is left out.
+//!
+//! The legal paths are up, at most one global link, down: leaf, spine, leaf within a group; leaf, spine, spine, leaf
+//! between two, over any spine that has a cable to the destination's group. Spines without one are not used. (Should a
+//! packet stand on one after faults have been repaired, it goes down to any leaf and from there by the rule.) So all
+//! legal paths between two leaves are equally long, and with faults the shortest are those whose cables all live: this
+//! is answered by arithmetic on the dead ports.
+//!
+//! Source: Shpiner, Haramaty, Eliad, Zdornov, Gafni, Zahavi, "Dragonfly+: low cost topology for scaling datacenters",
+//! HiPINEB'17.
+
+use smallvec::smallvec;
+use windtunnel_kernel::{BitRate, Span};
+
+use super::channels::Channels;
+use super::waypoint::waypoint;
+use crate::choose::choose_hashed;
+use crate::direct::{self, Direct};
+use crate::divide::Divisor;
+use crate::edge::Edge;
+use crate::error::TopologyError;
+use crate::faults::Dead;
+use crate::hosts::Hosts;
+use crate::link::{LinkTier, PathClass};
+use crate::port::PortSet;
+use crate::shape::{Cable, Coordinates, Far, Shape, Site};
+use crate::spec::{DragonflyPlusSpec, DragonflyRouting};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DragonflyPlus {
+    direct: Direct,
+    leaves: Divisor,
+    spines: Divisor,
+    channels: Channels,
+    /// Leaves of all groups.
+    first_spine: u32,
+    /// Links up; as many down follow.
+    ups: u32,
+    links: u32,
+    local: Cable,
+    global: Cable,
+    routing: DragonflyRouting,
+}
+
+/// A switch taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Leaf { group: u32, leaf: u32 },
+    Spine { group: u32, spine: u32 },
+}
+
+/// Equal-cost ports: number i of `count` is `first` + i, or leads to holder i.
+enum Ways {
+    Run { first: u32, count: u32 },
+    Up(super::channels::Holders),
+    Global { first: u32, step: u32, count: u32 },
+}
+
+impl DragonflyPlus {
+    /// The hosts of `spec`.
+    pub(crate) fn hosts(spec: &DragonflyPlusSpec) -> Result<Hosts, TopologyError> {
+        super::sizes(&[("groups", spec.groups), ("leaves", spec.leaves), ("spines", spec.spines)])?;
+        Direct::hosts(&spec.direct, u64::from(spec.groups) * u64::from(spec.leaves))
+    }
+
+    /// The rules of `spec`, whose hosts are `hosts`.
+    pub(crate) fn new(spec: &DragonflyPlusSpec, hosts: &Hosts) -> Result<Self, TopologyError> {
+        let &DragonflyPlusSpec { ref direct, groups, leaves, spines, global_links, .. } = spec;
+        let channels = Channels::new(groups, ("spines", spines), global_links)?;
+        // There are at least as many hosts: 31 bits.
+        let first_spine = groups * leaves;
+        let (limit, found) = (1 << 32, u64::from(first_spine) + u64::from(groups) * u64::from(spines));
+        if found >= limit {
+            return Err(TopologyError::TooLarge { what: "switches", limit, found });
+        }
+        let ups = u64::from(first_spine) * u64::from(spines);
+        let links = 2 * ups + u64::from(groups) * u64::from(channels.cabled);
+        Edge::new(hosts, 1)?.end(links)?;
+        super::ports(&[direct.hosts_per_router.saturating_mul(hosts.nics), spines])?;
+        super::ports(&[leaves, global_links])?;
+        let per_m = direct.propagation_ps_per_m;
+        let edge = Direct::new(direct, hosts)?;
+        let (local, global) = super::cables((&spec.local, true), (&spec.global, channels.copies > 0), per_m)?;
+        // Two legs of Valiant's.
+        direct::check_path(&[
+            ("nic.length", edge.nic.propagation, 2),
+            ("local.length", local.propagation, 4),
+            ("global.length", global.propagation, 2),
+            ("router_latency", edge.delay, 7),
+        ])?;
+        Ok(Self {
+            direct: edge,
+            leaves: Divisor::new(leaves),
+            spines: Divisor::new(spines),
+            channels,
+            first_spine,
+            ups: ups as u32,
+            links: links as u32,
+            local,
+            global,
+            routing: spec.routing,
+        })
+    }
+
+    #[inline]
+    fn at(&self, switch: u32) -> At {
+        match switch.checked_sub(self.first_spine) {
+            None => {
+                let (group, leaf) = self.leaves.split(switch);
+                At::Leaf { group, leaf }
+            }
+            Some(index) => {
+                let (group, spine) = self.spines.split(index);
+                At::Spine { group, spine }
+            }
+        }
+    }
+
+    #[inline]
+    fn leaf(&self, group: u32, leaf: u32) -> u32 {
+        group * self.leaves.get() + leaf
+    }
+
+    #[inline]
+    fn spine(&self, group: u32, spine: u32) -> u32 {
+        self.first_spine + group * self.spines.get() + spine
+    }
+
+    /// The port of a leaf to a spine.
+    #[inline]
+    fn up(&self, spine: u32) -> u32 {
+        self.direct.nics() + spine
+    }
+
+    /// The channel of a spine's port; `None` of one down.
+    #[inline]
+    fn channel(&self, spine: u32, port: u32) -> Option<u32> {
+        Some(port.checked_sub(self.leaves.get())? + spine * self.channels.ports)
+    }
+
+    /// The port of a spine's channel.
+    #[inline]
+    fn global_port(&self, spine: u32, channel: u32) -> u32 {
+        self.leaves.get() + channel - spine * self.channels.ports
+    }
+
+    #[inline]
+    fn ways(&self, at: At, to: u32) -> Ways {
+        let (goal, to_leaf) = self.leaves.split(to);
+        match at {
+            At::Leaf { group, .. } if group == goal => {
+                Ways::Run { first: self.up(0), count: self.spines.get() }
+            }
+            At::Leaf { group, .. } => {
+                let offset = self.channels.offset(group, goal);
+                Ways::Up(self.channels.holders_of(offset, self.channels.all()))
+            }
+            At::Spine { group, .. } if group == goal => Ways::Run { first: to_leaf, count: 1 },
+            At::Spine { group, spine } => {
+                let offset = self.channels.offset(group, goal);
+                let own = self.channels.on(spine, offset);
+                if own.is_empty() {
+                    return Ways::Run { first: 0, count: self.leaves.get() };
+                }
+                let first = self.global_port(spine, self.channels.channel(offset, own.start));
+                Ways::Global { first, step: self.channels.groups - 1, count: own.end - own.start }
+            }
+        }
+    }
+
+    #[inline]
+    fn port(&self, ways: &Ways, index: u32) -> u32 {
+        match ways {
+            Ways::Run { first, .. } => first + index,
+            Ways::Up(holders) => self.up(holders.nth(index)),
+            Ways::Global { first, step, .. } => first + index * step,
+        }
+    }
+
+    /// Hops between two leaves.
+    #[inline]
+    fn hops(&self, from: u32, to: u32) -> u32 {
+        if from == to {
+            0
+        } else if self.leaves.quotient(from) == self.leaves.quotient(to) {
+            2
+        } else {
+            3
+        }
+    }
+
+    /// Living legal paths from a switch over one of its ports, which begins a shortest one in a whole fabric.
+    fn paths(&self, dead: &Dead, at: At, port: u32, to: u32) -> u64 {
+        let (goal, to_leaf) = self.leaves.split(to);
+        match at {
+            At::Leaf { group, leaf } => {
+                let spine = port - self.direct.nics();
+                if dead.port(self.leaf(group, leaf), port) {
+                    return 0;
+                }
+                let up = At::Spine { group, spine };
+                match self.ways(up, to) {
+                    Ways::Run { first, count: 1 } if group == goal => self.paths(dead, up, first, to),
+                    Ways::Global { first, step, count } => {
+                        (0..count).map(|index| self.paths(dead, up, first + index * step, to)).sum()
+                    }
+                    Ways::Run { .. } | Ways::Up(_) => 0,
+                }
+            }
+            At::Spine { group, spine } => {
+                if dead.port(self.spine(group, spine), port) {
+                    return 0;
+                }
+                match self.channel(spine, port) {
+                    // The far spine's cable down, looked up at its lower end.
+                    Some(channel) => {
+                        let (_, back) = self.channels.far(group, channel).expect("a way has a cable");
+                        let landing = self.up(self.channels.holder(back));
+                        u64::from(!dead.port(self.leaf(goal, to_leaf), landing))
+                    }
+                    None if group == goal => 1,
+                    None => {
+                        let mut ports = PortSet::new();
+                        let from = At::Leaf { group, leaf: port };
+                        self.list(from, to, &mut ports);
+                        ports.iter().map(|port| self.paths(dead, from, port, to)).sum()
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn list(&self, at: At, to: u32, ports: &mut PortSet) {
+        match self.ways(at, to) {
+            Ways::Run { first, count } => ports.push_run(first, count),
+            Ways::Up(holders) => holders.iter().for_each(|spine| ports.push(self.up(spine))),
+            Ways::Global { first, step, count } => {
+                (0..count).for_each(|index| ports.push(first + index * step));
+            }
+        }
+    }
+}
+
+impl Ways {
+    #[inline]
+    fn len(&self) -> u32 {
+        match self {
+            Self::Run { count, .. } | Self::Global { count, .. } => *count,
+            Self::Up(holders) => holders.count,
+        }
+    }
+}
+
+impl Shape for DragonflyPlus {
+    fn name(&self) -> &'static str {
+        "dragonfly+"
+    }
+
+    fn switches(&self) -> u32 {
+        self.first_spine + self.channels.groups * self.spines.get()
+    }
+
+    #[inline]
+    fn ports(&self, switch: u32) -> u32 {
+        if switch < self.first_spine {
+            self.direct.nics() + self.spines.get()
+        } else {
+            self.leaves.get() + self.channels.ports
+        }
+    }
+
+    #[inline]
+    fn peer(&self, switch: u32, port: u32) -> Option<Far> {
+        Some(match self.at(switch) {
+            At::Leaf { group, leaf } => match port.checked_sub(self.direct.nics()) {
+                None => Far::Nic { nic: self.direct.nic_on(switch, port), plane: 0 },
+                Some(spine) => Far::Switch { switch: self.spine(group, spine), port: leaf },
+            },
+            At::Spine { group, spine } => match self.channel(spine, port) {
+                None => Far::Switch { switch: self.leaf(group, port), port: self.up(spine) },
+                Some(channel) => {
+                    let (group, channel) = self.channels.far(group, channel)?;
+                    let (spine, port) = self.channels.place(channel);
+                    Far::Switch { switch: self.spine(group, spine), port: self.leaves.get() + port }
+                }
+            },
+        })
+    }
+
+    #[inline]
+    fn attachment(&self, nic: u32, _plane: u32) -> (u32, u32) {
+        self.direct.attachment(nic)
+    }
+
+    #[inline]
+    fn cable(&self, switch: u32, port: u32) -> Cable {
+        match self.link_tier(switch, port) {
+            LinkTier::NicDown => self.direct.nic,
+            LinkTier::Global => self.global,
+            _ => self.local,
+        }
+    }
+
+    #[inline]
+    fn link_tier(&self, switch: u32, port: u32) -> LinkTier {
+        if switch < self.first_spine {
+            if port < self.direct.nics() { LinkTier::NicDown } else { LinkTier::Up(0) }
+        } else if port < self.leaves.get() {
+            LinkTier::Down(0)
+        } else {
+            LinkTier::Global
+        }
+    }
+
+    #[inline]
+    fn delay(&self, _switch: u32) -> Span {
+        self.direct.delay
+    }
+
+    fn fabric_links(&self) -> u32 {
+        self.links
+    }
+
+    #[inline]
+    fn link(&self, switch: u32, port: u32) -> u32 {
+        match self.at(switch) {
+            At::Leaf { .. } => switch * self.spines.get() + port - self.direct.nics(),
+            At::Spine { group, spine } => match self.channel(spine, port) {
+                None => self.ups + (switch - self.first_spine) * self.leaves.get() + port,
+                Some(channel) => 2 * self.ups + group * self.channels.cabled + channel,
+            },
+        }
+    }
+
+    fn link_source(&self, link: u32) -> (u32, u32) {
+        let Some(down) = link.checked_sub(self.ups) else {
+            let (leaf, spine) = self.spines.split(link);
+            return (leaf, self.up(spine));
+        };
+        let Some(global) = down.checked_sub(self.ups) else {
+            let (spine, leaf) = self.leaves.split(down);
+            return (self.first_spine + spine, leaf);
+        };
+        let (group, channel) = (global / self.channels.cabled, global % self.channels.cabled);
+        let (spine, port) = self.channels.place(channel);
+        (self.spine(group, spine), self.leaves.get() + port)
+    }
+
+    fn parallel(&self, switch: u32, port: u32) -> Option<u32> {
+        let At::Spine { group, spine } = self.at(switch) else { return None };
+        self.channels.parallel(group, self.channel(spine, port)?)
+    }
+
+    #[inline]
+    fn shortest(&self, at: u32, to: u32, ports: &mut PortSet) {
+        self.list(self.at(at), to, ports);
+    }
+
+    /// As the default, without listing the set.
+    #[inline]
+    fn pick(&self, at: u32, to: u32, flow_hash: u64) -> u32 {
+        let ways = self.ways(self.at(at), to);
+        self.port(&ways, choose_hashed(flow_hash, u64::from(at), ways.len()))
+    }
+
+    #[inline]
+    fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
+        let (goal, to_leaf) = self.leaves.split(to);
+        match self.at(at) {
+            At::Leaf { group, .. } if group == goal => true,
+            At::Leaf { group, .. } => {
+                let spine = port - self.direct.nics();
+                !self.channels.on(spine, self.channels.offset(group, goal)).is_empty()
+            }
+            At::Spine { group, .. } if group == goal => port == to_leaf,
+            At::Spine { group, spine } => {
+                let offset = self.channels.offset(group, goal);
+                match self.channel(spine, port) {
+                    Some(channel) => self.channels.offset_of(channel) == offset,
+                    None => self.channels.on(spine, offset).is_empty(),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn waypoint(&self, from: u32, to: u32, hash: u64, queue: impl Fn(u32) -> u64) -> Option<u32> {
+        let hops = |from, to| self.hops(from, to);
+        waypoint(self, self.routing, self.first_spine, (from, to, hash), hops, queue)
+    }
+
+    fn leaves_shortest(&self) -> bool {
+        self.routing != DragonflyRouting::Minimal
+    }
+
+    fn repairs_by_rule(&self) -> bool {
+        true
+    }
+
+    /// All legal paths to a leaf from one switch are equally long, so those that live are the shortest.
+    fn surviving(
+        &self,
+        dead: &Dead,
+        at: u32,
+        to: u32,
+        ports: &mut PortSet,
+        mut weights: Option<&mut Vec<u64>>,
+    ) {
+        let from = self.at(at);
+        let ways = self.ways(from, to);
+        for port in (0..ways.len()).map(|index| self.port(&ways, index)) {
+            let paths = self.paths(dead, from, port, to);
+            if paths > 0 {
+                ports.push(port);
+                if let Some(weights) = weights.as_deref_mut() {
+                    weights.push(paths);
+                }
+            }
+        }
+    }
+
+    fn class(&self, a: u32, b: u32) -> PathClass {
+        match self.hops(a, b) {
+            0 => PathClass::SameLeaf,
+            2 => PathClass::SamePod,
+            _ => PathClass::Beyond,
+        }
+    }
+
+    fn tier(&self, switch: u32) -> u8 {
+        u8::from(switch >= self.first_spine)
+    }
+
+    fn tier_name(&self, tier: u8) -> String {
+        if tier == 0 { "leaf" } else { "spine" }.to_owned()
+    }
+
+    /// `leaf3.5`, `spine3.2`: group and leaf or spine.
+    fn switch_name(&self, switch: u32) -> String {
+        match self.at(switch) {
+            At::Leaf { group, leaf } => format!("leaf{group}.{leaf}"),
+            At::Spine { group, spine } => format!("spine{group}.{spine}"),
+        }
+    }
+
+    fn axes(&self) -> Vec<String> {
+        ["group", "tier", "index"].map(str::to_owned).to_vec()
+    }
+
+    fn coordinates(&self, switch: u32) -> Coordinates {
+        match self.at(switch) {
+            At::Leaf { group, leaf } => smallvec![group, 0, leaf],
+            At::Spine { group, spine } => smallvec![group, 1, spine],
+        }
+    }
+
+    fn switch_at(&self, coordinates: &[u32]) -> Option<u32> {
+        let &[group, tier, index] = coordinates else { return None };
+        if group >= self.channels.groups {
+            return None;
+        }
+        match tier {
+            0 => (index < self.leaves.get()).then(|| self.leaf(group, index)),
+            1 => (index < self.spines.get()).then(|| self.spine(group, index)),
+            _ => None,
+        }
+    }
+
+    fn site(&self, host: u32) -> Site {
+        let (rack, slot) = self.direct.place(host);
+        Site { pod: self.leaves.quotient(rack), rack, slot, ..Site::default() }
+    }
+
+    fn host_at(&self, site: Site) -> Option<u32> {
+        self.direct.host(site).filter(|&host| self.site(host) == site)
+    }
+
+    /// Between halves of the groups (of an odd number one half has a group more): their NICs, their cables between
+    /// leaves and spines, or the global cables between them. Of a single group: between halves of its leaves.
+    fn bisection(&self) -> BitRate {
+        let (groups, leaves) = (self.channels.groups, self.leaves.get());
+        let ups =
+            |leaves: u32| u128::from(leaves) * u128::from(self.spines.get()) * u128::from(self.local.rate.0);
+        let rate = match (groups, leaves) {
+            (1, 1) => self.direct.rate(1) / 2,
+            (1, _) => self.direct.rate(leaves / 2).min(ups(leaves / 2)),
+            _ => {
+                let half = groups / 2 * leaves;
+                let cables = u128::from(groups / 2)
+                    * u128::from(groups.div_ceil(2))
+                    * u128::from(self.channels.copies);
+                let cut = cables * u128::from(self.global.rate.0);
+                self.direct.rate(half).min(ups(half)).min(cut)
+            }
+        };
+        BitRate(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    fn diameter(&self) -> u32 {
+        match (self.channels.groups, self.leaves.get()) {
+            (1, 1) => 0,
+            (1, _) => 2,
+            _ => 3,
+        }
+    }
+}
