@@ -1,129 +1,135 @@
-//! Hosts on routers: what the shapes without tiers have in common.
+//! What the shapes without tiers have in common: hosts hang on forwarders evenly and in order.
 //!
-//! Hosts hang on routers (of a dragonfly+ on leaves) evenly and in order, with all their NICs: ports `0..nics` of router
-//! r lead to the NICs of the hosts r · `hosts_per_router` and on, host by host.
+//! Host h hangs on forwarder h / `hosts_per_router`; the NICs of a forwarder have consecutive ports, host by host, from
+//! a first one that the shape says. There is one plane.
 
 use windtunnel_kernel::{BitRate, Span};
 
 use crate::divide::Divisor;
+use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
-use crate::shape::{Cable, Site};
+use crate::shape::Cable;
 use crate::spec::{CableSpec, DirectSpec};
 
-/// The edge of a shape whose hosts hang on routers.
-#[derive(Clone, Copy, Debug)]
+/// Paths must take less than 200 days, the longest span of network time.
+const LONGEST_PS: u128 = 200 * 86_400 * windtunnel_kernel::units::PS_PER_SECOND as u128;
+
+/// Forwarders and the hosts on them.
+#[derive(Clone, Debug)]
 pub(crate) struct Direct {
-    routers: u32,
-    hosts_per_router: Divisor,
-    /// Of a router: its ports to NICs.
-    nics: Divisor,
-    /// Between a NIC and its router.
+    /// Forwarders with hosts.
+    pub(crate) routers: u32,
+    pub(crate) hosts_per_router: Divisor,
+    /// NICs of a forwarder.
+    pub(crate) nics: Divisor,
+    /// Between a NIC and its forwarder.
     pub(crate) nic: Cable,
-    /// Pipeline delay of a router.
+    /// Of a forwarder.
     pub(crate) delay: Span,
 }
 
 impl Direct {
-    /// The hosts on `routers` routers.
-    pub(crate) fn hosts(spec: &DirectSpec, routers: u64) -> Result<Hosts, TopologyError> {
+    /// Checks what does not depend on the shape's sizes.
+    pub(crate) fn check(spec: &DirectSpec) -> Result<(), TopologyError> {
         if spec.hosts_per_router == 0 {
             return Err(TopologyError::Zero { path: "hosts_per_router".to_owned() });
         }
         if spec.host.rails {
-            return Err(TopologyError::NoRails);
+            return Err(TopologyError::DirectRails);
         }
-        let hosts = routers.saturating_mul(u64::from(spec.hosts_per_router));
-        let too_large = TopologyError::TooLarge { what: "endpoints", limit: 1 << 31, found: hosts };
-        Hosts::new(u32::try_from(hosts).map_err(|_| too_large)?, &spec.host)
+        Ok(())
     }
 
-    /// The edge of `hosts`, which [`Self::hosts`] gave.
+    /// Hosts of `routers` forwarders, whose links are `fabric_links` in all; `None` if there are not ids enough for
+    /// them.
+    pub(crate) fn hosts(
+        spec: &DirectSpec,
+        routers: u64,
+        fabric_links: u64,
+    ) -> Result<Option<Hosts>, TopologyError> {
+        // What is wrong with a host is said first: a single one is never too many.
+        Hosts::new(1, &spec.host)?;
+        let count = u32::try_from(routers.saturating_mul(u64::from(spec.hosts_per_router)));
+        let Some(hosts) = count.ok().and_then(|count| Hosts::new(count, &spec.host).ok()) else {
+            return Ok(None);
+        };
+        let fits = Edge::new(&hosts, 1).and_then(|edge| edge.end(fabric_links)).is_ok();
+        Ok(fits.then_some(hosts))
+    }
+
+    /// For `hosts` that [`Self::hosts`] has accepted.
     pub(crate) fn new(spec: &DirectSpec, hosts: &Hosts) -> Result<Self, TopologyError> {
         Ok(Self {
             routers: hosts.count / spec.hosts_per_router,
             hosts_per_router: Divisor::new(spec.hosts_per_router),
-            // NICs of all hosts fit 31 bits.
-            nics: Divisor::new(spec.hosts_per_router * hosts.nics),
-            nic: cable(&spec.nic, "nic", spec.propagation_ps_per_m)?,
+            nics: Divisor::new(spec.hosts_per_router * spec.host.nics),
+            nic: cable(&spec.nic, spec, "nic")?,
             delay: spec.router_latency,
         })
     }
 
-    pub(crate) fn routers(&self) -> u32 {
-        self.routers
-    }
-
-    /// Ports of a router that NICs hang on: `0..nics`.
+    /// The forwarder of a NIC, and its number there.
     #[inline]
-    pub(crate) fn nics(&self) -> u32 {
-        self.nics.get()
-    }
-
-    /// Router and port of a NIC.
-    #[inline]
-    pub(crate) fn attachment(&self, nic: u32) -> (u32, u32) {
+    pub(crate) fn place(&self, nic: u32) -> (u32, u32) {
         self.nics.split(nic)
     }
 
-    /// The NIC on a port of a router.
+    /// The NIC of a number on a forwarder.
     #[inline]
-    pub(crate) fn nic_on(&self, router: u32, port: u32) -> u32 {
-        router * self.nics.get() + port
+    pub(crate) fn nic(&self, router: u32, index: u32) -> u32 {
+        router * self.nics.get() + index
     }
 
-    /// Router of a host, and its place there.
-    pub(crate) fn place(&self, host: u32) -> (u32, u32) {
-        self.hosts_per_router.split(host)
+    /// What the NICs of half of the forwarders can send: no bisection is above it.
+    pub(crate) fn half(&self) -> u128 {
+        u128::from(self.routers / 2) * u128::from(self.nics.get()) * u128::from(self.nic.rate.0)
     }
 
-    /// The host of a place on a router; `None` if there is none.
-    pub(crate) fn host(&self, site: Site) -> Option<u32> {
-        let exists = site.rack < self.routers && site.slot < self.hosts_per_router.get();
-        exists.then(|| site.rack * self.hosts_per_router.get() + site.slot)
+    /// A rate no larger than [`Self::half`] and than can be written.
+    pub(crate) fn bisection(&self, cut: u128) -> BitRate {
+        BitRate(u64::try_from(cut.min(self.half())).unwrap_or(u64::MAX))
     }
 
-    /// Rate of all NICs of `routers` routers.
-    pub(crate) fn rate(&self, routers: u32) -> u128 {
-        u128::from(routers) * u128::from(self.nics.get()) * u128::from(self.nic.rate.0)
+    /// Checks the latency of the longest path: NIC cables, a forwarder, and `hops` times what `path` describes.
+    pub(crate) fn check_latency(
+        &self,
+        hops: impl Iterator<Item = (String, u64, Span, u64)>,
+    ) -> Result<(), TopologyError> {
+        let mut total = 2 * u128::from(self.nic.propagation.0) + u128::from(self.delay.0);
+        let whole = ("nic".to_owned(), self.nic.length_mm, self.delay, 0);
+        for (path, length_mm, hop, count) in std::iter::once(whole).chain(hops) {
+            total += u128::from(hop.0) * u128::from(count);
+            if total >= LONGEST_PS {
+                return Err(TopologyError::LongPaths { path, length_mm, hop });
+            }
+        }
+        Ok(())
     }
 }
 
-/// A cable of a spec, whose place is `path`.
-pub(crate) fn cable(
-    spec: &CableSpec,
-    path: &'static str,
-    propagation_ps_per_m: u64,
-) -> Result<Cable, TopologyError> {
-    if spec.rate == BitRate(0) {
+/// A cable whose place in the spec is `path`.
+pub(crate) fn cable(spec: &CableSpec, direct: &DirectSpec, path: &str) -> Result<Cable, TopologyError> {
+    if spec.rate.0 == 0 {
         return Err(TopologyError::Zero { path: format!("{path}.rate") });
     }
     if !(0.0..=1.0).contains(&spec.loss) {
         return Err(TopologyError::Loss { path: format!("{path}.loss"), found: spec.loss });
     }
-    let delay = (u128::from(spec.length_mm) * u128::from(propagation_ps_per_m)).div_ceil(1_000);
-    let too_long = TopologyError::TooLong { path: format!("{path}.length") };
-    let propagation = u64::try_from(delay).ok().filter(|&delay| u128::from(delay) < LONGEST_PS);
-    Ok(Cable {
-        rate: spec.rate,
-        propagation: Span(propagation.ok_or(too_long)?),
-        loss: spec.loss,
-        length_mm: spec.length_mm,
-    })
+    let delay = (u128::from(spec.length_mm) * u128::from(direct.propagation_ps_per_m)).div_ceil(1_000);
+    if delay >= LONGEST_PS {
+        let (path, length_mm) = (path.to_owned(), spec.length_mm);
+        return Err(TopologyError::LongPaths { path, length_mm, hop: Span(u64::MAX) });
+    }
+    Ok(Cable { rate: spec.rate, propagation: Span(delay as u64), loss: spec.loss, length_mm: spec.length_mm })
 }
 
-/// The longest span of network time: 200 days.
-const LONGEST_PS: u128 = 200 * 86_400 * windtunnel_kernel::units::PS_PER_SECOND as u128;
-
-/// Checks that a path on which every delay is met so many times takes less than 200 days. The error is about the place
-/// with the largest part.
-pub(crate) fn check_path(parts: &[(&'static str, Span, u64)]) -> Result<(), TopologyError> {
-    let part = |&(_, delay, times): &(&'static str, Span, u64)| u128::from(delay.0) * u128::from(times);
-    let largest = parts.iter().max_by_key(|&each| part(each));
-    match largest {
-        Some(&(path, ..)) if parts.iter().map(part).sum::<u128>() >= LONGEST_PS => {
-            Err(TopologyError::TooLong { path: path.to_owned() })
-        }
-        _ => Ok(()),
+/// The largest size below `found` that `fits`, at least 1.
+pub(crate) fn largest(found: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (1, found.max(1));
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
     }
+    low
 }

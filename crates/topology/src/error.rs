@@ -116,23 +116,24 @@ pub enum TopologyError {
     /// Beyond the ids there are.
     #[error("expected a topology of fewer than {limit} {what}, found {found}")]
     TooLarge {
-        /// `endpoints`, `switches`, `links` or `tiers`.
+        /// `endpoints`, `switches`, `links`, `tiers` or `dimensions`.
         what: &'static str,
         /// How many ids there are.
         limit: u64,
         /// How many, the largest representable if even more.
         found: u64,
     },
-    /// Rails where all NICs of a host hang on its router.
-    #[error("expected all NICs of a host on its router, found rails")]
-    NoRails,
-    /// A share of lost packets that is no share.
-    #[error("expected `{path}` between 0 and 1, found {found}")]
-    Loss {
-        /// Where.
-        path: String,
-        /// What was given.
-        found: f64,
+    /// Delays that exceed network time.
+    #[error(
+        "expected paths of less than 200 days, found more in tier {tier}: cables of {length_mm} mm, switches of {delay}"
+    )]
+    Latency {
+        /// The tier that exceeds it.
+        tier: usize,
+        /// Of its cables.
+        length_mm: u64,
+        /// Of its switches.
+        delay: Span,
     },
     /// More groups of a dragonfly than the global cables of one reach.
     #[error(
@@ -149,23 +150,56 @@ pub enum TopologyError {
         /// Global cables of each.
         global_links: u32,
     },
-    /// Delays that exceed network time, of which most are at one place.
-    #[error("expected paths of less than 200 days, found more, mostly by `{path}`")]
-    TooLong {
+    /// Rails where all NICs of a host hang on one router.
+    #[error("expected no rails where all NICs of a host hang on its router, found `host.rails: true`")]
+    DirectRails,
+    /// A share of lost packets that is no share.
+    #[error("expected `{path}` to be from 0 to 1, found {found}")]
+    Loss {
         /// Where.
         path: String,
+        /// What was given.
+        found: f64,
+    },
+    /// A size below the smallest that makes sense.
+    #[error("expected `{path}` to be at least {least}, found {found}")]
+    Least {
+        /// Where.
+        path: String,
+        /// The smallest.
+        least: u32,
+        /// What was given.
+        found: u32,
+    },
+    /// Several hosts where each host forwards itself.
+    #[error("expected one host for each {node}, found {found}")]
+    HostsPerNode {
+        /// What forwards: `server`, `accelerator`.
+        node: &'static str,
+        /// What was given.
+        found: u32,
+    },
+    /// Sizes whose hosts or links are more than there are ids.
+    #[error("expected fewer than 2^31 hosts, GPUs and NICs and fewer than 2^32 links, found {found} hosts")]
+    Oversize {
+        /// The size that could be smaller.
+        path: String,
+        /// Hosts, the largest representable if even more.
+        found: u64,
+        /// The largest valid size, the others being what they are.
+        fit: u32,
     },
     /// Delays that exceed network time.
     #[error(
-        "expected paths of less than 200 days, found more in tier {tier}: cables of {length_mm} mm, switches of {delay}"
+        "expected paths of less than 200 days, found more: `{path}` has cables of {length_mm} mm, {hop} a hop"
     )]
-    Latency {
-        /// The tier that exceeds it.
-        tier: usize,
-        /// Of its cables.
+    LongPaths {
+        /// Where it is exceeded.
+        path: String,
+        /// Of a cable.
         length_mm: u64,
-        /// Of its switches.
-        delay: Span,
+        /// Cable and switch, the longest representable if even more.
+        hop: Span,
     },
 }
 
@@ -173,8 +207,12 @@ impl TopologyError {
     /// The place in the spec, as a path below the topology: `tiers[1].ports_down`.
     pub fn path(&self) -> String {
         match self {
-            Self::Zero { path } | Self::Loss { path, .. } | Self::TooLong { path } => path.clone(),
-            Self::NoRails => "host.rails".to_owned(),
+            Self::Zero { path }
+            | Self::Loss { path, .. }
+            | Self::Least { path, .. }
+            | Self::Oversize { path, .. }
+            | Self::LongPaths { path, .. } => path.clone(),
+            Self::HostsPerNode { .. } => "hosts_per_router".to_owned(),
             Self::TooManyGroups { .. } => "groups".to_owned(),
             Self::TooLarge { what: "global links of a group", .. } => "global_links".to_owned(),
             Self::Nics { .. } => "host.nics".to_owned(),
@@ -186,8 +224,8 @@ impl TopologyError {
             Self::Bundle { tier, .. } => format!("tiers[{tier}].bundle"),
             Self::Planes { .. } => "planes".to_owned(),
             Self::SmallLeaf { .. } => "tiers[0].ports_down".to_owned(),
-            Self::Rails { .. } => "host.rails".to_owned(),
-            Self::TooLarge { what: "tiers", .. } => "tiers".to_owned(),
+            Self::Rails { .. } | Self::DirectRails => "host.rails".to_owned(),
+            Self::TooLarge { what: what @ ("tiers" | "dimensions"), .. } => (*what).to_owned(),
             Self::TooManyHosts { .. } | Self::TooLarge { .. } => "hosts".to_owned(),
             Self::Latency { tier, .. } => format!("tiers[{tier}].length"),
         }
@@ -225,20 +263,29 @@ impl TopologyError {
                     .to_owned()
             }
             Self::Bundle { .. } => "1 is a single link".to_owned(),
-            Self::NoRails => "set `host.rails: false`".to_owned(),
             Self::TooManyGroups { groups, holders, .. } => {
                 let enough = (groups - 1).div_ceil(*holders);
                 format!("`global_links: {enough}` reaches {groups} groups")
             }
+            Self::DirectRails => "leave `host.rails` out".to_owned(),
+            Self::HostsPerNode { node, .. } => {
+                format!("every host is {} {node}: give it more `gpus` or `nics` instead", article(node))
+            }
+            Self::Oversize { path, fit, .. } => format!("`{path}: {fit}` is the largest that fits"),
             Self::Zero { .. }
-            | Self::Loss { .. }
-            | Self::TooLong { .. }
             | Self::Oversubscription { .. }
             | Self::Planes { .. }
             | Self::TooLarge { .. }
+            | Self::Loss { .. }
+            | Self::Least { .. }
+            | Self::LongPaths { .. }
             | Self::Latency { .. } => return None,
         })
     }
+}
+
+fn article(noun: &str) -> &'static str {
+    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
 fn gbps(rate: BitRate) -> String {

@@ -260,7 +260,8 @@ fn impossible_sizes_are_refused_with_the_nearest_valid_ones() {
         (dragonfly(0, 4, 2), "groups"),
         (dragonfly(2, 0, 2), "routers"),
         (dragonfly(2, 1 << 16, 1 << 16), "global_links"),
-        (dragonfly(1 << 16, 1 << 16, 1), "hosts"),
+        (dragonfly(1 << 15, 1 << 16, 1), "groups"),
+        (dragonfly(1, 1 << 17, 1), "routers"),
     ] {
         assert_eq!(refused(spec.topology()).0, path);
     }
@@ -274,8 +275,8 @@ fn impossible_sizes_are_refused_with_the_nearest_valid_ones() {
     assert_eq!(changed(|spec| spec.direct.nic.rate = BitRate(0)), "nic.rate");
     assert_eq!(changed(|spec| spec.local.rate = BitRate(0)), "local.rate");
     assert_eq!(changed(|spec| spec.global.loss = 1.5), "global.loss");
-    assert_eq!(changed(|spec| spec.global.length_mm = u64::MAX), "global.length");
-    assert_eq!(changed(|spec| spec.direct.router_latency = Span(u64::MAX)), "router_latency");
+    assert_eq!(changed(|spec| spec.global.length_mm = u64::MAX), "global");
+    assert_eq!(changed(|spec| spec.direct.router_latency = Span(u64::MAX)), "nic");
     assert_eq!(refused(plus(2, 0, 1, 1).topology()).0, "leaves");
     assert_eq!(refused(plus(2, 1, 0, 1).topology()).0, "spines");
     let error = Topology::new(&dragonfly(14, 4, 3).topology()).expect_err("too many groups");

@@ -1,9 +1,10 @@
 //! Global cables between groups, arranged consecutively.
 //!
-//! The routers of a group that have global cables (of a dragonfly+ its spines) are its *holders*. Channel j = holder · h
-//! + port of group G leads to the group at offset r = j mod (g - 1), which is (G + 1 + r) mod g, and is the copy
-//! c = j div (g - 1) of the cable between the two. Seen from there G is at offset g - 2 - r, so the far end is channel
-//! g - 2 - r + c · (g - 1): the arrangement is its own inverse. The channels of an incomplete last copy have no cable.
+//! The routers of a group that have global cables (of a dragonfly+ its spines) are its *holders*. Channel
+//! j = holder · h + port of group G leads to the group at offset r = j mod (g - 1), which is (G + 1 + r) mod g, and is
+//! copy c = j div (g - 1) of the cable between the two. Seen from there G is at offset g - 2 - r, so the far end is
+//! channel g - 2 - r + c · (g - 1): the arrangement is its own inverse. The channels of an incomplete last copy have no
+//! cable.
 //!
 //! So the channels between two groups are r, r + (g - 1), …, one a copy, and those on a given holder are the copies of
 //! a range: intersections of ranges answer every question of the routing rule.
@@ -40,8 +41,8 @@ impl Channels {
         if u64::from(groups) > channels + 1 {
             return Err(TopologyError::TooManyGroups { groups, holder, holders, global_links });
         }
-        // Sums of two channels fit 32 bits.
-        let limit = 1 << 31;
+        // Sums of two channels fit 32 bits, and so do the ports of a router.
+        let limit = 1 << 30;
         if channels >= limit {
             let what = "global links of a group";
             return Err(TopologyError::TooLarge { what, limit, found: channels });

@@ -19,12 +19,12 @@
 use smallvec::smallvec;
 use windtunnel_kernel::{BitRate, Span};
 
-use super::channels::Channels;
+use super::channels::{Channels, Holders};
 use super::waypoint::waypoint;
+use super::{Size, alone, cable_if, check_latency, host_at, oversize, rate, site};
 use crate::choose::choose_hashed;
-use crate::direct::{self, Direct};
+use crate::direct::Direct;
 use crate::divide::Divisor;
-use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::faults::Dead;
 use crate::hosts::Hosts;
@@ -33,7 +33,7 @@ use crate::port::PortSet;
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 use crate::spec::{DragonflyPlusSpec, DragonflyRouting};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DragonflyPlus {
     direct: Direct,
     leaves: Divisor,
@@ -49,6 +49,12 @@ pub(crate) struct DragonflyPlus {
     routing: DragonflyRouting,
 }
 
+/// Directed links from leaves up, and between groups.
+fn counts(channels: &Channels, leaves: u32, spines: u32) -> (u64, u64) {
+    let all = u64::from(channels.groups) * u64::from(leaves);
+    (all.saturating_mul(u64::from(spines)), u64::from(channels.groups) * u64::from(channels.cabled))
+}
+
 /// A switch taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
@@ -59,50 +65,53 @@ enum At {
 /// Equal-cost ports: number i of `count` is `first` + i, or leads to holder i.
 enum Ways {
     Run { first: u32, count: u32 },
-    Up(super::channels::Holders),
+    Up(Holders),
     Global { first: u32, step: u32, count: u32 },
 }
 
 impl DragonflyPlus {
-    /// The hosts of `spec`.
+    /// Checks the sizes of `spec`; its hosts.
     pub(crate) fn hosts(spec: &DragonflyPlusSpec) -> Result<Hosts, TopologyError> {
-        super::sizes(&[("groups", spec.groups), ("leaves", spec.leaves), ("spines", spec.spines)])?;
-        Direct::hosts(&spec.direct, u64::from(spec.groups) * u64::from(spec.leaves))
+        let &DragonflyPlusSpec { ref direct, groups, leaves, spines, global_links, .. } = spec;
+        super::check_sizes(direct, &[("groups", groups), ("leaves", leaves), ("spines", spines)])?;
+        Channels::new(groups, ("spines", spines), global_links)?;
+        let hosts = |groups: u32, leaves: u32, spines: u32| {
+            let channels = Channels::new(groups, ("spines", spines), global_links).ok()?;
+            let all = u64::from(groups) * u64::from(leaves);
+            let (ups, globals) = counts(&channels, leaves, spines);
+            Direct::hosts(direct, all, ups.saturating_mul(2).saturating_add(globals)).ok()?
+        };
+        // What is wrong with a host is said before what is wrong with their number.
+        Hosts::new(1, &direct.host)?;
+        hosts(groups, leaves, spines).ok_or_else(|| {
+            let found = u64::from(groups) * u64::from(leaves);
+            let fits: [Size; 3] = [
+                ("groups", groups, &|groups| hosts(groups, leaves, spines).is_some()),
+                ("leaves", leaves, &|leaves| hosts(1, leaves, spines).is_some()),
+                ("spines", spines, &|spines| hosts(1, 1, spines).is_some()),
+            ];
+            oversize(found.saturating_mul(u64::from(direct.hosts_per_router)), &fits)
+        })
     }
 
-    /// The rules of `spec`, whose hosts are `hosts`.
+    /// The rules of `spec`, whose hosts [`Self::hosts`] has given.
     pub(crate) fn new(spec: &DragonflyPlusSpec, hosts: &Hosts) -> Result<Self, TopologyError> {
-        let &DragonflyPlusSpec { ref direct, groups, leaves, spines, global_links, .. } = spec;
+        let &DragonflyPlusSpec { groups, leaves, spines, global_links, .. } = spec;
         let channels = Channels::new(groups, ("spines", spines), global_links)?;
-        // There are at least as many hosts: 31 bits.
-        let first_spine = groups * leaves;
-        let (limit, found) = (1 << 32, u64::from(first_spine) + u64::from(groups) * u64::from(spines));
-        if found >= limit {
-            return Err(TopologyError::TooLarge { what: "switches", limit, found });
-        }
-        let ups = u64::from(first_spine) * u64::from(spines);
-        let links = 2 * ups + u64::from(groups) * u64::from(channels.cabled);
-        Edge::new(hosts, 1)?.end(links)?;
-        super::ports(&[direct.hosts_per_router.saturating_mul(hosts.nics), spines])?;
-        super::ports(&[leaves, global_links])?;
-        let per_m = direct.propagation_ps_per_m;
-        let edge = Direct::new(direct, hosts)?;
-        let (local, global) = super::cables((&spec.local, true), (&spec.global, channels.copies > 0), per_m)?;
-        // Two legs of Valiant's.
-        direct::check_path(&[
-            ("nic.length", edge.nic.propagation, 2),
-            ("local.length", local.propagation, 4),
-            ("global.length", global.propagation, 2),
-            ("router_latency", edge.delay, 7),
-        ])?;
+        let direct = Direct::new(&spec.direct, hosts)?;
+        let (ups, globals) = counts(&channels, leaves, spines);
+        let local = cable_if(true, &spec.local, &spec.direct, "local")?;
+        let global = cable_if(channels.copies > 0, &spec.global, &spec.direct, "global")?;
+        check_latency(&direct, &local, &global)?;
         Ok(Self {
-            direct: edge,
+            // All that is counted here is fewer than the links of the hosts' fabric: it fits 32 bits.
+            first_spine: groups * leaves,
+            ups: ups as u32,
+            links: (2 * ups + globals) as u32,
+            direct,
             leaves: Divisor::new(leaves),
             spines: Divisor::new(spines),
             channels,
-            first_spine,
-            ups: ups as u32,
-            links: links as u32,
             local,
             global,
             routing: spec.routing,
@@ -123,6 +132,12 @@ impl DragonflyPlus {
         }
     }
 
+    /// Ports of a leaf to NICs: the first ones.
+    #[inline]
+    fn nics(&self) -> u32 {
+        self.direct.nics.get()
+    }
+
     #[inline]
     fn leaf(&self, group: u32, leaf: u32) -> u32 {
         group * self.leaves.get() + leaf
@@ -136,7 +151,7 @@ impl DragonflyPlus {
     /// The port of a leaf to a spine.
     #[inline]
     fn up(&self, spine: u32) -> u32 {
-        self.direct.nics() + spine
+        self.nics() + spine
     }
 
     /// The channel of a spine's port; `None` of one down.
@@ -201,7 +216,7 @@ impl DragonflyPlus {
         let (goal, to_leaf) = self.leaves.split(to);
         match at {
             At::Leaf { group, leaf } => {
-                let spine = port - self.direct.nics();
+                let spine = port - self.nics();
                 if dead.port(self.leaf(group, leaf), port) {
                     return 0;
                 }
@@ -271,7 +286,7 @@ impl Shape for DragonflyPlus {
     #[inline]
     fn ports(&self, switch: u32) -> u32 {
         if switch < self.first_spine {
-            self.direct.nics() + self.spines.get()
+            self.nics() + self.spines.get()
         } else {
             self.leaves.get() + self.channels.ports
         }
@@ -280,8 +295,8 @@ impl Shape for DragonflyPlus {
     #[inline]
     fn peer(&self, switch: u32, port: u32) -> Option<Far> {
         Some(match self.at(switch) {
-            At::Leaf { group, leaf } => match port.checked_sub(self.direct.nics()) {
-                None => Far::Nic { nic: self.direct.nic_on(switch, port), plane: 0 },
+            At::Leaf { group, leaf } => match port.checked_sub(self.nics()) {
+                None => Far::Nic { nic: self.direct.nic(switch, port), plane: 0 },
                 Some(spine) => Far::Switch { switch: self.spine(group, spine), port: leaf },
             },
             At::Spine { group, spine } => match self.channel(spine, port) {
@@ -297,7 +312,7 @@ impl Shape for DragonflyPlus {
 
     #[inline]
     fn attachment(&self, nic: u32, _plane: u32) -> (u32, u32) {
-        self.direct.attachment(nic)
+        self.direct.place(nic)
     }
 
     #[inline]
@@ -312,7 +327,7 @@ impl Shape for DragonflyPlus {
     #[inline]
     fn link_tier(&self, switch: u32, port: u32) -> LinkTier {
         if switch < self.first_spine {
-            if port < self.direct.nics() { LinkTier::NicDown } else { LinkTier::Up(0) }
+            if port < self.nics() { LinkTier::NicDown } else { LinkTier::Up(0) }
         } else if port < self.leaves.get() {
             LinkTier::Down(0)
         } else {
@@ -332,7 +347,7 @@ impl Shape for DragonflyPlus {
     #[inline]
     fn link(&self, switch: u32, port: u32) -> u32 {
         match self.at(switch) {
-            At::Leaf { .. } => switch * self.spines.get() + port - self.direct.nics(),
+            At::Leaf { .. } => switch * self.spines.get() + port - self.nics(),
             At::Spine { group, spine } => match self.channel(spine, port) {
                 None => self.ups + (switch - self.first_spine) * self.leaves.get() + port,
                 Some(channel) => 2 * self.ups + group * self.channels.cabled + channel,
@@ -377,7 +392,7 @@ impl Shape for DragonflyPlus {
         match self.at(at) {
             At::Leaf { group, .. } if group == goal => true,
             At::Leaf { group, .. } => {
-                let spine = port - self.direct.nics();
+                let spine = port - self.nics();
                 !self.channels.on(spine, self.channels.offset(group, goal)).is_empty()
             }
             At::Spine { group, .. } if group == goal => port == to_leaf,
@@ -475,33 +490,28 @@ impl Shape for DragonflyPlus {
     }
 
     fn site(&self, host: u32) -> Site {
-        let (rack, slot) = self.direct.place(host);
-        Site { pod: self.leaves.quotient(rack), rack, slot, ..Site::default() }
+        site(&self.direct, self.leaves, host)
     }
 
-    fn host_at(&self, site: Site) -> Option<u32> {
-        self.direct.host(site).filter(|&host| self.site(host) == site)
+    fn host_at(&self, place: Site) -> Option<u32> {
+        host_at(&self.direct, self.leaves, place)
     }
 
     /// Between halves of the groups (of an odd number one half has a group more): their NICs, their cables between
     /// leaves and spines, or the global cables between them. Of a single group: between halves of its leaves.
     fn bisection(&self) -> BitRate {
         let (groups, leaves) = (self.channels.groups, self.leaves.get());
-        let ups =
-            |leaves: u32| u128::from(leaves) * u128::from(self.spines.get()) * u128::from(self.local.rate.0);
-        let rate = match (groups, leaves) {
-            (1, 1) => self.direct.rate(1) / 2,
-            (1, _) => self.direct.rate(leaves / 2).min(ups(leaves / 2)),
+        let halves = u128::from(groups / 2) * u128::from(groups.div_ceil(2));
+        let (senders, cut) = match (groups, leaves) {
+            (1, 1) => return alone(&self.direct),
+            (1, _) => (leaves / 2, u128::MAX),
             _ => {
-                let half = groups / 2 * leaves;
-                let cables = u128::from(groups / 2)
-                    * u128::from(groups.div_ceil(2))
-                    * u128::from(self.channels.copies);
-                let cut = cables * u128::from(self.global.rate.0);
-                self.direct.rate(half).min(ups(half)).min(cut)
+                let cables = halves * u128::from(self.channels.copies);
+                (groups / 2 * leaves, cables * u128::from(self.global.rate.0))
             }
         };
-        BitRate(u64::try_from(rate).unwrap_or(u64::MAX))
+        let ups = u128::from(senders) * u128::from(self.spines.get()) * u128::from(self.local.rate.0);
+        self.direct.bisection(cut.min(ups).min(rate(&self.direct, senders)))
     }
 
     fn diameter(&self) -> u32 {

@@ -5,14 +5,15 @@ use std::ops::Range;
 use smallvec::smallvec;
 use windtunnel_kernel::{BitRate, Span};
 
-use super::Dragonfly;
 use super::channels::{Holders, common};
 use super::waypoint::waypoint;
+use super::{Dragonfly, alone, host_at, rate, site};
 use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
+use crate::spec::DragonflyRouting;
 
 /// A router taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,12 @@ impl Dragonfly {
         At { group, router }
     }
 
+    /// Ports of a router to NICs: the first ones.
+    #[inline]
+    fn nics(&self) -> u32 {
+        self.direct.nics.get()
+    }
+
     #[inline]
     fn number(&self, group: u32, router: u32) -> u32 {
         group * self.routers.get() + router
@@ -60,13 +67,13 @@ impl Dragonfly {
     /// The first global port.
     #[inline]
     fn first_global(&self) -> u32 {
-        self.direct.nics() + self.local_ports()
+        self.nics() + self.local_ports()
     }
 
     /// The port of a router of a group to another of the same.
     #[inline]
     fn local_port(&self, router: u32, to: u32) -> u32 {
-        self.direct.nics() + to - u32::from(to > router)
+        self.nics() + to - u32::from(to > router)
     }
 
     /// The port of channel `channel`, which is one of the router's.
@@ -138,7 +145,7 @@ impl Shape for Dragonfly {
     }
 
     fn switches(&self) -> u32 {
-        self.direct.routers()
+        self.direct.routers
     }
 
     fn ports(&self, _switch: u32) -> u32 {
@@ -147,8 +154,8 @@ impl Shape for Dragonfly {
 
     #[inline]
     fn peer(&self, switch: u32, port: u32) -> Option<Far> {
-        let Some(local) = port.checked_sub(self.direct.nics()) else {
-            return Some(Far::Nic { nic: self.direct.nic_on(switch, port), plane: 0 });
+        let Some(local) = port.checked_sub(self.nics()) else {
+            return Some(Far::Nic { nic: self.direct.nic(switch, port), plane: 0 });
         };
         let At { group, router } = self.at(switch);
         let Some(channel) = self.channel(router, port) else {
@@ -162,12 +169,12 @@ impl Shape for Dragonfly {
 
     #[inline]
     fn attachment(&self, nic: u32, _plane: u32) -> (u32, u32) {
-        self.direct.attachment(nic)
+        self.direct.place(nic)
     }
 
     #[inline]
     fn cable(&self, _switch: u32, port: u32) -> Cable {
-        if port < self.direct.nics() {
+        if port < self.nics() {
             self.direct.nic
         } else if port < self.first_global() {
             self.local
@@ -177,7 +184,7 @@ impl Shape for Dragonfly {
     }
 
     fn link_tier(&self, _switch: u32, port: u32) -> LinkTier {
-        if port < self.direct.nics() {
+        if port < self.nics() {
             LinkTier::NicDown
         } else if port < self.first_global() {
             LinkTier::Local
@@ -200,14 +207,14 @@ impl Shape for Dragonfly {
         let At { group, router } = self.at(switch);
         match self.channel(router, port) {
             Some(channel) => self.locals + group * self.channels.cabled + channel,
-            None => switch * self.local_ports() + port - self.direct.nics(),
+            None => switch * self.local_ports() + port - self.nics(),
         }
     }
 
     fn link_source(&self, link: u32) -> (u32, u32) {
         let Some(global) = link.checked_sub(self.locals) else {
             let (switch, local) = self.neighbours.split(link);
-            return (switch, self.direct.nics() + local);
+            return (switch, self.nics() + local);
         };
         let (group, channel) = (global / self.channels.cabled, global % self.channels.cabled);
         let (router, port) = self.channels.place(channel);
@@ -256,11 +263,11 @@ impl Shape for Dragonfly {
     #[inline]
     fn waypoint(&self, from: u32, to: u32, hash: u64, queue: impl Fn(u32) -> u64) -> Option<u32> {
         let hops = |from, to| self.hops(from, to);
-        waypoint(self, self.routing, self.direct.routers(), (from, to, hash), hops, queue)
+        waypoint(self, self.routing, self.direct.routers, (from, to, hash), hops, queue)
     }
 
     fn leaves_shortest(&self) -> bool {
-        self.routing != crate::spec::DragonflyRouting::Minimal
+        self.routing != DragonflyRouting::Minimal
     }
 
     /// Exact: looks at the three cables of every copy on the way.
@@ -327,12 +334,11 @@ impl Shape for Dragonfly {
     }
 
     fn site(&self, host: u32) -> Site {
-        let (rack, slot) = self.direct.place(host);
-        Site { pod: self.at(rack).group, rack, slot, ..Site::default() }
+        site(&self.direct, self.routers, host)
     }
 
-    fn host_at(&self, site: Site) -> Option<u32> {
-        self.direct.host(site).filter(|&host| self.site(host) == site)
+    fn host_at(&self, place: Site) -> Option<u32> {
+        host_at(&self.direct, self.routers, place)
     }
 
     /// Between halves of the groups (of an odd number one half has a group more): their NICs, or the global cables
@@ -340,15 +346,15 @@ impl Shape for Dragonfly {
     fn bisection(&self) -> BitRate {
         let (groups, routers) = (self.channels.groups, self.routers.get());
         let halves = |n: u32| u128::from(n / 2) * u128::from(n.div_ceil(2));
-        let (nics, cut) = match (groups, routers) {
-            (1, 1) => (self.direct.rate(1) / 2, u128::MAX),
-            (1, _) => (self.direct.rate(routers / 2), halves(routers) * u128::from(self.local.rate.0)),
+        let (senders, cut) = match (groups, routers) {
+            (1, 1) => return alone(&self.direct),
+            (1, _) => (routers / 2, halves(routers) * u128::from(self.local.rate.0)),
             _ => {
                 let cables = halves(groups) * u128::from(self.channels.copies);
-                (self.direct.rate(groups / 2 * routers), cables * u128::from(self.global.rate.0))
+                (groups / 2 * routers, cables * u128::from(self.global.rate.0))
             }
         };
-        BitRate(u64::try_from(nics.min(cut)).unwrap_or(u64::MAX))
+        self.direct.bisection(cut.min(rate(&self.direct, senders)))
     }
 
     fn diameter(&self) -> u32 {
