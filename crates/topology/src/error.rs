@@ -135,6 +135,21 @@ pub enum TopologyError {
         /// Of its switches.
         delay: Span,
     },
+    /// More groups of a dragonfly than the global cables of one reach.
+    #[error(
+        "expected at most {limit} groups, found {groups}: {holders} {holder} of {global_links} global links a group",
+        limit = u64::from(*holders) * u64::from(*global_links) + 1
+    )]
+    TooManyGroups {
+        /// What was given.
+        groups: u32,
+        /// `routers` or `spines`: what the global cables of a group are on.
+        holder: &'static str,
+        /// How many of them a group has.
+        holders: u32,
+        /// Global cables of each.
+        global_links: u32,
+    },
     /// Rails where all NICs of a host hang on one router.
     #[error("expected no rails where all NICs of a host hang on its router, found `host.rails: true`")]
     DirectRails,
@@ -198,6 +213,8 @@ impl TopologyError {
             | Self::Oversize { path, .. }
             | Self::LongPaths { path, .. } => path.clone(),
             Self::HostsPerNode { .. } => "hosts_per_router".to_owned(),
+            Self::TooManyGroups { .. } => "groups".to_owned(),
+            Self::TooLarge { what: "global links of a group", .. } => "global_links".to_owned(),
             Self::Nics { .. } => "host.nics".to_owned(),
             Self::ScaleUp { .. } => "host.scale_up.size".to_owned(),
             Self::Oversubscription { tier, .. }
@@ -246,6 +263,10 @@ impl TopologyError {
                     .to_owned()
             }
             Self::Bundle { .. } => "1 is a single link".to_owned(),
+            Self::TooManyGroups { groups, holders, .. } => {
+                let enough = (groups - 1).div_ceil(*holders);
+                format!("`global_links: {enough}` reaches {groups} groups")
+            }
             Self::DirectRails => "leave `host.rails` out".to_owned(),
             Self::HostsPerNode { node, .. } => {
                 format!("every host is {} {node}: give it more `gpus` or `nics` instead", article(node))

@@ -21,6 +21,7 @@ mod choose;
 mod clos;
 mod direct;
 mod divide;
+mod dragonfly;
 mod edge;
 mod error;
 mod faults;

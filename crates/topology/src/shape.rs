@@ -20,6 +20,7 @@ use windtunnel_kernel::{BitRate, Span};
 
 use crate::choose::choose_hashed;
 use crate::clos::Clos;
+use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
@@ -177,6 +178,8 @@ pub(crate) trait Shape {
 pub(crate) enum AnyShape {
     Clos(Clos),
     Torus(Torus),
+    Dragonfly(Dragonfly),
+    DragonflyPlus(DragonflyPlus),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -185,6 +188,8 @@ macro_rules! each {
         match $any {
             $crate::shape::AnyShape::Clos($shape) => $body,
             $crate::shape::AnyShape::Torus($shape) => $body,
+            $crate::shape::AnyShape::Dragonfly($shape) => $body,
+            $crate::shape::AnyShape::DragonflyPlus($shape) => $body,
         }
     };
 }

@@ -12,6 +12,10 @@ pub enum TopologySpec {
     Clos(ClosSpec),
     /// An n-dimensional torus or mesh.
     Torus(TorusSpec),
+    /// Groups of routers, fully meshed within and joined by global cables.
+    Dragonfly(DragonflySpec),
+    /// Groups of leaves and spines, joined by global cables between the spines.
+    DragonflyPlus(DragonflyPlusSpec),
 }
 
 /// A folded Clos network.

@@ -4,6 +4,7 @@ use windtunnel_kernel::{EndpointId, NicId, Span};
 
 use crate::choose::choose_hashed;
 use crate::clos::Clos;
+use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
@@ -85,6 +86,16 @@ impl Topology {
             TopologySpec::Torus(spec) => {
                 let hosts = Torus::hosts(spec)?;
                 let shape = AnyShape::Torus(Torus::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::Dragonfly(spec) => {
+                let hosts = Dragonfly::hosts(spec)?;
+                let shape = AnyShape::Dragonfly(Dragonfly::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::DragonflyPlus(spec) => {
+                let hosts = DragonflyPlus::hosts(spec)?;
+                let shape = AnyShape::DragonflyPlus(DragonflyPlus::new(spec, &hosts)?);
                 (hosts, 1, shape)
             }
         };

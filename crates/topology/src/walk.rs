@@ -180,6 +180,10 @@ impl<S: Shape> Walk<'_, S> {
             while at != last || itinerary.waypoint().is_some_and(|waypoint| waypoint.0 != at) {
                 let hop = forwarder.next_hop(SwitchId(at), &target, itinerary, hash)?;
                 (itinerary, worst) = (hop.itinerary, worst.max(hop.verdict));
+                if at == last && itinerary == Itinerary::DIRECT {
+                    // It passed its destination on the way to a waypoint that can no longer be reached.
+                    break;
+                }
                 let (next, link, span) = self.step(at, hop.port);
                 route.links.push((link, 1.0));
                 latency += span;
@@ -231,6 +235,10 @@ impl<S: Shape> Walk<'_, S> {
                     return Err(verdict);
                 }
                 worst = worst.max(verdict);
+                if at == target.switch.0 && itinerary == Itinerary::DIRECT {
+                    // Its waypoint can no longer be reached: it has arrived.
+                    ports.clear();
+                }
                 for port in ports.iter() {
                     let (next, link, span) = self.step(at, port);
                     stops.entry((next, itinerary)).or_insert_with(stop).waiting += 1;

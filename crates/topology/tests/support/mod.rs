@@ -411,6 +411,10 @@ fn check_loops(forwarder: &mut Forwarder, entropy: u64, local: bool) {
                 match forwarder.next_hop(at, target, itinerary, hash) {
                     Ok(hop) => {
                         itinerary = hop.itinerary;
+                        if at == to && itinerary == Itinerary::DIRECT {
+                            // Its waypoint can no longer be reached: it has arrived.
+                            break;
+                        }
                         let link = topology.out_link(at, hop.port).expect("a next hop has a cable");
                         assert!(!forwarder.is_dead(link), "{} is dead", topology.link_name(link));
                         let Some(Peer::Switch { switch, .. }) = topology.peer(at, hop.port) else {
