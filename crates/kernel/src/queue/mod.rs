@@ -19,7 +19,11 @@
 //! burst of equal times whose keys do not grow with insertion, which is what a collective makes of [`EventKey`]s. The
 //! heap has no bad case.
 
+mod calendar;
+
 use std::collections::VecDeque;
+
+pub use calendar::CalendarQueue;
 
 use crate::units::Time;
 
