@@ -36,7 +36,7 @@ impl Shared {
     fn take(&self, thread: usize, window: u64) {
         let mut mail = Vec::new();
         let Some(last) = window.checked_sub(1) else { return };
-        self.mailboxes.take(last, thread, &mut mail);
+        self.mailboxes.take(last, thread, |box_| mail.append(box_));
         let expected: Vec<u64> = (0..self.done.len() as u64).map(|from| last * 10 + from).collect();
         assert_eq!(mail, expected, "window {window}");
     }

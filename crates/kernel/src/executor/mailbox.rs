@@ -42,10 +42,10 @@ impl<T> Mailboxes<T> {
         }
     }
 
-    /// Moves what was put for `process` in `window` behind `mail`, in the order of sending threads.
-    pub fn take(&self, window: u64, process: usize, mail: &mut Vec<T>) {
+    /// Shows what was put for `process` in `window` to `collect`, which empties it, in the order of sending threads.
+    pub fn take(&self, window: u64, process: usize, mut collect: impl FnMut(&mut Vec<T>)) {
         for row in &self.rows[parity(window)] {
-            mail.append(&mut row[process].lock().expect("nothing panics under this mutex"));
+            collect(&mut row[process].lock().expect("nothing panics under this mutex"));
         }
     }
 }

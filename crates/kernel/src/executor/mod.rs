@@ -27,6 +27,7 @@ mod balance;
 pub mod barrier;
 #[cfg(not(loom))]
 mod barrier;
+mod inbox;
 #[cfg(loom)]
 pub mod mailbox;
 #[cfg(not(loom))]

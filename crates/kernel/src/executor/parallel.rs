@@ -23,9 +23,10 @@ use std::time::{Duration, Instant};
 
 use super::balance;
 use super::barrier::Barrier;
+use super::inbox::Inbox;
 use super::mailbox::Mailboxes;
 use super::process::{
-    End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Verdict, deliver, homes, window_end,
+    End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Verdict, homes, window_end,
 };
 use super::sequential::Sequential;
 use super::statistics::{RunStatistics, ThreadStatistics};
@@ -394,7 +395,7 @@ struct Worker<'s, 'a, P: Process> {
     /// In the order of their numbers; the same order finds the same failure first.
     held: Vec<Held<'a, P>>,
     outbox: Outbox<P::Message>,
-    inbox: Vec<Envelope<P::Message>>,
+    inbox: Inbox<P::Message>,
     /// The process whose turn it is.
     turn: u32,
     /// Windows taken part in; the mail of the last is yet to be taken.
@@ -412,7 +413,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
             thread,
             held: Vec::new(),
             outbox,
-            inbox: Vec::new(),
+            inbox: Inbox::new(),
             turn: 0,
             windows: 0,
             dealt: true,
@@ -499,18 +500,15 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         let Some(window) = self.windows.checked_sub(1) else { return Ok(()) };
         let mut repeated = None;
         for held in &mut self.held {
-            self.shared.mailboxes.take(window, held.number as usize, &mut self.inbox);
-            if self.inbox.is_empty() {
-                continue;
-            }
             self.turn = held.number;
-            held.load += self.inbox.len() as u64;
-            match deliver(&mut self.inbox, held.process) {
-                Ok(()) => held.next = held.process.next_time(),
-                Err(key) => {
-                    self.inbox.clear();
-                    repeated = Some(repeated.map_or(key, |first: EventKey| first.min(key)));
+            self.shared.mailboxes.take(window, held.number as usize, |mail| self.inbox.collect(mail));
+            match self.inbox.deliver(held.process) {
+                Ok(0) => {}
+                Ok(count) => {
+                    held.load += count;
+                    held.next = held.process.next_time();
                 }
+                Err(key) => repeated = Some(repeated.map_or(key, |first: EventKey| first.min(key))),
             }
         }
         repeated.map_or(Ok(()), |key| Err(Failure::Repeated(key)))

@@ -122,22 +122,6 @@ impl<M> Outbox<M> {
     }
 }
 
-/// Hands `mail` to `process` in the order of keys; the first key found twice is an error.
-pub(super) fn deliver<P: Process>(
-    mail: &mut Vec<Envelope<P::Message>>,
-    process: &mut P,
-) -> Result<(), EventKey> {
-    // Keys are unique: the order does not depend on which process posted first.
-    mail.sort_unstable_by_key(|envelope| envelope.key);
-    if let Some(pair) = mail.windows(2).find(|pair| pair[0].key == pair[1].key) {
-        return Err(pair[0].key);
-    }
-    for envelope in mail.drain(..) {
-        process.receive(envelope);
-    }
-    Ok(())
-}
-
 /// No process.
 const NOBODY: u32 = u32::MAX;
 

@@ -1,8 +1,8 @@
 //! All processes on the calling thread, one after another.
 
-use super::process::{
-    End, ExecutorError, Outbox, Outcome, Process, Progress, Verdict, deliver, homes, window_end,
-};
+use super::inbox::Inbox;
+use super::process::{End, ExecutorError, Outbox, Outcome, Process, Progress, Verdict, homes, window_end};
+use crate::queue::EventKey;
 use crate::units::{Span, Time};
 
 /// Runs all processes on the calling thread.
@@ -25,6 +25,7 @@ impl Sequential {
             return Err(ExecutorError::NoLookahead { processes: processes.len() });
         }
         let mut outbox = Outbox::new(homes(processes)?, processes.len(), lookahead);
+        let mut inbox = Inbox::new();
         let mut progress = Progress::default();
         let mut earliest = processes.iter_mut().map(Process::next_time).min().unwrap_or(Time::NEVER);
         loop {
@@ -51,12 +52,15 @@ impl Sequential {
             let (posted, arrival) = outbox.posted();
             progress.mail += posted;
             earliest = earliest.min(arrival);
-            let repeated = processes
-                .iter_mut()
-                .zip(outbox.mail())
-                .filter(|(_, mail)| !mail.is_empty())
-                .filter_map(|(process, mail)| deliver(mail, process).err())
-                .min();
+            let mut repeated: Option<EventKey> = None;
+            for (process, mail) in
+                processes.iter_mut().zip(outbox.mail()).filter(|(_, mail)| !mail.is_empty())
+            {
+                inbox.collect(mail);
+                if let Err(key) = inbox.deliver(process) {
+                    repeated = Some(repeated.map_or(key, |first| first.min(key)));
+                }
+            }
             if let Some(key) = repeated {
                 return Err(ExecutorError::RepeatedKey { key });
             }
