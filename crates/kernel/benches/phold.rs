@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p windtunnel-kernel --bench phold [-- THREADS]`. A third of the events go to another pod, 1 us and a
 //! serialisation away; the others stay in the pod, a serialisation away. An event pops, reads and writes its entity,
-//! draws and pushes: some 60 ns, a light packet hop. Two runs side by side say what the machine gives: shared caches,
+//! draws, works for a while and pushes: some 40 ns without work, some 100 ns, as a packet hop, with. Two runs side by side say what the machine gives: shared caches,
 //! memory and clock, and neighbours. Best of three, all in one sitting.
 #![allow(clippy::disallowed_methods, reason = "a bench reads the wall clock")]
 
@@ -34,11 +34,14 @@ struct Pods {
     all: u32,
     entities: Vec<Entity>,
     events: CalendarQueue<[u64; 2]>,
+    /// Rounds of a mixer per event.
+    work: u32,
 }
 
 impl Pods {
     /// Pods from `first` to before `end`, `pod` entities each with `population` events.
-    fn new(first: u32, end: u32, pod: u32, population: u32) -> Self {
+    fn new(first: u32, end: u32, load: Load) -> Self {
+        let Load { pod, population, work, .. } = load;
         let mut events = CalendarQueue::new();
         for receiver in first * pod..end * pod {
             for count in 0..u64::from(population) {
@@ -55,7 +58,7 @@ impl Pods {
         }
         let entity = Entity { caused: u64::from(population), ..Entity::default() };
         let entities = vec![entity; ((end - first) * pod) as usize];
-        Self { first: first * pod, pod, all: PODS * pod, entities, events }
+        Self { first: first * pod, pod, all: PODS * pod, entities, events, work }
     }
 }
 
@@ -76,7 +79,8 @@ impl Process for Pods {
             let Some((key, [token, hops])) = self.events.pop() else { break };
             handled += 1;
             let entity = &mut self.entities[(key.receiver - self.first) as usize];
-            entity.digest = mix64(entity.digest ^ token ^ key.time.0);
+            entity.digest =
+                (0..self.work).fold(mix64(entity.digest ^ token ^ key.time.0), |sum, _| mix64(sum));
             let draw = entity.digest;
             entity.fill[(draw & 3) as usize] += hops;
             let away = draw % 3 == 0;
@@ -107,13 +111,24 @@ impl Process for Pods {
     }
 }
 
+#[derive(Clone, Copy)]
+struct Load {
+    /// Entities in a pod.
+    pod: u32,
+    /// Events of an entity.
+    population: u32,
+    /// Rounds of a mixer per event.
+    work: u32,
+    microseconds: u32,
+}
+
 /// Seconds, events and the executor of one run of as many processes.
-fn run(processes: u32, pod: u32, population: u32, threads: usize, until: Time) -> (f64, u64, Parallel) {
+fn run(processes: u32, threads: usize, load: Load) -> (f64, u64, Parallel) {
     let bound = |process: u32| process * PODS / processes;
-    let mut pods: Vec<Pods> = (0..processes)
-        .map(|process| Pods::new(bound(process), bound(process + 1), pod, population))
-        .collect();
+    let mut pods: Vec<Pods> =
+        (0..processes).map(|process| Pods::new(bound(process), bound(process + 1), load)).collect();
     let mut parallel = Parallel::new(NonZeroUsize::new(threads).expect("a thread"));
+    let until = Time(u64::from(load.microseconds) * 1_000_000);
     let start = Instant::now();
     let outcome =
         parallel.run(&mut pods, LOOKAHEAD, until, |_| Verdict::Continue).expect("the model keeps the rules");
@@ -122,50 +137,62 @@ fn run(processes: u32, pod: u32, population: u32, threads: usize, until: Time) -
     (seconds, outcome.progress.events, parallel)
 }
 
-/// `phold one PROCESSES THREADS POD POPULATION MICROSECONDS`: one run, for a profiler.
+/// `phold PROCESSES THREADS POD POPULATION WORK MICROSECONDS`: one run, for a profiler.
 fn one(numbers: &[u32]) -> bool {
-    let &[processes, threads, pod, population, microseconds] = numbers else { return false };
-    let until = Time(u64::from(microseconds) * 1_000_000);
-    let (seconds, events, parallel) = run(processes, pod, population, threads as usize, until);
+    let &[processes, threads, pod, population, work, microseconds] = numbers else { return false };
+    let load = Load { pod, population, work, microseconds };
+    let (seconds, events, parallel) = run(processes, threads as usize, load);
     println!("{events} events, {:.1} ns each; {:?}", seconds * 1e9 / events as f64, parallel.statistics());
     true
 }
+
+/// Rounds of each measurement; they take turns, so that what the machine does meanwhile meets all alike.
+const ROUNDS: usize = 5;
 
 fn main() {
     let numbers: Vec<u32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     if one(&numbers) {
         return;
     }
-    let threads: usize = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2);
-    for (pod, population, microseconds) in [(32, 4, 2_000), (256, 4, 500)] {
-        let until = Time(microseconds * 1_000_000);
-        let entities = PODS * pod;
-        println!("{entities} entities, {} events pending, {microseconds} us:", entities * population);
-        let one = |processes, threads| run(processes, pod, population, threads, until);
-        let best = |of: &dyn Fn() -> f64| (0..3).map(|_| of()).fold(f64::INFINITY, f64::min);
-        let alone = best(&|| one(1, 1).0);
-        let beside = best(&|| {
-            std::thread::scope(|scope| {
-                let start = Instant::now();
-                let runs: Vec<_> = (0..threads).map(|_| scope.spawn(|| one(1, 1).0)).collect();
-                let slowest = runs.into_iter().map(|run| run.join().expect("a run")).fold(0.0, f64::max);
-                black_box(start.elapsed());
-                slowest
-            })
-        });
-        let independent = threads as f64 * alone / beside;
-        let events = one(1, 1).1 as f64;
+    let threads = numbers.first().map_or(2, |&threads| threads as usize);
+    let load = |pod, population, work, microseconds| Load { pod, population, work, microseconds };
+    for load in [load(32, 4, 0, 800), load(32, 4, 16, 400), load(256, 12, 0, 40), load(256, 12, 16, 20)] {
         println!(
-            "  one process, one thread: {:.2} M events/s; {threads} such runs side by side: speed-up {independent:.2}",
-            events / alone / 1e6
+            "{} entities, {} events pending, {} rounds of work, {} us:",
+            PODS * load.pod,
+            PODS * load.pod * load.population,
+            load.work,
+            load.microseconds
         );
-        for processes in [threads as u32, 2 * threads as u32, 4 * threads as u32, PODS] {
-            let single = best(&|| one(processes, 1).0);
-            let (seconds, _, parallel) = (0..3)
-                .map(|_| one(processes, threads))
-                .min_by(|a, b| a.0.total_cmp(&b.0))
-                .expect("three runs");
-            let statistics = parallel.statistics();
+        let (mut alone, mut beside) = (f64::INFINITY, f64::INFINITY);
+        let counts = [threads as u32, 2 * threads as u32, 4 * threads as u32];
+        let mut single = [f64::INFINITY; 3];
+        let mut together: [Option<(f64, u64, Parallel)>; 3] = [None, None, None];
+        for _ in 0..ROUNDS {
+            alone = alone.min(run(1, 1, load).0);
+            let slowest = std::thread::scope(|scope| {
+                let runs: Vec<_> = (0..threads).map(|_| scope.spawn(|| run(1, 1, load).0)).collect();
+                runs.into_iter().map(|run| run.join().expect("a run")).fold(0.0, f64::max)
+            });
+            beside = beside.min(slowest);
+            for (index, &processes) in counts.iter().enumerate() {
+                single[index] = single[index].min(run(processes, 1, load).0);
+                let found = run(processes, threads, load);
+                if together[index].as_ref().is_none_or(|best| found.0 < best.0) {
+                    together[index] = Some(found);
+                }
+            }
+        }
+        let independent = threads as f64 * alone / beside;
+        for ((processes, single), together) in counts.into_iter().zip(single).zip(&together) {
+            let Some((seconds, events, parallel)) = together else { continue };
+            let (events, statistics) = (*events as f64, parallel.statistics());
+            if processes == counts[0] {
+                println!(
+                    "  one process, one thread: {:.2} M events/s; {threads} such runs side by side: speed-up {independent:.2}",
+                    events / alone / 1e6
+                );
+            }
             println!(
                 "  {processes:>2} processes: one thread {:.2} M events/s, {threads} threads {:.2} M events/s, speed-up {:.2} \
                  ({:.2} of side by side); {} windows, {:.0} events per window, {:.0}% of them mail, barrier share {:.1}%, \

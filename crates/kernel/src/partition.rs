@@ -246,23 +246,20 @@ impl Graph {
             let mut frontier: BinaryHeap<(i64, Reverse<u32>)> = BinaryHeap::new();
             let mut touched = Vec::new();
             loop {
-                let atom = match frontier.pop() {
-                    Some((gain, Reverse(atom))) => {
-                        // A gain that has changed since lies further up again.
-                        if group[atom as usize] != NONE || gain != self.gain(atom, &inside) {
-                            continue;
-                        }
-                        atom
+                let atom = if let Some((gain, Reverse(atom))) = frontier.pop() {
+                    // A gain that has changed since lies further up again.
+                    if group[atom as usize] != NONE || gain != self.gain(atom, &inside) {
+                        continue;
                     }
-                    None => {
-                        while seed < atoms && group[seed] != NONE {
-                            seed += 1;
-                        }
-                        if seed == atoms {
-                            break;
-                        }
-                        seed as u32
+                    atom
+                } else {
+                    while seed < atoms && group[seed] != NONE {
+                        seed += 1;
                     }
+                    if seed == atoms {
+                        break;
+                    }
+                    seed as u32
                 };
                 // To the nearer side of its share; the last takes the rest.
                 let added = self.weights[atom as usize];

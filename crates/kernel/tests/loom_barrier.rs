@@ -1,7 +1,7 @@
 //! The barrier and the mailboxes under a model checker (loom), in every interleaving of a bounded number of preemptions:
 //! no wake is lost, mail is seen in the window after the one in which it was put, and once.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p windtunnel-kernel --release --test loom_barrier`; without the flag there is
+//! `make loom`, or `RUSTFLAGS="--cfg loom" cargo test -p windtunnel-kernel --release --test loom_barrier`; without the flag there is
 //! nothing here.
 #![cfg(loom)]
 
@@ -36,7 +36,7 @@ impl Shared {
     fn take(&self, thread: usize, window: u64) {
         let mut mail = Vec::new();
         let Some(last) = window.checked_sub(1) else { return };
-        self.mailboxes.take(last, thread, |box_| mail.append(box_));
+        self.mailboxes.take(last, thread, |put| mail.append(put));
         let expected: Vec<u64> = (0..self.done.len() as u64).map(|from| last * 10 + from).collect();
         assert_eq!(mail, expected, "window {window}");
     }
@@ -98,5 +98,5 @@ fn two_threads_that_spin_first() {
 
 #[test]
 fn three_threads() {
-    check(2, 1, 0, 2);
+    check(2, 2, 0, 2);
 }

@@ -53,7 +53,9 @@ proptest! {
 
         let pausing = || {
             let mut processes = scatter(seed, count);
-            processes.iter_mut().for_each(|process| process.budget = budget);
+            for process in &mut processes {
+                process.budget = budget;
+            }
             processes
         };
         let mut many = pausing();
@@ -204,7 +206,9 @@ fn errors(processes: impl Fn() -> Vec<Phold>) -> ExecutorError {
 fn errors_are_those_of_the_sequential_executor() {
     let hasty = errors(|| {
         let mut processes = deal(6, u64::from);
-        processes.iter_mut().for_each(|process| process.delay = LOOKAHEAD.0 - 1);
+        for process in &mut processes {
+            process.delay = LOOKAHEAD.0 - 1;
+        }
         processes
     });
     assert!(matches!(hasty, ExecutorError::Lookahead { .. }));

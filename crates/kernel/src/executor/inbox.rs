@@ -35,13 +35,14 @@ impl<M> Inbox<M> {
         // are small, and seldom equal.
         self.sorter.sort(&mut self.order);
         let mail = &mut self.mail;
-        let mut key = |&place: &u128| mail[place as u64 as usize].as_ref().map(|envelope| envelope.key);
+        let key = |&place: &u128| mail[place as u64 as usize].as_ref().map(|envelope| envelope.key);
         let mut repeated = None;
         for instant in self.order.chunk_by_mut(|a, b| a >> 64 == b >> 64).filter(|instant| instant.len() > 1)
         {
-            instant.sort_unstable_by_key(&mut key);
-            if let Some(pair) = instant.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
-                repeated = key(&pair[0]);
+            instant.sort_unstable_by_key(key);
+            let equal = |pair: &&[u128]| key(&pair[0]) == key(&pair[1]);
+            if let Some(pair) = instant.windows(2).find(equal) {
+                repeated = pair.first().and_then(key);
                 break;
             }
         }

@@ -1,3 +1,30 @@
+//! A calendar queue that fits itself to its load.
+//!
+//! Time is cut into buckets of equal width, a power of two; a ring of them covers the near future (Brown, "Calendar
+//! queues", CACM 31(10), 1988). The bucket whose turn it is, the *current* one, is sorted by the full key when its turn
+//! comes, the others are lists in no order: an event is touched twice, and compared with the few that share its bucket.
+//! A pop takes the end of the current bucket.
+//!
+//! **What goes wrong with calendars, and what is done.**
+//! - *Events far ahead* (time-outs) would be met at every turn of the ring: they wait in a heap until they are less than
+//!   a turn away.
+//! - *Bursts* of one instant all lie in one bucket. It is sorted once; what is pushed into it meanwhile goes to its place
+//!   if this is near the front, and else to a second heap, never through a long shift. So the worst load costs what the
+//!   heap costs, and a sort.
+//! - *Empty stretches* are skipped by a bitmap, 64 buckets a step; beyond a turn of the ring the earliest event is sought.
+//! - *A look ahead* ([`CalendarQueue::peek`]) moves the current bucket to the next event, and mail may come before it.
+//!   Then the few events of that bucket are put back and the cursor goes back. A list may therefore hold events of
+//!   several turns; those of another turn are left in it.
+//!
+//! **Width and number of buckets** follow the load: after as many pops as events are pending (1024 at least), the width
+//! is made [`FILL`] times the mean time between pops, and there are two to four buckets per event pending. Both are a
+//! function of the calls alone, and neither can be seen in what is popped: the order is that of keys, always.
+//!
+//! **Life cycle and misuse** are those of [`EventQueue`]; an event before the last pop is popped next. Keys must be
+//! unique. Memory: a node per event pending at most, two words per bucket.
+//!
+//! Measured by `cargo bench -p windtunnel-kernel --bench queue` against the heap: see [the module above](super).
+
 use super::{EventKey, EventOrder, EventQueue};
 use crate::units::Time;
 
@@ -27,7 +54,7 @@ struct Node<T, K> {
     next: u32,
 }
 
-/// A queue of events, earliest first. See the module page.
+/// A queue of events, earliest first, for many events that are spread in time. See the module page.
 #[derive(Clone, Debug)]
 pub struct CalendarQueue<T, K = EventKey> {
     /// Events of the current bucket and before, the latest first.
@@ -105,7 +132,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         }
     }
 
-    /// Key of the earliest event.
+    /// Key of the earliest event, which is looked for if need be.
     #[inline]
     pub fn peek(&mut self) -> Option<K> {
         if self.current.is_empty() && self.late.is_empty() && !self.advance() {
