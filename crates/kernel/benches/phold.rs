@@ -83,7 +83,7 @@ impl Process for Pods {
                 (0..self.work).fold(mix64(entity.digest ^ token ^ key.time.0), |sum, _| mix64(sum));
             let draw = entity.digest;
             entity.fill[(draw & 3) as usize] += hops;
-            let away = draw % 3 == 0;
+            let away = draw.is_multiple_of(3);
             let receiver = if away {
                 (draw >> 32) as u32 % self.all
             } else {

@@ -1,4 +1,4 @@
-//! Which event queue: nanoseconds per (pop, push) pair, by queue and load.
+//! Which event queue: nanoseconds per (pop, push) pair, by queue and load; and what a digest adds to an event.
 //!
 //! `cargo bench -p windtunnel-kernel --bench queue`. Loads: the hold model (pop the earliest, push one an exponential
 //! or a bimodal delay later) at a steady number of events, and bursts (each event of an instant pushes one for the same
@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use std::hint::black_box;
 use std::time::Instant;
 
+use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::queue::{CalendarQueue, EventKey, EventOrder, EventQueue, Sequenced};
 use windtunnel_kernel::{RandomStream, Time};
 
@@ -169,12 +170,26 @@ fn one(arguments: &[String]) -> Option<f64> {
     }
 }
 
+/// Nanoseconds to digest an event.
+fn digest() -> f64 {
+    let mut digest = EventDigest::new();
+    let events = 10_000_000;
+    let start = Instant::now();
+    for number in 0..events {
+        digest.record(EventKey::make(number * 83_240, number), number);
+    }
+    let nanoseconds = start.elapsed().as_nanos() as f64 / events as f64;
+    black_box(digest.value());
+    nanoseconds
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let Some(nanoseconds) = arguments.split_first().and_then(|(_, rest)| one(rest)) {
         println!("{nanoseconds:.1} ns per pop and push");
         return;
     }
+    println!("digest: {:.1} ns per event", digest());
     rows::<EventKey>("EventKey");
     rows::<Sequenced>("Sequenced");
 }

@@ -224,14 +224,18 @@ mod tests {
 
     fn digest(events: &[(EventKey, u64)]) -> EventDigest {
         let mut digest = EventDigest::new();
-        events.iter().for_each(|&(key, effect)| digest.record(key, effect));
+        for &(key, effect) in events {
+            digest.record(key, effect);
+        }
         digest
     }
 
     /// Runs again with finer and finer logs until the instant is known.
     fn search(one: &[(EventKey, u64)], two: &[(EventKey, u64)]) -> (Option<Divergence>, u32) {
         let again = |events: &[(EventKey, u64)], mut digest: EventDigest| {
-            events.iter().for_each(|&(key, effect)| digest.record(key, effect));
+            for &(key, effect) in events {
+                digest.record(key, effect);
+            }
             digest
         };
         let mut found = digest(one).first_divergence(&digest(two));

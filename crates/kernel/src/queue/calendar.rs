@@ -263,7 +263,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
 
     /// The first bucket with nodes after `number` and before `end`, less than a turn of the ring away.
     fn next_occupied(&self, number: u64, end: u64) -> Option<u64> {
-        let mut number = number + 1;
+        let mut number = number.saturating_add(1);
         while number < end {
             let slot = self.slot(number);
             let word = self.occupied[slot / 64] >> (slot % 64);
@@ -347,7 +347,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
     /// Fits width and number of buckets to the pops since the last look and the events pending.
     #[cold]
     fn adapt(&mut self) {
-        let gap = (self.now - self.since).0 / self.pops;
+        let gap = self.now.since(self.since).0 / self.pops;
         let len = self.len();
         let buckets = (len * 2).next_power_of_two().clamp(BUCKETS.0, BUCKETS.1);
         let shift = if gap == 0 { self.shift } else { (gap * FILL).ilog2() };
