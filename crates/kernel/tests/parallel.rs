@@ -5,11 +5,13 @@ mod phold;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use phold::{ENTITIES, LOOKAHEAD, Phold, deal, digest};
+use phold::{ENTITIES, LOOKAHEAD, Phold, deal, digest, log};
 use proptest::prelude::*;
+use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::executor::{
     End, Envelope, ExecutorError, Outbox, Outcome, Parallel, Process, Progress, Sequential, Verdict,
 };
+use windtunnel_kernel::partition::{Edge, PartitionOptions, partition};
 use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time, mix64};
@@ -68,6 +70,8 @@ proptest! {
             let mut parallel = executor(threads);
             let found = watched(|p, control| parallel.run(p, LOOKAHEAD, UNTIL, control), &mut many);
             prop_assert_eq!(digest(&many), expected, "{} threads", threads);
+            prop_assert_eq!((log(&many).value(), log(&many).events()), (log(&one).value(), events));
+            prop_assert_eq!(log(&many).first_divergence(&log(&one)), None);
             prop_assert_eq!(&found, &(outcome, told.clone()), "{} threads", threads);
 
             // Stopped on the way and run on, by the same executor.
@@ -87,6 +91,46 @@ proptest! {
             prop_assert!(statistics.critical_events >= events.div_ceil(threads as u64));
         }
     }
+}
+
+/// Runs on all entities of the model, partitioned by the kernel's own rule.
+fn logged(threads: usize, tampered: Option<u32>, focus: &EventDigest) -> EventDigest {
+    let edges: Vec<Edge> =
+        (0..ENTITIES).flat_map(|a| (0..a).map(move |b| Edge { a, b, delay: LOOKAHEAD })).collect();
+    let options = PartitionOptions { processes: 7, ..PartitionOptions::for_threads(threads) };
+    let partition = partition(&[1; ENTITIES as usize], &edges, &options);
+    assert_eq!((partition.weights.len(), partition.lookahead), (7, LOOKAHEAD));
+    let mut processes: Vec<Phold> = (0..7)
+        .map(|process| {
+            Phold::new((0..ENTITIES).filter(|&e| partition.process[e as usize] == process).collect())
+        })
+        .collect();
+    for process in &mut processes {
+        process.log = focus.clone();
+        if let Some(entity) = tampered {
+            process.tamper(entity);
+        }
+    }
+    executor(threads).run(&mut processes, partition.lookahead, UNTIL, |_| Verdict::Continue).unwrap();
+    log(&processes)
+}
+
+#[test]
+fn the_first_differing_time_of_two_runs_is_found() {
+    let mut focus = EventDigest::new();
+    for runs in 1.. {
+        let (one, two) = (logged(1, None, &focus), logged(2, Some(17), &focus));
+        assert_ne!(one.value(), two.value());
+        let found = one.first_divergence(&two).unwrap();
+        if found.is_instant() {
+            // When the first event of entity 17 is handled.
+            assert_eq!((found.from, runs), (Time(170), 2));
+            break;
+        }
+        focus = EventDigest::on(&found);
+    }
+    let whole = EventDigest::new();
+    assert_eq!(logged(1, None, &whole).first_divergence(&logged(3, None, &whole)), None);
 }
 
 #[test]

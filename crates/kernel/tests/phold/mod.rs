@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::random::combine;
@@ -31,6 +32,8 @@ pub struct Phold {
     pub budget: u64,
     /// Least delay, of events to other entities.
     pub delay: u64,
+    /// Every event, with what its entity had seen then.
+    pub log: EventDigest,
     /// End of the last window handled, and the last mail of this.
     horizon: Time,
     mail: Option<EventKey>,
@@ -54,7 +57,28 @@ impl Phold {
             Reverse((key, mix64(1000 + u64::from(entity))))
         }));
         let entities = vec![Entity { caused: 2, ..Entity::default() }; ENTITIES as usize];
-        Self { own, entities, events, budget: u64::MAX, delay: LOOKAHEAD.0, horizon: Time::ZERO, mail: None }
+        Self {
+            own,
+            entities,
+            events,
+            budget: u64::MAX,
+            delay: LOOKAHEAD.0,
+            log: EventDigest::new(),
+            horizon: Time::ZERO,
+            mail: None,
+        }
+    }
+}
+
+impl Phold {
+    /// Another token for the first event of `entity`, if it lives here.
+    #[allow(dead_code, reason = "not every test that has this model tampers with it")]
+    pub fn tamper(&mut self, entity: u32) {
+        let tampered = |Reverse((key, token)): Reverse<(EventKey, u64)>| {
+            let own = key.receiver == entity && key.class == 0;
+            Reverse((key, if own { token ^ 1 } else { token }))
+        };
+        self.events = std::mem::take(&mut self.events).into_iter().map(tampered).collect();
     }
 }
 
@@ -82,6 +106,7 @@ impl Process for Phold {
             entity.digest =
                 combine(combine(combine(entity.digest, key.time.0), u64::from(key.sender)), token);
             entity.handled += 1;
+            self.log.record(key, entity.digest);
             // What it has seen decides what it does: one event out of order changes everything after it.
             let draw = entity.digest;
             let receiver = if draw.is_multiple_of(4) { key.receiver } else { (draw >> 32) as u32 % ENTITIES };
@@ -136,4 +161,18 @@ pub fn deal(count: u32, rank: impl Fn(u32) -> u64) -> Vec<Phold> {
         .into_iter()
         .map(|process| Phold::new((0..ENTITIES).filter(|id| id * 5 % count == process).collect()))
         .collect()
+}
+
+/// The digest of all events of a run.
+#[allow(dead_code, reason = "not every test that has this model asks")]
+pub fn log(processes: &[Phold]) -> EventDigest {
+    processes
+        .iter()
+        .map(|process| &process.log)
+        .cloned()
+        .reduce(|mut sum, log| {
+            sum.merge(&log);
+            sum
+        })
+        .unwrap_or_default()
 }
