@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test bench lint format docs setup library clean
+.PHONY: demo test bench loom lint format docs setup library clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -22,6 +22,10 @@ setup: $(ENGINE) $(TOOLS)
 test: $(ENGINE) $(TOOLS)
 	cargo test --workspace --exclude windtunnel-python --quiet
 	$(BIN)/python -m pytest -n auto -q
+
+# The barrier and mailboxes of the parallel engine under a model checker, in every interleaving: a few seconds.
+loom:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p windtunnel-kernel --release --test loom_barrier
 
 lint: $(ENGINE) $(TOOLS)
 	cargo fmt --all --check

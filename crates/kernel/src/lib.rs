@@ -3,10 +3,12 @@
 //!
 //! Everything here is deterministic: no clock, no global state, no platform mathematics.
 
+pub mod digest;
 pub mod executor;
 pub mod ids;
 pub mod math;
 pub mod memory;
+pub mod partition;
 pub mod queue;
 pub mod random;
 pub mod units;

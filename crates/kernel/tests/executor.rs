@@ -1,142 +1,15 @@
-//! The executor under PHOLD (Fujimoto, "Performance of Time Warp under synthetic workloads", 1990): a fixed
-//! population of events hops between entities with random delays. Its digest must not know the processes.
+//! The sequential executor under PHOLD, and the wrong models that it must catch.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod phold;
 
+use phold::{ENTITIES, LOOKAHEAD, Phold, deal, digest};
 use proptest::prelude::*;
 use windtunnel_kernel::executor::{
     End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Sequential, Verdict,
 };
 use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{Span, Time, mix64};
-
-const ENTITIES: u32 = 42;
-const LOOKAHEAD: Span = Span(1_000);
-
-/// One entity: what it has seen, in order, and how many events it has caused.
-#[derive(Clone, Copy, Default)]
-struct Entity {
-    digest: u64,
-    handled: u64,
-    caused: u64,
-}
-
-/// Entities with their events. There is room for the state of all, only that of its own is used.
-struct Phold {
-    own: Vec<u32>,
-    entities: Vec<Entity>,
-    events: BinaryHeap<Reverse<(EventKey, u64)>>,
-    /// Stops early after as many events.
-    budget: u64,
-    /// Least delay, of events to other entities.
-    delay: u64,
-    /// End of the last window handled, and the last mail of this.
-    horizon: Time,
-    mail: Option<EventKey>,
-}
-
-impl Phold {
-    fn new(own: Vec<u32>) -> Self {
-        let start = |&entity: &u32| {
-            let key = EventKey {
-                time: Time(u64::from(entity) * 10),
-                receiver: entity,
-                sender: entity,
-                ..EventKey::default()
-            };
-            Reverse((key, mix64(u64::from(entity))))
-        };
-        let mut events: BinaryHeap<_> = own.iter().map(start).collect();
-        // A second generation at one instant, told apart by class alone.
-        events.extend(own.iter().map(|&entity| {
-            let key = EventKey { time: Time(500), class: 1, receiver: entity, sender: entity, count: 1 };
-            Reverse((key, mix64(1000 + u64::from(entity))))
-        }));
-        let entities = vec![Entity { caused: 2, ..Entity::default() }; ENTITIES as usize];
-        Self { own, entities, events, budget: u64::MAX, delay: LOOKAHEAD.0, horizon: Time::ZERO, mail: None }
-    }
-}
-
-impl Process for Phold {
-    type Message = u64;
-
-    fn entities(&self) -> Vec<u32> {
-        self.own.clone()
-    }
-
-    fn next_time(&mut self) -> Time {
-        // Asked between windows: what comes next is mail of the next.
-        self.mail = None;
-        self.events.peek().map_or(Time::NEVER, |Reverse((key, _))| key.time)
-    }
-
-    fn advance(&mut self, horizon: Time, outbox: &mut Outbox<u64>) -> u64 {
-        assert!(horizon >= self.horizon, "time goes forward");
-        self.horizon = horizon;
-        let mut handled = 0;
-        while self.next_time() < horizon && handled < self.budget {
-            let Reverse((key, token)) = self.events.pop().unwrap();
-            handled += 1;
-            let entity = &mut self.entities[key.receiver as usize];
-            entity.digest =
-                combine(combine(combine(entity.digest, key.time.0), u64::from(key.sender)), token);
-            entity.handled += 1;
-            // What it has seen decides what it does: one event out of order changes everything after it.
-            let draw = entity.digest;
-            let receiver = if draw.is_multiple_of(4) { key.receiver } else { (draw >> 32) as u32 % ENTITIES };
-            let least = if receiver == key.receiver { 0 } else { self.delay };
-            // Coarse delays, so that many events fall on one instant.
-            let time = key.time + Span(least + 100 * (draw >> 8 & 15));
-            let next = EventKey {
-                time,
-                class: (draw & 1) as u8,
-                receiver,
-                sender: key.receiver,
-                count: entity.caused,
-            };
-            entity.caused += 1;
-            if let Some(own) = outbox.post(key.time, Envelope { key: next, message: mix64(token) }) {
-                self.events.push(Reverse((own.key, own.message)));
-            }
-        }
-        handled
-    }
-
-    fn receive(&mut self, envelope: Envelope<u64>) {
-        assert!(
-            self.mail < Some(envelope.key),
-            "mail comes in order: {:?}, then {:?}",
-            self.mail,
-            envelope.key
-        );
-        assert!(envelope.key.time >= self.horizon, "mail for a past window: {:?}", envelope.key);
-        assert!(self.own.contains(&envelope.key.receiver));
-        self.mail = Some(envelope.key);
-        self.events.push(Reverse((envelope.key, envelope.message)));
-    }
-}
-
-fn digest(processes: &[Phold]) -> u64 {
-    let mut entities = vec![Entity::default(); ENTITIES as usize];
-    for process in processes {
-        for &own in &process.own {
-            entities[own as usize] = process.entities[own as usize];
-        }
-    }
-    entities.iter().fold(0, |digest, entity| combine(combine(digest, entity.digest), entity.handled))
-}
-
-/// Entities dealt to `count` processes, these in the order of `rank`.
-fn deal(count: u32, rank: impl Fn(u32) -> u64) -> Vec<Phold> {
-    let mut order: Vec<u32> = (0..count).collect();
-    order.sort_by_key(|&process| rank(process));
-    order
-        .into_iter()
-        .map(|process| Phold::new((0..ENTITIES).filter(|id| id * 5 % count == process).collect()))
-        .collect()
-}
+use windtunnel_kernel::{Span, Time};
 
 fn run(processes: &mut [Phold], until: Time) -> Outcome {
     Sequential::run(processes, LOOKAHEAD, until, |_| Verdict::Continue).unwrap()
