@@ -83,9 +83,12 @@ fn in_order_of_links(graph: &GraphSpec) -> GraphSpec {
 fn equal_parallels(graph: &GraphSpec) -> GraphSpec {
     let mut links: Vec<GraphLink> = Vec::new();
     for link in &graph.links {
-        let same = |known: &GraphLink| (known.a.min(known.b), known.a.max(known.b)) == (link.a.min(link.b), link.a.max(link.b));
+        let same = |known: &GraphLink| {
+            (known.a.min(known.b), known.a.max(known.b)) == (link.a.min(link.b), link.a.max(link.b))
+        };
         match links.iter().find(|known| same(known)) {
-            Some(known) if (known.rate, known.latency, known.loss) != (link.rate, link.latency, link.loss) => {}
+            Some(known)
+                if (known.rate, known.latency, known.loss) != (link.rate, link.latency, link.loss) => {}
             _ => links.push(*link),
         }
     }
@@ -95,7 +98,9 @@ fn equal_parallels(graph: &GraphSpec) -> GraphSpec {
 fn without_parallels(graph: &GraphSpec) -> GraphSpec {
     let mut links: Vec<GraphLink> = Vec::new();
     for link in &graph.links {
-        let same = |known: &GraphLink| (known.a.min(known.b), known.a.max(known.b)) == (link.a.min(link.b), link.a.max(link.b));
+        let same = |known: &GraphLink| {
+            (known.a.min(known.b), known.a.max(known.b)) == (link.a.min(link.b), link.a.max(link.b))
+        };
         if !links.iter().any(same) {
             links.push(*link);
         }
@@ -220,12 +225,12 @@ fn what_a_format_cannot_say_is_told() {
     assert!(htsim_clos(&spec, "x").unwrap_err().to_string().contains("a whole number for htsim, found 1.5"));
 
     let mut graph = grid_graph(&[2], &[true], 1);
-    assert!(ns3(&graph).unwrap_err().to_string().contains("found two between `r0` and `r1`"));
+    assert!(ns3(&graph).unwrap_err().to_string().contains("found two between `r1` and `r0`"));
     graph.links[2].rate = BitRate(1);
     let error = edge_list(&graph).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "expected parallel links to be equal in an edge list, found different ones between `r0` and `r1`"
+        "expected parallel links to be equal in an edge list, found different ones between `r1` and `r0`"
     );
     assert_eq!(error.hint().as_deref(), Some("GraphML keeps them apart"));
 }

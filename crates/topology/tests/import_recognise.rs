@@ -113,10 +113,14 @@ proptest! {
         let (sizes, wrap): (Vec<u32>, Vec<bool>) = dims.into_iter().unzip();
         let graph = shuffled(&grid_graph(&sizes, &wrap, hosts), seed);
         let (found, map) = recognise_torus(&graph).expect("a grid is found");
-        prop_assert_eq!(found.hosts_per_router, hosts);
+        prop_assert_eq!(found.direct.hosts_per_router, hosts);
         // The cables of the grid found are those of the graph.
-        let again = grid_graph(&found.dimensions, &found.wrap, hosts);
-        let routers: u32 = found.dimensions.iter().product();
+        let sizes: Vec<u32> = found.dimensions.iter().rev().map(|dimension| dimension.size).collect();
+        // A ring of two is a line of two with two cables.
+        let wrap: Vec<bool> =
+            found.dimensions.iter().rev().map(|dimension| dimension.wrap || dimension.links == 2).collect();
+        let again = grid_graph(&sizes, &wrap, hosts);
+        let routers: u32 = sizes.iter().product();
         let number = |node: u32| match graph.nodes[node as usize].kind {
             NodeKind::Switch => map.numbers[node as usize],
             NodeKind::Host => routers + map.numbers[node as usize],
@@ -165,8 +169,8 @@ fn shapes_are_named() {
         name(&clos_graph(&ClosSpec::new(16, HostSpec::new(1, 1, gbps), two))).as_deref(),
         Some("leaf-spine")
     );
-    assert_eq!(name(&grid_graph(&[5, 3], &[true, true], 1)).as_deref(), Some("5 x 3 torus"));
-    assert_eq!(name(&grid_graph(&[5, 3], &[false, false], 1)).as_deref(), Some("5 x 3 mesh"));
+    assert_eq!(name(&grid_graph(&[5, 3], &[true, true], 1)).as_deref(), Some("3 x 5 torus"));
+    assert_eq!(name(&grid_graph(&[5, 3], &[false, false], 1)).as_deref(), Some("3 x 5 mesh"));
     assert_eq!(name(&grid_graph(&[6], &[true], 1)).as_deref(), Some("ring of 6"));
     assert_eq!(name(&grid_graph(&[4, 4], &[true, true], 1)).as_deref(), Some("4 x 4 torus"));
 }
@@ -175,9 +179,14 @@ fn shapes_are_named() {
 fn a_grid_in_its_own_order_keeps_its_numbers() {
     let graph = grid_graph(&[4, 3, 5], &[true, true, false], 2);
     let (found, map) = recognise_torus(&graph).expect("a grid");
-    assert_eq!((found.dimensions, found.wrap), (vec![4, 3, 5], vec![true, true, false]));
+    // The innermost dimension is the last one of a spec.
+    let sizes: Vec<(u32, bool)> =
+        found.dimensions.iter().map(|dimension| (dimension.size, dimension.wrap)).collect();
+    assert_eq!(sizes, [(5, false), (3, true), (4, true)]);
     assert_eq!(map.numbers[..60], (0..60).collect::<Vec<u32>>());
-    assert_eq!(found.links[2].0, BitRate::from_gbps(102));
+    assert_eq!(found.dimensions[0].cable.rate, BitRate::from_gbps(102));
+    assert_eq!(found.dimensions[0].cable.length_mm * found.direct.propagation_ps_per_m, 10_000 * 1_000);
+    assert_eq!((found.direct.hosts_per_router, found.direct.host.nics), (2, 1));
 }
 
 #[test]

@@ -20,5 +20,5 @@ use crate::graph::{GraphError, GraphProblem, Place};
 /// A topology that a format cannot express.
 fn cannot(file: &str, what: String, hint: Option<&str>) -> GraphError {
     let problem = GraphProblem::Unsupported { what, hint: hint.map(str::to_owned) };
-    GraphError { file: file.to_owned(), place: Place::File, problem }
+    GraphError::new(file, Place::File, problem)
 }

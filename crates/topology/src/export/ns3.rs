@@ -16,7 +16,17 @@ use crate::graph::{GraphError, GraphLink, GraphSpec, NodeKind};
 pub fn ns3(graph: &GraphSpec) -> Result<String, GraphError> {
     match graph.host.filter(|host| host.gpus > 1) {
         None => hpcc(graph),
-        Some(host) => simai(graph, host.gpus, host.scale_up.size == Some(1)),
+        Some(host) => match host.scale_up.size.unwrap_or(host.gpus) {
+            1 => simai(graph, host.gpus, true),
+            size if size == host.gpus => simai(graph, host.gpus, false),
+            size => {
+                let what = format!(
+                    "expected a scale-up network of all {} GPUs of a host for SimAI, or none, found one of {size}",
+                    host.gpus
+                );
+                Err(cannot(&graph.source, what, None))
+            }
+        },
     }
 }
 

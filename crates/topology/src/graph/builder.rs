@@ -26,6 +26,15 @@ pub(crate) struct Cable {
     pub(crate) loss: f64,
 }
 
+/// Whether a format may name a pair of nodes more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeats {
+    /// Each time is one more cable.
+    Parallel,
+    /// It is a slip; with a hint on how the format says parallel cables, if it can.
+    Refused(Option<&'static str>),
+}
+
 pub(crate) struct GraphBuilder<'a> {
     spec: GraphSpec,
     defaults: &'a Defaults,
@@ -51,8 +60,8 @@ impl<'a> GraphBuilder<'a> {
         }
     }
 
-    pub(crate) fn fail(&self, place: Place, problem: GraphProblem) -> GraphError {
-        GraphError { file: self.spec.source.clone(), place, problem }
+    pub(crate) fn fail(&self, place: Place, problem: impl Into<Box<GraphProblem>>) -> GraphError {
+        GraphError::new(&self.spec.source, place, problem)
     }
 
     pub(crate) fn name(&self, node: u32) -> &str {
@@ -155,14 +164,13 @@ impl<'a> GraphBuilder<'a> {
         Some((self.spec.links[link], self.link_places[link]))
     }
 
-    /// `count` parallel cables. `duplicates`: `None` allows more than one such line for a pair of nodes, otherwise the
-    /// hint on how the format says parallel cables.
+    /// `count` parallel cables.
     pub(crate) fn link(
         &mut self,
         (a, b): (u32, u32),
         cable: Cable,
         count: u32,
-        duplicates: Option<Option<&'static str>>,
+        repeats: Repeats,
         place: Place,
     ) -> Result<(), GraphError> {
         let missing =
@@ -172,7 +180,7 @@ impl<'a> GraphBuilder<'a> {
             cable.latency.or(self.defaults.latency).ok_or_else(|| self.fail(place, missing("latency")))?;
         let link = GraphLink { a, b, rate, latency, loss: cable.loss };
         self.spec.check_link(&link).map_err(|problem| self.fail(place, problem))?;
-        if let (Some(hint), Some((_, first))) = (duplicates, self.between(a, b)) {
+        if let (Repeats::Refused(hint), Some((_, first))) = (repeats, self.between(a, b)) {
             let (a, b) = (self.name(a).to_owned(), self.name(b).to_owned());
             return Err(self.fail(place, GraphProblem::DuplicateLink { a, b, first, hint }));
         }
@@ -215,6 +223,7 @@ impl<'a> GraphBuilder<'a> {
 /// The name most like `found`, if it is a slip.
 pub(crate) fn nearest<'n>(found: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let limit = (found.chars().count() / 3).max(1);
-    let near = known.map(|name| (strsim::levenshtein(found, name), name)).min()?;
+    let found = found.to_lowercase();
+    let near = known.map(|name| (strsim::levenshtein(&found, &name.to_lowercase()), name)).min()?;
     (near.0 <= limit).then_some(near.1)
 }

@@ -35,7 +35,7 @@ pub struct GraphError {
     /// Where in it.
     pub place: Place,
     /// What is wrong.
-    pub problem: GraphProblem,
+    pub problem: Box<GraphProblem>,
 }
 
 /// What is wrong.
@@ -59,6 +59,8 @@ pub enum GraphProblem {
         found: String,
         /// Those that fit.
         known: String,
+        /// The one most alike.
+        nearest: Option<String>,
     },
     /// A key or column that must be there.
     #[error("expected `{key}` {within}, found none")]
@@ -198,6 +200,18 @@ pub enum GraphProblem {
         /// The host.
         name: String,
     },
+    /// Hosts with other numbers of links.
+    #[error("expected {nics} links at every host, the {due}, found {found} at `{name}`")]
+    UnevenHosts {
+        /// The host.
+        name: String,
+        /// Its links.
+        found: u32,
+        /// Those of the others.
+        nics: u32,
+        /// Where that number is from.
+        due: String,
+    },
     /// More than one part.
     #[error(
         "expected one connected graph, found {parts} parts: one of {a_size} nodes with `{a}`, one of {b_size} nodes \
@@ -247,6 +261,10 @@ impl Place {
 }
 
 impl GraphError {
+    pub(crate) fn new(file: &str, place: Place, problem: impl Into<Box<GraphProblem>>) -> Self {
+        Self { file: file.to_owned(), place, problem: problem.into() }
+    }
+
     /// `file`, `file:line`, `file:line:column` or `file: list[3].key`.
     pub fn place(&self) -> String {
         let file = &self.file;
@@ -269,11 +287,15 @@ impl GraphProblem {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Mismatch { hint, .. } | Self::Unsupported { hint, .. } => return hint.clone(),
-            Self::UnknownNode { nearest, .. } => {
+            Self::UnknownNode { nearest, .. } | Self::UnknownKey { nearest, .. } => {
                 return nearest.as_ref().map(|name| format!("did you mean `{name}`?"));
             }
             Self::DuplicateLink { hint, .. } => return hint.map(str::to_owned),
-            Self::UnknownFormat => "name the format; `windtunnel list topologies` lists them",
+            Self::UnknownFormat => {
+                let names: Vec<&str> =
+                    crate::import::Format::ALL.iter().map(|format| format.name()).collect();
+                return Some(format!("name the format, one of {}", names.join(", ")));
+            }
             Self::Missing { what: "rate", .. } => {
                 "the file does not say it: give a default such as `400 Gbps`"
             }
@@ -282,6 +304,9 @@ impl GraphProblem {
                 "cables are equal in both directions; write an undirected graph"
             }
             Self::NoHosts { .. } => "mark hosts with `kind` = `host`",
+            Self::UnevenHosts { .. } => {
+                "every link of a host is a NIC, and all hosts are alike: leave the others out"
+            }
             Self::BareHost { .. } => "take it out, or link it",
             Self::Disconnected { .. } => "a link is missing between the parts, or a name is misspelt",
             Self::Loss { .. } => "a loss is a probability: 1e-6 is one packet in a million",

@@ -7,15 +7,18 @@
 //! a link, and there is one connected part.
 
 mod builder;
+mod cut;
 mod error;
+mod fabric;
 mod recognise;
 mod spec;
+mod tables;
+mod unrolled;
 
 pub use builder::Defaults;
 pub use error::{GraphError, GraphProblem, Place};
-pub use recognise::{
-    ClosMap, ClosPlace, Recognised, TorusDims, TorusMap, recognise, recognise_clos, recognise_torus,
-};
+pub use recognise::{ClosMap, ClosPlace, Recognised, TorusMap, recognise, recognise_clos, recognise_torus};
 pub use spec::{GraphLink, GraphNode, GraphSpec, NodeKind};
 
-pub(crate) use builder::{Cable, GraphBuilder, nearest};
+pub(crate) use builder::{Cable, GraphBuilder, Repeats, nearest};
+pub(crate) use fabric::{Graph, host_spec};

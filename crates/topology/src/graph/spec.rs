@@ -101,15 +101,6 @@ impl Adjacency {
     pub(crate) fn of(&self, node: u32) -> &[(u32, u32)] {
         &self.entries[self.first[node as usize] as usize..self.first[node as usize + 1] as usize]
     }
-
-    /// Number of the first port of `node`; the ports of all nodes are counted through.
-    pub(crate) fn first_port(&self, node: u32) -> u32 {
-        self.first[node as usize]
-    }
-
-    pub(crate) fn ports(&self) -> usize {
-        self.entries.len()
-    }
 }
 
 /// Most cables a graph may have: a directed link is a 31-bit number.
@@ -132,7 +123,7 @@ impl GraphSpec {
     /// [`GraphError`]: no hosts, an end that is no node, a self link, a zero rate, an impossible loss, a repeated name,
     /// a host without links, more than one part.
     pub fn check(&self) -> Result<(), GraphError> {
-        let fail = |problem| GraphError { file: self.source.clone(), place: Place::File, problem };
+        let fail = |problem| GraphError::new(&self.source, Place::File, problem);
         if self.links.len() > MOST_LINKS {
             let found = self.links.len() as u64;
             return Err(fail(GraphProblem::TooLarge { what: "links", limit: MOST_LINKS as u64, found }));
@@ -150,41 +141,41 @@ impl GraphSpec {
                 problem,
             })?;
         }
-        self.check_whole().map_err(|(_, problem)| fail(problem))
+        self.check_whole().map_err(|(_, problem)| GraphError::new(&self.source, Place::File, problem))
     }
 
     /// What can be said of a link by itself.
-    pub(crate) fn check_link(&self, link: &GraphLink) -> Result<(), GraphProblem> {
+    pub(crate) fn check_link(&self, link: &GraphLink) -> Result<(), Box<GraphProblem>> {
         for end in [link.a, link.b] {
             if end as usize >= self.nodes.len() {
                 let nodes = self.nodes.len();
-                return Err(GraphProblem::UnknownNode { name: end.to_string(), nodes, nearest: None });
+                return Err(GraphProblem::UnknownNode { name: end.to_string(), nodes, nearest: None }.into());
             }
         }
         let name = |node: u32| self.nodes[node as usize].name.clone();
         if link.a == link.b {
-            return Err(GraphProblem::SelfLink { node: name(link.a) });
+            return Err(GraphProblem::SelfLink { node: name(link.a) }.into());
         }
         if link.rate.0 == 0 {
-            return Err(GraphProblem::ZeroRate { a: name(link.a), b: name(link.b) });
+            return Err(GraphProblem::ZeroRate { a: name(link.a), b: name(link.b) }.into());
         }
         if !(0.0..1.0).contains(&link.loss) {
-            return Err(GraphProblem::Loss { found: link.loss });
+            return Err(GraphProblem::Loss { found: link.loss }.into());
         }
         Ok(())
     }
 
     /// What can be said only of the whole: hosts, and one part. With the node that a message is about.
-    pub(crate) fn check_whole(&self) -> Result<(), (Option<u32>, GraphProblem)> {
+    pub(crate) fn check_whole(&self) -> Result<(), (Option<u32>, Box<GraphProblem>)> {
         if self.host_count() == 0 {
-            return Err((None, GraphProblem::NoHosts { switches: self.nodes.len() }));
+            return Err((None, GraphProblem::NoHosts { switches: self.nodes.len() }.into()));
         }
         let adjacency = Adjacency::new(self.nodes.len(), &self.links);
         let bare =
             |node: &u32| self.nodes[*node as usize].kind == NodeKind::Host && adjacency.of(*node).is_empty();
         if let Some(node) = (0..self.nodes.len() as u32).find(bare) {
             let name = self.nodes[node as usize].name.clone();
-            return Err((Some(node), GraphProblem::BareHost { name }));
+            return Err((Some(node), GraphProblem::BareHost { name }.into()));
         }
         let parts = parts(&adjacency, self.nodes.len());
         if parts.len() > 1 {
@@ -200,7 +191,7 @@ impl GraphSpec {
                 b: name(other.first),
                 b_size: other.size,
             };
-            return Err((Some(other.first), problem));
+            return Err((Some(other.first), problem.into()));
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use serde_saphyr::{Location, Spanned};
 use windtunnel_kernel::{BitRate, Span};
 
 use super::text::Source;
-use crate::graph::{Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place};
+use crate::graph::{
+    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats, nearest,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,10 +53,16 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
     let dimensions = dimensions(source, &document)?;
     let total =
         dimensions.iter().fold(1u64, |product, dimension| product.saturating_mul(u64::from(dimension.npus)));
-    if total > 1 << 24 {
+    if total > 1 << 21 {
         return Err(
-            source.fail(Place::File, GraphProblem::TooLarge { what: "NPUs", limit: 1 << 24, found: total })
+            source.fail(Place::File, GraphProblem::TooLarge { what: "NPUs", limit: 1 << 21, found: total })
         );
+    }
+    let meshes = dimensions.iter().filter(|dimension| dimension.block == Block::FullyConnected);
+    let links: u64 = meshes.map(|dimension| total * u64::from(dimension.npus - 1) / 2).sum();
+    if links > 1 << 24 {
+        let problem = GraphProblem::TooLarge { what: "links", limit: 1 << 24, found: links };
+        return Err(source.fail(Place::File, problem));
     }
     let total = total as u32;
     let mut graph = GraphBuilder::new(file, defaults);
@@ -77,7 +85,7 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
         for npu in 0..total {
             let router =
                 graph.declare(&format!("npu{npu}/router"), Some(NodeKind::Switch), None, Place::File)?;
-            graph.link((npu, router), own, 1, None, Place::File)?;
+            graph.link((npu, router), own, 1, Repeats::Parallel, Place::File)?;
         }
     }
     let first = if single_switch { 0 } else { total };
@@ -101,7 +109,8 @@ fn join(
     switch: &str,
 ) -> Result<(), GraphError> {
     let Dimension { block, npus, cable } = *dimension;
-    let link = |graph: &mut GraphBuilder<'_>, ends| graph.link(ends, cable, 1, None, Place::File);
+    let link =
+        |graph: &mut GraphBuilder<'_>, ends| graph.link(ends, cable, 1, Repeats::Parallel, Place::File);
     match block {
         _ if npus == 1 => {}
         Block::Ring => {
@@ -144,7 +153,6 @@ fn dimensions(source: Source<'_>, document: &Document) -> Result<Vec<Dimension>,
         }
     }
     let mut dimensions = Vec::with_capacity(count);
-    let mut links = 0u64;
     for index in 0..count {
         let name = &document.topology[index];
         let block = match name.value.as_str() {
@@ -153,7 +161,9 @@ fn dimensions(source: Source<'_>, document: &Document) -> Result<Vec<Dimension>,
             "Switch" => Block::Switch,
             other => {
                 let known = "`Ring`, `FullyConnected`, `Switch`".to_owned();
-                let problem = GraphProblem::UnknownKey { found: other.to_owned(), known };
+                let blocks = ["Ring", "FullyConnected", "Switch"];
+                let nearest = nearest(other, blocks.into_iter()).map(str::to_owned);
+                let problem = GraphProblem::UnknownKey { found: other.to_owned(), known, nearest };
                 return Err(source.fail(place(&name.referenced), problem));
             }
         };
@@ -163,17 +173,14 @@ fn dimensions(source: Source<'_>, document: &Document) -> Result<Vec<Dimension>,
         }
         let bandwidth = &document.bandwidth[index];
         let rate = bandwidth.value * 8.0 * f64::from(1 << 30);
-        if !(rate >= 1.0 && rate < 1e18) {
+        if !(1.0..1e18).contains(&rate) {
             let found = format!("`{}`", bandwidth.value);
             return Err(source.syntax(place(&bandwidth.referenced), "a bandwidth above 0 GB/s", &found));
         }
         let latency = &document.latency[index];
-        if !(latency.value >= 0.0 && latency.value < 1e15) {
+        if !(0.0..1e15).contains(&latency.value) {
             let found = format!("`{}`", latency.value);
             return Err(source.syntax(place(&latency.referenced), "a latency of at least 0 ns", &found));
-        }
-        if block == Block::FullyConnected {
-            links = links.saturating_add(u64::from(npus.value).pow(2) / 2);
         }
         let cable = Cable {
             rate: Some(BitRate(rate.round() as u64)),
@@ -181,11 +188,6 @@ fn dimensions(source: Source<'_>, document: &Document) -> Result<Vec<Dimension>,
             loss: 0.0,
         };
         dimensions.push(Dimension { block, npus: npus.value, cable });
-    }
-    if links > 1 << 26 {
-        return Err(
-            source.fail(Place::File, GraphProblem::TooLarge { what: "links", limit: 1 << 26, found: links })
-        );
     }
     Ok(dimensions)
 }

@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::text::{Source, Word};
-use crate::graph::{Cable, GraphBuilder, GraphError, GraphProblem, NodeKind, Place, nearest};
+use crate::graph::{Cable, GraphBuilder, GraphError, GraphProblem, NodeKind, Place, Repeats, nearest};
 
 /// Properties of a link; a cable's latency is given as a time or as a length.
 pub(super) const LINK_KEYS: [&str; 5] = ["rate", "latency", "length", "loss", "count"];
+
+/// Most parallel cables of one link: a slip of the pen must not cost the machine's memory.
+const MOST_PARALLEL: u32 = 1 << 16;
 
 /// What a link's properties say so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +41,14 @@ impl LinkAttributes {
             "latency" => self.cable.latency = Some(source.time(key, value)?),
             "length" => self.cable.latency = Some(source.length(key, value)?),
             "loss" => self.cable.loss = source.loss(value)?,
-            "count" => self.count = source.positive(key, value)?,
+            "count" => {
+                self.count = source.positive(key, value)?;
+                if self.count > MOST_PARALLEL {
+                    let (limit, found) = (u64::from(MOST_PARALLEL), u64::from(self.count));
+                    let problem = GraphProblem::TooLarge { what: "parallel links", limit, found };
+                    return Err(source.fail(value.place, problem));
+                }
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -64,11 +74,10 @@ pub(super) fn tier(source: Source<'_>, value: Word<'_>) -> Result<Option<u8>, Gr
 
 /// A key that a format does not have.
 pub(super) fn unknown_key(source: Source<'_>, key: Word<'_>, known: &[&str]) -> GraphError {
-    let list: Vec<String> = match nearest(key.text, known.iter().copied()) {
-        Some(near) => vec![format!("`{near}`")],
-        None => known.iter().map(|name| format!("`{name}`")).collect(),
-    };
-    let problem = GraphProblem::UnknownKey { found: key.text.to_owned(), known: list.join(", ") };
+    let near = nearest(key.text, known.iter().copied()).map(str::to_owned);
+    let list: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    let problem =
+        GraphProblem::UnknownKey { found: key.text.to_owned(), known: list.join(", "), nearest: near };
     source.fail(key.place, problem)
 }
 
@@ -117,8 +126,8 @@ impl Links {
             }
             ends = (b, a);
         }
-        let duplicates = if parallel { None } else { Some(Some(hint)) };
-        graph.link(ends, attributes.cable, attributes.count, duplicates, place)
+        let repeats = if parallel { Repeats::Parallel } else { Repeats::Refused(Some(hint)) };
+        graph.link(ends, attributes.cable, attributes.count, repeats, place)
     }
 
     /// Fails if a link waits in vain.

@@ -7,7 +7,7 @@
 
 use super::attributes::{LINK_KEYS, LinkAttributes, kind, tier, unknown_key};
 use super::text::{Source, Word};
-use crate::graph::{Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, Place};
+use crate::graph::{Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, Place, Repeats};
 
 const END_KEYS: [&str; 6] = ["src", "dst", "src_kind", "dst_kind", "src_tier", "dst_tier"];
 
@@ -68,7 +68,13 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
             attributes.set(source, key, field(column))?;
         }
         let hint = Some("several parallel cables are one row with a `count`");
-        graph.link((nodes[0], nodes[1]), attributes.cable, attributes.count, Some(hint), place)?;
+        graph.link(
+            (nodes[0], nodes[1]),
+            attributes.cable,
+            attributes.count,
+            Repeats::Refused(hint),
+            place,
+        )?;
     }
     graph.finish()
 }

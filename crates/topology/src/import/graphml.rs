@@ -23,6 +23,8 @@ struct Key<'a> {
 struct Reader<'a, 'input> {
     source: Source<'a>,
     document: &'a Document<'input>,
+    /// Where each line begins: the parser's own look-up of a place reads the text from its beginning.
+    lines: Vec<usize>,
     keys: Vec<Key<'a>>,
     by_id: FxHashMap<&'a str, usize>,
 }
@@ -37,14 +39,19 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
         let message = message.rsplit_once(" at ").map_or(message.as_str(), |(message, _)| message);
         source.syntax(Place::Line { line: at.row, column: at.col }, "XML", &format!("an error: {message}"))
     })?;
-    let mut reader = Reader { source, document: &document, keys: Vec::new(), by_id: FxHashMap::default() };
+    let lines =
+        std::iter::once(0).chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1)).collect();
+    let mut reader =
+        Reader { source, document: &document, lines, keys: Vec::new(), by_id: FxHashMap::default() };
     reader.read(file, defaults)
 }
 
 impl<'a, 'input> Reader<'a, 'input> {
     fn place(&self, node: Node<'_, '_>) -> Place {
-        let at = self.document.text_pos_at(node.range().start);
-        Place::Line { line: at.row, column: at.col }
+        let at = node.range().start;
+        let line = self.lines.partition_point(|&start| start <= at);
+        let before = &self.document.input_text()[self.lines[line - 1]..at];
+        Place::Line { line: line as u32, column: before.chars().count() as u32 + 1 }
     }
 
     fn need(&self, node: Node<'a, 'input>, key: &str) -> Result<&'a str, GraphError> {

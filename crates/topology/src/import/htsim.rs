@@ -102,12 +102,12 @@ impl Reader<'_> {
             return Ok(());
         }
         let (slot, within) = if let Some(tier) = self.tiers.last_mut() {
-            let Some(index) = TIER_KEYS.iter().position(|name| same(&name)) else {
+            let Some(index) = TIER_KEYS.iter().position(same) else {
                 return Err(unknown_key(self.source, key, &TIER_KEYS[..]));
             };
             (&mut tier.values[index], "in a tier")
         } else {
-            let Some(index) = HEADER_KEYS[..3].iter().position(|name| same(&name)) else {
+            let Some(index) = HEADER_KEYS[..3].iter().position(same) else {
                 return Err(unknown_key(self.source, key, &HEADER_KEYS[..]));
             };
             (&mut self.header[index], "in the header")

@@ -13,7 +13,9 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::BitRate;
 
 use super::text::{Line, Source, raw_lines};
-use crate::graph::{Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place};
+use crate::graph::{
+    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats,
+};
 
 /// Bits of data per second and lane: the signalling rate less its line code, as InfiniBand's releases give it.
 const LANES: [(&str, u64); 9] = [
@@ -240,7 +242,7 @@ fn build(
         plugged.insert(cable.to, (cable.from, cable.rate));
         let ends = (graph_node[number_of[cable.from.guid]], graph_node[number_of[cable.to.guid]]);
         let properties = Cable { rate: cable.rate, ..Cable::default() };
-        graph.link(ends, properties, 1, None, cable.place)?;
+        graph.link(ends, properties, 1, Repeats::Parallel, cable.place)?;
     }
     graph.finish()
 }

@@ -1,15 +1,16 @@
 //! A table of where hosts are: one row a host, one column a tier of switches.
 //!
-//! The first column is the host, or the one named `host`, `ip`, `node` or `name`. The others are switches; the column
-//! with the most different switches (each within the switches above it) is the leaf's. In Alibaba's trace of 2023
-//! (`ip,DSW,PSW,ASW`) a switch's name is unique only below its parent: no leaf holds more than 8 hosts if it is read
-//! so, but up to 24, of three pods, if it is not. So the graph is a tree: a host hangs on its leaf, a leaf on its
-//! aggregation switch, and so on, each by one cable; the numbers of parallel switches and cables are not in the data.
-//! Rates and latencies are not either: the caller gives them.
+//! The host's column is named `host`, `ip`, `node`, `name` or `hostname`; those of switches as in [`TIERS`], any case;
+//! other columns are not read. In Alibaba's trace of 2023 (`ip,DSW,PSW,ASW`) a switch's name is unique only below its
+//! parent: no leaf holds more than 8 hosts if it is read so, but up to 24, of three pods, if it is not. So the graph is a
+//! tree: a host hangs on its leaf, a leaf on its aggregation switch, and so on, each by one cable; the numbers of
+//! parallel switches and cables are not in the data. Rates and latencies are not either: the caller gives them.
 
 use super::edge_list::csv_error;
 use super::text::Source;
-use crate::graph::{Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place};
+use crate::graph::{
+    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats,
+};
 
 const HOST_COLUMNS: [&str; 5] = ["host", "ip", "node", "name", "hostname"];
 
@@ -83,13 +84,13 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
             if let Some(above) = above
                 && graph.between(switch, above).is_none()
             {
-                graph.link((switch, above), Cable::default(), 1, None, place)?;
+                graph.link((switch, above), Cable::default(), 1, Repeats::Parallel, place)?;
             }
             above = Some(switch);
         }
         let leaf = above.expect("there is a column of leaves");
         let host = graph.declare(&row[host], Some(NodeKind::Host), None, place)?;
-        graph.link((host, leaf), Cable::default(), 1, None, place)?;
+        graph.link((host, leaf), Cable::default(), 1, Repeats::Parallel, place)?;
     }
     graph.finish()
 }

@@ -91,7 +91,7 @@ impl Format {
     }
 }
 
-/// The format of a file, by what it holds; its name decides only between CSVs and texts that look alike.
+/// The format of `text`, by what it holds; `file` is for the message.
 ///
 /// # Errors
 /// [`GraphProblem::UnknownFormat`].
@@ -123,8 +123,7 @@ pub fn detect(file: &str, text: &str) -> Result<Format, GraphError> {
         }
         _ => None,
     };
-    let unknown =
-        || GraphError { file: file.to_owned(), place: Place::File, problem: GraphProblem::UnknownFormat };
+    let unknown = || GraphError::new(file, Place::File, GraphProblem::UnknownFormat);
     format.ok_or_else(unknown)
 }
 

@@ -13,7 +13,9 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{BitRate, Span};
 
 use super::text::{Line, Source, Word, lines};
-use crate::graph::{Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place};
+use crate::graph::{
+    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats,
+};
 use crate::spec::{HostSpec, ScaleUpSpec};
 
 /// What an id is.
@@ -46,6 +48,12 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
     let first = first
         .ok_or_else(|| source.syntax(Place::File, "a first line `nodes switches links`", "an empty file"))?;
     let header = read_header(source, first)?;
+    // A header that promises more than the text can hold costs no memory.
+    let most = text.len() as u64 / 10;
+    if u64::from(header.links) > most {
+        let found = format!("{}, more than the file holds", header.links);
+        return Err(source.syntax(header.place, "the number of links", &found));
+    }
     let ids = read_ids(source, &header, &mut lines)?;
     let mut rows = Vec::new();
     let mut last = header.place;
@@ -104,11 +112,10 @@ fn read_ids<'a>(
         let expected = format!("fewer switches than the {} nodes", header.nodes);
         return Err(source.syntax(header.place, &expected, &due.to_string()));
     }
-    if header.nodes > 1 << 30 {
-        let found = u64::from(header.nodes);
-        return Err(
-            source.fail(header.place, GraphProblem::TooLarge { what: "nodes", limit: 1 << 30, found })
-        );
+    // Every node needs a link, so that a connected graph has no more nodes than links and one.
+    if u64::from(header.nodes) > u64::from(header.links) + 1 {
+        let expected = format!("at least {} links to connect {} nodes", header.nodes - 1, header.nodes);
+        return Err(source.syntax(header.place, &expected, &header.links.to_string()));
     }
     let mut ids = vec![Id::Endpoint; header.nodes as usize];
     let mut seen = 0;
@@ -174,7 +181,7 @@ fn plain(
         graph.declare(&id.to_string(), Some(kind), None, place)?;
     }
     for row in rows {
-        graph.link(row.ends, row.cable, 1, Some(None), row.place)?;
+        graph.link(row.ends, row.cable, 1, Repeats::Refused(None), row.place)?;
     }
     graph.finish()
 }
@@ -275,7 +282,7 @@ fn servers(
         let row = &rows[number];
         let node = |id: u32| node_of[id as usize].expect("an NVSwitch has been refused");
         // The GPUs of a server may each have a cable to one leaf; pairs of ids given twice have been refused.
-        graph.link((node(row.ends.0), node(row.ends.1)), row.cable, 1, None, row.place)?;
+        graph.link((node(row.ends.0), node(row.ends.1)), row.cable, 1, Repeats::Parallel, row.place)?;
     }
     let mut spec = graph.finish()?;
     let (rate, latency) = scale_up[0].unwrap_or_default();

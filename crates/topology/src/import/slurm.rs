@@ -7,10 +7,12 @@
 
 use super::attributes::unknown_key;
 use super::text::{Line, Source, Word, lines};
-use crate::graph::{Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind};
+use crate::graph::{
+    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats,
+};
 
 /// Most names that one list may stand for.
-const MOST_NAMES: usize = 1 << 24;
+const MOST_NAMES: usize = 1 << 21;
 
 #[derive(Default)]
 struct Record<'a> {
@@ -39,7 +41,7 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
         }
     }
     if let Some(record) = open {
-        let place = record.switch.map_or_else(Default::default, |word| word.place);
+        let place = record.switch.map_or(Place::File, |word| word.place);
         records.push((record, place));
     }
 
@@ -49,6 +51,10 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
         let Some(name) = record.switch else {
             return Err(source.syntax(*place, "a record that begins with `SwitchName=`", "none"));
         };
+        if name.text.contains(['[', ',']) {
+            let found = format!("`{}`", name.text);
+            return Err(source.syntax(name.place, "one name for `SwitchName`", &found));
+        }
         let switch = graph.declare(name.text, Some(NodeKind::Switch), None, name.place)?;
         if record.nodes.is_none() && record.switches.is_none() {
             return Err(source.syntax(*place, "`Nodes=` or `Switches=` with a switch", "neither"));
@@ -59,13 +65,13 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
         if let Some(list) = record.nodes {
             for name in expand(source, list)? {
                 let host = graph.mention(&name, Some(NodeKind::Host), None, list.place)?;
-                graph.link((host, switch), Cable::default(), 1, Some(None), list.place)?;
+                graph.link((host, switch), Cable::default(), 1, Repeats::Refused(None), list.place)?;
             }
         }
         if let Some(list) = record.switches {
             for name in expand(source, list)? {
                 let lower = graph.known(&name, list.place)?;
-                graph.link((lower, switch), Cable::default(), 1, Some(None), list.place)?;
+                graph.link((lower, switch), Cable::default(), 1, Repeats::Refused(None), list.place)?;
             }
         }
     }
@@ -105,9 +111,7 @@ fn take<'a>(
     // The place of the value; the word may begin on a continued line.
     let skip = (key.chars().count() + 1) as u32;
     let place = match word.place {
-        crate::graph::Place::Line { line, column } => {
-            crate::graph::Place::Line { line, column: column + skip }
-        }
+        Place::Line { line, column } => Place::Line { line, column: column + skip },
         place => place,
     };
     if value.is_empty() {
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     fn names(list: &str) -> Option<Vec<String>> {
-        expand(Source { file: "t" }, Word { text: list, place: Default::default() }).ok()
+        expand(Source { file: "t" }, Word { text: list, place: Place::default() }).ok()
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) struct Source<'a> {
 
 impl Source<'_> {
     pub(super) fn fail(self, place: Place, problem: GraphProblem) -> GraphError {
-        GraphError { file: self.file.to_owned(), place, problem }
+        GraphError::new(self.file, place, problem)
     }
 
     pub(super) fn syntax(self, place: Place, expected: &str, found: &str) -> GraphError {

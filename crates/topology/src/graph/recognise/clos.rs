@@ -11,9 +11,9 @@ use std::cmp::Reverse;
 
 use windtunnel_kernel::{BitRate, Span};
 
-use super::Uniform;
+use super::{Uniform, propagation};
 use crate::graph::spec::{Adjacency, GraphSpec, NodeKind};
-use crate::spec::{ClosSpec, DEFAULT_PROPAGATION_PS_PER_M, HostSpec, ScaleUpSpec, Tier};
+use crate::spec::{ClosSpec, HostSpec, ScaleUpSpec, Tier};
 
 /// What a node of the graph is in the Clos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -451,7 +451,10 @@ impl Fabric<'_> {
                 return None;
             }
         }
-        kinds.into_iter().map(|kind| kind.0).collect()
+        // A tier's cables lose nothing.
+        let lossless =
+            |kind: Uniform| kind.0.filter(|kind| kind.loss == 0.0).map(|kind| (kind.rate, kind.latency));
+        kinds.into_iter().map(lossless).collect()
     }
 
     /// Numbers of `hosts`, leaf by leaf.
@@ -549,8 +552,7 @@ impl Fabric<'_> {
 
 impl Sizes {
     fn spec(&self, graph: &GraphSpec, hosts: u32, planes: u32) -> Option<ClosSpec> {
-        let exact = self.cables.iter().all(|(_, latency)| latency.0.is_multiple_of(5));
-        let propagation_ps_per_m = if exact { DEFAULT_PROPAGATION_PS_PER_M } else { 1_000 };
+        let (propagation_ps_per_m, length) = propagation(self.cables.iter().map(|&(_, latency)| latency));
         let mut tiers = Vec::with_capacity(self.width.len());
         for (tier, &(rate, latency)) in self.cables.iter().enumerate() {
             let ports_down = match tier {
@@ -560,7 +562,7 @@ impl Sizes {
             };
             let mut spec = Tier::new(ports_down, rate);
             spec.bundle = self.bundle[tier];
-            spec.length_mm = latency.0 * 1_000 / propagation_ps_per_m;
+            spec.length_mm = length(latency);
             if let Some(&(up, _)) = self.cables.get(tier + 1) {
                 let uplinks = f64::from(self.parents[tier] * self.bundle[tier + 1]);
                 spec.oversubscription = f64::from(ports_down) * rate.0 as f64 / (uplinks * up.0 as f64);

@@ -6,54 +6,38 @@
 //! router of least degree (a corner, if there is one) can be walked, the far corner of every square of known routers is
 //! the next one to get coordinates, and rings of four are found as pairs of lines of two.
 
-use windtunnel_kernel::{BitRate, Span};
-
-use super::Uniform;
+use super::{Kind, Uniform, propagation};
+use crate::graph::host_spec;
 use crate::graph::spec::{Adjacency, GraphSpec, NodeKind};
-
-/// Sizes of a torus or mesh.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TorusDims {
-    /// Routers in each dimension, the innermost (fastest) first; at least 2.
-    pub dimensions: Vec<u32>,
-    /// Whether a dimension closes to a ring. Of two routers: whether two cables join them.
-    pub wrap: Vec<bool>,
-    /// Hosts at every router.
-    pub hosts_per_router: u32,
-    /// Of the cables of each dimension.
-    pub links: Vec<(BitRate, Span)>,
-    /// Of the hosts' cables.
-    pub host_link: (BitRate, Span),
-}
+use crate::spec::{Dimension, DirectSpec, TorusRouting, TorusSpec};
+use windtunnel_kernel::Span;
 
 /// What every node of the graph is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TorusMap {
-    /// By node number. Of a router: its number, sum of coordinate × product of the sizes of the dimensions before. Of a
-    /// host: number of its router × hosts of a router + its place there, by node number.
+    /// By node number. Of a router: its number. Of a host: its number, hosts of a router being in the order of nodes.
     pub numbers: Vec<u32>,
 }
 
 const NONE: u32 = u32::MAX;
 
-impl TorusDims {
-    /// `4 x 4 x 2 torus`, `8 x 8 mesh`, `16-node ring`; of several kinds, rings are marked: `4* x 2`.
-    pub(super) fn describe(&self) -> String {
-        let sizes: Vec<String> = self.dimensions.iter().map(u32::to_string).collect();
-        if self.wrap.iter().all(|&wrap| wrap) {
-            return match self.dimensions[..] {
-                [size] => format!("ring of {size}"),
-                _ => format!("{} torus", sizes.join(" x ")),
-            };
-        }
-        if !self.wrap.contains(&true) {
-            return format!("{} mesh", sizes.join(" x "));
-        }
-        let mark =
-            |(size, &wrap): (&String, &bool)| if wrap { format!("{size} (ring)") } else { size.clone() };
-        let marked: Vec<String> = sizes.iter().zip(&self.wrap).map(mark).collect();
-        format!("{} torus", marked.join(" x "))
+/// `4 x 4 x 2 torus`, `8 x 8 mesh`, `ring of 16`; if only some dimensions are rings: `4 (ring) x 2 torus`.
+pub(super) fn describe(spec: &TorusSpec) -> String {
+    let sizes: Vec<String> = spec.dimensions.iter().map(|dimension| dimension.size.to_string()).collect();
+    if spec.dimensions.iter().all(|dimension| dimension.wrap) {
+        return match &sizes[..] {
+            [size] => format!("ring of {size}"),
+            _ => format!("{} torus", sizes.join(" x ")),
+        };
     }
+    if !spec.dimensions.iter().any(|dimension| dimension.wrap) {
+        return format!("{} mesh", sizes.join(" x "));
+    }
+    let mark = |dimension: &Dimension| {
+        if dimension.wrap { format!("{} (ring)", dimension.size) } else { dimension.size.to_string() }
+    };
+    let marked: Vec<String> = spec.dimensions.iter().map(mark).collect();
+    format!("{} torus", marked.join(" x "))
 }
 
 /// One dimension while it is found.
@@ -71,25 +55,47 @@ struct Routers {
 }
 
 /// The torus or mesh that a graph is, or `None`. The same graph can be two grids: a hypercube of 16 is found as a torus
-/// of 4 x 4.
-pub fn recognise_torus(graph: &GraphSpec) -> Option<(TorusDims, TorusMap)> {
+/// of 4 x 4. Routers are numbered from one of least degree, first dimension outermost; the routing is the default, by
+/// the order of dimensions, which a graph does not tell; a router's delay is part of its cables' latency.
+pub fn recognise_torus(graph: &GraphSpec) -> Option<(TorusSpec, TorusMap)> {
     let adjacency = Adjacency::new(graph.nodes.len(), &graph.links);
     let routers = Routers::new(graph, &adjacency);
     let count = routers.nodes.len();
     if count < 2 {
         return None;
     }
+    // Innermost dimension first here, last in the spec.
     let axes = routers.axes()?;
     let sizes: Vec<u32> = axes.iter().map(|axis| axis.line.len() as u32).collect();
     if sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size as usize))? != count {
         return None;
     }
     let number = routers.coordinates(&axes, &sizes)?;
-    let mut wrap: Vec<bool> = axes.iter().map(|axis| axis.wrap).collect();
-    let links = routers.prove(graph, &number, &sizes, &mut wrap)?;
-    let (sizes, wrap, links, number) = join_pairs(sizes, wrap, links, number);
-    let (hosts_per_router, host_link, numbers) = hosts(graph, &adjacency, &routers, &number)?;
-    Some((TorusDims { dimensions: sizes, wrap, hosts_per_router, links, host_link }, TorusMap { numbers }))
+    let wrap: Vec<bool> = axes.iter().map(|axis| axis.wrap).collect();
+    let cables = routers.prove(graph, &number, &sizes, &wrap)?;
+    let (found, number) = join_pairs(&sizes, &wrap, &cables, &number);
+    let (hosts_per_router, nic, numbers) = hosts(graph, &adjacency, &routers, &number)?;
+    let (_, host) = host_spec(graph).ok()?;
+    let latencies = found.iter().map(|axis| axis.cable.latency).chain([nic.latency]);
+    let (propagation_ps_per_m, length) = propagation(latencies);
+    let dimension = |axis: &FoundAxis| Dimension {
+        size: axis.size,
+        wrap: axis.wrap,
+        links: axis.links,
+        cable: axis.cable.spec(&length),
+    };
+    let spec = TorusSpec {
+        direct: DirectSpec {
+            host,
+            hosts_per_router,
+            nic: nic.spec(&length),
+            router_latency: Span::ZERO,
+            propagation_ps_per_m,
+        },
+        dimensions: found.iter().rev().map(dimension).collect(),
+        routing: TorusRouting::default(),
+    };
+    Some((spec, TorusMap { numbers }))
 }
 
 impl Routers {
@@ -184,7 +190,8 @@ impl Routers {
         let mut at = vec![NONE; self.nodes.len()];
         let mut number = vec![NONE; self.nodes.len()];
         for index in 0..self.nodes.len() as u32 {
-            let mut off_origin = (0..sizes.len()).filter(|&axis| index / strides[axis] % sizes[axis] != 0);
+            let coordinate = |axis: usize| index / strides[axis] % sizes[axis];
+            let mut off_origin = (0..sizes.len()).filter(|&axis| coordinate(axis) > 0);
             let router = match (off_origin.next(), off_origin.next()) {
                 (None, _) => axes[0].line[0],
                 (Some(axis), None) => axes[axis].line[(index / strides[axis]) as usize],
@@ -209,56 +216,41 @@ impl Routers {
         Some(number)
     }
 
-    /// Checks every cable; sets `wrap` of dimensions of two by their cables; rate and latency of every dimension.
+    /// Checks every cable; kind and number of parallel cables of every dimension.
     fn prove(
         &self,
         graph: &GraphSpec,
         number: &[u32],
         sizes: &[u32],
-        wrap: &mut [bool],
-    ) -> Option<Vec<(BitRate, Span)>> {
+        wrap: &[bool],
+    ) -> Option<Vec<(Kind, u32)>> {
         let strides = strides(sizes);
         // The dimension that a cable between two numbers is in.
-        let axis_of = |a: u32, b: u32, wrap: &[bool]| {
+        let axis_of = |a: u32, b: u32| {
             let (low, high) = (a.min(b), a.max(b));
             (0..sizes.len()).find(|&axis| {
                 let coordinate = |number: u32| number / strides[axis] % sizes[axis];
                 let (from, to) = (coordinate(low), coordinate(high));
-                let step = high - low;
-                let along = from.abs_diff(to) * strides[axis] == step && from != to;
+                // From high to low by this dimension alone.
+                let along = from != to && from.abs_diff(to) * strides[axis] == high - low;
                 along && (from.abs_diff(to) == 1 || (wrap[axis] && from.abs_diff(to) == sizes[axis] - 1))
             })
         };
-        // Cables of a pair in a dimension of two: one, or two that close the ring.
         let mut cables: Vec<Option<u32>> = vec![None; sizes.len()];
         for (router, next) in self.next.iter().enumerate() {
-            let due: u32 = (0..sizes.len())
-                .map(|axis| {
-                    let coordinate = number[router] / strides[axis] % sizes[axis];
-                    let ends = u32::from(coordinate == 0) + u32::from(coordinate == sizes[axis] - 1);
-                    if sizes[axis] == 2 {
-                        1
-                    } else if wrap[axis] {
-                        2
-                    } else {
-                        2 - ends
-                    }
-                })
-                .sum();
-            if next.len() as u32 != due {
+            let due = |axis: usize| {
+                let coordinate = number[router] / strides[axis] % sizes[axis];
+                let ends = u32::from(coordinate == 0) + u32::from(coordinate == sizes[axis] - 1);
+                if wrap[axis] { 2 } else { 2 - ends }
+            };
+            if next.len() as u32 != (0..sizes.len()).map(due).sum::<u32>() {
                 return None;
             }
             for &(other, parallel) in next {
-                let axis = axis_of(number[router], number[other as usize], wrap)?;
-                let most = if sizes[axis] == 2 { 2 } else { 1 };
-                if parallel > most || *cables[axis].get_or_insert(parallel) != parallel {
+                let axis = axis_of(number[router], number[other as usize])?;
+                if *cables[axis].get_or_insert(parallel) != parallel {
                     return None;
                 }
-            }
-        }
-        for axis in 0..sizes.len() {
-            if sizes[axis] == 2 {
-                wrap[axis] = cables[axis] == Some(2);
             }
         }
         let mut router_of = vec![NONE; graph.nodes.len()];
@@ -269,13 +261,13 @@ impl Routers {
         for link in &graph.links {
             let (a, b) = (router_of[link.a as usize], router_of[link.b as usize]);
             if a != NONE && b != NONE {
-                let axis = axis_of(number[a as usize], number[b as usize], wrap)?;
+                let axis = axis_of(number[a as usize], number[b as usize])?;
                 if !kinds[axis].agrees(link) {
                     return None;
                 }
             }
         }
-        kinds.into_iter().map(|kind| kind.0).collect()
+        kinds.into_iter().zip(cables).map(|(kind, cables)| Some((kind.0?, cables?))).collect()
     }
 }
 
@@ -289,12 +281,22 @@ fn strides(sizes: &[u32]) -> Vec<u32> {
     sizes.iter().map(next).collect()
 }
 
-type Found = (Vec<u32>, Vec<bool>, Vec<(BitRate, Span)>, Vec<u32>);
+/// A dimension as it is in the spec.
+struct FoundAxis {
+    size: u32,
+    wrap: bool,
+    links: u32,
+    cable: Kind,
+}
 
-/// Pairs of lines of two with equal cables, as rings of four.
-fn join_pairs(sizes: Vec<u32>, wrap: Vec<bool>, links: Vec<(BitRate, Span)>, number: Vec<u32>) -> Found {
-    let old_strides = strides(&sizes);
-    let line_of_two = |axis: usize| sizes[axis] == 2 && !wrap[axis];
+/// Pairs of lines of two with equal cables become rings of four; dimensions, and the numbers of routers.
+fn join_pairs(
+    sizes: &[u32],
+    wrap: &[bool],
+    cables: &[(Kind, u32)],
+    number: &[u32],
+) -> (Vec<FoundAxis>, Vec<u32>) {
+    let old_strides = strides(sizes);
     // Each new dimension with the old ones it is made of.
     let mut made: Vec<(usize, Option<usize>)> = Vec::new();
     let mut taken = vec![false; sizes.len()];
@@ -302,20 +304,24 @@ fn join_pairs(sizes: Vec<u32>, wrap: Vec<bool>, links: Vec<(BitRate, Span)>, num
         if taken[axis] {
             continue;
         }
-        let mut rest = axis + 1..sizes.len();
-        let partner = rest.find(|&other| {
-            line_of_two(axis) && line_of_two(other) && !taken[other] && links[axis] == links[other]
+        let partner = (axis + 1..sizes.len()).find(|&other| {
+            !taken[other] && sizes[axis] == 2 && sizes[other] == 2 && cables[axis] == cables[other]
         });
         if let Some(other) = partner {
             taken[other] = true;
         }
         made.push((axis, partner));
     }
-    let new_sizes: Vec<u32> =
-        made.iter().map(|&(axis, partner)| if partner.is_some() { 4 } else { sizes[axis] }).collect();
-    let new_wrap = made.iter().map(|&(axis, partner)| partner.is_some() || wrap[axis]).collect();
-    let new_links = made.iter().map(|&(axis, _)| links[axis]).collect();
-    let new_strides = strides(&new_sizes);
+    let found: Vec<FoundAxis> = made
+        .iter()
+        .map(|&(axis, partner)| FoundAxis {
+            size: if partner.is_some() { 4 } else { sizes[axis] },
+            wrap: partner.is_some() || wrap[axis],
+            links: cables[axis].1,
+            cable: cables[axis].0,
+        })
+        .collect();
+    let new_strides = strides(&found.iter().map(|axis| axis.size).collect::<Vec<_>>());
     let renumber = |&old: &u32| {
         let coordinate = |axis: usize| old / old_strides[axis] % sizes[axis];
         let along = |&(axis, partner): &(usize, Option<usize>)| match partner {
@@ -330,8 +336,7 @@ fn join_pairs(sizes: Vec<u32>, wrap: Vec<bool>, links: Vec<(BitRate, Span)>, num
         };
         made.iter().zip(&new_strides).map(|(of, stride)| along(of) * stride).sum()
     };
-    let number = number.iter().map(renumber).collect();
-    (new_sizes, new_wrap, new_links, number)
+    (found, number.iter().map(renumber).collect())
 }
 
 /// Hosts of every router, their cables, and the numbers of all nodes.
@@ -340,7 +345,7 @@ fn hosts(
     adjacency: &Adjacency,
     routers: &Routers,
     number: &[u32],
-) -> Option<(u32, (BitRate, Span), Vec<u32>)> {
+) -> Option<(u32, Kind, Vec<u32>)> {
     let mut numbers = vec![NONE; graph.nodes.len()];
     let mut kind = Uniform::default();
     let mut per_router = None;
@@ -350,15 +355,17 @@ fn hosts(
         let next = adjacency.of(node).iter().map(|&(next, _)| next);
         let mut hosts: Vec<u32> = next.filter(is_host).collect();
         hosts.sort_unstable();
+        hosts.dedup();
         let count = hosts.len() as u32;
         if *per_router.get_or_insert(count) != count {
             return None;
         }
         for (place, &host) in hosts.iter().enumerate() {
-            // One cable each, so that no host is at two routers or twice at one.
-            let [(_, cable)] = adjacency.of(host)[..] else { return None };
-            if !kind.agrees(&graph.links[cable as usize]) {
-                return None;
+            // All cables of a host lead to its one router.
+            for &(at, cable) in adjacency.of(host) {
+                if at != node || !kind.agrees(&graph.links[cable as usize]) {
+                    return None;
+                }
             }
             numbers[host as usize] = number[router].checked_mul(count)? + place as u32;
         }
