@@ -123,6 +123,9 @@ pub enum TopologyError {
         /// How many, the largest representable if even more.
         found: u64,
     },
+    /// An explicit graph is at fault.
+    #[error("{0}")]
+    Graph(#[from] crate::graph::GraphError),
     /// Delays that exceed network time.
     #[error(
         "expected paths of less than 200 days, found more in tier {tier}: cables of {length_mm} mm, switches of {delay}"
@@ -228,6 +231,7 @@ impl TopologyError {
             Self::TooLarge { what: what @ ("tiers" | "dimensions"), .. } => (*what).to_owned(),
             Self::TooManyHosts { .. } | Self::TooLarge { .. } => "hosts".to_owned(),
             Self::Latency { tier, .. } => format!("tiers[{tier}].length"),
+            Self::Graph(error) => error.place(),
         }
     }
 
@@ -272,6 +276,7 @@ impl TopologyError {
                 format!("every host is {} {node}: give it more `gpus` or `nics` instead", article(node))
             }
             Self::Oversize { path, fit, .. } => format!("`{path}: {fit}` is the largest that fits"),
+            Self::Graph(error) => return error.hint(),
             Self::Zero { .. }
             | Self::Oversubscription { .. }
             | Self::Planes { .. }

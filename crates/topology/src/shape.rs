@@ -180,6 +180,7 @@ pub(crate) enum AnyShape {
     Torus(Torus),
     Dragonfly(Dragonfly),
     DragonflyPlus(DragonflyPlus),
+    Graph(Box<crate::graph::Graph>),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -190,6 +191,10 @@ macro_rules! each {
             $crate::shape::AnyShape::Torus($shape) => $body,
             $crate::shape::AnyShape::Dragonfly($shape) => $body,
             $crate::shape::AnyShape::DragonflyPlus($shape) => $body,
+            $crate::shape::AnyShape::Graph($shape) => {
+                let $shape = &**$shape;
+                $body
+            }
         }
     };
 }

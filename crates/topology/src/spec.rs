@@ -16,6 +16,8 @@ pub enum TopologySpec {
     Dragonfly(DragonflySpec),
     /// Groups of leaves and spines, joined by global cables between the spines.
     DragonflyPlus(DragonflyPlusSpec),
+    /// An explicit graph, imported from a file; routed by tables.
+    Graph(crate::graph::GraphSpec),
 }
 
 /// A folded Clos network.

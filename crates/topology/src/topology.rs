@@ -7,6 +7,7 @@ use crate::clos::Clos;
 use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::edge::Edge;
 use crate::error::TopologyError;
+use crate::graph::{self, Graph};
 use crate::hosts::Hosts;
 use crate::link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 use crate::port::{Itinerary, Peer, PortSet, SwitchId, Target};
@@ -96,6 +97,12 @@ impl Topology {
             TopologySpec::DragonflyPlus(spec) => {
                 let hosts = DragonflyPlus::hosts(spec)?;
                 let shape = AnyShape::DragonflyPlus(DragonflyPlus::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::Graph(spec) => {
+                let (count, inside) = graph::host_spec(spec)?;
+                let hosts = Hosts::new(count, &inside)?;
+                let shape = AnyShape::Graph(Box::new(Graph::new(spec, &hosts)?));
                 (hosts, 1, shape)
             }
         };
@@ -479,11 +486,11 @@ impl Topology {
             to: (b.host, self.hosts.nic(b.gpu, nic.0)),
             entropy,
         };
-        match &self.shape {
-            AnyShape::Clos(clos) => clos.route(&request, route),
-            #[allow(unreachable_patterns, reason = "shapes without a formula for whole paths")]
-            other => each!(other, shape => Walk { shape, edge: &self.edge }.route(&request, route)),
+        // Only some shapes have a formula for whole paths.
+        if let AnyShape::Clos(clos) = &self.shape {
+            return clos.route(&request, route);
         }
+        each!(&self.shape, shape => Walk { shape, edge: &self.edge }.route(&request, route));
     }
 
     /// The route of two endpoints that need no NIC; `false` if they need one. Leaves `route` empty then.
@@ -505,10 +512,10 @@ impl Topology {
 
     /// Sizes, rates and distances.
     pub fn summary(&self) -> TopologySummary {
-        match &self.shape {
-            AnyShape::Clos(clos) => clos.summary(&self.hosts),
-            #[allow(unreachable_patterns, reason = "shapes without a formula for their counts")]
-            other => each!(other, shape => summary::count(shape, &self.hosts, &self.edge)),
+        // Only some shapes have a formula for their counts.
+        if let AnyShape::Clos(clos) = &self.shape {
+            return clos.summary(&self.hosts);
         }
+        each!(&self.shape, shape => summary::count(shape, &self.hosts, &self.edge))
     }
 }

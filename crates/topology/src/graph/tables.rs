@@ -1,0 +1,280 @@
+//! Next hops by table, for graphs without a formula.
+//!
+//! One breadth-first search over switches for every *leaf* (a switch with NICs): all hosts of a leaf share its entry.
+//! Leaves are numbered such that those two hops apart are neighbours (the pods of a Clos, the routers of a row), so that
+//! the entries of a switch are few runs of leaves with the same ports; each run is stored by its first leaf and the
+//! number of its set of ports. Sets are stored once for all switches, as runs of consecutive ports, and so are whole
+//! tables of switches that have the same one. The least hop counts alone decide; every next switch is one hop nearer,
+//! so that no packet loops.
+//!
+//! Memory: 8 bytes a run. A look-up is a binary search among the runs of the switch.
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::fabric::{NONE, Switches};
+use crate::port::PortSet;
+
+/// Leaves from `leaf` on, up to the next run, by the ports of `set`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Run {
+    leaf: u32,
+    set: u32,
+}
+
+/// The set of no ports: the switch itself, or a leaf in another part.
+const EMPTY: u32 = 0;
+
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    /// Number of every switch among the leaves; [`NONE`] for others.
+    leaf_of: Vec<u32>,
+    /// Table of every switch.
+    table_of: Vec<u32>,
+    /// First run of every table, and one more.
+    first_run: Vec<u32>,
+    runs: Vec<Run>,
+    /// First (port, count) of every set, and one more.
+    first_ports: Vec<u32>,
+    ports: Vec<(u32, u32)>,
+    diameter: u32,
+}
+
+/// Sets of ports, each once.
+struct Sets {
+    first: Vec<u32>,
+    ports: Vec<(u32, u32)>,
+    known: FxHashMap<Vec<(u32, u32)>, u32>,
+}
+
+impl Sets {
+    fn new() -> Self {
+        // The empty set is number 0.
+        let known = FxHashMap::from_iter([(Vec::new(), EMPTY)]);
+        Self { first: vec![0, 0], ports: Vec::new(), known }
+    }
+
+    fn get(&self, set: u32) -> &[(u32, u32)] {
+        &self.ports[self.first[set as usize] as usize..self.first[set as usize + 1] as usize]
+    }
+
+    fn number(&mut self, runs: &[(u32, u32)]) -> u32 {
+        if let Some(&set) = self.known.get(runs) {
+            return set;
+        }
+        let set = self.first.len() as u32 - 1;
+        self.ports.extend_from_slice(runs);
+        self.first.push(self.ports.len() as u32);
+        self.known.insert(runs.to_vec(), set);
+        set
+    }
+}
+
+impl Tables {
+    /// Of a fabric and its switches with NICs.
+    pub(super) fn build(switches: &Switches<'_>, leaves: &[u32]) -> Self {
+        let count = switches.count() as usize;
+        let order = order(switches, leaves);
+        let mut leaf_of = vec![NONE; count];
+        for (number, &leaf) in order.iter().enumerate() {
+            leaf_of[leaf as usize] = number as u32;
+        }
+        let mut sets = Sets::new();
+        let mut rows: Vec<Vec<Run>> = vec![Vec::new(); count];
+        let mut search = Search::new(count);
+        let (mut diameter, mut runs) = (0, Vec::new());
+        for (leaf, &to) in order.iter().enumerate() {
+            search.run(switches, to);
+            for at in 0..count as u32 {
+                runs.clear();
+                search.nearer(switches, at, &mut runs);
+                let row = &mut rows[at as usize];
+                // Mostly the same as for the leaf before.
+                let last = row.last().map(|run| run.set);
+                if last.is_some_and(|set| sets.get(set) == &runs[..]) {
+                    continue;
+                }
+                row.push(Run { leaf: leaf as u32, set: sets.number(&runs) });
+            }
+            let reached =
+                order.iter().map(|&from| search.distance[from as usize]).filter(|&hops| hops != NONE);
+            diameter = diameter.max(reached.max().unwrap_or(0));
+        }
+        let (mut table_of, mut first_run, mut all) = (Vec::with_capacity(count), vec![0u32], Vec::new());
+        let mut known: FxHashMap<Vec<Run>, u32> = FxHashMap::default();
+        for row in rows {
+            let next = known.len() as u32;
+            let table = *known.entry(row).or_insert_with_key(|row| {
+                all.extend_from_slice(row);
+                first_run.push(all.len() as u32);
+                next
+            });
+            table_of.push(table);
+        }
+        all.shrink_to_fit();
+        Self { leaf_of, table_of, first_run, runs: all, first_ports: sets.first, ports: sets.ports, diameter }
+    }
+
+    /// Appends the equal-cost ports of `at` towards `to`; `false` if `to` is no leaf.
+    #[inline]
+    pub(super) fn ports(&self, at: u32, to: u32, ports: &mut PortSet) -> bool {
+        let leaf = self.leaf_of[to as usize];
+        if leaf == NONE {
+            return false;
+        }
+        let table = self.table_of[at as usize] as usize;
+        let runs = &self.runs[self.first_run[table] as usize..self.first_run[table + 1] as usize];
+        let run = runs[runs.partition_point(|run| run.leaf <= leaf) - 1];
+        let set = run.set as usize;
+        let range = self.first_ports[set] as usize..self.first_ports[set + 1] as usize;
+        for &(first, count) in &self.ports[range] {
+            ports.push_run(first, count);
+        }
+        true
+    }
+
+    /// Hops between the farthest leaves.
+    pub(super) fn diameter(&self) -> u32 {
+        self.diameter
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let Self { leaf_of, table_of, first_run, runs, first_ports, ports, diameter: _ } = self;
+        [leaf_of, table_of, first_run, first_ports].iter().map(|list| list.len() * 4).sum::<usize>()
+            + size_of_val(runs.as_slice())
+            + size_of_val(ports.as_slice())
+    }
+}
+
+/// Appends the equal-cost ports of `at` towards a switch that is no leaf, by a search of its own.
+pub(super) fn search(switches: &Switches<'_>, at: u32, to: u32, ports: &mut PortSet) {
+    let mut search = Search::new(switches.count() as usize);
+    search.run(switches, to);
+    let mut runs = Vec::new();
+    search.nearer(switches, at, &mut runs);
+    for (first, count) in runs {
+        ports.push_run(first, count);
+    }
+}
+
+/// Hops of every switch to one, kept from search to search.
+struct Search {
+    distance: Vec<u32>,
+    queue: VecDeque<u32>,
+}
+
+impl Search {
+    fn new(switches: usize) -> Self {
+        Self { distance: vec![NONE; switches], queue: VecDeque::new() }
+    }
+
+    fn run(&mut self, switches: &Switches<'_>, to: u32) {
+        self.distance.fill(NONE);
+        self.distance[to as usize] = 0;
+        self.queue.push_back(to);
+        while let Some(near) = self.queue.pop_front() {
+            let hops = self.distance[near as usize] + 1;
+            for (_, next) in switches.next(near) {
+                let distance = &mut self.distance[next as usize];
+                if *distance == NONE {
+                    *distance = hops;
+                    self.queue.push_back(next);
+                }
+            }
+        }
+    }
+
+    /// Appends the ports of `at` whose far end is one hop nearer, as runs.
+    fn nearer(&self, switches: &Switches<'_>, at: u32, runs: &mut Vec<(u32, u32)>) {
+        let hops = self.distance[at as usize];
+        if hops == NONE || hops == 0 {
+            return;
+        }
+        for (port, next) in switches.next(at) {
+            if self.distance[next as usize] != hops - 1 {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((first, count)) if *first + *count == port => *count += 1,
+                _ => runs.push((port, 1)),
+            }
+        }
+    }
+}
+
+/// The leaves, those that are joined by chains of at most two hops together.
+fn order(switches: &Switches<'_>, leaves: &[u32]) -> Vec<u32> {
+    let is_leaf: FxHashSet<u32> = leaves.iter().copied().collect();
+    let mut seen = vec![false; switches.count() as usize];
+    // A switch in the middle need be opened once only.
+    let mut opened = vec![false; switches.count() as usize];
+    let mut order = Vec::with_capacity(leaves.len());
+    for &first in leaves {
+        if std::mem::replace(&mut seen[first as usize], true) {
+            continue;
+        }
+        let mut at = order.len();
+        order.push(first);
+        while at < order.len() {
+            let leaf = order[at];
+            at += 1;
+            for (_, middle) in switches.next(leaf) {
+                if std::mem::replace(&mut opened[middle as usize], true) {
+                    continue;
+                }
+                let around = switches.next(middle).map(|(_, next)| next);
+                for next in around.chain([middle]) {
+                    if is_leaf.contains(&next) && !std::mem::replace(&mut seen[next as usize], true) {
+                        order.push(next);
+                    }
+                }
+            }
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_kernel::{BitRate, Span};
+
+    use crate::graph::{Graph, GraphLink, GraphNode, GraphSpec, NodeKind, host_spec};
+    use crate::hosts::Hosts;
+
+    /// A k-ary fat tree, cores first, so that nothing rests on the order of nodes.
+    fn fat_tree(k: u32) -> GraphSpec {
+        let half = k / 2;
+        let (cores, in_tier) = (half * half, half * k);
+        let kinds = [(cores + 2 * in_tier, NodeKind::Switch), (half * half * k, NodeKind::Host)];
+        let nodes = kinds.into_iter().flat_map(|(count, kind)| {
+            (0..count).map(move |number| GraphNode { name: format!("{kind:?}{number}"), kind, tier: None })
+        });
+        let mut ends = Vec::new();
+        for pod in 0..k {
+            for agg in 0..half {
+                let upper = cores + pod * half + agg;
+                ends.extend((0..half).map(|core| (upper, agg * half + core)));
+                ends.extend((0..half).map(|leaf| (cores + in_tier + pod * half + leaf, upper)));
+            }
+        }
+        let leaves = cores + in_tier;
+        ends.extend((0..half * half * k).map(|host| (leaves + in_tier + host, leaves + host / half)));
+        let link = |(a, b)| GraphLink { a, b, rate: BitRate::from_gbps(400), latency: Span::ZERO, loss: 0.0 };
+        let links = ends.into_iter().map(link).collect();
+        GraphSpec { nodes: nodes.collect(), links, host: None, source: "fat tree".to_owned() }
+    }
+
+    #[test]
+    fn tables_of_a_fat_tree_are_small() {
+        let spec = fat_tree(32);
+        let (hosts, inside) = host_spec(&spec).expect("even hosts");
+        assert_eq!(hosts, 8_192);
+        let hosts = Hosts::new(hosts, &inside).expect("hosts");
+        let graph = Graph::new(&spec, &hosts).expect("a sound graph");
+        // An entry for every switch and host of 2 bytes would be 20 MB.
+        println!("tables of 8,192 hosts and 1,280 switches: {} bytes", graph.table_bytes());
+        assert!(graph.table_bytes() < 200_000, "{}", graph.table_bytes());
+    }
+}
