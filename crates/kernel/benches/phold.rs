@@ -196,7 +196,7 @@ fn main() {
             println!(
                 "  {processes:>2} processes: one thread {:.2} M events/s, {threads} threads {:.2} M events/s, speed-up {:.2} \
                  ({:.2} of side by side); {} windows, {:.0} events per window, {:.0}% of them mail, barrier share {:.1}%, \
-                 parallelism {:.2}, {} redeals",
+                 parallelism {:.2}, {} redeals, {} windows alone",
                 events / single / 1e6,
                 events / seconds / 1e6,
                 alone / seconds,
@@ -207,6 +207,7 @@ fn main() {
                 100.0 * statistics.barrier_share(),
                 statistics.parallelism(),
                 statistics.redeals,
+                statistics.windows_alone,
             );
         }
     }

@@ -22,6 +22,30 @@ fn executor(threads: usize) -> Parallel {
     Parallel::new(NonZeroUsize::new(threads).unwrap())
 }
 
+/// Windows of a few events: the leader leaves the others behind now and then, and nothing else changes.
+#[test]
+fn a_leader_alone_makes_no_difference() {
+    let until = Time(2_000_000);
+    let mut one = deal(1, u64::from);
+    let outcome = Sequential::run(&mut one, LOOKAHEAD, until, |_| Verdict::Continue).unwrap();
+    let mut alone = 0;
+    // As slow a control as makes any number of threads slower than one.
+    let slow = |_: &Progress| {
+        std::thread::sleep(std::time::Duration::from_micros(50));
+        Verdict::Continue
+    };
+    for threads in 2..=4 {
+        let mut processes = deal(7, u64::from);
+        let mut parallel = executor(threads);
+        let found = parallel.run(&mut processes, LOOKAHEAD, until, slow).unwrap();
+        assert_eq!((digest(&processes), found.progress.events), (digest(&one), outcome.progress.events));
+        let statistics = parallel.statistics();
+        assert!(statistics.windows_alone < statistics.windows);
+        alone += statistics.windows_alone;
+    }
+    assert!(alone > 0);
+}
+
 /// Entities spread over up to `count` processes at random.
 fn scatter(seed: u64, count: u64) -> Vec<Phold> {
     let mut own = vec![Vec::new(); count as usize];
@@ -67,7 +91,7 @@ proptest! {
 
         for threads in 1..=4 {
             let mut many = pausing();
-            let mut parallel = executor(threads);
+            let mut parallel = if seed % 2 == 0 { executor(threads) } else { executor(threads).keep_together() };
             let found = watched(|p, control| parallel.run(p, LOOKAHEAD, UNTIL, control), &mut many);
             prop_assert_eq!(digest(&many), expected, "{} threads", threads);
             prop_assert_eq!((log(&many).value(), log(&many).events()), (log(&one).value(), events));
@@ -218,7 +242,7 @@ fn processes_change_hands_when_the_load_drifts() {
     }
     let run = |threads| {
         let mut processes: Vec<Shifting> = (0..PROCESSES).map(Shifting::new).collect();
-        let mut parallel = executor(threads);
+        let mut parallel = executor(threads).keep_together();
         let outcome =
             parallel.run(&mut processes, Span(1_000), Time(1_000_000), |_| Verdict::Continue).unwrap();
         let seen: Vec<u64> = processes.iter().map(|process| process.seen).collect();

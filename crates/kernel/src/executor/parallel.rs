@@ -4,7 +4,8 @@
 //! each thread takes the mail of the last window for its processes, lets them advance to the horizon, leaves their mail
 //! in boxes and the earliest time it knows of (of events and of mail posted) in its report, and meets the others at the
 //! barrier. There the leader, alone, takes the minimum, asks the control, now and then deals the processes anew, and
-//! sets the next horizon. One barrier a window.
+//! sets the next horizon. One barrier a window. Where this takes longer than the work of all threads together, the leader
+//! takes all processes and goes on without a barrier, for 1, 2, 4, … looks, and tries again.
 //!
 //! **Invariants.** A process is held by one thread at a time: it lies in a pool between two holders. Mail is sorted by
 //! key before a process receives it, so neither threads nor deals can be seen in a result; windows, events, mail and
@@ -40,6 +41,8 @@ const SPINS: u32 = 2_000;
 #[derive(Clone, Debug)]
 pub struct Parallel {
     threads: NonZeroUsize,
+    /// Whether the leader never goes on alone.
+    together: bool,
     /// Of each process.
     owners: Vec<u32>,
     /// Of each process.
@@ -50,7 +53,15 @@ pub struct Parallel {
 impl Parallel {
     /// An executor with `threads` threads, of which the caller's is one.
     pub fn new(threads: NonZeroUsize) -> Self {
-        Self { threads, owners: Vec::new(), loads: Vec::new(), statistics: RunStatistics::default() }
+        let statistics = RunStatistics::default();
+        Self { threads, together: false, owners: Vec::new(), loads: Vec::new(), statistics }
+    }
+
+    /// Keeps all threads at work even where one alone would be faster; to measure what threads cost.
+    #[must_use]
+    pub fn keep_together(mut self) -> Self {
+        self.together = true;
+        self
     }
 
     /// What all runs so far cost.
@@ -144,6 +155,11 @@ impl Parallel {
             progress: Progress::default(),
             critical_events: 0,
             redeals: 0,
+            windows_alone: 0,
+            pause: 0,
+            patience: 1,
+            busy: Duration::ZERO,
+            looked: now(),
             balance: self,
         };
         let ended = std::thread::scope(|scope| {
@@ -162,9 +178,11 @@ impl Parallel {
             threads.extend(workers.into_iter().map(|worker| worker.join().expect("workers catch panics")));
             (end, threads)
         });
-        let (progress, critical, redeals) = (leader.progress, leader.critical_events, leader.redeals);
+        let (progress, critical) = (leader.progress, leader.critical_events);
+        let (redeals, windows_alone) = (leader.redeals, leader.windows_alone);
         let (end, threads) = ended;
         self.statistics.redeals += redeals;
+        self.statistics.windows_alone += windows_alone;
         self.count(&progress, critical, &threads);
         match shared.failure() {
             None => Ok(Outcome { end: end.expect("a run ends or fails"), progress }),
@@ -228,6 +246,8 @@ struct Report {
     earliest: AtomicU64,
     events: AtomicU64,
     mail: AtomicU64,
+    /// Nanoseconds in processes and mail, of the run so far.
+    busy: AtomicU64,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
 }
@@ -305,13 +325,25 @@ struct Leader<'s, 'a, P: Process, C> {
     progress: Progress,
     critical_events: u64,
     redeals: u64,
+    windows_alone: u64,
+    /// Looks left until the others are called back; 0 while all work together.
+    pause: u64,
+    /// Looks of the next pause.
+    patience: u64,
+    /// Of all threads, and when, at the last look.
+    busy: Duration,
+    looked: Instant,
     balance: &'s mut Parallel,
 }
+
+/// Looks of the longest pause.
+const LONGEST_PAUSE: u64 = 64;
 
 impl<P: Process, C: FnMut(&Progress) -> Verdict> Leader<'_, '_, P, C> {
     /// Leads the run to its end; `None` after a failure.
     fn lead(&mut self, own: &mut Worker<'_, '_, P>, mut earliest: Time) -> Option<End> {
         self.shared.barrier.gather();
+        self.looked = now();
         loop {
             self.progress.time = earliest.min(self.until);
             let mut end = End::before(earliest, self.until);
@@ -320,16 +352,25 @@ impl<P: Process, C: FnMut(&Progress) -> Verdict> Leader<'_, '_, P, C> {
                 end = Some(End::Cancelled);
             }
             if end.is_some() {
+                self.shared.window.store(self.progress.windows, Relaxed);
                 self.round(own, Command::End);
                 return end;
             }
-            if self.progress.windows > 0 && balance::due(self.progress.windows) && self.redeal() {
-                self.round(own, Command::Redeal);
+            self.shared.window.store(self.progress.windows, Relaxed);
+            if self.progress.windows > 0 && balance::due(self.progress.windows) {
+                self.look(own);
             }
             self.shared.horizon.store(window_end(earliest, self.lookahead).min(self.until).0, Relaxed);
-            self.shared.window.store(self.progress.windows, Relaxed);
             self.progress.windows += 1;
-            self.round(own, Command::Window);
+            if self.pause == 0 {
+                self.round(own, Command::Window);
+            } else {
+                // The others sleep at the barrier, where they have arrived.
+                self.windows_alone += 1;
+                own.book_waiting();
+                own.obey(Command::Window);
+                own.book_busy();
+            }
             earliest = self.collect();
             if self.shared.reports.iter().any(|report| report.failed.load(Relaxed)) {
                 self.shared.release(Command::Abort);
@@ -352,7 +393,8 @@ impl<P: Process, C: FnMut(&Progress) -> Verdict> Leader<'_, '_, P, C> {
     /// Sums up the reports of a window and returns the earliest time of events and mail.
     fn collect(&mut self) -> Time {
         let (mut earliest, mut most) = (Time::NEVER, 0);
-        for report in &self.shared.reports {
+        let working = if self.pause == 0 { self.shared.reports.len() } else { 1 };
+        for report in &self.shared.reports[..working] {
             let events = report.events.load(Relaxed);
             earliest = earliest.min(Time(report.earliest.load(Relaxed)));
             most = most.max(events);
@@ -363,19 +405,44 @@ impl<P: Process, C: FnMut(&Progress) -> Verdict> Leader<'_, '_, P, C> {
         earliest
     }
 
-    /// Looks at the loads; whether processes are to change hands.
-    fn redeal(&mut self) -> bool {
-        let Parallel { owners, loads, .. } = &mut *self.balance;
-        for (load, fresh) in loads.iter_mut().zip(&self.shared.loads) {
+    /// Looks at loads and times: deals the processes anew if the threads are uneven, and goes on alone for a while if
+    /// that is faster, as where windows hold a few events, or where somebody else has the cores.
+    fn look(&mut self, own: &mut Worker<'_, '_, P>) {
+        let busy = |report: &Report| Duration::from_nanos(report.busy.load(Relaxed));
+        let busy: Duration = self.shared.reports.iter().map(busy).sum();
+        let (time, work) = (self.looked.elapsed(), busy.saturating_sub(self.busy));
+        let threads = self.shared.reports.len();
+        let balance = &mut *self.balance;
+        for (load, fresh) in balance.loads.iter_mut().zip(&self.shared.loads) {
             *load = *load / 2 + fresh.load(Relaxed);
         }
-        let Some(better) = balance::redeal(loads, owners, self.shared.reports.len()) else { return false };
-        for (shared, &owner) in self.shared.owners.iter().zip(&better) {
-            shared.store(owner, Relaxed);
+        let mut moved = false;
+        if self.pause > 0 {
+            self.pause -= 1;
+            moved = self.pause == 0;
+        } else if time > work && !balance.together {
+            // One thread would have done the work of all sooner.
+            self.pause = self.patience;
+            self.patience = (2 * self.patience).min(LONGEST_PAUSE);
+            moved = true;
+        } else {
+            self.patience = 1;
         }
-        *owners = better;
-        self.redeals += 1;
-        true
+        if self.pause == 0
+            && let Some(better) = balance::redeal(&balance.loads, &balance.owners, threads)
+        {
+            balance.owners = better;
+            self.redeals += 1;
+            moved = true;
+        }
+        if moved {
+            for (shared, &owner) in self.shared.owners.iter().zip(&balance.owners) {
+                shared.store(if self.pause == 0 { owner } else { 0 }, Relaxed);
+            }
+            self.round(own, Command::Redeal);
+        }
+        self.busy = busy;
+        self.looked = now();
     }
 }
 
@@ -398,8 +465,6 @@ struct Worker<'s, 'a, P: Process> {
     inbox: Inbox<P::Message>,
     /// The process whose turn it is.
     turn: u32,
-    /// Windows taken part in; the mail of the last is yet to be taken.
-    windows: u64,
     /// Whether processes have been dealt since this thread last looked.
     dealt: bool,
     statistics: ThreadStatistics,
@@ -415,7 +480,6 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
             outbox,
             inbox: Inbox::new(),
             turn: 0,
-            windows: 0,
             dealt: true,
             statistics: ThreadStatistics::default(),
             last: now(),
@@ -441,7 +505,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
     fn obey(&mut self, command: Command) {
         let done = catch_unwind(AssertUnwindSafe(|| match command {
             Command::Window => self.window(),
-            Command::End => self.take_mail(),
+            Command::End => self.take_mail(self.shared.window.load(Relaxed)),
             Command::Redeal => {
                 self.put_back();
                 Ok(())
@@ -464,7 +528,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         let window = shared.window.load(Relaxed);
         let horizon = Time(shared.horizon.load(Relaxed));
         self.pick_up();
-        self.take_mail()?;
+        self.take_mail(window)?;
         let (mut events, mut earliest) = (0, Time::NEVER);
         for held in &mut self.held {
             if held.next < horizon {
@@ -481,8 +545,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         }
         let (mail, arrival) = self.outbox.posted();
         shared.mailboxes.put(window, self.thread, self.outbox.mail());
-        self.windows = window + 1;
-        if balance::due(self.windows) {
+        if balance::due(window + 1) {
             for held in &mut self.held {
                 shared.loads[held.number as usize].store(std::mem::take(&mut held.load), Relaxed);
             }
@@ -495,9 +558,9 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         Ok(())
     }
 
-    /// Hands the mail of the last window to the processes held.
-    fn take_mail(&mut self) -> Result<(), Failure> {
-        let Some(window) = self.windows.checked_sub(1) else { return Ok(()) };
+    /// Hands the mail of the window before `window` to the processes held.
+    fn take_mail(&mut self, window: u64) -> Result<(), Failure> {
+        let Some(window) = window.checked_sub(1) else { return Ok(()) };
         let mut repeated = None;
         for held in &mut self.held {
             self.turn = held.number;
@@ -558,6 +621,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         let now = now();
         self.statistics.busy += now - self.last;
         self.last = now;
+        self.shared.reports[self.thread].busy.store(self.statistics.busy.as_nanos() as u64, Relaxed);
     }
 }
 

@@ -16,6 +16,8 @@ pub struct RunStatistics {
     pub critical_events: u64,
     /// Times that processes changed hands.
     pub redeals: u64,
+    /// Windows that the caller's thread did alone because that was faster.
+    pub windows_alone: u64,
     /// Duration of the runs.
     pub elapsed: Duration,
     /// One per thread, the caller's first.
