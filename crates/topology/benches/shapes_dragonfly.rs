@@ -31,7 +31,6 @@ fn main() {
     for (name, routing) in [("minimal", Minimal), ("Valiant", Valiant), ("UGAL-L", UgalL)] {
         hops(&format!("dragonfly 256 x 16, h = 16, {name}"), &dragonfly([256, 16, 16, 1], routing));
     }
-    hops("dragonfly 32 x 128, h = 8, 33 copies", &dragonfly([32, 128, 8, 1], Minimal));
     hops("dragonfly 65 x 16, h = 4 (4 NICs)", &dragonfly([65, 16, 4, 4], Minimal));
     hops("dragonfly 256 x 16, h = 16 (16 NICs)", &dragonfly([256, 16, 16, 16], Minimal));
     for (name, routing) in [("minimal", Minimal), ("Valiant", Valiant)] {

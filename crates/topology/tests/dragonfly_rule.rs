@@ -260,7 +260,7 @@ fn impossible_sizes_are_refused_with_the_nearest_valid_ones() {
         (dragonfly(0, 4, 2), "groups"),
         (dragonfly(2, 0, 2), "routers"),
         (dragonfly(2, 1 << 16, 1 << 16), "global_links"),
-        (dragonfly(1 << 15, 1 << 16, 1), "groups"),
+        (dragonfly(1 << 15, 1 << 15, 1), "groups"),
         (dragonfly(1, 1 << 17, 1), "routers"),
     ] {
         assert_eq!(refused(spec.topology()).0, path);
@@ -279,6 +279,11 @@ fn impossible_sizes_are_refused_with_the_nearest_valid_ones() {
     assert_eq!(changed(|spec| spec.direct.router_latency = Span(u64::MAX)), "nic");
     assert_eq!(refused(plus(2, 0, 1, 1).topology()).0, "leaves");
     assert_eq!(refused(plus(2, 1, 0, 1).topology()).0, "spines");
+    // The size named is the largest that fits.
+    let error = Topology::new(&dragonfly(1 << 15, 1 << 15, 1).topology()).expect_err("too large");
+    let TopologyError::Oversize { fit, .. } = error else { panic!("{error}") };
+    assert!(Topology::new(&dragonfly(fit, 1 << 15, 1).topology()).is_ok(), "{fit}");
+    assert!(Topology::new(&dragonfly(fit + 1, 1 << 15, 1).topology()).is_err(), "{fit}");
     let error = Topology::new(&dragonfly(14, 4, 3).topology()).expect_err("too many groups");
     assert!(matches!(error, TopologyError::TooManyGroups { groups: 14, .. }));
 }
