@@ -168,8 +168,8 @@ impl Shape for Torus {
             (rest_at, rest_to) = (outer_at, outer_to);
             // Both or neither of them without a branch that the next pair takes the other way.
             let (up, down) = axis.ways(x, y);
-            let (up, down) = (up & (x != y), down & (x != y));
-            ports |= u64::from(up) * axis.up_ports | u64::from(down) * axis.down_ports;
+            let differ = u64::from(x != y);
+            ports |= (u64::from(up) * differ * axis.up_ports) | (u64::from(down) * differ * axis.down_ports);
         }
         let index = choose_hashed(flow_hash, u64::from(at), ports.count_ones());
         if self.fabric_ports <= 8 {
