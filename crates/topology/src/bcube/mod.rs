@@ -134,8 +134,15 @@ impl BCube {
         (self.direct.routers + level * self.width.get() + high * stride.get() + low, digit)
     }
 
-    /// Digits in which two servers differ.
-    fn differing(&self, a: u32, b: u32) -> u32 {
-        (0..self.levels.get()).filter(|&level| self.digit(a, level) != self.digit(b, level)).count() as u32
+    /// The levels in whose digits two servers differ, a bit each.
+    #[inline]
+    fn corrections(&self, mut a: u32, mut b: u32) -> u64 {
+        let mut levels = 0;
+        for level in 0..self.levels.get() {
+            let ((rest_a, x), (rest_b, y)) = (self.ports.split(a), self.ports.split(b));
+            levels |= u64::from(x != y) << level;
+            (a, b) = (rest_a, rest_b);
+        }
+        levels
     }
 }

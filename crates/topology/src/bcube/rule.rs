@@ -4,9 +4,10 @@ use smallvec::smallvec;
 use windtunnel_kernel::{BitRate, Span};
 
 use super::{At, BCube};
+use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
-use crate::port::PortSet;
+use crate::port::{PortSet, nth_bit};
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 
 impl Shape for BCube {
@@ -101,16 +102,29 @@ impl Shape for BCube {
     fn shortest(&self, at: u32, to: u32, ports: &mut PortSet) {
         match self.at(at) {
             At::Server(server) => {
-                let (mut a, mut b) = (server, to);
-                for level in 0..self.levels.get() {
-                    let ((rest_a, x), (rest_b, y)) = (self.ports.split(a), self.ports.split(b));
-                    if x != y {
-                        ports.push(level);
-                    }
-                    (a, b) = (rest_a, rest_b);
+                let mut levels = self.corrections(server, to);
+                while levels != 0 {
+                    ports.push(levels.trailing_zeros());
+                    levels &= levels - 1;
                 }
             }
             At::Switch { level, .. } => ports.push(self.digit(to, level)),
+        }
+    }
+
+    #[inline]
+    fn pick(&self, at: u32, to: u32, flow_hash: u64) -> u32 {
+        match self.at(at) {
+            At::Server(server) => {
+                let mut levels = self.corrections(server, to);
+                let index = choose_hashed(flow_hash, u64::from(at), levels.count_ones());
+                if self.levels.get() <= 4 {
+                    return nth_bit::<4>(levels, index);
+                }
+                (0..index).for_each(|_| levels &= levels - 1);
+                levels.trailing_zeros()
+            }
+            At::Switch { level, .. } => self.digit(to, level),
         }
     }
 
@@ -160,7 +174,7 @@ impl Shape for BCube {
 
     /// One switch apart, two, more.
     fn class(&self, a: u32, b: u32) -> PathClass {
-        match self.differing(a, b) {
+        match self.corrections(a, b).count_ones() {
             0 | 1 => PathClass::SameLeaf,
             2 => PathClass::SamePod,
             _ => PathClass::Beyond,

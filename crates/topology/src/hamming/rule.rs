@@ -5,9 +5,10 @@ use windtunnel_kernel::{BitRate, Span};
 
 use super::line::Source;
 use super::{At, COLUMNS, HammingMesh, Place, ROWS};
+use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
-use crate::port::PortSet;
+use crate::port::{PortSet, nth_bit};
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 
 /// Ports of an accelerator towards others: back and forth along rows, then along columns.
@@ -28,6 +29,16 @@ impl Place {
 }
 
 impl HammingMesh {
+    /// Ports of an accelerator that begin a shortest path to another, a bit each.
+    #[inline]
+    fn ways(&self, from: Place, to: Place) -> u64 {
+        let along = |direction: usize| {
+            let [back, forth] = self.lines[direction].ways(from.along(direction), to.along(direction));
+            u64::from(back) | (u64::from(forth) << 1)
+        };
+        along(ROWS) | (along(COLUMNS) << 2)
+    }
+
     /// Whether a port leads between an accelerator and a switch.
     fn is_hub_port(&self, at: At, port: u32) -> bool {
         match at {
@@ -154,17 +165,8 @@ impl Shape for HammingMesh {
         let to = self.place(to);
         match self.at(at) {
             At::Accelerator(place) => {
-                for direction in [ROWS, COLUMNS] {
-                    let [back, forth] =
-                        self.lines[direction].ways(place.along(direction), to.along(direction));
-                    let first = 2 * direction as u32;
-                    if back {
-                        ports.push(first);
-                    }
-                    if forth {
-                        ports.push(first + 1);
-                    }
-                }
+                let ways = self.ways(place, to);
+                (0..WAYS).filter(|port| ways >> port & 1 == 1).for_each(|port| ports.push(port));
             }
             At::Switch { direction, .. } => {
                 let (board, slot) = to.along(direction);
@@ -177,6 +179,20 @@ impl Shape for HammingMesh {
                 }
             }
         }
+    }
+
+    #[inline]
+    fn pick(&self, at: u32, to: u32, flow_hash: u64) -> u32 {
+        let place = self.place(to);
+        let (first, bits) = match self.at(at) {
+            At::Accelerator(from) => (0, self.ways(from, place)),
+            At::Switch { direction, .. } => {
+                let (board, slot) = place.along(direction);
+                let [back, forth] = self.lines[direction].down(slot);
+                (2 * board, u64::from(back) | (u64::from(forth) << 1))
+            }
+        };
+        first + nth_bit::<WAYS>(bits, choose_hashed(flow_hash, u64::from(at), bits.count_ones()))
     }
 
     fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
