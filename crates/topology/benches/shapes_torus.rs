@@ -8,10 +8,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use windtunnel_kernel::{BitRate, RandomStream};
+use windtunnel_kernel::{BitRate, RandomStream, Span};
 use windtunnel_topology::{
-    CableSpec, Dimension, DirectSpec, Forwarder, Itinerary, Peer, Policy, SwitchId, Target, Topology,
-    TopologySpec, TorusRouting, TorusSpec, flow_hash,
+    BCubeSpec, CableSpec, Dimension, DirectSpec, Forwarder, HammingMeshSpec, Itinerary, Peer, Policy,
+    SwitchId, Target, Topology, TopologySpec, TorusRouting, TorusSpec, flow_hash,
 };
 
 const PAIRS: usize = 1 << 16;
@@ -20,7 +20,11 @@ const RATE: BitRate = BitRate::from_gbps(400);
 
 fn main() {
     println!("{:<34} {:>9} {:>10} {:>9} {:>8}", "set-up", "endpoints", "ports", "time", "peak RSS");
-    for (name, spec) in [("torus 128 x 128 x 64", torus([128, 128, 64], TorusRouting::DimensionOrder))] {
+    for (name, spec) in [
+        ("torus 128 x 128 x 64", torus([128, 128, 64], TorusRouting::DimensionOrder)),
+        ("bcube of 32 ports, 4 levels", bcube(32, 4)),
+        ("hammingmesh, 4 x 4 in 256 x 256", hammingmesh(4, 256)),
+    ] {
         set_up(name, &spec);
     }
     println!("\n{:<34} {:>9} {:>9} {:>11}", "next hop", "endpoints", "whole", "1% failed");
@@ -29,6 +33,10 @@ fn main() {
         ("torus, adaptive", torus([16, 16, 16], TorusRouting::MinimalAdaptive)),
         ("torus, dimension order", torus([64, 32, 32], TorusRouting::DimensionOrder)),
         ("torus, adaptive", torus([64, 32, 32], TorusRouting::MinimalAdaptive)),
+        ("bcube", bcube(8, 4)),
+        ("bcube", bcube(16, 4)),
+        ("hammingmesh", hammingmesh(4, 16)),
+        ("hammingmesh", hammingmesh(4, 64)),
     ] {
         hops(name, &spec);
     }
@@ -40,6 +48,23 @@ fn torus(sizes: [u32; 3], routing: TorusRouting) -> TopologySpec {
     let dimension = |size| Dimension { size, wrap: true, links: 1, cable };
     let dimensions = sizes.map(dimension).to_vec();
     TopologySpec::Torus(TorusSpec { direct: DirectSpec::new(RATE), dimensions, routing })
+}
+
+fn bcube(ports: u32, levels: u32) -> TopologySpec {
+    let (direct, cable) = (DirectSpec::new(RATE), CableSpec::new(RATE));
+    TopologySpec::BCube(BCubeSpec { direct, ports, levels, cable, switch_latency: Span::ZERO })
+}
+
+fn hammingmesh(board: u32, boards: u32) -> TopologySpec {
+    let cable = CableSpec::new(RATE);
+    TopologySpec::HammingMesh(HammingMeshSpec {
+        direct: DirectSpec::new(RATE),
+        board: [board; 2],
+        boards: [boards; 2],
+        board_cable: cable,
+        switch_cable: cable,
+        switch_latency: Span::ZERO,
+    })
 }
 
 /// From spec to first hop, with 32 bytes for every directed port allocated and written.

@@ -17,6 +17,7 @@
 //! on real life fat trees", 2010); k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM'08); rails and planes (Qian et
 //! al., "Alibaba HPN: a data center network for large language model training", SIGCOMM'24).
 
+mod bcube;
 mod choose;
 mod clos;
 mod direct;
@@ -27,6 +28,7 @@ mod error;
 pub mod export;
 mod faults;
 pub mod graph;
+mod hamming;
 mod hosts;
 pub mod import;
 mod link;

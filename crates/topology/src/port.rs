@@ -182,6 +182,17 @@ impl FromIterator<u32> for PortSet {
     }
 }
 
+/// The place of bit number `index` of those set, if there are no more than `MOST`; as many steps whatever the index is,
+/// for a loop that ends early is mispredicted.
+#[inline]
+pub(crate) fn nth_bit<const MOST: u32>(mut bits: u64, index: u32) -> u32 {
+    for passed in 1..MOST {
+        let rest = bits & bits.wrapping_sub(1);
+        bits = if passed <= index { rest } else { bits };
+    }
+    bits.trailing_zeros()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +205,11 @@ mod tests {
         assert_eq!((0..6).map(|index| set.nth(index)).collect::<Vec<_>>(), [4, 5, 6, 9, 2, 3]);
         set.retain(|port| port != 5 && port != 9);
         assert_eq!(set.iter().collect::<Vec<_>>(), [4, 6, 2, 3]);
+    }
+
+    #[test]
+    fn bits_are_counted_from_the_lowest() {
+        assert_eq!([0, 1, 2, 3].map(|index| nth_bit::<4>(0b1011_0100, index)), [2, 4, 5, 7]);
     }
 
     #[test]

@@ -18,10 +18,12 @@
 use smallvec::SmallVec;
 use windtunnel_kernel::{BitRate, Span};
 
+use crate::bcube::BCube;
 use crate::choose::choose_hashed;
 use crate::clos::Clos;
 use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::faults::Dead;
+use crate::hamming::HammingMesh;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
 use crate::torus::Torus;
@@ -181,6 +183,8 @@ pub(crate) enum AnyShape {
     Dragonfly(Dragonfly),
     DragonflyPlus(DragonflyPlus),
     Graph(Box<crate::graph::Graph>),
+    BCube(BCube),
+    HammingMesh(HammingMesh),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -195,6 +199,8 @@ macro_rules! each {
                 let $shape = &**$shape;
                 $body
             }
+            $crate::shape::AnyShape::BCube($shape) => $body,
+            $crate::shape::AnyShape::HammingMesh($shape) => $body,
         }
     };
 }

@@ -18,6 +18,10 @@ pub enum TopologySpec {
     DragonflyPlus(DragonflyPlusSpec),
     /// An explicit graph, imported from a file; routed by tables.
     Graph(crate::graph::GraphSpec),
+    /// Servers that forward, and switches in levels.
+    BCube(BCubeSpec),
+    /// Boards in rows and columns joined by switches.
+    HammingMesh(HammingMeshSpec),
 }
 
 /// A folded Clos network.

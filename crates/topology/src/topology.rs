@@ -2,12 +2,14 @@
 
 use windtunnel_kernel::{EndpointId, NicId, Span};
 
+use crate::bcube::BCube;
 use crate::choose::choose_hashed;
 use crate::clos::Clos;
 use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::graph::{self, Graph};
+use crate::hamming::HammingMesh;
 use crate::hosts::Hosts;
 use crate::link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 use crate::port::{Itinerary, Peer, PortSet, SwitchId, Target};
@@ -103,6 +105,16 @@ impl Topology {
                 let (count, inside) = graph::host_spec(spec)?;
                 let hosts = Hosts::new(count, &inside)?;
                 let shape = AnyShape::Graph(Box::new(Graph::new(spec, &hosts)?));
+                (hosts, 1, shape)
+            }
+            TopologySpec::BCube(spec) => {
+                let hosts = BCube::hosts(spec)?;
+                let shape = AnyShape::BCube(BCube::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::HammingMesh(spec) => {
+                let hosts = HammingMesh::hosts(spec)?;
+                let shape = AnyShape::HammingMesh(HammingMesh::new(spec, &hosts)?);
                 (hosts, 1, shape)
             }
         };

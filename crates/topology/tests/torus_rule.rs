@@ -57,13 +57,7 @@ fn dimension_order(spec: &TorusSpec) -> impl Fn(&Topology, u32, Hop) -> Option<u
             Some(steps)
         };
         let step = match (walk(1), walk(-1)) {
-            (Some(up), Some(down)) => {
-                if up <= down {
-                    1
-                } else {
-                    -1
-                }
-            }
+            (Some(up), Some(down)) if up <= down => 1,
             (Some(_), None) => 1,
             _ => -1,
         };

@@ -61,8 +61,9 @@ pub(crate) struct Step {
 }
 
 /// See the module page.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cache {
+    most_bytes: usize,
     /// By destination.
     fields: Vec<Codes>,
     /// Destinations with a field, the oldest first.
@@ -73,6 +74,20 @@ pub(crate) struct Cache {
     /// The codes of masks of ports with the kind of way as the last word.
     codes: FxHashMap<Box<[u64]>, u32>,
     search: Search,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            most_bytes: MOST_BYTES,
+            fields: Vec::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            steps: Vec::new(),
+            codes: FxHashMap::default(),
+            search: Search::default(),
+        }
+    }
 }
 
 impl Cache {
@@ -93,7 +108,7 @@ impl Cache {
     #[cold]
     pub(crate) fn build<S: Shape>(&mut self, shape: &S, dead: &Dead, to: u32) {
         if self.steps.len() > MOST_SETS {
-            *self = Self::default();
+            *self = Self { most_bytes: self.most_bytes, ..Self::default() };
         }
         if self.fields.is_empty() {
             self.fields = vec![Codes::None; shape.switches() as usize];
@@ -106,7 +121,7 @@ impl Cache {
         let field = Codes::new(&self.encode());
         self.bytes += field.bytes();
         self.fields[to as usize] = field;
-        while self.bytes > MOST_BYTES
+        while self.bytes > self.most_bytes
             && let Some(oldest) = self.order.pop_front()
         {
             self.bytes -= std::mem::take(&mut self.fields[oldest as usize]).bytes();
@@ -137,5 +152,50 @@ impl Cache {
             code
         };
         self.search.found().map(each).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::SwitchId;
+    use crate::shape::each;
+    use crate::spec::{CableSpec, Dimension, DirectSpec, TopologySpec, TorusSpec};
+    use crate::topology::Topology;
+    use windtunnel_kernel::BitRate;
+
+    #[test]
+    fn the_oldest_field_makes_room_and_answers_stay() {
+        let rate = BitRate::from_gbps(100);
+        let dimension = Dimension { size: 6, wrap: true, links: 1, cable: CableSpec::new(rate) };
+        let spec = TorusSpec {
+            direct: DirectSpec::new(rate),
+            dimensions: vec![dimension; 2],
+            routing: crate::spec::TorusRouting::MinimalAdaptive,
+        };
+        let topology = Topology::new(&TopologySpec::Torus(spec)).expect("a valid spec");
+        let mut dead = Dead::default();
+        for switch in [0, 7, 20] {
+            let link = topology.out_link(SwitchId(switch), 0).expect("a torus has no end");
+            dead.set_cable(&topology, link, true);
+        }
+        // A byte for each of 36 routers: room for three fields.
+        let mut small = Cache { most_bytes: 3 * 36 + 35, ..Cache::default() };
+        let mut large = Cache::default();
+        each!(&topology.shape, shape => {
+            for to in (0..36).chain([5, 35, 34]) {
+                small.build(shape, &dead, to);
+                large.build(shape, &dead, to);
+                for at in 0..36 {
+                    let (a, b) = (small.get(at, to).expect("just built"), large.get(at, to).expect("kept"));
+                    assert_eq!((&a.ports, a.way), (&b.ports, b.way), "from {at} to {to}");
+                }
+                assert!(small.bytes <= small.most_bytes && small.order.len() <= 3);
+            }
+        });
+        // What is there already is not built again.
+        assert_eq!(small.order, [34, 35, 5]);
+        assert!(small.get(0, 33).is_none());
+        assert_eq!((large.order.len(), large.bytes), (36, 36 * 36));
     }
 }

@@ -235,10 +235,16 @@ impl Forwarder {
         let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
         let goal = itinerary.waypoint().unwrap_or(to.switch);
         let step = if at == goal { None } else { self.cache.get(at.0, goal.0) }?;
-        (step.way == Way::Legal).then(|| {
-            let index = choose_hashed(flow_hash, u64::from(at.0), step.ports.len());
-            Hop { port: step.ports.nth(index), itinerary, verdict: Verdict::Legal }
-        })
+        let verdict = match step.way {
+            Way::Legal => Verdict::Legal,
+            // No detour leads to a waypoint.
+            Way::Detour if self.policy.detour == Detour::Allow && itinerary == Itinerary::DIRECT => {
+                Verdict::Detour
+            }
+            Way::Detour | Way::None => return None,
+        };
+        let index = choose_hashed(flow_hash, u64::from(at.0), step.ports.len());
+        Some(Hop { port: step.ports.nth(index), itinerary, verdict })
     }
 
     /// Among the ports found last.

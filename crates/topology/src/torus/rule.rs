@@ -6,7 +6,7 @@ use super::{Axis, Torus, Turn};
 use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
-use crate::port::PortSet;
+use crate::port::{PortSet, nth_bit};
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 
 impl Torus {
@@ -168,19 +168,14 @@ impl Shape for Torus {
             (rest_at, rest_to) = (outer_at, outer_to);
             // Both or neither of them without a branch that the next pair takes the other way.
             let (up, down) = axis.ways(x, y);
-            let (up, down) = (up & (x != y), down & (x != y));
-            ports |= u64::from(up) * axis.up_ports | u64::from(down) * axis.down_ports;
+            let differ = u64::from(x != y);
+            ports |= (u64::from(up) * differ * axis.up_ports) | (u64::from(down) * differ * axis.down_ports);
         }
         let index = choose_hashed(flow_hash, u64::from(at), ports.count_ones());
         if self.fabric_ports <= 8 {
-            // As often whatever the index is, again for the sake of prediction.
-            for passed in 0..7 {
-                let rest = ports & ports.wrapping_sub(1);
-                ports = if passed < index { rest } else { ports };
-            }
-        } else {
-            (0..index).for_each(|_| ports &= ports - 1);
+            return nth_bit::<8>(ports, index);
         }
+        (0..index).for_each(|_| ports &= ports - 1);
         ports.trailing_zeros()
     }
 
