@@ -9,10 +9,10 @@ use import_common::{clos_graph, grid_graph, shuffled};
 use proptest::prelude::*;
 use support::{anything, check_faults, check_routes, check_rule, check_wiring};
 use windtunnel_kernel::{BitRate, EndpointId, NicId, Span};
-use windtunnel_topology::graph::recognise_clos;
+use windtunnel_topology::graph::{recognise_clos, recognise_torus};
 use windtunnel_topology::{
-    ClosSpec, GraphLink, GraphNode, GraphSpec, HostSpec, LoadBalancer, NodeKind, Route, Tier, Topology,
-    TopologySpec,
+    CableSpec, ClosSpec, Dimension, DirectSpec, GraphLink, GraphNode, GraphSpec, HostSpec, LoadBalancer,
+    NodeKind, Route, Tier, Topology, TopologySpec, TorusRouting, TorusSpec,
 };
 
 prop_compose! {
@@ -177,4 +177,36 @@ fn graphs_that_cannot_be_routed_are_refused() {
     let mut split = grid_graph(&[4], &[false], 1);
     split.links.remove(5);
     assert!(fault(&split).starts_with("grid: expected one connected graph, found 2 parts: one of 4 nodes"));
+}
+
+proptest! {
+    #[test]
+    fn a_torus_unrolled_is_recognised_as_one_of_the_same_figures(
+        dims in prop::collection::vec((2u32..6, any::<bool>(), 1u32..3), 1..4),
+        hosts in 1u32..3,
+        nics in 1u32..3,
+        seed: u64,
+    ) {
+        let gbps = BitRate::from_gbps(100);
+        let mut direct = DirectSpec::new(gbps);
+        (direct.hosts_per_router, direct.host) = (hosts, HostSpec::new(nics, nics, gbps));
+        let dimension = |&(size, wrap, links): &(u32, bool, u32)| Dimension {
+            size,
+            wrap: wrap && size > 2,
+            links,
+            cable: CableSpec { rate: gbps, length_mm: 2_000, loss: 1e-6 },
+        };
+        let dimensions = dims.iter().map(dimension).collect();
+        let spec = TorusSpec { direct, dimensions, routing: TorusRouting::MinimalAdaptive };
+        let by_rule = Topology::new(&TopologySpec::Torus(spec)).expect("a torus");
+        let graph = shuffled(&GraphSpec::unrolled(&by_rule), seed);
+        let found = recognise_torus(&graph).expect("a torus").0;
+        let again = Topology::new(&TopologySpec::Torus(found)).expect("a torus");
+        let figures = |topology: &Topology| {
+            let summary = topology.summary();
+            (summary.hosts, summary.switches, summary.links, summary.diameter_links, summary.diameter_latency)
+        };
+        prop_assert_eq!(figures(&again), figures(&by_rule));
+        prop_assert_eq!(figures(&topology(&graph)), figures(&by_rule));
+    }
 }

@@ -61,24 +61,30 @@ pub(crate) struct Graph {
     tables: Tables,
 }
 
-/// Switches and their neighbours: what is searched.
+/// Switches and their neighbours: what is searched. Four bytes a port, so that a search stays in the cache.
 pub(super) struct Switches<'a> {
-    pub(super) first: &'a [u32],
-    ends: &'a [Port],
+    first: &'a [u32],
+    /// Far end of every port; [`NONE`] if that is a NIC.
+    next: Vec<u32>,
 }
 
-impl Switches<'_> {
+impl<'a> Switches<'a> {
+    fn new(first: &'a [u32], ports: &[Port]) -> Self {
+        let next = |port: &Port| match port.end {
+            End::Switch { switch, .. } => switch,
+            End::Nic(_) => NONE,
+        };
+        Self { first, next: ports.iter().map(next).collect() }
+    }
+
     pub(super) fn count(&self) -> u32 {
         self.first.len() as u32 - 1
     }
 
     /// (port, next switch) of every port to a switch.
     pub(super) fn next(&self, switch: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let (first, end) = (self.first[switch as usize] as usize, self.first[switch as usize + 1] as usize);
-        self.ends[first..end].iter().enumerate().filter_map(|(port, at)| match at.end {
-            End::Switch { switch, .. } => Some((port as u32, switch)),
-            End::Nic(_) => None,
-        })
+        let range = self.first[switch as usize] as usize..self.first[switch as usize + 1] as usize;
+        (0..).zip(&self.next[range]).filter(|&(_, &next)| next != NONE).map(|(port, &next)| (port, next))
     }
 }
 
@@ -183,7 +189,7 @@ impl Graph {
         }
         let names = switch_nodes().map(|node| spec.nodes[node as usize].name.clone()).collect();
         let (tiers, sites, racks, tables) = {
-            let view = Switches { first: &first, ends: &ports };
+            let view = Switches::new(&first, &ports);
             let part = parts(&view);
             check_nics(spec, &attachments, nics_per_host, &part)
                 .map_err(|problem| GraphError::new(&spec.source, Place::File, problem))?;
@@ -212,8 +218,13 @@ impl Graph {
         self.tables.bytes()
     }
 
-    fn view(&self) -> Switches<'_> {
-        Switches { first: &self.first, ends: &self.ports }
+    /// (port, next switch) of every port to a switch.
+    fn next(&self, switch: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let range = self.first[switch as usize] as usize..self.first[switch as usize + 1] as usize;
+        (0..).zip(&self.ports[range]).filter_map(|(port, at)| match at.end {
+            End::Switch { switch, .. } => Some((port, switch)),
+            End::Nic(_) => None,
+        })
     }
 
     #[inline]
@@ -401,9 +412,8 @@ impl Shape for Graph {
 
     fn parallel(&self, switch: u32, port: u32) -> Option<u32> {
         let End::Switch { switch: peer, .. } = self.port(switch, port).end else { return None };
-        let view = self.view();
         let same: SmallVec<[u32; 8]> =
-            view.next(switch).filter(|&(_, next)| next == peer).map(|(port, _)| port).collect();
+            self.next(switch).filter(|&(_, next)| next == peer).map(|(port, _)| port).collect();
         let index = same.iter().position(|&other| other == port)?;
         (same.len() > 1).then_some(index as u32)
     }
@@ -412,7 +422,7 @@ impl Shape for Graph {
     fn shortest(&self, at: u32, to: u32, ports: &mut PortSet) {
         if !self.tables.ports(at, to, ports) {
             // No NIC is there, so that no table leads there.
-            tables::search(&self.view(), at, to, ports);
+            tables::search(&Switches::new(&self.first, &self.ports), at, to, ports);
         }
     }
 
@@ -433,11 +443,10 @@ impl Shape for Graph {
         if a == b {
             return PathClass::SameLeaf;
         }
-        let view = self.view();
         let mut ports = PortSet::new();
         self.shortest(a, b, &mut ports);
         let near = ports.iter().take(1).any(|port| match self.port(a, port).end {
-            End::Switch { switch, .. } => switch == b || view.next(switch).any(|(_, next)| next == b),
+            End::Switch { switch, .. } => switch == b || self.next(switch).any(|(_, next)| next == b),
             End::Nic(_) => false,
         });
         if near { PathClass::SamePod } else { PathClass::Beyond }

@@ -13,7 +13,7 @@ pub use clos::{ClosMap, ClosPlace, recognise_clos};
 pub use torus::{TorusMap, recognise_torus};
 
 use super::spec::{GraphLink, GraphSpec};
-use crate::spec::{CableSpec, ClosSpec, DEFAULT_PROPAGATION_PS_PER_M, TorusSpec};
+use crate::spec::{CableSpec, ClosSpec, DEFAULT_PROPAGATION_PS_PER_M, TopologySpec, TorusSpec};
 
 /// A regular shape and which of its nodes each node of the graph is.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,14 @@ pub fn recognise(graph: &GraphSpec) -> Option<Recognised> {
 }
 
 impl Recognised {
+    /// What to route it by.
+    pub fn spec(&self) -> TopologySpec {
+        match self {
+            Self::Clos(spec, _) => TopologySpec::Clos(spec.clone()),
+            Self::Torus(spec, _) => TopologySpec::Torus(spec.clone()),
+        }
+    }
+
     /// In words: `8-ary fat tree`, `3-tier clos`, `4 x 4 x 2 torus`.
     pub fn describe(&self) -> String {
         match self {
