@@ -25,7 +25,9 @@ use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::faults::Dead;
 use crate::hamming::HammingMesh;
 use crate::link::{LinkTier, PathClass};
+use crate::mesh::FullMesh;
 use crate::port::PortSet;
+use crate::regions::Regions;
 use crate::torus::Torus;
 
 /// A cable between two ports, or between a switch and a NIC; both directions alike.
@@ -209,6 +211,8 @@ pub(crate) enum AnyShape {
     Graph(Box<crate::graph::Graph>),
     BCube(BCube),
     HammingMesh(HammingMesh),
+    FullMesh(FullMesh),
+    Regions(Regions),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -225,6 +229,8 @@ macro_rules! each {
             }
             $crate::shape::AnyShape::BCube($shape) => $body,
             $crate::shape::AnyShape::HammingMesh($shape) => $body,
+            $crate::shape::AnyShape::FullMesh($shape) => $body,
+            $crate::shape::AnyShape::Regions($shape) => $body,
         }
     };
 }
