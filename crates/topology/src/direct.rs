@@ -13,7 +13,7 @@ use crate::shape::Cable;
 use crate::spec::{CableSpec, DirectSpec};
 
 /// Paths must take less than 200 days, the longest span of network time.
-const LONGEST_PS: u128 = 200 * 86_400 * windtunnel_kernel::units::PS_PER_SECOND as u128;
+pub(crate) const LONGEST_PS: u128 = 200 * 86_400 * windtunnel_kernel::units::PS_PER_SECOND as u128;
 
 /// Forwarders and the hosts on them.
 #[derive(Clone, Debug)]
@@ -108,15 +108,24 @@ impl Direct {
     }
 }
 
-/// A cable whose place in the spec is `path`.
+/// A cable of a direct shape, whose place in the spec is `path`.
 pub(crate) fn cable(spec: &CableSpec, direct: &DirectSpec, path: &str) -> Result<Cable, TopologyError> {
+    cable_at(spec, direct.propagation_ps_per_m, path)
+}
+
+/// A cable whose place in the spec is `path`.
+pub(crate) fn cable_at(
+    spec: &CableSpec,
+    propagation_ps_per_m: u64,
+    path: &str,
+) -> Result<Cable, TopologyError> {
     if spec.rate.0 == 0 {
         return Err(TopologyError::Zero { path: format!("{path}.rate") });
     }
     if !(0.0..=1.0).contains(&spec.loss) {
         return Err(TopologyError::Loss { path: format!("{path}.loss"), found: spec.loss });
     }
-    let delay = (u128::from(spec.length_mm) * u128::from(direct.propagation_ps_per_m)).div_ceil(1_000);
+    let delay = (u128::from(spec.length_mm) * u128::from(propagation_ps_per_m)).div_ceil(1_000);
     if delay >= LONGEST_PS {
         let (path, length_mm) = (path.to_owned(), spec.length_mm);
         return Err(TopologyError::LongPaths { path, length_mm, hop: Span(u64::MAX) });

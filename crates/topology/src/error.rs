@@ -153,6 +153,74 @@ pub enum TopologyError {
         /// Global cables of each.
         global_links: u32,
     },
+    /// Something about one building of several.
+    #[error("building `{name}`: {error}")]
+    Building {
+        /// Which.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// What.
+        error: Box<TopologyError>,
+    },
+    /// Two buildings of one name.
+    #[error("expected buildings of different names, found `{name}` for both {other} and {index}")]
+    BuildingName {
+        /// The second.
+        index: usize,
+        /// The first.
+        other: usize,
+        /// Of both.
+        name: String,
+    },
+    /// Cables of a building to itself, or to one that there is not.
+    #[error(
+        "expected cables between two of the {buildings} buildings, numbered from 0, found {} and {}", between[0],
+        between[1]
+    )]
+    CrossBetween {
+        /// Of the entry.
+        index: usize,
+        /// What was given.
+        between: [u32; 2],
+        /// How many there are.
+        buildings: usize,
+    },
+    /// Two entries for a pair of buildings.
+    #[error("expected one entry for a pair of buildings, found cross[{other}] and cross[{index}]")]
+    CrossTwice {
+        /// The second.
+        index: usize,
+        /// The first.
+        other: usize,
+    },
+    /// Buildings without a way between them.
+    #[error("expected cables on some way from building `{from}` to `{to}`, found none")]
+    NotJoined {
+        /// From it.
+        from: String,
+        /// To it.
+        to: String,
+    },
+    /// Cables that arrive at top switches from which none leads on.
+    #[error(
+        "expected cables on to building `{to}` from all {arriving} top switches of `{through}` that those of `{from}` \
+         lead to, found some from {leaving}"
+    )]
+    Transit {
+        /// The cables that arrive.
+        entry: usize,
+        /// Where they come from.
+        from: String,
+        /// Where they lead.
+        through: String,
+        /// Where packets must go from there.
+        to: String,
+        /// Top switches that they lead to.
+        arriving: u32,
+        /// Top switches with a cable on.
+        leaving: u32,
+    },
     /// Rails where all NICs of a host hang on one router.
     #[error("expected no rails where all NICs of a host hang on its router, found `host.rails: true`")]
     DirectRails,
@@ -215,9 +283,20 @@ impl TopologyError {
             | Self::Least { path, .. }
             | Self::Oversize { path, .. }
             | Self::LongPaths { path, .. } => path.clone(),
-            Self::HostsPerNode { .. } => "hosts_per_router".to_owned(),
             Self::TooManyGroups { .. } => "groups".to_owned(),
             Self::TooLarge { what: "global links of a group", .. } => "global_links".to_owned(),
+            Self::Building { index, error, .. } => match error.path() {
+                // Hosts are alike everywhere.
+                path if path.starts_with("host.") => path,
+                path => format!("buildings[{index}].{path}"),
+            },
+            Self::BuildingName { index, .. } => format!("buildings[{index}].name"),
+            Self::CrossBetween { index, .. } | Self::CrossTwice { index, .. } => {
+                format!("cross[{index}].between")
+            }
+            Self::NotJoined { .. } => "cross".to_owned(),
+            Self::Transit { entry, .. } => format!("cross[{entry}].count"),
+            Self::HostsPerNode { .. } => "hosts_per_router".to_owned(),
             Self::Nics { .. } => "host.nics".to_owned(),
             Self::ScaleUp { .. } => "host.scale_up.size".to_owned(),
             Self::Oversubscription { tier, .. }
@@ -228,7 +307,7 @@ impl TopologyError {
             Self::Planes { .. } => "planes".to_owned(),
             Self::SmallLeaf { .. } => "tiers[0].ports_down".to_owned(),
             Self::Rails { .. } | Self::DirectRails => "host.rails".to_owned(),
-            Self::TooLarge { what: what @ ("tiers" | "dimensions"), .. } => (*what).to_owned(),
+            Self::TooLarge { what: what @ ("tiers" | "dimensions" | "buildings"), .. } => (*what).to_owned(),
             Self::TooManyHosts { .. } | Self::TooLarge { .. } => "hosts".to_owned(),
             Self::Latency { tier, .. } => format!("tiers[{tier}].length"),
             Self::Graph(error) => error.place(),
@@ -271,6 +350,15 @@ impl TopologyError {
                 let enough = (groups - 1).div_ceil(*holders);
                 format!("`global_links: {enough}` reaches {groups} groups")
             }
+            Self::Building { error, .. } => return error.hint(),
+            Self::CrossTwice { .. } => "add up the counts of the two".to_owned(),
+            Self::NotJoined { .. } => {
+                "join them, or both to a third building, by an entry of `cross`".to_owned()
+            }
+            Self::Transit { from, through, to, arriving, .. } => format!(
+                "give `{through}` at least {arriving} cables to the next building on the way to `{to}`, or join `{from}` \
+                 and `{to}`"
+            ),
             Self::DirectRails => "leave `host.rails` out".to_owned(),
             Self::HostsPerNode { node, .. } => {
                 format!("every host is {} {node}: give it more `gpus` or `nics` instead", article(node))
@@ -284,6 +372,8 @@ impl TopologyError {
             | Self::Loss { .. }
             | Self::Least { .. }
             | Self::LongPaths { .. }
+            | Self::BuildingName { .. }
+            | Self::CrossBetween { .. }
             | Self::Latency { .. } => return None,
         })
     }

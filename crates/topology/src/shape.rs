@@ -25,7 +25,9 @@ use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::faults::Dead;
 use crate::hamming::HammingMesh;
 use crate::link::{LinkTier, PathClass};
+use crate::mesh::FullMesh;
 use crate::port::PortSet;
+use crate::regions::Regions;
 use crate::torus::Torus;
 
 /// A cable between two ports, or between a switch and a NIC; both directions alike.
@@ -100,7 +102,8 @@ pub(crate) trait Shape {
     fn parallel(&self, switch: u32, port: u32) -> Option<u32>;
 
     /// Appends the ports of `at` that begin a shortest legal path to the switch `to` ≠ `at`, of the same plane, in
-    /// ascending order: a [field](crate::faults) of the same destination lists them alike.
+    /// ascending order: a [field](crate::faults) of the same destination lists them alike. Where no legal path is, those
+    /// of a detour: a packet may be left there by faults that are over.
     fn shortest(&self, at: u32, to: u32, ports: &mut PortSet);
 
     /// The choice among [`Self::shortest`] for a flow of the given [`crate::flow_hash`].
@@ -127,6 +130,13 @@ pub(crate) trait Shape {
         false
     }
 
+    /// Counts of dead ports that its repairs ask for again and again, made once whenever the known faults change; read
+    /// back from [`Dead::part`].
+    fn tally(&self, dead: &Dead) -> Vec<u32> {
+        let _ = dead;
+        Vec::new()
+    }
+
     /// With faults, for shapes that [`Self::repairs_by_rule`]: appends the ports of `at` that begin a shortest legal
     /// path to `to` ≠ `at` over living cables, each with the number of such paths if `weights` is given. None where
     /// there is no such path.
@@ -134,8 +144,18 @@ pub(crate) trait Shape {
         let _ = (dead, at, to, ports, weights);
     }
 
-    /// Whether no shortest legal path from `at` to `to` ≠ `at` meets a dead port: then [`Self::shortest`] holds. May be
-    /// cautious and say no.
+    /// The choice among [`Self::surviving`], all ports alike, for a flow of the given [`crate::flow_hash`]; `None`
+    /// where there is none.
+    #[inline]
+    fn pick_surviving(&self, dead: &Dead, at: u32, to: u32, flow_hash: u64) -> Option<u32> {
+        let mut ports = PortSet::new();
+        self.surviving(dead, at, to, &mut ports, None);
+        let index = choose_hashed(flow_hash, u64::from(at), ports.len());
+        (!ports.is_empty()).then(|| ports.nth(index))
+    }
+
+    /// Whether there is a legal path from `at` to `to` ≠ `at`, and no shortest one meets a dead port: then
+    /// [`Self::shortest`] holds. May be cautious and say no where something is dead.
     fn is_clear(&self, dead: &Dead, at: u32, to: u32) -> bool {
         let _ = (at, to);
         dead.is_empty()
@@ -173,6 +193,12 @@ pub(crate) trait Shape {
 
     /// Hops between switches on the longest of the shortest legal paths between two NICs.
     fn diameter(&self) -> u32;
+
+    /// Latency of the slowest of the shortest legal paths, from its first switch, whose delay does not count, to its
+    /// last; `slowest` is that of the slowest hop of the fabric. A bound unless all hops are alike.
+    fn longest(&self, slowest: Span) -> Span {
+        slowest * u64::from(self.diameter())
+    }
 }
 
 /// The shapes. They are told apart by a branch, not by a table of functions, so that a hop is inlined.
@@ -185,6 +211,8 @@ pub(crate) enum AnyShape {
     Graph(Box<crate::graph::Graph>),
     BCube(BCube),
     HammingMesh(HammingMesh),
+    FullMesh(FullMesh),
+    Regions(Regions),
 }
 
 /// Evaluates an expression for the shape that there is.
@@ -201,6 +229,8 @@ macro_rules! each {
             }
             $crate::shape::AnyShape::BCube($shape) => $body,
             $crate::shape::AnyShape::HammingMesh($shape) => $body,
+            $crate::shape::AnyShape::FullMesh($shape) => $body,
+            $crate::shape::AnyShape::Regions($shape) => $body,
         }
     };
 }

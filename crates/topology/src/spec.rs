@@ -22,6 +22,10 @@ pub enum TopologySpec {
     BCube(BCubeSpec),
     /// Boards in rows and columns joined by switches.
     HammingMesh(HammingMeshSpec),
+    /// A full mesh in every dimension: HyperX, UB-Mesh.
+    FullMesh(FullMeshSpec),
+    /// Buildings, each with its own Clos, joined at the top.
+    Regions(RegionsSpec),
 }
 
 /// A folded Clos network.

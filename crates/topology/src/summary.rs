@@ -128,8 +128,7 @@ pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> Topology
         links,
         bisection: shape.bisection(),
         diameter_links: if alone { 0 } else { shape.diameter() + 2 },
-        // With equal cables everywhere this is exact, otherwise a bound.
-        diameter_latency: if alone { Span::ZERO } else { edges + slowest * u64::from(shape.diameter()) },
+        diameter_latency: if alone { Span::ZERO } else { edges + shape.longest(slowest) },
         tiers: tiers
             .iter()
             .enumerate()

@@ -12,7 +12,9 @@ use crate::graph::{self, Graph};
 use crate::hamming::HammingMesh;
 use crate::hosts::Hosts;
 use crate::link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
+use crate::mesh::FullMesh;
 use crate::port::{Itinerary, Peer, PortSet, SwitchId, Target};
+use crate::regions::Regions;
 use crate::shape::{AnyShape, Cable, Coordinates, Far, Shape, Site, each};
 use crate::spec::TopologySpec;
 use crate::summary::{self, TopologySummary};
@@ -115,6 +117,16 @@ impl Topology {
             TopologySpec::HammingMesh(spec) => {
                 let hosts = HammingMesh::hosts(spec)?;
                 let shape = AnyShape::HammingMesh(HammingMesh::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::FullMesh(spec) => {
+                let hosts = FullMesh::hosts(spec)?;
+                let shape = AnyShape::FullMesh(FullMesh::new(spec, &hosts)?);
+                (hosts, 1, shape)
+            }
+            TopologySpec::Regions(spec) => {
+                let hosts = Regions::hosts(spec)?;
+                let shape = AnyShape::Regions(Regions::new(spec, &hosts)?);
                 (hosts, 1, shape)
             }
         };

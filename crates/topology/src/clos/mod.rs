@@ -12,6 +12,7 @@
 //! ((plane · blocks + block) · `width_i` + index) · uplinks + q, which counts its link up from `Stage::up` and its link
 //! down from `Stage::down`.
 
+mod part;
 mod path;
 mod rule;
 mod summary;
@@ -24,6 +25,8 @@ use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
 use crate::spec::{ClosSpec, Tier};
+
+pub(crate) use part::Ascent;
 
 /// The switches of one tier, of all planes.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use windtunnel_kernel::{BitRate, Span};
 
 use super::path::class;
 use super::{Clos, Level, Stage};
+use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
@@ -85,6 +86,19 @@ impl Clos {
         let (block, child) = stage.radix.split(at.block);
         let upper = At { tier: at.tier + 1, block, index: at.index + level.width.get() * parent, ..at };
         (upper, child * stage.bundle + parallel)
+    }
+
+    /// Ports that begin the shortest paths from a switch to a leaf: the first and how many.
+    #[inline]
+    pub(crate) fn equal_ports(&self, at: u32, to: u32) -> (u32, u32) {
+        let (at, leaf) = (self.at(at), self.leaf(to));
+        if self.block_of(at.tier, leaf) == at.block {
+            let stage = &self.stages[at.tier - 1];
+            let child = self.block_of(at.tier - 1, leaf) - at.block * stage.radix.get();
+            (child * stage.bundle, stage.bundle)
+        } else {
+            (self.ports_down(at.tier), self.stages[at.tier].uplinks.get())
+        }
     }
 
     /// The NIC on a port of a leaf.
@@ -203,14 +217,14 @@ impl Shape for Clos {
 
     #[inline]
     fn shortest(&self, at: u32, to: u32, ports: &mut PortSet) {
-        let (at, leaf) = (self.at(at), self.leaf(to));
-        if self.block_of(at.tier, leaf) == at.block {
-            let stage = &self.stages[at.tier - 1];
-            let child = self.block_of(at.tier - 1, leaf) - at.block * stage.radix.get();
-            ports.push_run(child * stage.bundle, stage.bundle);
-        } else {
-            ports.push_run(self.ports_down(at.tier), self.stages[at.tier].uplinks.get());
-        }
+        let (first, count) = self.equal_ports(at, to);
+        ports.push_run(first, count);
+    }
+
+    #[inline]
+    fn pick(&self, at: u32, to: u32, flow_hash: u64) -> u32 {
+        let (first, count) = self.equal_ports(at, to);
+        if count == 1 { first } else { first + choose_hashed(flow_hash, u64::from(at), count) }
     }
 
     fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
@@ -229,12 +243,22 @@ impl Shape for Clos {
         false
     }
 
+    #[inline]
     fn repairs_by_rule(&self) -> bool {
         true
     }
 
+    fn tally(&self, dead: &Dead) -> Vec<u32> {
+        self.dead_tally(dead, 0)
+    }
+
     fn surviving(&self, dead: &Dead, at: u32, to: u32, ports: &mut PortSet, weights: Option<&mut Vec<u64>>) {
-        self.surviving_ports(dead, at, to, ports, weights);
+        self.surviving_ports(dead.part(0, 0), at, to, ports, weights);
+    }
+
+    #[inline]
+    fn pick_surviving(&self, dead: &Dead, at: u32, to: u32, flow_hash: u64) -> Option<u32> {
+        self.pick_surviving_by(dead.part(0, 0), at, to, |n| choose_hashed(flow_hash, u64::from(at), n))
     }
 
     fn class(&self, a: u32, b: u32) -> PathClass {

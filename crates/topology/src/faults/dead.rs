@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use smallvec::SmallVec;
-
+use super::row::ones;
 use crate::link::LinkId;
 use crate::port::SwitchId;
 use crate::shape::{Far, Shape, each};
@@ -11,22 +10,66 @@ use crate::topology::Topology;
 
 /// Failed cables and switches, and what follows for ports.
 ///
-/// A port between switches is dead if its cable or the switch at either end failed; both ends agree. Memory: four bytes
-/// a switch once something failed, and a few words for every switch with a dead port.
+/// A port is dead if its cable or the switch at either end failed; both ends agree. Memory: four bytes a switch once
+/// something failed, and a few words for every switch with a dead port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
     /// The lower of a cable's two links.
     cables: BTreeSet<LinkId>,
     switches: BTreeSet<u32>,
-    /// Of each switch one more than its place in `rows`, 0 without dead ports.
+    /// Of each switch where its row begins in `words`, 0 without dead ports.
     slots: Vec<u32>,
-    /// A bit for every dead port.
-    rows: Vec<SmallVec<[u64; 2]>>,
-    /// The switch of each row.
+    /// Rows of equal length one after another, a bit for every dead port. The first one is empty for ever.
+    words: Vec<u64>,
+    /// Words of a row.
+    stride: u32,
+    /// Switches with a row, in the order of their rows.
     owners: Vec<u32>,
+    /// See [`Shape::tally`].
+    tally: Vec<u32>,
+}
+
+/// Dead ports of consecutive switches, counted from 0: of a part of a fabric that has a rule of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeadPart<'a> {
+    slots: &'a [u32],
+    words: &'a [u64],
+    /// The part's share of [`Shape::tally`]; empty before it was made.
+    pub(crate) tally: &'a [u32],
+}
+
+impl DeadPart<'_> {
+    /// Dead ports `first..first + count` of a switch, 1 to 64 of them: a bit each. Without a branch that depends on
+    /// whether there are any.
+    #[inline]
+    pub(crate) fn bits(&self, switch: u32, first: u32, count: u32) -> u64 {
+        let row = self.slots.get(switch as usize).copied().unwrap_or(0);
+        let (word, shift) = ((row + first / 64) as usize, first % 64);
+        let at = |word: usize| self.words.get(word).copied().unwrap_or(0);
+        let mut bits = at(word) >> shift;
+        if shift + count > 64 {
+            bits |= at(word + 1) << (64 - shift);
+        }
+        bits & ones(count)
+    }
 }
 
 impl Dead {
+    /// The switches from `first` on, with the tally from `tally` on.
+    #[inline]
+    pub(crate) fn part(&self, first: u32, tally: usize) -> DeadPart<'_> {
+        DeadPart {
+            slots: self.slots.get(first as usize..).unwrap_or(&[]),
+            words: &self.words,
+            tally: self.tally.get(tally..).unwrap_or(&[]),
+        }
+    }
+
+    /// Has the shape count what its repairs ask for again and again.
+    pub(crate) fn count<S: Shape>(&mut self, shape: &S) {
+        self.tally = shape.tally(self);
+    }
+
     /// Nothing failed.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -38,17 +81,17 @@ impl Dead {
     pub(crate) fn row(&self, switch: u32) -> &[u64] {
         match self.slots.get(switch as usize) {
             None | Some(0) => &[],
-            Some(&slot) => &self.rows[slot as usize - 1],
+            Some(&row) => &self.words[row as usize..][..self.stride as usize],
         }
     }
 
     /// Switches with dead ports, and their [rows](Self::row); those that have recovered may still be among them. In the
     /// order in which they first failed.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &[u64])> {
-        self.owners.iter().copied().zip(self.rows.iter().map(SmallVec::as_slice))
+        self.owners.iter().map(|&switch| (switch, self.row(switch)))
     }
 
-    /// Whether the cable of a port between switches is dead.
+    /// Whether the cable of a port is dead.
     #[inline]
     pub(crate) fn port(&self, switch: u32, port: u32) -> bool {
         self.row(switch).get(port as usize / 64).is_some_and(|word| word >> (port % 64) & 1 == 1)
@@ -79,7 +122,8 @@ impl Dead {
     pub(crate) fn set_cable(&mut self, topology: &Topology, link: LinkId, failed: bool) -> bool {
         let cable = canonical(topology, link);
         let new = if failed { self.cables.insert(cable) } else { self.cables.remove(&cable) };
-        if new && let Some((switch, port)) = topology.link_source(link) {
+        let source = |link| topology.link_source(link);
+        if new && let Some((switch, port)) = source(link).or_else(|| source(topology.reverse(link))) {
             self.refresh(topology, switch.0, port);
         }
         new
@@ -97,30 +141,37 @@ impl Dead {
     /// Works out anew whether a port and its peer are dead.
     fn refresh(&mut self, topology: &Topology, switch: u32, port: u32) {
         let far = each!(&topology.shape, shape => shape.peer(switch, port));
-        let Some(Far::Switch { switch: peer, port: peer_port }) = far else { return };
         let link = topology.out_link(SwitchId(switch), port);
-        let failed = link.is_some_and(|link| self.cable(topology, link));
-        let dead = failed || self.switch(switch) || self.switch(peer);
-        for (switch, port) in [(switch, port), (peer, peer_port)] {
-            self.set_port(topology, switch, port, dead);
+        let failed = link.is_some_and(|link| self.cable(topology, link)) || self.switch(switch);
+        match far {
+            None => {}
+            Some(Far::Nic { .. }) => self.set_port(topology, switch, port, failed),
+            Some(Far::Switch { switch: peer, port: peer_port }) => {
+                let dead = failed || self.switch(peer);
+                self.set_port(topology, switch, port, dead);
+                self.set_port(topology, peer, peer_port, dead);
+            }
         }
     }
 
     fn set_port(&mut self, topology: &Topology, switch: u32, port: u32, dead: bool) {
         if self.slots.is_empty() {
-            self.slots = vec![0; topology.switches() as usize];
+            let switches = topology.switches();
+            let ports = (0..switches).map(|switch| topology.ports(SwitchId(switch))).max().unwrap_or(0);
+            self.slots = vec![0; switches as usize];
+            self.stride = ports.div_ceil(64).max(1);
+            self.words = vec![0; self.stride as usize];
         }
-        let slot = &mut self.slots[switch as usize];
-        if *slot == 0 {
+        let row = &mut self.slots[switch as usize];
+        if *row == 0 {
             if !dead {
                 return;
             }
-            let words = topology.ports(SwitchId(switch)).div_ceil(64) as usize;
-            self.rows.push(SmallVec::from_elem(0, words));
+            *row = self.words.len() as u32;
+            self.words.extend((0..self.stride).map(|_| 0));
             self.owners.push(switch);
-            *slot = self.rows.len() as u32;
         }
-        let word = &mut self.rows[*slot as usize - 1][port as usize / 64];
+        let word = &mut self.words[(*row + port / 64) as usize];
         let bit = 1 << (port % 64);
         *word = if dead { *word | bit } else { *word & !bit };
     }

@@ -77,6 +77,12 @@ pub struct Hop {
 #[derive(Clone, Debug)]
 pub struct Forwarder {
     topology: Arc<Topology>,
+    overlay: Overlay,
+}
+
+/// What a forwarder keeps beside the topology.
+#[derive(Clone, Debug)]
+struct Overlay {
     policy: Policy,
     /// What failed.
     actual: Dead,
@@ -92,8 +98,7 @@ pub struct Forwarder {
 impl Forwarder {
     /// Of a fabric without faults.
     pub fn new(topology: Arc<Topology>, policy: Policy) -> Self {
-        Self {
-            topology,
+        let overlay = Overlay {
             policy,
             actual: Dead::default(),
             known: Dead::default(),
@@ -101,7 +106,8 @@ impl Forwarder {
             cache: Cache::default(),
             ports: PortSet::new(),
             weights: Vec::new(),
-        }
+        };
+        Self { topology, overlay }
     }
 
     /// The fabric.
@@ -112,7 +118,7 @@ impl Forwarder {
     /// Whether nothing has failed, and everybody knows.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.converged && self.known.is_empty()
+        self.overlay.converged && self.overlay.known.is_empty()
     }
 
     /// Both directions of a link's cable fail. Links inside hosts do not.
@@ -127,43 +133,45 @@ impl Forwarder {
 
     /// A switch fails with all its ports.
     pub fn fail_switch(&mut self, switch: SwitchId) {
-        self.converged &= !self.actual.set_switch(&self.topology, switch, true);
+        self.overlay.converged &= !self.overlay.actual.set_switch(&self.topology, switch, true);
     }
 
     /// A failed switch works again.
     pub fn recover_switch(&mut self, switch: SwitchId) {
-        self.converged &= !self.actual.set_switch(&self.topology, switch, false);
+        self.overlay.converged &= !self.overlay.actual.set_switch(&self.topology, switch, false);
     }
 
     fn set_cable(&mut self, link: LinkId, failed: bool) {
-        self.converged &= !self.actual.set_cable(&self.topology, link, failed);
+        self.overlay.converged &= !self.overlay.actual.set_cable(&self.topology, link, failed);
     }
 
     /// From here on everybody knows what has failed and what has recovered.
     pub fn converge(&mut self) {
-        if !self.converged {
-            self.known = self.actual.clone();
-            self.converged = true;
-            self.cache = Cache::default();
+        let overlay = &mut self.overlay;
+        if !overlay.converged {
+            overlay.known = overlay.actual.clone();
+            each!(&self.topology.shape, shape => overlay.known.count(shape));
+            overlay.converged = true;
+            overlay.cache = Cache::default();
         }
     }
 
     /// Whether packets on a link are lost: its cable or the switch at an end failed.
     pub fn is_dead(&self, link: LinkId) -> bool {
-        let topology = &self.topology;
+        let (topology, actual) = (&self.topology, &self.overlay.actual);
         let ends = topology.link_ends(link);
-        let failed = |node| matches!(node, crate::Node::Switch(switch) if self.actual.switch(switch.0));
-        self.actual.cable(topology, link) || failed(ends.0) || failed(ends.1)
+        let failed = |node| matches!(node, crate::Node::Switch(switch) if actual.switch(switch.0));
+        actual.cable(topology, link) || failed(ends.0) || failed(ends.1)
     }
 
     /// Failed cables, each by the lower of its two links, in order.
     pub fn failed_cables(&self) -> impl Iterator<Item = LinkId> + '_ {
-        self.actual.cables()
+        self.overlay.actual.cables()
     }
 
     /// Failed switches in order.
     pub fn failed_switches(&self) -> impl Iterator<Item = SwitchId> + '_ {
-        self.actual.switches()
+        self.overlay.actual.switches()
     }
 
     /// The ports of `at` that are equally good for a packet, written over `ports`; [`Topology::equal_cost`] with
@@ -176,24 +184,19 @@ impl Forwarder {
         ports: &mut PortSet,
     ) -> (Verdict, Itinerary) {
         if self.is_whole() {
-            return (Verdict::Legal, self.topology.equal_cost(at, to, itinerary, ports));
+            self.overlay.weights.clear();
+            let itinerary = self.topology.equal_cost(at, to, itinerary, ports);
+            let (goal, known) = (itinerary.waypoint().unwrap_or(to.switch).0, &self.overlay.known);
+            let legal =
+                at.0 == goal || each!(&self.topology.shape, shape => shape.is_clear(known, at.0, goal));
+            let verdict = match self.overlay.policy.detour {
+                _ if legal => Verdict::Legal,
+                Detour::Allow => Verdict::Detour,
+                Detour::Forbid => Verdict::Unreachable,
+            };
+            return (verdict, itinerary);
         }
-        let mut itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
-        if let Some(waypoint) = itinerary.waypoint() {
-            // A waypoint that cannot be reached by the rule is left out.
-            let verdict = self.towards(at, waypoint.0, ports);
-            if verdict == Verdict::Legal {
-                return (verdict, itinerary);
-            }
-            itinerary = Itinerary::DIRECT;
-        }
-        ports.clear();
-        if at == to.switch {
-            ports.push(to.port);
-            let alive = !self.nic_is_dead(&self.actual, to.nic, to.plane);
-            return (if alive { Verdict::Legal } else { Verdict::Unreachable }, itinerary);
-        }
-        (self.towards(at, to.switch.0, ports), itinerary)
+        each!(&self.topology.shape, shape => self.overlay.equal_cost(shape, at, to, itinerary, ports))
     }
 
     /// The next hop of a packet of a flow of the given [`flow_hash`]; [`Topology::next_hop`] with faults.
@@ -212,95 +215,29 @@ impl Forwarder {
             let (port, itinerary) = self.topology.next_hop(at, to, itinerary, flow_hash);
             return Ok(Hop { port, itinerary, verdict: Verdict::Legal });
         }
-        if let Some(hop) = self.by_field(at, to, itinerary, flow_hash) {
-            return Ok(hop);
-        }
-        let mut ports = std::mem::take(&mut self.ports);
-        let (verdict, itinerary) = self.equal_cost(at, to, itinerary, &mut ports);
-        let hop = if verdict.forwards() {
-            Ok(Hop { port: self.choose(at, &ports, flow_hash), itinerary, verdict })
-        } else {
-            Err(verdict)
-        };
-        self.ports = ports;
-        hop
-    }
-
-    /// What [`Self::equal_cost`] and the choice come to where a field has the answer: without a copy of the set.
-    #[inline]
-    fn by_field(&self, at: SwitchId, to: &Target, itinerary: Itinerary, flow_hash: u64) -> Option<Hop> {
-        if !self.converged || each!(&self.topology.shape, shape => shape.repairs_by_rule()) {
-            return None;
-        }
-        let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
-        let goal = itinerary.waypoint().unwrap_or(to.switch);
-        let step = if at == goal { None } else { self.cache.get(at.0, goal.0) }?;
-        let verdict = match step.way {
-            Way::Legal => Verdict::Legal,
-            // No detour leads to a waypoint.
-            Way::Detour if self.policy.detour == Detour::Allow && itinerary == Itinerary::DIRECT => {
-                Verdict::Detour
-            }
-            Way::Detour | Way::None => return None,
-        };
-        let index = choose_hashed(flow_hash, u64::from(at.0), step.ports.len());
-        Some(Hop { port: step.ports.nth(index), itinerary, verdict })
-    }
-
-    /// Among the ports found last.
-    fn choose(&self, at: SwitchId, ports: &PortSet, flow_hash: u64) -> u32 {
-        let index = if self.weights.len() == ports.len() as usize {
-            choose_weighted_hashed(flow_hash, u64::from(at.0), &self.weights)
-        } else {
-            choose_hashed(flow_hash, u64::from(at.0), ports.len())
-        };
-        ports.nth(index)
+        each!(&self.topology.shape, shape => self.overlay.next_hop(shape, at, to, itinerary, flow_hash))
     }
 
     /// Weights of the ports that [`Self::equal_cost`] found last, as running sums; empty where all are equal.
     pub fn weights(&self) -> &[u64] {
-        &self.weights
-    }
-
-    /// Equal-cost ports from a switch to another.
-    fn towards(&mut self, at: SwitchId, to: u32, ports: &mut PortSet) -> Verdict {
-        ports.clear();
-        self.weights.clear();
-        let Self { topology, policy, known, cache, weights, .. } = self;
-        let weights = policy.weighted.then_some(weights);
-        let verdict = each!(&topology.shape, shape => {
-            Known { shape, dead: known, detour: policy.detour }.surviving(cache, (at.0, to), ports, weights)
-        });
-        if self.converged || !verdict.forwards() || ports.iter().all(|port| !self.actual.port(at.0, port)) {
-            return verdict;
-        }
-        // The neighbours of a fault know of it before the others do.
-        self.weights.clear();
-        ports.retain(|port| !self.actual.port(at.0, port));
-        if ports.is_empty() { Verdict::Blackhole } else { verdict }
-    }
-
-    fn nic_is_dead(&self, dead: &Dead, nic: u32, plane: u32) -> bool {
-        let topology = &self.topology;
-        dead.cable(topology, topology.nic_link(nic, plane))
-            || dead.switch(topology.attachment(nic, plane).0.0)
+        &self.overlay.weights
     }
 
     /// The plane that a flow takes: of those in which both NICs' cables live, one that needs no detour if there is one.
     /// `None` if there is no plane at all.
     pub fn plane(&mut self, from: u32, to: u32, flow_hash: u64) -> Option<u32> {
-        let topology = Arc::clone(&self.topology);
         if self.is_whole() {
-            return Some(topology.plane(flow_hash));
+            return Some(self.topology.plane(flow_hash));
         }
         let mut best = (Verdict::Blackhole, PortSet::new());
         let mut ports = PortSet::new();
-        for plane in 0..topology.planes() {
-            if [from, to].iter().any(|&nic| self.nic_is_dead(&self.known, nic, plane)) {
+        for plane in 0..self.topology.planes() {
+            let (first, port) = self.topology.attachment(from, plane);
+            let target = self.topology.target(to, plane);
+            let known = &self.overlay.known;
+            if known.port(first.0, port) || known.port(target.switch.0, target.port) {
                 continue;
             }
-            let target = topology.target(to, plane);
-            let first = topology.attachment(from, plane).0;
             let (verdict, _) = self.equal_cost(first, &target, Itinerary::DIRECT, &mut ports);
             if verdict < best.0 {
                 best = (verdict, PortSet::one(plane));
@@ -351,59 +288,186 @@ impl Forwarder {
     }
 }
 
-/// What everybody knows of a fabric.
-struct Known<'a, S> {
-    shape: &'a S,
-    dead: &'a Dead,
-    detour: Detour,
-}
-
-impl<S: Shape> Known<'_, S> {
-    /// Equal-cost ports from a switch to another over what lives, and their weights as running sums.
-    #[inline]
-    fn surviving(
-        &self,
-        cache: &mut Cache,
-        (at, to): (u32, u32),
+impl Overlay {
+    fn equal_cost<S: Shape>(
+        &mut self,
+        shape: &S,
+        at: SwitchId,
+        to: &Target,
+        itinerary: Itinerary,
         ports: &mut PortSet,
-        weights: Option<&mut Vec<u64>>,
-    ) -> Verdict {
-        let shape = self.shape;
+    ) -> (Verdict, Itinerary) {
+        let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
+        if let Some(waypoint) = itinerary.waypoint() {
+            // A waypoint that cannot be reached by the rule is left out.
+            let verdict = self.towards(shape, at.0, waypoint.0, ports);
+            if verdict == Verdict::Legal {
+                return (verdict, itinerary);
+            }
+        }
+        if at == to.switch {
+            ports.clear();
+            self.weights.clear();
+            ports.push(to.port);
+            let dead = self.actual.port(at.0, to.port);
+            return (if dead { Verdict::Unreachable } else { Verdict::Legal }, Itinerary::DIRECT);
+        }
+        (self.towards(shape, at.0, to.switch.0, ports), Itinerary::DIRECT)
+    }
+
+    #[inline]
+    fn next_hop<S: Shape>(
+        &mut self,
+        shape: &S,
+        at: SwitchId,
+        to: &Target,
+        itinerary: Itinerary,
+        flow_hash: u64,
+    ) -> Result<Hop, Verdict> {
+        let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
+        let goal = itinerary.waypoint().unwrap_or(to.switch);
+        let step = if at != goal {
+            self.step(shape, at.0, goal.0, flow_hash)
+        } else if self.actual.port(at.0, to.port) {
+            Err(Verdict::Unreachable)
+        } else {
+            Ok((to.port, Verdict::Legal))
+        };
+        match step {
+            Ok((port, verdict)) if verdict == Verdict::Legal || goal == to.switch => {
+                Ok(Hop { port, itinerary, verdict })
+            }
+            // A waypoint that cannot be reached by the rule is left out.
+            _ if goal != to.switch => self.next_hop(shape, at, to, Itinerary::DIRECT, flow_hash),
+            Ok(_) => unreachable!("taken above"),
+            Err(verdict) => Err(verdict),
+        }
+    }
+
+    /// The choice among [`Self::towards`], which is spared where arithmetic finds the port alone.
+    #[inline]
+    fn step<S: Shape>(
+        &mut self,
+        shape: &S,
+        at: u32,
+        to: u32,
+        flow_hash: u64,
+    ) -> Result<(u32, Verdict), Verdict> {
+        // Neighbours of a fault may know more than the others do.
+        if self.converged || self.actual.row(at).is_empty() {
+            let by_rule = shape.repairs_by_rule();
+            // What a field says is taken without a copy of the set.
+            if !by_rule && let Some(step) = self.cache.get(at, to) {
+                let verdict = self.policy.verdict(step.way);
+                let index = || choose_hashed(flow_hash, u64::from(at), step.ports.len());
+                return if verdict.forwards() {
+                    Ok((step.ports.nth(index()), verdict))
+                } else {
+                    Err(verdict)
+                };
+            }
+            if shape.is_clear(&self.known, at, to) {
+                return Ok((shape.pick(at, to, flow_hash), Verdict::Legal));
+            }
+            if by_rule
+                && !self.policy.weighted
+                && let Some(port) = shape.pick_surviving(&self.known, at, to, flow_hash)
+            {
+                return Ok((port, Verdict::Legal));
+            }
+        }
+        self.step_among(shape, at, to, flow_hash)
+    }
+
+    fn step_among<S: Shape>(
+        &mut self,
+        shape: &S,
+        at: u32,
+        to: u32,
+        flow_hash: u64,
+    ) -> Result<(u32, Verdict), Verdict> {
+        let mut ports = std::mem::take(&mut self.ports);
+        let verdict = self.towards(shape, at, to, &mut ports);
+        let choice = verdict.forwards().then(|| {
+            let index = if self.weights.is_empty() {
+                choose_hashed(flow_hash, u64::from(at), ports.len())
+            } else {
+                choose_weighted_hashed(flow_hash, u64::from(at), &self.weights)
+            };
+            (ports.nth(index), verdict)
+        });
+        self.ports = ports;
+        choice.ok_or(verdict)
+    }
+
+    /// Equal-cost ports from a switch to another, and their weights.
+    fn towards<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Verdict {
+        ports.clear();
+        self.weights.clear();
+        let verdict = self.surviving(shape, at, to, ports);
+        let lives = |port: &u32| !self.actual.port(at, *port);
+        if self.converged || !verdict.forwards() || ports.iter().all(|port| lives(&port)) {
+            return verdict;
+        }
+        // The neighbours of a fault know of it before the others do.
+        if !self.weights.is_empty() {
+            let mut below = 0;
+            let mut sum = 0;
+            let mut kept = Vec::new();
+            for (port, &upto) in ports.iter().zip(&self.weights) {
+                if lives(&port) {
+                    sum += upto - below;
+                    kept.push(sum);
+                }
+                below = upto;
+            }
+            self.weights = kept;
+        }
+        ports.retain(|port| lives(&port));
+        if ports.is_empty() { Verdict::Blackhole } else { verdict }
+    }
+
+    /// By what everybody knows.
+    fn surviving<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Verdict {
         let by_rule = shape.repairs_by_rule();
         // A field lists the same ports in the same order as the rule does where that holds.
-        if !by_rule && let Some(step) = cache.get(at, to) {
-            return self.take(step, ports);
+        if !by_rule && let Some(step) = self.cache.get(at, to) {
+            return self.policy.take(step, ports);
         }
-        if self.dead.is_empty() || shape.is_clear(self.dead, at, to) {
+        if shape.is_clear(&self.known, at, to) {
             shape.shortest(at, to, ports);
             return Verdict::Legal;
         }
-        if by_rule && self.by_rule((at, to), ports, weights) {
-            return Verdict::Legal;
+        if by_rule {
+            let weights = self.policy.weighted.then_some(&mut self.weights);
+            shape.surviving(&self.known, at, to, ports, weights);
+            let mut sum = 0;
+            for weight in &mut self.weights {
+                sum += *weight;
+                *weight = sum;
+            }
+            if !ports.is_empty() {
+                return Verdict::Legal;
+            }
+            if self.policy.detour == Detour::Forbid {
+                return Verdict::Unreachable;
+            }
         }
-        if by_rule && self.detour == Detour::Forbid {
-            return Verdict::Unreachable;
-        }
-        cache.build(shape, self.dead, to);
-        self.take(cache.get(at, to).expect("a field has just been built"), ports)
+        self.cache.build(shape, &self.known, to);
+        self.policy.take(self.cache.get(at, to).expect("a field has just been built"), ports)
     }
+}
 
-    /// Whether arithmetic finds a port.
-    fn by_rule(&self, (at, to): (u32, u32), ports: &mut PortSet, mut weights: Option<&mut Vec<u64>>) -> bool {
-        self.shape.surviving(self.dead, at, to, ports, weights.as_deref_mut());
-        let mut sum = 0;
-        for weight in weights.into_iter().flatten() {
-            sum += *weight;
-            *weight = sum;
-        }
-        !ports.is_empty()
-    }
-
+impl Policy {
     /// What a field says.
-    #[inline]
-    fn take(&self, step: &Step, ports: &mut PortSet) -> Verdict {
+    fn take(self, step: &Step, ports: &mut PortSet) -> Verdict {
         ports.copy(&step.ports);
-        match step.way {
+        self.verdict(step.way)
+    }
+
+    #[inline]
+    fn verdict(self, way: Way) -> Verdict {
+        match way {
             Way::Legal => Verdict::Legal,
             Way::Detour if self.detour == Detour::Allow => Verdict::Detour,
             Way::Detour | Way::None => Verdict::Unreachable,

@@ -22,6 +22,7 @@ mod cache;
 mod dead;
 mod field;
 mod forwarder;
+pub(crate) mod row;
 
-pub(crate) use dead::Dead;
+pub(crate) use dead::{Dead, DeadPart};
 pub use forwarder::{Detour, Forwarder, Hop, Policy, Verdict};
