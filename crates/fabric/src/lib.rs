@@ -8,6 +8,7 @@ pub mod flow;
 pub mod host;
 pub mod message;
 pub mod model;
+pub mod reroute;
 
 pub use model::{
     Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest, Ticket,

@@ -33,6 +33,7 @@ mod hosts;
 pub mod import;
 mod link;
 mod mesh;
+mod names;
 mod port;
 mod regions;
 mod shape;
@@ -48,6 +49,7 @@ pub use error::TopologyError;
 pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
 pub use graph::{Defaults, GraphError, GraphLink, GraphNode, GraphSpec, NodeKind};
 pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
+pub use names::{Names, NoLink};
 pub use port::{Itinerary, Peer, PortSet, SwitchId, Target};
 pub use shape::Coordinates;
 pub use spec::{

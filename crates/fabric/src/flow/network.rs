@@ -28,6 +28,7 @@ use super::instant::Instant;
 use super::observe::{CompletionTimes, FlowRecord};
 use super::system::{CapacityError, FlowSystem};
 use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::reroute::{self, SharedRerouter};
 
 /// Volume of a byte: capacities are in bit/s and ticks in ps, so that both are exact.
 const VOLUME_PER_BYTE: f64 = 8e12;
@@ -102,6 +103,8 @@ struct Group {
     weight: f64,
     latency: Span,
     class: PathClass,
+    /// Nothing joins the ends of an edge.
+    severed: bool,
     edges: u32,
     total_weight: u64,
     ends: (EndpointId, EndpointId),
@@ -148,6 +151,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct FlowNetwork {
     topology: Arc<Topology>,
+    /// Asked for routes instead of the topology where something has failed.
+    rerouter: Option<SharedRerouter>,
     settings: FlowSettings,
     /// Of each link, in bit/s.
     rates: Vec<f64>,
@@ -208,6 +213,7 @@ impl FlowNetwork {
         }
         Ok(Self {
             topology,
+            rerouter: None,
             settings,
             rates,
             system,
@@ -228,6 +234,13 @@ impl FlowNetwork {
             coupled_runs: 0,
             bytes_delivered: 0,
         })
+    }
+
+    /// With failed parts: `rerouter` is asked for routes and keeps account of them. A message, and a coupled group, of
+    /// a pair that nothing joins never arrives.
+    #[must_use]
+    pub fn rerouted(self, rerouter: SharedRerouter) -> Self {
+        Self { rerouter: Some(rerouter), ..self }
     }
 
     /// Completion times of the messages that have arrived: from leaving the NIC to the last byte's arrival.
@@ -335,15 +348,31 @@ impl FlowNetwork {
         }
     }
 
+    /// Lays the route of a message over `self.route`; `false` if nothing joins its ends.
+    #[inline]
+    fn lay(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
+        let FlowSettings { balancer, seed, .. } = self.settings;
+        let route = &mut self.route;
+        match &self.rerouter {
+            None => {
+                self.topology.route(balancer, seed, from, to, nic, entropy, route);
+                true
+            }
+            Some(rerouter) => {
+                reroute::lock(rerouter).route(balancer, seed, from, to, nic, entropy, route).is_some()
+            }
+        }
+    }
+
     /// Routes a transfer and starts its flow at the clock.
     fn begin(&mut self, slot: u32) {
         let transfer = self.transfers[slot as usize];
         let at = Instant::at(self.clock.0);
         match transfer.subject {
             Subject::Message { nic, entropy, .. } => {
-                let FlowSettings { balancer, seed, .. } = self.settings;
-                let (from, to) = (transfer.from, transfer.to);
-                self.topology.route(balancer, seed, from, to, nic, entropy, &mut self.route);
+                if !self.lay(transfer.from, transfer.to, nic, entropy) {
+                    return;
+                }
                 let (latency, class) = (self.route_latency(), self.route.class);
                 let state = &mut self.transfers[slot as usize];
                 (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
@@ -358,6 +387,9 @@ impl FlowNetwork {
             }
             Subject::Coupled { group, .. } => {
                 let group = &self.groups[group.0 as usize];
+                if group.severed {
+                    return;
+                }
                 let volume = self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
                 if group.links.is_empty() {
                     self.arrive(slot, self.clock);
@@ -431,11 +463,10 @@ impl Network for FlowNetwork {
 
     /// Each edge leaves by its sender's first NIC.
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
-        let FlowSettings { balancer, seed, .. } = self.settings;
         let mut links = Vec::new();
-        let (mut latency, mut class) = (Span::ZERO, PathClass::Local);
+        let (mut latency, mut class, mut severed) = (Span::ZERO, PathClass::Local, false);
         for &(from, to, weight) in edges {
-            self.topology.route(balancer, seed, from, to, NicId(0), entropy, &mut self.route);
+            severed |= !self.lay(from, to, NicId(0), entropy);
             latency = latency.max(self.route_latency());
             class = class.max(self.route.class);
             if weight > 0 {
@@ -460,6 +491,7 @@ impl Network for FlowNetwork {
             weight: 1.0 / f64::from(heaviest),
             latency,
             class,
+            severed,
             edges: edges.len() as u32,
             total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
             ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),

@@ -128,7 +128,8 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         return Err(InputError::new(at("cluster.scheduler"), message));
     }
     let mut evidence = EvidenceList::default();
-    let fabric = fabric::fabric(&scenario.topology, source, "topology", base, &mut evidence)?;
+    let topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
+    let fabric = fabric::fabric(&topology, &mut evidence)?;
     let mut plans: Vec<JobPlan> = Vec::new();
     for (index, job) in scenario.jobs.iter().enumerate() {
         let place = at(&format!("jobs[{index}]"));

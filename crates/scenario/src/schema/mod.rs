@@ -15,7 +15,10 @@ pub use jobs::{
     ScheduleJob, WorkloadSource,
 };
 pub use quantity::{Duration, Length, Rate, Size};
-pub use topology::{ClosTier, Host, ScaleUp, ShapeName, SwitchSettings, TopologyFile};
+pub use topology::{
+    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails, RoutingName,
+    ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
+};
 
 /// A scenario: a fabric, the jobs on it, and how closely to look.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

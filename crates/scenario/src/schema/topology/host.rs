@@ -1,0 +1,109 @@
+//! Hosts as they are written.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+
+use super::one;
+use crate::schema::quantity::{Duration, Rate};
+
+/// A host: its GPUs, NICs and scale-up domain.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// GPU data sheet.
+    #[serde(default)]
+    pub gpu: Option<String>,
+    /// GPUs per host.
+    #[serde(default = "one")]
+    pub gpus: u32,
+    /// NICs per host.
+    #[serde(default = "one")]
+    pub nics: u32,
+    /// NIC data sheet.
+    #[serde(default)]
+    pub nic: Option<String>,
+    /// Whether NIC i of every host goes to the leaf of rail i; the number of rails, which is that of the NICs, says the
+    /// same as `true`.
+    #[serde(default)]
+    pub rails: Rails,
+    /// The links between the GPUs of a scale-up domain; from the GPU's data sheet if left out.
+    #[serde(default)]
+    pub scale_up: Option<ScaleUp>,
+    /// Time from a message's request to its first byte on the NIC; from the NIC's data sheet if left out.
+    #[serde(default)]
+    pub overhead: Option<Duration>,
+}
+
+/// The scale-up domain (NVLink, NVSwitch, xGMI).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScaleUp {
+    /// Rate of a GPU in each direction; from the GPU's data sheet if left out.
+    pub rate: Option<Rate>,
+    /// Latency between two GPUs; likewise.
+    pub latency: Option<Duration>,
+    /// GPUs of a domain: a divisor of a host's GPUs, or a multiple where a domain spans several hosts (72 in a rack of 18
+    /// hosts of 4). All of a host if left out.
+    pub size: Option<u32>,
+}
+
+/// Whether the NICs of a host go to leaves of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rails {
+    /// All go to one leaf.
+    #[default]
+    No,
+    /// NIC i goes to the leaf of rail i.
+    Yes,
+    /// So many rails.
+    Count(u32),
+}
+
+impl<'de> Deserialize<'de> for Rails {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RailsVisitor)
+    }
+}
+
+struct RailsVisitor;
+
+impl de::Visitor<'_> for RailsVisitor {
+    type Value = Rails;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`true`, `false` or the number of rails")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Rails, E> {
+        Ok(if value { Rails::Yes } else { Rails::No })
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Rails, E> {
+        u32::try_from(value)
+            .map(Rails::Count)
+            .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(value), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Rails, E> {
+        u64::try_from(value)
+            .map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            .and_then(|value| self.visit_u64(value))
+    }
+}
+
+impl JsonSchema for Rails {
+    fn schema_name() -> Cow<'static, str> {
+        "Rails".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["boolean", "integer"], "minimum": 0 })
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+}
