@@ -76,7 +76,8 @@ fn where_a_legal_path_is_left_it_takes_as_long() {
     for failed in [&[][..], &["leaf0 -> spine0", "leaf0 -> spine1", "leaf1 -> spine3"]] {
         let (at, rerouter) = arrival(failed, Detour::Forbid);
         assert_eq!(at, Some(expected(4)), "{failed:?}");
-        assert_eq!((lock(&rerouter).detoured(), lock(&rerouter).cut_off()), (0, None));
+        let account = lock(&rerouter);
+        assert_eq!((account.detoured(), account.cut_off()), (0, None));
     }
 }
 

@@ -160,10 +160,11 @@ fn measure_lookups(
         .map_err(raise)
 }
 
-/// The summary of a topology file as JSON text.
+/// The summary of a topology file and the answers to a request, as JSON text.
 #[pyfunction]
-fn topology(py: Python<'_>, text: &str, source: &str, base: &str) -> PyResult<String> {
-    py.detach(|| api::topology(text, source, base.as_ref())).map_err(raise)
+#[pyo3(signature = (text, source, base, request = "{}"))]
+fn topology(py: Python<'_>, text: &str, source: &str, base: &str, request: &str) -> PyResult<String> {
+    py.detach(|| api::topology(text, source, base.as_ref(), request)).map_err(raise)
 }
 
 /// The JSON Schema of a scenario.

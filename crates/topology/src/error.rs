@@ -365,9 +365,18 @@ impl TopologyError {
             }
             Self::Oversize { path, fit, .. } => format!("`{path}: {fit}` is the largest that fits"),
             Self::Graph(error) => return error.hint(),
+            Self::Planes { rate, planes } => {
+                let divides = |planes: &u32| rate.0.is_multiple_of(u64::from(*planes));
+                let below = (1..*planes).rev().find(divides);
+                let above = (*planes..planes.saturating_mul(2)).find(divides);
+                match (below, above) {
+                    (Some(below), Some(above)) => format!("{below} and {above} do"),
+                    (Some(only), None) | (None, Some(only)) => format!("{only} does"),
+                    (None, None) => return None,
+                }
+            }
             Self::Zero { .. }
             | Self::Oversubscription { .. }
-            | Self::Planes { .. }
             | Self::TooLarge { .. }
             | Self::Loss { .. }
             | Self::Least { .. }

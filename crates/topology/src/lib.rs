@@ -18,6 +18,7 @@
 //! al., "Alibaba HPN: a data center network for large language model training", SIGCOMM'24).
 
 mod bcube;
+mod check;
 mod choose;
 mod clos;
 mod direct;
@@ -34,22 +35,26 @@ pub mod import;
 mod link;
 mod mesh;
 mod names;
+mod paths;
 mod port;
 mod regions;
 mod shape;
 mod spec;
 mod summary;
+mod survey;
 mod tables;
 mod topology;
 mod torus;
 mod walk;
 
+pub use check::{Check, Limits, Pairs, Report, check};
 pub use choose::{choose, choose_hashed, choose_weighted, choose_weighted_hashed, flow_hash};
 pub use error::TopologyError;
 pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
 pub use graph::{Defaults, GraphError, GraphLink, GraphNode, GraphSpec, NodeKind};
 pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 pub use names::{Names, NoLink};
+pub use paths::{Paths, Stop};
 pub use port::{Itinerary, Peer, PortSet, SwitchId, Target};
 pub use shape::Coordinates;
 pub use spec::{
@@ -58,5 +63,6 @@ pub use spec::{
     MeshRouting, RegionsSpec, ScaleUpSpec, Tier, TopologySpec, TorusRouting, TorusSpec,
 };
 pub use summary::{TierSummary, TopologySummary};
+pub use survey::{Cables, Distances, cable_tier, cables, distances};
 pub use tables::Tables;
 pub use topology::{HostAddress, Topology};

@@ -81,7 +81,8 @@ impl<'a> Names<'a> {
         let (links, wanted): (Vec<LinkId>, Vec<LinkId>) = match (from, to) {
             (End::Nic(nic), _) => {
                 let planes = 0..topology.planes();
-                let up = planes.map(|plane| (topology.attachment(nic, plane).0, topology.nic_link(nic, plane)));
+                let up =
+                    planes.map(|plane| (topology.attachment(nic, plane).0, topology.nic_link(nic, plane)));
                 let all: Vec<(SwitchId, LinkId)> = up.collect();
                 let wanted = all.iter().filter(|(switch, _)| to == End::Switch(*switch)).map(|pair| pair.1);
                 (all.iter().map(|pair| pair.1).collect(), wanted.collect())
@@ -100,7 +101,9 @@ impl<'a> Names<'a> {
         // Of several, the number behind `#` is part of the name.
         let suffix = parallel.map(|index| format!(" #{index}"));
         let chosen = match &suffix {
-            Some(suffix) => wanted.into_iter().find(|&link| topology.link_name(link).ends_with(suffix.as_str())),
+            Some(suffix) => {
+                wanted.into_iter().find(|&link| topology.link_name(link).ends_with(suffix.as_str()))
+            }
             None => wanted.first().copied(),
         };
         chosen.ok_or(NoLink::NotJoined(links))

@@ -254,7 +254,7 @@ fn errors_say_what_was_expected_and_found() {
             |s| (s.planes, s.tiers[0].rate) = (3, BitRate(400)),
             "planes",
             "expected planes that divide the NIC rate of 400 bit/s, found 3",
-            None,
+            Some("2 and 4 do"),
         ),
         (
             |s| (s.host.rails, s.tiers[0].ports_down) = (false, 4),

@@ -4,24 +4,24 @@ pub mod goal;
 pub mod lookup;
 mod names;
 pub mod routing;
+mod topology;
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
 use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::names::{name_kinds, names};
-use crate::assemble::evidence::EvidenceList;
-use crate::assemble::{Assembled, assemble, fabric};
+pub use self::topology::topology;
+use crate::assemble::{Assembled, assemble};
 pub use crate::error::Failure;
 use crate::error::{InputError, nearest};
 use crate::load;
-use crate::run::machine::{Stopwatch, peak_rss_bytes};
+use crate::run::machine::Stopwatch;
 use crate::run::{self, RunOptions};
-use crate::schema::{Fidelity, OperationsTable, Scenario, TopologyFile};
+use crate::schema::{Fidelity, OperationsTable, Scenario};
 use crate::table::{ProgressSink, TableSink};
 
 /// What is asked for.
@@ -122,46 +122,6 @@ pub fn run(
 /// [`Failure::Input`].
 pub fn explain(request: &RunRequest) -> Result<String, Failure> {
     Ok(request.assemble()?.explanation().to_string())
-}
-
-/// The summary of a topology (a file whose root is one, or a scenario) as JSON text.
-///
-/// # Errors
-/// [`Failure::Input`].
-pub fn topology(text: &str, source: &str, base: &Path) -> Result<String, Failure> {
-    let tree: Value = load::from_yaml(text, source)?;
-    let (written, place) = if tree.get("topology").is_some() {
-        (load::scenario(text, source, &[])?.topology, "topology")
-    } else {
-        (load::from_yaml::<TopologyFile>(text, source)?, "")
-    };
-    let mut evidence = EvidenceList::default();
-    memory::reset_peak();
-    let watch = Stopwatch::start();
-    let parts = fabric::fabric(&written, source, place, base, &mut evidence)?;
-    ready_to_route(&parts.topology);
-    let setup_s = watch.wall_seconds();
-    let summary = parts.topology.summary();
-    let tiers: Vec<Value> = summary.tiers.iter().map(names::tier_json).collect();
-    Ok(json!({
-        "shape": summary.shape,
-        "hosts": summary.hosts,
-        "gpus": summary.endpoints,
-        "nics": summary.nics,
-        "switches": summary.switches,
-        "links": summary.links,
-        "planes": summary.planes,
-        "scale_up_size": summary.scale_up_size,
-        "tiers": tiers,
-        "bisection_bps": summary.bisection.0,
-        "diameter_links": summary.diameter_links,
-        "diameter_latency_ps": summary.diameter_latency.0,
-        "setup_s": setup_s,
-        "peak_memory_bytes": memory::peak(),
-        "peak_rss_bytes": peak_rss_bytes(),
-        "evidence": evidence.rows(),
-    })
-    .to_string())
 }
 
 /// What a model needs before its first packet: a state for every directed port, written, and one path from end to end.

@@ -1,12 +1,11 @@
 //! `windtunnel list KIND`.
 
-use serde_json::{Value, json};
-use windtunnel_topology::TierSummary;
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 use windtunnel_workload::schedules::ScheduleName;
 
 use super::Failure;
 use crate::error::{InputError, nearest};
+use crate::schema::ShapeName;
 use crate::sheets;
 
 /// Every collective.
@@ -52,9 +51,10 @@ pub fn names(kind: &str) -> Result<Vec<(String, String)>, Failure> {
             ("message", "LogGOPS: latency, overhead and gap per class of path, exact matching"),
             ("flow", "weighted max-min sharing of directed links"),
         ]),
-        "topologies" => {
-            pairs(&[("clos", "folded Clos of any number of tiers, with rails, planes and bundles")])
-        }
+        "topologies" => ShapeName::ALL
+            .into_iter()
+            .map(|shape| (shape.name().to_owned(), shape.summary().to_owned()))
+            .collect(),
         "load-balancers" => pairs(&[
             ("ecmp", "a hash of the flow at each switch"),
             ("destination_modulo", "the up port is the destination modulo the number of ports (D-mod-k)"),
@@ -106,15 +106,4 @@ fn kinds_of(algorithm: Algorithm) -> String {
     let kinds: Vec<&str> =
         KINDS.iter().filter(|kind| kind.algorithms().contains(&algorithm)).map(|kind| kind.name()).collect();
     if kinds.is_empty() { "chosen by size".to_owned() } else { format!("for {}", kinds.join(", ")) }
-}
-
-/// A tier of switches as JSON.
-pub(super) fn tier_json(tier: &TierSummary) -> Value {
-    json!({
-        "tier": tier.tier,
-        "switches": tier.switches,
-        "ports_down": tier.ports_down,
-        "ports_up": tier.ports_up,
-        "oversubscription": tier.oversubscription,
-    })
 }

@@ -2,7 +2,7 @@
 
 use windtunnel_cluster::variation::Noise;
 use windtunnel_kernel::{EndpointId, NicId};
-use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{LinkId, Topology};
 
 use crate::error::InputError;
 use crate::schema::{NoiseName, Variation};
@@ -84,19 +84,9 @@ pub fn check(
     Ok(slow)
 }
 
-/// The link up from a NIC and the one down to it: the ends of paths to and from another host, on every plane.
+/// The links up from a NIC and down to it, on every plane.
 fn nic_links(topology: &Topology, endpoint: EndpointId, nic: NicId) -> Vec<LinkId> {
-    let mut links = Vec::new();
-    let mut route = Route::new();
-    let others = (0..topology.hosts()).map(|host| EndpointId(host * topology.endpoints_per_host()));
-    let far = others.into_iter().find(|&other| topology.path_class(endpoint, other) > PathClass::ScaleUp);
-    let Some(far) = far else { return links };
-    topology.route(LoadBalancer::Spray, 0, endpoint, far, nic, 0, &mut route);
-    links.extend(
-        route.links.iter().map(|&(link, _)| link).filter(|&link| topology.link(link).tier.name() == "nic-up"),
-    );
-    topology.route(LoadBalancer::Spray, 0, far, endpoint, nic, 0, &mut route);
-    let down = route.links.iter().map(|&(link, _)| link);
-    links.extend(down.filter(|&link| topology.link(link).tier.name() == "nic-down"));
-    links
+    let nic = topology.nic(endpoint, nic);
+    let up = (0..topology.planes()).map(|plane| topology.nic_link(nic, plane));
+    up.flat_map(|link| [link, topology.reverse(link)]).collect()
 }

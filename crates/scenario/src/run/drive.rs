@@ -5,6 +5,7 @@ use windtunnel_fabric::Fabric;
 use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork};
 use windtunnel_fabric::host::Host;
 use windtunnel_fabric::message::{Account, Latency};
+use windtunnel_fabric::reroute::CutOff;
 use windtunnel_kernel::executor::{End, Sequential, Verdict};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::Topology;
@@ -96,16 +97,28 @@ impl FlowRows {
     }
 }
 
+/// What driving needs to know of the run around it.
+pub struct Watch<'a> {
+    /// Iterations of all ranks.
+    pub total: u64,
+    /// Start of the episode.
+    pub origin_ps: u64,
+    /// Events of the episodes before.
+    pub events_before: u64,
+    /// The fabric's shape.
+    pub topology: &'a Topology,
+    /// A pair that nothing joins, once there is one: the run cannot go on.
+    pub cut_off: &'a dyn Fn() -> Option<CutOff>,
+}
+
 /// Runs the shard to its end on the sequential executor, watched by `progress`; returns the rows of flows written too.
 pub fn drive<F: Observed>(
     shard: &mut Shard<'_, F, Recorder<'_>>,
-    total: u64,
-    origin_ps: u64,
-    events_before: u64,
+    watch: &Watch<'_>,
     progress: &mut dyn ProgressSink,
-    topology: &Topology,
     mut flows: FlowRows,
 ) -> (Outcome, u64) {
+    let &Watch { total, origin_ps, events_before, topology, cut_off } = watch;
     let already = flows.written;
     let (mut records, mut messages) = (Vec::new(), Vec::new());
     let mut pace = Pace::new();
@@ -146,7 +159,7 @@ pub fn drive<F: Observed>(
         if let Some(failure) = shard.observer_mut().failure() {
             break Outcome::Failed(failure.to_owned());
         }
-        if ended {
+        if ended || cut_off().is_some() {
             break Outcome::Dry;
         }
         if cancelled {

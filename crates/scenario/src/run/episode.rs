@@ -5,11 +5,12 @@ use std::sync::Arc;
 use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
+use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
-use windtunnel_topology::LoadBalancer;
+use windtunnel_topology::{Detour, LoadBalancer, Node};
 
 use super::RunOptions;
-use super::drive::{FlowRows, Observed, Outcome, drive};
+use super::drive::{FlowRows, Observed, Outcome, Watch, drive};
 use super::fold::{self, Folded};
 use super::ideal::IdealTimes;
 use super::network;
@@ -117,6 +118,7 @@ impl<'a> FabricRunner<'a> {
         jobs: &[EpisodeJob],
         iterations: u64,
         folded: Option<Folded>,
+        rerouter: Option<&SharedRerouter>,
     ) -> Result<Vec<EpisodeJobResult>, Stop> {
         let assembled = self.assembled;
         let variation = variation(assembled, start);
@@ -133,7 +135,7 @@ impl<'a> FabricRunner<'a> {
             jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
         let before: Vec<usize> = jobs.iter().map(|job| self.record.iterations[job.job].len()).collect();
         let balancer = network::balancer(assembled.scenario.network.load_balancer);
-        let names = PathNames::new(&assembled.fabric.topology, balancer, assembled.scenario.seed);
+        let names = PathNames::new(&assembled.fabric, balancer, assembled.scenario.seed);
         let recorder = Recorder::new(
             &assembled.jobs,
             &watched,
@@ -173,7 +175,9 @@ impl<'a> FabricRunner<'a> {
         let flows = FlowRows::of(assembled, self.flow_rows);
         let topology = &assembled.fabric.topology;
         let events = self.record.events;
-        let (outcome, rows) = drive(&mut shard, total, origin_ps, events, self.progress, topology, flows);
+        let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
+        let watch = Watch { total, origin_ps, events_before: events, topology, cut_off: &cut_off };
+        let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
         self.flow_rows += rows;
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
@@ -203,11 +207,17 @@ impl<'a> FabricRunner<'a> {
             network.messages = Some(network.messages.unwrap_or(0) + messages);
             network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
         }
+        if let Some(rerouter) = rerouter {
+            self.record.network.add_detours(&lock(rerouter), topology);
+        }
         self.episodes += 1;
         if let Some(failure) = shard.observer_mut().failure() {
             return Err(Stop::Failed(Failure::Run(failure.to_owned())));
         }
         drop(shard);
+        if let Some(pair) = cut_off() {
+            return Err(Stop::Failed(cut_off_failure(assembled, pair)));
+        }
         match outcome {
             Outcome::Cancelled => {
                 self.settle(u64::MAX)?;
@@ -248,8 +258,10 @@ impl EpisodeRunner for FabricRunner<'_> {
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
-                let fabric = network::message(assembled, spec, &self.options.source, records)?;
-                self.simulate(fabric, start, jobs, iterations, None)
+                let rerouter = network::rerouter(assembled);
+                let rerouter = rerouter.as_ref();
+                let fabric = network::message(assembled, spec, &self.options.source, records, rerouter)?;
+                self.simulate(fabric, start, jobs, iterations, None, rerouter)
             }
             Fidelity::Flow | Fidelity::Packet => {
                 let balancer = network::balancer(scenario.network.load_balancer);
@@ -260,8 +272,10 @@ impl EpisodeRunner for FabricRunner<'_> {
                     _ => None,
                 };
                 let balancer = if folded.is_some() { LoadBalancer::Ideal } else { balancer };
-                let fabric = network::flow(assembled, spec, balancer, true, records)?;
-                self.simulate(fabric, start, jobs, iterations, folded)
+                let rerouter = network::rerouter(assembled);
+                let rerouter = rerouter.as_ref();
+                let fabric = network::flow(assembled, spec, balancer, true, records, rerouter)?;
+                self.simulate(fabric, start, jobs, iterations, folded, rerouter)
             }
         }
     }
@@ -354,6 +368,17 @@ fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
         operations_of: job.left.min(iterations) - 1,
         ranks,
     }
+}
+
+fn cut_off_failure(assembled: &Assembled, pair: CutOff) -> Failure {
+    let topology = &assembled.fabric.topology;
+    let name = |endpoint| topology.node_name(Node::Gpu(endpoint));
+    let (from, to) = (name(pair.from), name(pair.to));
+    let hint = match assembled.fabric.detour {
+        Detour::Forbid => "`detour: allow` takes any way there is, or let less fail".to_owned(),
+        Detour::Allow => "no way is left at all: let less fail".to_owned(),
+    };
+    Failure::Run(format!("no path from `{from}` to `{to}` is left by what has `failed`\n\nhint: {hint}"))
 }
 
 fn stuck_failure(

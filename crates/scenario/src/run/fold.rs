@@ -3,8 +3,8 @@
 //! A job folds along its data-parallel dimension when every replica computes, communicates and waits exactly as the
 //! first one does. That is so when
 //!
-//! - no computation varies and no NIC is slow;
-//! - no path inside the fabric is ever a bottleneck: the load balancer is `ideal`, or `spray` on a fabric that is not
+//! - no computation varies, no NIC is slow and nothing has failed;
+//! - no path inside the fabric is ever a bottleneck: the load balancer is `ideal`, or `spray` on a Clos that is not
 //!   oversubscribed at any tier (each switch then has at least the capacity upwards of the NICs below it, and equal
 //!   parts never exceed it);
 //! - every pair of neighbours in a group inside a replica (tensor, context, expert, pipeline) has a path of the same
@@ -40,7 +40,7 @@ pub fn fold(
     balancer: LoadBalancer,
 ) -> Option<Folded> {
     let first = &plan.first_replica;
-    if first.is_empty() || !assembled.slow_links.is_empty() {
+    if first.is_empty() || !assembled.slow_links.is_empty() || assembled.fabric.faults.is_some() {
         return None;
     }
     let simulated: Vec<bool> = (0u32..).zip(first).map(|(rank, of)| RankId(rank) == *of).collect();
@@ -60,7 +60,8 @@ fn never_shares(topology: &Topology, balancer: LoadBalancer) -> bool {
     match balancer {
         LoadBalancer::Ideal => true,
         LoadBalancer::Spray => {
-            topology.summary().tiers.iter().all(|tier| tier.oversubscription.unwrap_or(1.0) <= 1.0)
+            topology.shape_name() == "clos"
+                && topology.summary().tiers.iter().all(|tier| tier.oversubscription.unwrap_or(1.0) <= 1.0)
         }
         LoadBalancer::Ecmp | LoadBalancer::DestinationModulo => false,
     }
@@ -133,19 +134,11 @@ fn alike_inside(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -
 
 /// Whether no NIC serves two replicas.
 fn own_nics(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bool {
-    let hosts = topology.hosts();
-    if hosts < 2 {
+    if topology.hosts() < 2 {
         return true;
     }
-    let mut nics: Vec<(u32, RankId)> = Vec::with_capacity(placement.len());
-    let per_host = topology.endpoints_per_host();
-    let mut route = Route::new();
-    for (rank, &from) in (0u32..).zip(placement) {
-        // Any other host will do: the first link is the NIC's.
-        let other = EndpointId((from.0 / per_host + 1) % hosts * per_host);
-        topology.route(LoadBalancer::Ideal, 0, from, other, NicId(0), 0, &mut route);
-        nics.extend(route.links.first().map(|&(link, _)| (link.0, RankId(rank))));
-    }
+    let nic = |(rank, &at): (u32, &EndpointId)| (topology.nic(at, NicId(0)), RankId(rank));
+    let mut nics: Vec<(u32, RankId)> = (0u32..).zip(placement).map(nic).collect();
     nics.sort_unstable();
     nics.windows(2)
         .all(|pair| pair[0].0 != pair[1].0 || replica_of(plan, pair[0].1) == replica_of(plan, pair[1].1))

@@ -125,7 +125,7 @@ fn ideal_time(
     progress: &mut dyn ProgressSink,
 ) -> Result<Option<Span>, Failure> {
     let spec = network::spec_of(assembled, std::iter::once(index));
-    let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false)?;
+    let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false, None)?;
     let variation = Variation::none();
     let iterations = plan.iterations.min(2);
     let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());

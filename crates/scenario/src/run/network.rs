@@ -5,6 +5,7 @@ use std::sync::Arc;
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
+use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
@@ -28,7 +29,12 @@ pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
     }
 }
 
-/// The flow model on the scenario's fabric.
+/// Routes around what has failed, with an account of their own; `None` where nothing has.
+pub fn rerouter(assembled: &Assembled) -> Option<SharedRerouter> {
+    assembled.fabric.faults.clone().map(Rerouter::shared)
+}
+
+/// The flow model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
 /// [`InputError`] when packets leave no room for payload.
@@ -38,6 +44,7 @@ pub fn flow(
     balancer: LoadBalancer,
     observe: bool,
     records: bool,
+    rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<FlowNetwork>, InputError> {
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let settings = FlowSettings {
@@ -54,6 +61,10 @@ pub fn flow(
     let slow = assembled.slow_links.as_slice();
     let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
         .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
+    let network = match rerouter {
+        Some(rerouter) => network.rerouted(rerouter.clone()),
+        None => network,
+    };
     let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
     Ok(Host::new(spec, costs, network))
 }
@@ -68,6 +79,7 @@ pub fn message(
     spec: HostSpec,
     source: &str,
     records: bool,
+    rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<Latency>, InputError> {
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let receiver = match scenario.network.receiver {
@@ -93,14 +105,26 @@ pub fn message(
                 eager_limit: given.S.0,
             })
         }
-        None => by_class(scenario, parts),
+        None => by_class(scenario, parts, rerouter),
     };
     let costs = costs.with_receiver(receiver);
     Ok(Host::new(spec, costs.clone(), Latency::new(costs).observed(records)))
 }
 
-/// One parameter set per [`PathClass`]: L is the path's latency, G the slower end's time per byte with its header.
-fn by_class(scenario: &Scenario, parts: &FabricParts) -> Costs {
+/// Classes of path that [`Costs`] tells apart at most.
+const CLASSES: usize = 256;
+
+/// Latencies that are told apart beyond the scale-up domain at most; the rest are taken as the next longer one.
+const LATENCIES: usize = CLASSES - 8;
+
+/// Pairs of hosts that are looked at to learn which latencies there are.
+const SAMPLED: u32 = 1 << 14;
+
+/// One parameter set per kind of path: L is the path's latency, G the slower end's time per byte with its header.
+///
+/// In a Clos a [`PathClass`] is a kind. Elsewhere paths of one class differ in length (the hops of a torus, the distances
+/// of buildings), and with faults in every shape: there every latency is a kind of its own.
+fn by_class(scenario: &Scenario, parts: &FabricParts, rerouter: Option<&SharedRerouter>) -> Costs {
     let topology = &parts.topology;
     let (mtu, header) = (scenario.network.mtu.0.0, scenario.network.header.0.0);
     let inside = |sample: Option<Sample>| LogGops {
@@ -118,16 +142,86 @@ fn by_class(scenario: &Scenario, parts: &FabricParts) -> Costs {
         eager_limit: EAGER,
     };
     let samples = samples(topology);
-    let classes = vec![
-        inside(None),
-        inside(samples[PathClass::ScaleUp as usize]),
-        outside(samples[PathClass::SameLeaf as usize]),
-        outside(samples[PathClass::SamePod as usize]),
-        outside(samples[PathClass::Beyond as usize]),
-        outside(samples[PathClass::OtherBuilding as usize]),
-    ];
-    let shape = topology.clone();
-    Costs::by_class(classes, Arc::new(move |from, to| shape.path_class(from, to) as usize))
+    if rerouter.is_none() && topology.shape_name() == "clos" {
+        let classes = vec![
+            inside(None),
+            inside(samples[PathClass::ScaleUp as usize]),
+            outside(samples[PathClass::SameLeaf as usize]),
+            outside(samples[PathClass::SamePod as usize]),
+            outside(samples[PathClass::Beyond as usize]),
+            outside(samples[PathClass::OtherBuilding as usize]),
+        ];
+        let shape = topology.clone();
+        return Costs::by_class(classes, Arc::new(move |from, to| shape.path_class(from, to) as usize));
+    }
+    let router = Router { topology: topology.clone(), seed: scenario.seed, rerouter: rerouter.cloned() };
+    let latencies = router.latencies();
+    let rate = samples.iter().skip(PathClass::SameLeaf as usize).flatten().map(|sample| sample.rate).min();
+    let mut classes = vec![inside(None), inside(samples[PathClass::ScaleUp as usize])];
+    let beyond = |&latency: &Span| outside(rate.map(|rate| Sample { latency, rate }));
+    classes.extend(latencies.iter().map(beyond));
+    let class_of = move |from, to| match router.path(from, to) {
+        None | Some((PathClass::Local, _)) => 0,
+        Some((PathClass::ScaleUp, _)) => 1,
+        Some((_, latency)) => {
+            2 + latencies.partition_point(|known| *known < latency).min(latencies.len() - 1)
+        }
+    };
+    Costs::by_class(classes, Arc::new(class_of))
+}
+
+/// Asks for the paths of pairs, around what has failed.
+struct Router {
+    topology: Arc<Topology>,
+    seed: u64,
+    rerouter: Option<SharedRerouter>,
+}
+
+impl Router {
+    /// Class and latency of a pair's path; `None` if there is none.
+    fn path(&self, from: EndpointId, to: EndpointId) -> Option<(PathClass, Span)> {
+        let mut route = Route::new();
+        match &self.rerouter {
+            None => self.topology.route(LoadBalancer::Ecmp, self.seed, from, to, NicId(0), 0, &mut route),
+            Some(rerouter) => {
+                let mut rerouter = lock(rerouter);
+                rerouter.route(LoadBalancer::Ecmp, self.seed, from, to, NicId(0), 0, &mut route)?;
+            }
+        }
+        Some((route.class, route.latency))
+    }
+
+    /// The latencies of paths beyond the scale-up domain in ascending order: of all pairs of hosts if there are few, else
+    /// of pairs at every distance in host numbers. Never empty.
+    fn latencies(&self) -> Vec<Span> {
+        let (hosts, per_host) = (self.topology.hosts(), self.topology.endpoints_per_host());
+        // Asking here is no use of a pair: the account starts when the run does.
+        let asked = self.rerouter.as_ref().map(|rerouter| lock(rerouter).clone());
+        let froms = (SAMPLED / hosts.max(1)).clamp(1, hosts);
+        let mut found: Vec<Span> = Vec::new();
+        for from in (0..froms).map(|index| (u64::from(index) * u64::from(hosts) / u64::from(froms)) as u32) {
+            let step = (hosts / SAMPLED).max(1);
+            for to in (0..hosts).step_by(step as usize) {
+                // Every GPU of a host in turn, so that paths from rail to rail are among them.
+                let gpu = (from + to) % per_host;
+                let (from, to) = (EndpointId(from * per_host), EndpointId(to * per_host + gpu));
+                let path = self.path(from, to).filter(|(class, _)| *class > PathClass::ScaleUp);
+                found.extend(path.map(|(_, latency)| latency));
+            }
+            found.sort_unstable();
+            found.dedup();
+        }
+        if let (Some(rerouter), Some(asked)) = (&self.rerouter, asked) {
+            *lock(rerouter) = asked;
+        }
+        if found.is_empty() {
+            found.push(Span::ZERO);
+        }
+        // Of too many every so many-th, the longest always among them.
+        let step = found.len().div_ceil(LATENCIES);
+        let kept = found.iter().rev().step_by(step).rev().copied();
+        kept.collect()
+    }
 }
 
 /// A path of a class.

@@ -1,23 +1,30 @@
 //! Names of the links that a message or collective takes, for people.
 
+use std::cell::RefCell;
+
 use windtunnel_kernel::{EndpointId, NicId, RankId};
-use windtunnel_topology::{LoadBalancer, Route, Topology};
+use windtunnel_topology::{Forwarder, LoadBalancer, Route, Topology};
 use windtunnel_workload::collectives::Plan;
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{OpKind, Operation};
 
+use crate::assemble::fabric::FabricParts;
+
 /// Looks up the links of an operation as the flow model routes it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct PathNames<'a> {
     topology: &'a Topology,
+    /// Around what has failed.
+    faults: Option<RefCell<Forwarder>>,
     balancer: LoadBalancer,
     seed: u64,
 }
 
 impl<'a> PathNames<'a> {
-    /// On `topology`.
-    pub const fn new(topology: &'a Topology, balancer: LoadBalancer, seed: u64) -> Self {
-        Self { topology, balancer, seed }
+    /// On `fabric`.
+    pub fn new(fabric: &'a FabricParts, balancer: LoadBalancer, seed: u64) -> Self {
+        let faults = fabric.faults.clone().map(RefCell::new);
+        Self { topology: &fabric.topology, faults, balancer, seed }
     }
 
     /// The links that `op` of `rank` waits for: those of its message, or of the edge that leads into the rank in a coupled
@@ -44,7 +51,14 @@ impl<'a> PathNames<'a> {
         };
         let mut route = Route::new();
         let (from, to) = (placement[from.0 as usize], placement[rank.0 as usize]);
-        self.topology.route(self.balancer, self.seed, from, to, NicId(0), entropy, &mut route);
+        match &self.faults {
+            None => self.topology.route(self.balancer, self.seed, from, to, NicId(0), entropy, &mut route),
+            // Without a path there are no links to name.
+            Some(faults) => {
+                let mut forwarder = faults.borrow_mut();
+                let _ = forwarder.route(self.balancer, self.seed, from, to, NicId(0), entropy, &mut route);
+            }
+        }
         let names: Vec<String> =
             route.links.iter().take(16).map(|&(link, _)| self.topology.link_name(link)).collect();
         names.join("; ")

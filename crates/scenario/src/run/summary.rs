@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use windtunnel_cluster::explain::Breakdown;
+use windtunnel_fabric::reroute::Rerouter;
 use windtunnel_kernel::CalendarTime;
+use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;
 
 use super::recorder::Iteration;
@@ -173,8 +175,26 @@ pub struct NetworkSummary {
     pub mean_queueing_delay_s: Option<f64>,
     /// Packet fidelity only.
     pub reordered_packets: Option<u64>,
+    /// Pairs of GPUs that only a detour joins, of those that sent; null where nothing has failed.
+    pub detoured_pairs: Option<u64>,
+    /// The first of them, by name.
+    pub detoured: Vec<[String; 2]>,
     /// The most loaded links, first the most.
     pub links_most_loaded: Vec<LinkLoad>,
+}
+
+impl NetworkSummary {
+    /// Enters the detours of an episode. What has failed does not change, so episodes see the same pairs again: the
+    /// count is the largest of any one.
+    pub fn add_detours(&mut self, account: &Rerouter, topology: &Topology) {
+        let found = account.detoured() as u64;
+        if self.detoured_pairs.is_none_or(|known| found > known) {
+            self.detoured_pairs = Some(found);
+            let name = |endpoint| topology.node_name(Node::Gpu(endpoint));
+            let pairs = account.first_detoured().iter();
+            self.detoured = pairs.map(|&(from, to)| [name(from), name(to)]).collect();
+        }
+    }
 }
 
 /// Load of a link.

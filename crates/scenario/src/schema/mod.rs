@@ -16,8 +16,8 @@ pub use jobs::{
 };
 pub use quantity::{Duration, Length, Rate, Size};
 pub use topology::{
-    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails, RoutingName,
-    ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
+    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
+    RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
 };
 
 /// A scenario: a fabric, the jobs on it, and how closely to look.

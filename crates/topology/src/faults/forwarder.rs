@@ -121,6 +121,16 @@ impl Forwarder {
         self.overlay.converged && self.overlay.known.is_empty()
     }
 
+    /// How it copes with faults.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Whether everybody knows what has failed.
+    pub fn is_converged(&self) -> bool {
+        self.converged
+    }
+
     /// Both directions of a link's cable fail. Links inside hosts do not.
     pub fn fail_cable(&mut self, link: LinkId) {
         self.set_cable(link, true);

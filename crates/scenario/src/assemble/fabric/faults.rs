@@ -68,7 +68,8 @@ pub fn parts(
 fn part(names: &Names, topology: &Topology, text: &str) -> Result<Part, (String, Option<String>)> {
     let did_you_mean = |found: &str| {
         let all: Vec<String> = names.switches().collect();
-        let near = nearest(found, all.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        let near =
+            nearest(found, all.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
         near.or_else(|| {
             let some = list(all.iter().take(LISTED).map(String::as_str));
             let more = if all.len() > LISTED { ", …" } else { "" };

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_kernel::{BitRate, Span};
-use windtunnel_topology::{Forwarder, HostSpec, ScaleUpSpec, Topology, TopologySpec};
+use windtunnel_topology::{Detour, Forwarder, HostSpec, ScaleUpSpec, Topology, TopologySpec};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
@@ -28,6 +28,8 @@ pub struct FabricParts {
     pub topology: Arc<Topology>,
     /// Routing around what has failed; `None` if nothing has.
     pub faults: Option<Forwarder>,
+    /// What becomes of pairs without a legal path.
+    pub detour: Detour,
     /// The GPUs' sheet, if one is named.
     pub gpu: Option<Arc<GpuSheet>>,
     /// The NICs' sheet, if one is named.
@@ -144,6 +146,7 @@ impl<'a> Draft<'a> {
         let sheet = nic.as_ref();
         Ok(FabricParts {
             faults: faults::forwarder(&written.keys, &topology, &written.place())?,
+            detour: faults::policy(&written.keys).detour,
             topology,
             overhead: host
                 .overhead
@@ -173,7 +176,8 @@ fn rails(host: &Host, place: &Place) -> Result<bool, InputError> {
         Rails::Yes => Ok(true),
         Rails::Count(rails) if rails == host.nics => Ok(true),
         Rails::Count(rails) => {
-            let message = format!("expected a rail for each of the {} NICs of a host, found {rails}", host.nics);
+            let message =
+                format!("expected a rail for each of the {} NICs of a host, found {rails}", host.nics);
             let hint = format!("`rails: {}`, or `host.nics: {rails}`", host.nics);
             Err(InputError::new(place.at("host.rails"), message).hint(hint))
         }
@@ -198,15 +202,14 @@ fn scale_up(host: &Host, gpu: Option<&GpuSheet>, evidence: &mut EvidenceList) ->
     let sheet = gpu.map(|gpu| &gpu.scale_up);
     let given = host.scale_up.clone().unwrap_or_default();
     let size = given.size.or((host.gpus == 1).then_some(1));
-    let rate = given.rate.map(|rate| rate.0).or(sheet.map(windtunnel_workload::model::sheets::ScaleUp::payload_rate));
+    let rate = given
+        .rate
+        .map(|rate| rate.0)
+        .or(sheet.map(windtunnel_workload::model::sheets::ScaleUp::payload_rate));
     let latency = given.latency.map(|latency| latency.0).or(sheet.map(|sheet| sheet.latency.value));
     if rate.is_none() && size != Some(1) {
         let source = "no GPU sheet and no `host.scale_up.rate`: 450 GB/s per direction";
         evidence.add("scale-up link", "inferred", source);
     }
-    ScaleUpSpec {
-        size,
-        rate: rate.unwrap_or(UNKNOWN_SCALE_UP),
-        latency: latency.unwrap_or(Span::ZERO),
-    }
+    ScaleUpSpec { size, rate: rate.unwrap_or(UNKNOWN_SCALE_UP), latency: latency.unwrap_or(Span::ZERO) }
 }

@@ -48,7 +48,8 @@ impl Builder<'_> {
     /// A key of another shape is an error.
     fn refuse_strangers(&self) -> Result<(), InputError> {
         let shape = self.shape;
-        let stranger = |key: &&crate::schema::ShapeKey| (key.given)(self.written) && !key.shapes.contains(&shape);
+        let stranger =
+            |key: &&crate::schema::ShapeKey| (key.given)(self.written) && !key.shapes.contains(&shape);
         let Some(key) = KEYS.iter().find(stranger) else { return Ok(()) };
         let theirs = list(key.shapes.iter().map(|shape| shape.name()));
         let own = list(KEYS.iter().filter(|key| key.shapes.contains(&shape)).map(|key| key.name));
@@ -182,7 +183,9 @@ impl Builder<'_> {
             })
         };
         if self.written.dimensions.is_empty() {
-            return Err(self.place.missing("dimensions", "dimensions: [{size: 8, rate: 400 Gbps, length: 2 m}]"));
+            return Err(self
+                .place
+                .missing("dimensions", "dimensions: [{size: 8, rate: 400 Gbps, length: 2 m}]"));
         }
         self.written.dimensions.iter().enumerate().map(dimension).collect()
     }
@@ -291,7 +294,8 @@ impl Builder<'_> {
         for (index, links) in written.cross.iter().enumerate() {
             let at = format!("cross[{index}]");
             let number = |end: usize| {
-                let (name, mut names) = (&links.between[end], written.buildings.iter().map(|known| &known.name));
+                let (name, mut names) =
+                    (&links.between[end], written.buildings.iter().map(|known| &known.name));
                 names.position(|known| known == name).map(|number| number as u32).ok_or_else(|| {
                     let message = format!("no building `{name}`");
                     let error = InputError::new(self.place.at(&format!("{at}.between[{end}]")), message);
@@ -314,9 +318,8 @@ impl Builder<'_> {
 
     /// A cable that must be given.
     fn cable_of(&self, given: Option<&CableKind>, key: &str) -> Result<CableSpec, InputError> {
-        let given = given.ok_or_else(|| {
-            self.place.missing(key, &format!("{key}: {{rate: 400 Gbps, length: 10 m}}"))
-        })?;
+        let given = given
+            .ok_or_else(|| self.place.missing(key, &format!("{key}: {{rate: 400 Gbps, length: 10 m}}")))?;
         self.cable(given, key)
     }
 
@@ -333,8 +336,7 @@ impl Builder<'_> {
         let Some(given) = self.written.routing else { return Ok(known[0].1) };
         known.iter().find(|(name, _)| *name == given).map(|(_, routing)| *routing).ok_or_else(|| {
             let names = list(known.iter().map(|(name, _)| name.name()));
-            let message =
-                format!("`{}` is no routing of shape `{}`", given.name(), self.shape.name());
+            let message = format!("`{}` is no routing of shape `{}`", given.name(), self.shape.name());
             InputError::new(self.place.at("routing"), message).hint(format!("it has {names}"))
         })
     }
@@ -345,8 +347,7 @@ impl Builder<'_> {
         let gbps = |rate: BitRate| rate.0 / 1_000_000_000;
         let (given, most) = (gbps(rate), gbps(nic.rate.value));
         let message = format!("the host links run at {given} Gbps, but a {} has {most} Gbps", nic.name);
-        Err(InputError::new(self.place.at(key), message)
-            .hint("lower the rate, or name another `host.nic`"))
+        Err(InputError::new(self.place.at(key), message).hint("lower the rate, or name another `host.nic`"))
     }
 }
 

@@ -16,11 +16,7 @@ pub struct ShapeKey {
     pub shapes: &'static [ShapeName],
 }
 
-const fn key(
-    name: &'static str,
-    given: fn(&TopologyFile) -> bool,
-    shapes: &'static [ShapeName],
-) -> ShapeKey {
+const fn key(name: &'static str, given: fn(&TopologyFile) -> bool, shapes: &'static [ShapeName]) -> ShapeKey {
     ShapeKey { name, given, shapes }
 }
 
