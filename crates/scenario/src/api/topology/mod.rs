@@ -3,6 +3,7 @@
 //! The request and the answer are JSON; docs/results.md names their keys. What was not asked for is null in the answer.
 
 mod drawing;
+mod export;
 mod paths;
 mod report;
 mod request;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windtunnel_kernel::memory;
-use windtunnel_topology::{Detour, Forwarder, Topology};
+use windtunnel_topology::{Detour, Forwarder, Topology, TopologySpec};
 
 use self::request::{Repair, Request};
 use super::{Failure, ready_to_route};
@@ -50,6 +51,10 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let topology = draft.topology()?;
     ready_to_route(&topology);
     let (setup_s, peak_memory) = (watch.wall_seconds(), memory::peak());
+    let export =
+        request.export.as_deref().map(|format| export::export(format, draft.spec(), &topology, source));
+    let export = export.transpose()?;
+    let recognised = recognised(&written.keys, draft.spec());
     let fabric = draft.finish(topology)?;
     let topology = &fabric.topology;
     let mut forwarder = forwarder(&request, &written.keys, fabric.faults.as_ref(), topology)?;
@@ -98,9 +103,20 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
         "check": check,
         "analysis": analysis,
         "drawing": drawing,
-        "export": Value::Null,
+        "export": export,
+        "recognised": recognised,
     })
     .to_string())
+}
+
+/// The regular shape that an imported graph is routed as; null where there is none, or nothing was imported.
+fn recognised(written: &TopologyFile, spec: &TopologySpec) -> Option<&'static str> {
+    written.graph.as_ref()?;
+    match spec {
+        TopologySpec::Clos(_) => Some("clos"),
+        TopologySpec::Torus(_) => Some("torus"),
+        _ => None,
+    }
 }
 
 /// Routing around what the file and the request have failed.

@@ -1,6 +1,7 @@
 //! The fabric and its hosts: from what is written, with the gaps filled from data sheets.
 
 pub mod faults;
+mod graph;
 mod place;
 mod shape;
 
@@ -95,7 +96,7 @@ pub struct Draft<'a> {
     written: &'a Written,
     shape: ShapeName,
     spec: TopologySpec,
-    host: &'a Host,
+    host: Host,
     gpu: Option<GpuSheet>,
     nic: Option<NicSheet>,
 }
@@ -108,7 +109,12 @@ impl<'a> Draft<'a> {
     pub fn new(written: &'a Written, evidence: &mut EvidenceList) -> Result<Self, InputError> {
         let (keys, base, place) = (&written.keys, written.base.as_path(), written.place());
         let shape = keys.shape.ok_or_else(|| place.missing("shape", "shape: clos"))?;
-        let host = keys.host.as_ref().ok_or_else(|| place.missing("host", "host: {gpus: 8, nics: 8}"))?;
+        // The file of a graph may say what is inside its hosts.
+        let host = match &keys.host {
+            Some(host) => host.clone(),
+            None if shape == ShapeName::Graph => Host::default(),
+            None => return Err(place.missing("host", "host: {gpus: 8, nics: 8}")),
+        };
         let gpu = host.gpu.as_deref().map(|name| gpu_sheet(name, base, &place.at("host.gpu"))).transpose()?;
         let nic = host.nic.as_deref().map(|name| nic_sheet(name, base, &place.at("host.nic"))).transpose()?;
         if let Some(gpu) = &gpu {
@@ -120,11 +126,11 @@ impl<'a> Draft<'a> {
         let inside = HostSpec {
             gpus: host.gpus,
             nics: host.nics,
-            rails: rails(host, &place)?,
-            scale_up: scale_up(host, gpu.as_ref(), evidence),
+            rails: rails(&host, &place)?,
+            scale_up: scale_up(&host, gpu.as_ref(), evidence),
         };
-        let spec = Builder { written: keys, shape, host: inside, nic: nic.as_ref(), place }.spec()?;
-        evidence.add("fabric", "given", "the scenario's topology");
+        let spec = Builder { written: keys, shape, host: inside, nic: nic.as_ref(), place, base }.spec()?;
+        evidence.add("fabric", "given", &origin(keys, &spec));
         Ok(Self { written, shape, spec, host, gpu, nic })
     }
 
@@ -135,6 +141,11 @@ impl<'a> Draft<'a> {
     pub fn topology(&self) -> Result<Arc<Topology>, InputError> {
         let place = self.written.place();
         Topology::new(&self.spec).map(Arc::new).map_err(|error| place.error(self.shape, &error))
+    }
+
+    /// What it is built from.
+    pub fn spec(&self) -> &TopologySpec {
+        &self.spec
     }
 
     /// The fabric on it.
@@ -157,6 +168,17 @@ impl<'a> Draft<'a> {
             nic: nic.map(Arc::new),
         })
     }
+}
+
+/// Where the fabric comes from, in words; of an imported one how it is routed.
+fn origin(written: &TopologyFile, spec: &TopologySpec) -> String {
+    let Some(graph) = &written.graph else { return "the scenario's topology".to_owned() };
+    let how = match spec {
+        TopologySpec::Clos(_) => "a Clos, routed by rule",
+        TopologySpec::Torus(_) => "a torus or mesh, routed by rule",
+        _ => "no regular shape, routed by tables",
+    };
+    format!("{}: {how}", graph.file)
 }
 
 /// Builds the fabric.

@@ -26,7 +26,12 @@ impl Place<'_> {
 
     /// What the topology found, at the key of `shape` that it is about.
     pub(super) fn error(&self, shape: ShapeName, error: &TopologyError) -> InputError {
-        let fault = InputError::new(self.at(&key(shape, &error.path())), error.to_string());
+        // What is wrong with a graph has its place in the graph's file.
+        let at = match error {
+            TopologyError::Graph(error) => error.place(),
+            error => self.at(&key(shape, &error.path())),
+        };
+        let fault = InputError::new(at, error.to_string());
         match error.hint() {
             // Its tiers follow from `k`.
             Some(_) if shape == ShapeName::FatTree => fault.hint("raise `k`, or lower `hosts`"),

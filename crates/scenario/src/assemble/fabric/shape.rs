@@ -1,5 +1,7 @@
 //! From the keys of a shape to its spec.
 
+use std::path::Path;
+
 use windtunnel_kernel::{BitRate, Span};
 use windtunnel_topology::{
     BCubeSpec, BuildingSpec, CableSpec, ClosSpec, CrossSpec, Dimension, DirectSpec, DragonflyPlusSpec,
@@ -8,6 +10,7 @@ use windtunnel_topology::{
 };
 use windtunnel_workload::model::sheets::NicSheet;
 
+use super::graph;
 use super::place::Place;
 use crate::error::{InputError, nearest};
 use crate::schema::{CableKind, ClosTier, KEYS, MeshDimension, RoutingName, ShapeName, TopologyFile};
@@ -19,6 +22,8 @@ pub(super) struct Builder<'a> {
     pub(super) host: HostSpec,
     pub(super) nic: Option<&'a NicSheet>,
     pub(super) place: Place<'a>,
+    /// Folder of relative paths.
+    pub(super) base: &'a Path,
 }
 
 impl Builder<'_> {
@@ -28,15 +33,21 @@ impl Builder<'_> {
         match self.shape {
             ShapeName::Clos => self.clos().map(TopologySpec::Clos),
             ShapeName::FatTree => self.fat_tree().map(TopologySpec::Clos),
-            ShapeName::Torus | ShapeName::Mesh => self.absent(self.torus()),
+            ShapeName::Torus | ShapeName::Mesh => self.torus().map(TopologySpec::Torus),
             ShapeName::FullMesh => self.absent(self.full_mesh()),
-            ShapeName::Dragonfly => self.absent(self.dragonfly()),
-            ShapeName::DragonflyPlus => self.absent(self.dragonfly_plus()),
+            ShapeName::Dragonfly => self.dragonfly().map(TopologySpec::Dragonfly),
+            ShapeName::DragonflyPlus => self.dragonfly_plus().map(TopologySpec::DragonflyPlus),
             ShapeName::BCube => self.absent(self.bcube()),
             ShapeName::HammingMesh => self.absent(self.hamming_mesh()),
             ShapeName::Regions => self.absent(self.regions()),
-            ShapeName::Graph => self.absent(Ok(())),
+            ShapeName::Graph => self.graph(),
         }
+    }
+
+    fn graph(&self) -> Result<TopologySpec, InputError> {
+        let example = "graph: {file: fabric.graphml}";
+        let given = self.written.graph.as_ref().ok_or_else(|| self.place.missing("graph", example))?;
+        graph::read(given, self.written.host.is_some().then_some(self.host), &self.place, self.base)
     }
 
     fn absent<T>(&self, spec: Result<T, InputError>) -> Result<TopologySpec, InputError> {

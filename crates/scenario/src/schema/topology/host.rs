@@ -50,6 +50,13 @@ pub struct ScaleUp {
     pub size: Option<u32>,
 }
 
+impl Default for Host {
+    /// One GPU and one NIC of unknown make.
+    fn default() -> Self {
+        Self { gpu: None, gpus: 1, nics: 1, nic: None, rails: Rails::No, scale_up: None, overhead: None }
+    }
+}
+
 /// Whether the NICs of a host go to leaves of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rails {
