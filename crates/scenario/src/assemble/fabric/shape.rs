@@ -37,8 +37,8 @@ impl Builder<'_> {
             ShapeName::FullMesh => self.absent(self.full_mesh()),
             ShapeName::Dragonfly => self.dragonfly().map(TopologySpec::Dragonfly),
             ShapeName::DragonflyPlus => self.dragonfly_plus().map(TopologySpec::DragonflyPlus),
-            ShapeName::BCube => self.absent(self.bcube()),
-            ShapeName::HammingMesh => self.absent(self.hamming_mesh()),
+            ShapeName::BCube => self.bcube().map(TopologySpec::BCube),
+            ShapeName::HammingMesh => self.hamming_mesh().map(TopologySpec::HammingMesh),
             ShapeName::Regions => self.absent(self.regions()),
             ShapeName::Graph => self.graph(),
         }
