@@ -536,7 +536,7 @@ fn by_waypoint(
 ) {
     let topology = Arc::clone(forwarder.topology());
     let hash = crate::flow_hash(1, u64::from(from.0), u64::from(target.nic), entropy as u32);
-    let mut itinerary = topology.enter(from, target, hash, |_| 0);
+    let mut itinerary = forwarder.enter(from, target, hash, |_| 0);
     let Some(waypoint) = itinerary.waypoint() else { return };
     let (mut at, mut left) = (from, 2 * topology.switches());
     let arrived = loop {

@@ -170,6 +170,7 @@ impl<S: Shape> Walk<'_, S> {
         let target = Target { nic: to, plane, switch: SwitchId(last), port };
         let via = self.legs(&ends, hash)[0];
         let itinerary = if via == ends.last { Itinerary::DIRECT } else { Itinerary::via(SwitchId(via)) };
+        let itinerary = forwarder.passable(&target, itinerary);
         route.class = shape.class(ends.first, ends.last);
         route.links.push((self.edge.up(from, plane), 1.0));
         let worst = if balancer == LoadBalancer::Spray {

@@ -184,6 +184,32 @@ impl Forwarder {
         self.overlay.actual.switches()
     }
 
+    /// Where a packet that enters the fabric at `from` must go first; [`Topology::enter`] with faults. A waypoint from
+    /// which no legal path leads on is left out, so that a pair with a legal path is never led off it.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        from: SwitchId,
+        to: &Target,
+        flow_hash: u64,
+        queue: impl Fn(u32) -> u64,
+    ) -> Itinerary {
+        let itinerary = self.topology.enter(from, to, flow_hash, queue);
+        self.passable(to, itinerary)
+    }
+
+    /// The itinerary if a legal path leads from its waypoint to the destination, else the direct one.
+    pub(crate) fn passable(&mut self, to: &Target, itinerary: Itinerary) -> Itinerary {
+        let Some(waypoint) = itinerary.waypoint() else { return itinerary };
+        if self.is_whole() || waypoint == to.switch {
+            return itinerary;
+        }
+        let mut ports = std::mem::take(&mut self.ports);
+        let verdict = self.towards(waypoint, to.switch.0, &mut ports);
+        self.ports = ports;
+        if verdict == Verdict::Legal { itinerary } else { Itinerary::DIRECT }
+    }
+
     /// The ports of `at` that are equally good for a packet, written over `ports`; [`Topology::equal_cost`] with
     /// faults. Returns also what the packet carries from here on.
     pub fn equal_cost(
