@@ -121,6 +121,20 @@ SETS = {
     "collective larger than the machine": [COLLECTIVE % "all_reduce, ranks: 99"],
     "absent topology file": ["topology={file: absent.yaml}"],
     "topology file and keys": ["topology.file=absent.yaml"],
+    "odd k of a fat tree": ["topology={shape: fat-tree, k: 5, rate: 400 Gbps, host: {}}"],
+    "planes that do not divide the NIC": ["topology.planes=3"],
+    "rails that are not the NICs": ["topology.host.rails=4"],
+    "negative rate of a dimension": [
+        "topology={shape: torus, dimensions: [{size: 4, rate: -1 Gbps}], host: {}}",
+    ],
+    "key of another shape": ["topology.dimensions=[{size: 4, rate: 1 Gbps}]"],
+    "routing of another shape": [
+        "topology={shape: torus, routing: valiant, dimensions: [{size: 4, rate: 1 Gbps}], host: {}}",
+    ],
+    "failed switch that does not exist": ["topology.failed=[spine9]"],
+    "dragonfly without its cables": [
+        "topology={shape: dragonfly, groups: 9, routers: 4, global_links: 2, host: {}}",
+    ],
     "unknown precision": [f"{W}.training={{precision: fp4}}"],
     "set beyond a list": ["jobs[3].name=x"],
     "set of an empty key": ["jobs..x=1"],

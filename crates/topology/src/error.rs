@@ -20,8 +20,10 @@ pub enum TopologyError {
         /// NICs of a host.
         nics: u32,
     },
-    /// The scale-up domain does not divide the host.
-    #[error("expected a scale-up domain size that divides the {gpus} GPUs of a host, found {size}")]
+    /// The scale-up domain is neither part of a host nor several whole hosts.
+    #[error(
+        "expected a scale-up domain size that divides the {gpus} GPUs of a host or is a multiple of them, found {size}"
+    )]
     ScaleUp {
         /// GPUs of a host.
         gpus: u32,

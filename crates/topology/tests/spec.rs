@@ -210,7 +210,7 @@ fn errors_say_what_was_expected_and_found() {
         (
             |s| s.host.scale_up.size = Some(3),
             "host.scale_up.size",
-            "expected a scale-up domain size that divides the 8 GPUs of a host, found 3",
+            "expected a scale-up domain size that divides the 8 GPUs of a host or is a multiple of them, found 3",
             Some("8 joins all GPUs of a host, 1 leaves them without a scale-up network"),
         ),
         (
