@@ -9,7 +9,7 @@ use windtunnel_scenario::table::Discard;
 const HOST: &str = "host: {}\n";
 
 /// Keys of small fabrics with their hosts, switches and cables.
-const SHAPES: [(&str, [u64; 3]); 9] = [
+const SHAPES: [(&str, [u64; 3]); 12] = [
     (
         "shape: clos\nhosts: 8\ntiers: [{ports_down: 4, rate: 100 Gbps, switch_latency: 1 us}, {ports_down: 2, rate: 100 Gbps}]\n",
         [8, 6, 16],
@@ -36,6 +36,19 @@ const SHAPES: [(&str, [u64; 3]); 9] = [
     (
         "shape: dragonfly-plus\nnic_link: {rate: 100 Gbps}\ngroups: 5\nleaves: 2\nspines: 2\nglobal_links: 2\nlocal: {rate: 100 Gbps}\nglobal: {rate: 100 Gbps}\n",
         [10, 20, 40],
+    ), // Rows of 4 and columns of 3, each a full mesh: 3 · 6 + 4 · 3 cables, doubled in the rows.
+    (
+        "shape: hyperx\nnic_link: {rate: 100 Gbps}\ndimensions: [{size: 3, rate: 100 Gbps}, {size: 4, links: 2, rate: 100 Gbps}]\n",
+        [12, 12, 60],
+    ),
+    (
+        "shape: full-mesh\nrouting: one-detour\nnic_link: {rate: 100 Gbps}\ndimensions: [{size: 4, rate: 100 Gbps}, {size: 3, rate: 100 Gbps}]\n",
+        [12, 12, 42],
+    ),
+    // Two leaves under two spines in each of three buildings, and cables between any two of them.
+    (
+        "shape: regions\nbuildings:\n  - {name: a, hosts: 8, tiers: [{ports_down: 4, rate: 100 Gbps}, {ports_down: 2, oversubscription: 1, rate: 200 Gbps}]}\n  - {name: b, hosts: 8, tiers: [{ports_down: 4, rate: 100 Gbps}, {ports_down: 2, rate: 200 Gbps}]}\n  - {name: c, region: far, hosts: 8, tiers: [{ports_down: 4, rate: 100 Gbps}, {ports_down: 2, rate: 200 Gbps}]}\ncross:\n  - {between: [a, b], count: 4, rate: 400 Gbps, length: 2 km}\n  - {between: [a, c], count: 2, rate: 400 Gbps, length: 80 km, loss: 1.0e-6}\n  - {between: [b, c], count: 2, rate: 400 Gbps, length: 100 km}\n",
+        [24, 12, 44],
     ),
     // 16 servers that forward, 8 switches of 4 ports.
     ("shape: bcube\nports: 4\nlevels: 2\nlink: {rate: 100 Gbps}\n", [16, 24, 48]),

@@ -123,12 +123,12 @@ impl Forwarder {
 
     /// How it copes with faults.
     pub fn policy(&self) -> Policy {
-        self.policy
+        self.overlay.policy
     }
 
     /// Whether everybody knows what has failed.
     pub fn is_converged(&self) -> bool {
-        self.converged
+        self.overlay.converged
     }
 
     /// Both directions of a link's cable fail. Links inside hosts do not.
@@ -204,9 +204,8 @@ impl Forwarder {
         if self.is_whole() || waypoint == to.switch {
             return itinerary;
         }
-        let mut ports = std::mem::take(&mut self.ports);
-        let verdict = self.towards(waypoint, to.switch.0, &mut ports);
-        self.ports = ports;
+        let mut ports = PortSet::new();
+        let (verdict, _) = self.equal_cost(waypoint, to, Itinerary::DIRECT, &mut ports);
         if verdict == Verdict::Legal { itinerary } else { Itinerary::DIRECT }
     }
 

@@ -34,12 +34,12 @@ impl Builder<'_> {
             ShapeName::Clos => self.clos().map(TopologySpec::Clos),
             ShapeName::FatTree => self.fat_tree().map(TopologySpec::Clos),
             ShapeName::Torus | ShapeName::Mesh => self.torus().map(TopologySpec::Torus),
-            ShapeName::FullMesh => self.absent(self.full_mesh()),
+            ShapeName::FullMesh => self.full_mesh().map(TopologySpec::FullMesh),
             ShapeName::Dragonfly => self.dragonfly().map(TopologySpec::Dragonfly),
             ShapeName::DragonflyPlus => self.dragonfly_plus().map(TopologySpec::DragonflyPlus),
             ShapeName::BCube => self.bcube().map(TopologySpec::BCube),
             ShapeName::HammingMesh => self.hamming_mesh().map(TopologySpec::HammingMesh),
-            ShapeName::Regions => self.absent(self.regions()),
+            ShapeName::Regions => self.regions().map(TopologySpec::Regions),
             ShapeName::Graph => self.graph(),
         }
     }
@@ -48,12 +48,6 @@ impl Builder<'_> {
         let example = "graph: {file: fabric.graphml}";
         let given = self.written.graph.as_ref().ok_or_else(|| self.place.missing("graph", example))?;
         graph::read(given, self.written.host.is_some().then_some(self.host), &self.place, self.base)
-    }
-
-    fn absent<T>(&self, spec: Result<T, InputError>) -> Result<TopologySpec, InputError> {
-        spec?;
-        let message = format!("this version has no shape `{}`", self.shape.name());
-        Err(InputError::new(self.place.at("shape"), message))
     }
 
     /// A key of another shape is an error.
