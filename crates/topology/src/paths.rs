@@ -31,6 +31,9 @@ pub struct Paths {
     pub stops: Vec<Stop>,
 }
 
+/// A switch whose ports are being followed: port, weight and next switch of each, and how many are done.
+type Open = (SwitchId, Verdict, Vec<(u32, u64, Option<SwitchId>)>, usize);
+
 impl Paths {
     /// All paths that packets from NIC `from` to NIC `to` may take in `plane`, those on purpose longer than the shortest
     /// (by way of a waypoint) not among them.
@@ -45,7 +48,7 @@ impl Paths {
         // sender on.
         let mut done: FxHashMap<SwitchId, Option<usize>> = FxHashMap::default();
         let mut stops: Vec<Stop> = Vec::new();
-        let mut stack: Vec<(SwitchId, Verdict, Vec<(u32, u64, Option<SwitchId>)>, usize)> = Vec::new();
+        let mut stack: Vec<Open> = Vec::new();
         let mut ports = PortSet::new();
         let mut open = |forwarder: &mut Forwarder, at: SwitchId| {
             let (verdict, _) = forwarder.equal_cost(at, &target, Itinerary::DIRECT, &mut ports);

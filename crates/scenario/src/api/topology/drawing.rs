@@ -275,7 +275,7 @@ impl<'a> Drawing<'a> {
         for switch in (0..self.topology.switches()).map(SwitchId) {
             let id = match self.switch_place[switch.0 as usize] {
                 Place::Hosts(group) => self.drawn[group as usize],
-                layer => layers[&layer],
+                layer @ Place::Layer { .. } => layers[&layer],
             };
             let tier = self.topology.tier(switch);
             enter(&mut self.groups[id], Some(tier), self.topology.node_name(Node::Switch(switch)));
@@ -296,7 +296,7 @@ impl<'a> Drawing<'a> {
         };
         match place {
             Place::Hosts(group) => self.drawn[group as usize],
-            layer => {
+            layer @ Place::Layer { .. } => {
                 self.groups.iter().position(|group| group.place == Some(layer)).expect("gathered before")
             }
         }

@@ -61,7 +61,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
 
     let paths = request.paths.as_deref().map(|asked| paths::paths(asked, &mut forwarder)).transpose()?;
     let ecmp = request.ecmp.as_deref().map(|asked| paths::ecmp(asked, &mut forwarder)).transpose()?;
-    let check = request.check.as_ref().and_then(|check| check.pairs());
+    let check = request.check.as_ref().and_then(request::CheckQuery::pairs);
     let check = check.map(|pairs| report::check(&mut forwarder, pairs));
     let analysis = request.analyse.then(|| report::analysis(&mut forwarder));
     let drawing = request.draw.then(|| drawing::drawing(&forwarder));

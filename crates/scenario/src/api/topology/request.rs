@@ -5,7 +5,7 @@ use serde_json::Value;
 use windtunnel_kernel::EndpointId;
 use windtunnel_topology::{Detour, LoadBalancer, Topology};
 
-use crate::error::{InputError, nearest};
+use crate::error::InputError;
 use crate::schema::{DetourName, LoadBalancerName};
 
 /// A request.
@@ -156,12 +156,9 @@ pub(super) fn endpoint(value: &Value, key: &str, topology: &Topology) -> Result<
     let (host, gpu) = text.split_once('/').map_or((text.as_str(), None), |(host, gpu)| (host, Some(gpu)));
     let number = |text: &str, prefix: &str| text.strip_prefix(prefix)?.parse::<u32>().ok();
     let unreadable = || {
-        let error = InputError::new(key, format!("no GPU `{text}`"));
         let hint =
             format!("`host3/gpu1`, `host3` (its first GPU) or a number below {}", topology.endpoints());
-        match nearest(host, ["host"]) {
-            Some(_) | None => error.hint(hint),
-        }
+        InputError::new(key, format!("no GPU `{text}`")).hint(hint)
     };
     let host = number(host, "host").ok_or_else(unreadable)?;
     let gpu = gpu.map_or(Some(0), |gpu| number(gpu, "gpu")).ok_or_else(unreadable)?;
