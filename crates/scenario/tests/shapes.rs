@@ -170,8 +170,9 @@ fn at_message_fidelity_a_message_takes_as_long_as_its_path() {
     std::fs::create_dir_all(&folder).unwrap();
     let mut times = Vec::new();
     for to in 1..5 {
-        let idle: String =
-            (1..5).filter(|rank| *rank != to).map(|rank| format!("rank {rank} {{\n}}\n")).collect();
+        let idle: String = (1..5)
+            .filter(|rank| *rank != to)
+            .fold(String::new(), |text, rank| text + &format!("rank {rank} {{\n}}\n"));
         let goal = format!(
             "num_ranks 5\nrank 0 {{\nl1: send 1b to {to} tag 1\n}}\nrank {to} {{\nl1: recv 1b from 0 tag 1\n}}\n{idle}"
         );
@@ -215,11 +216,9 @@ fn a_rack_is_one_scale_up_domain_over_many_hosts() {
     let across = run(NVL72, &[("jobs[0].workload.collective.ranks", "144")]).unwrap();
     assert!(!across["network"]["links_most_loaded"].as_array().unwrap().is_empty());
     let topology = NVL72[NVL72.find("topology:").unwrap()..NVL72.find("jobs:").unwrap()].to_owned();
-    let root: String = topology
-        .lines()
-        .skip(1)
-        .map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line)))
-        .collect();
+    let lines: Vec<&str> =
+        topology.lines().skip(1).map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    let root = lines.join("\n");
     let answer =
         ask(&root, &json!({"paths": [{"from": 0, "to": "host17/gpu3"}, {"from": 0, "to": "host18"}]}));
     assert_eq!((&answer["scale_up_size"], &answer["scale_up_domains"]), (&json!(72), &json!(2)));
