@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod assemble;
+pub mod cost;
 pub mod error;
 pub mod load;
 pub mod run;

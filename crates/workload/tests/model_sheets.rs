@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_workload::model::{
-    Dtype, Evidence, GpuSheet, KernelModel, KernelProfile, ModelKind, ModelSheet, NicSheet, SheetError,
-    SwitchSheet,
+    Dtype, Evidence, GpuSheet, KernelModel, KernelProfile, ModelKind, ModelSheet, NicSheet, OpticsKind,
+    OpticsSheet, SheetError, SwitchSheet,
 };
 
 fn files(folder: &str) -> Vec<(PathBuf, String)> {
@@ -88,6 +88,25 @@ fn every_nic_and_switch_sheet_loads() {
         named_like_its_file(&path, &sheet.name);
         sourced(&path, &sheet.evidence());
         assert_eq!(text.matches("source:").count(), sheet.evidence().len(), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_optics_sheet_loads_and_longer_reach_costs_more() {
+    let mut sheets = Vec::new();
+    for (path, text) in files("optics") {
+        let sheet = OpticsSheet::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        named_like_its_file(&path, &sheet.name);
+        sourced(&path, &sheet.evidence());
+        assert_eq!(text.matches("source:").count(), sheet.evidence().len(), "{}", path.display());
+        assert!((0.05..=40.0).contains(&sheet.power.value.0), "{}", sheet.name);
+        sheets.push(sheet);
+    }
+    let mut modules: Vec<_> = sheets.iter().filter(|sheet| sheet.kind == OpticsKind::Transceiver).collect();
+    modules.sort_by_key(|sheet| (sheet.rate.value, sheet.reach.value));
+    for pair in modules.windows(2).filter(|pair| pair[0].rate.value == pair[1].rate.value) {
+        assert!(pair[0].price.value < pair[1].price.value, "{} {}", pair[0].name, pair[1].name);
+        assert!(pair[0].power.value <= pair[1].power.value, "{} {}", pair[0].name, pair[1].name);
     }
 }
 

@@ -21,7 +21,7 @@ const KINDS: [CollectiveKind; 8] = [
 ];
 
 /// Kinds of things that have names.
-pub const fn name_kinds() -> [&'static str; 12] {
+pub const fn name_kinds() -> [&'static str; 13] {
     [
         "fidelities",
         "topologies",
@@ -34,6 +34,7 @@ pub const fn name_kinds() -> [&'static str; 12] {
         "gpus",
         "nics",
         "switches",
+        "optics",
         "models",
     ]
 }
@@ -82,7 +83,7 @@ pub fn names(kind: &str) -> Result<Vec<(String, String)>, Failure> {
             ("packed", "the first free GPUs in order: neighbouring ranks share a host"),
             ("spread", "one GPU of each host in turn"),
         ]),
-        "gpus" | "nics" | "switches" | "models" => sheets::names(kind)
+        "gpus" | "nics" | "switches" | "optics" | "models" => sheets::names(kind)
             .into_iter()
             .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
             .collect(),

@@ -58,6 +58,14 @@ pub struct FlopRate(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Watts(pub f64);
 
+/// A price in United States dollars.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Dollars(pub f64);
+
+/// A length in millimetres.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Millimetres(pub u64);
+
 /// A number from 0 (excluded) to 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
@@ -139,6 +147,18 @@ impl FigureValue for FlopRate {
 impl FigureValue for Watts {
     fn read(raw: &Raw) -> Result<Self, String> {
         scaled(raw, "a power", &[("kW", 1e3), ("W", 1.0)]).map(Self)
+    }
+}
+
+impl FigureValue for Dollars {
+    fn read(raw: &Raw) -> Result<Self, String> {
+        scaled(raw, "a price", &[("USD", 1.0)]).map(Self)
+    }
+}
+
+impl FigureValue for Millimetres {
+    fn read(raw: &Raw) -> Result<Self, String> {
+        quantity(raw, Dimension::Length).map(Self)
     }
 }
 

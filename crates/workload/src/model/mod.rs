@@ -24,11 +24,13 @@ pub use architecture::{Architecture, Attention, Experts, FeedForward, LayerKind,
 pub use config::{ConfigError, MODEL_TYPES};
 pub use curve::{Curve, CurveError};
 pub use dlrm::{DlrmArchitecture, DlrmError, DlrmTraining};
-pub use figure::{Evidence, Figure, FlopRate, Share, Watts};
+pub use figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
 pub use flops::model_flops_utilisation;
 pub use kernels::{AttentionShape, Gemm, KernelError, KernelModel, Streaming};
 pub use memory::{Memory, MemoryHint, MemoryVerdict, Resident, Sharding, Zero};
 pub use profile::{KernelProfile, ProfileError};
-pub use sheets::{Dtype, GpuSheet, ModelKind, ModelSheet, NicSheet, SheetError, SwitchSheet};
+pub use sheets::{
+    Dtype, GpuSheet, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet, SheetError, SwitchSheet,
+};
 pub use training::{AttentionKernel, ContextExchange, LayoutError, Precision, Recompute, Training};
 pub use work::{Chunk, ChunkCost, Flops, compute_time};

@@ -12,7 +12,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use super::architecture::Architecture;
 use super::config::ConfigError;
 use super::curve::Curve;
-use super::figure::{Evidence, Figure, FlopRate, Share, Watts};
+use super::figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
 
 /// Why a sheet cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -324,6 +324,12 @@ pub struct SwitchSheet {
     pub latency: Figure<Span>,
     /// Shared packet buffer; absent: not published.
     pub buffer: Option<Figure<Bytes>>,
+    /// Most ports, at lower rates, into which its own may be split; absent: as many as [`Self::ports`].
+    pub radix: Option<Figure<u64>>,
+    /// Of the box without its modules; absent: not known.
+    pub power: Option<Figure<Watts>>,
+    /// Of the box without its modules; absent: not known.
+    pub price: Option<Figure<Dollars>>,
 }
 
 impl SwitchSheet {
@@ -355,6 +361,70 @@ impl SwitchSheet {
         push(&mut list, "latency", &self.latency);
         if let Some(figure) = &self.buffer {
             push(&mut list, "buffer", figure);
+        }
+        if let Some(figure) = &self.radix {
+            push(&mut list, "radix", figure);
+        }
+        if let Some(figure) = &self.power {
+            push(&mut list, "power", figure);
+        }
+        if let Some(figure) = &self.price {
+            push(&mut list, "price", figure);
+        }
+        list
+    }
+}
+
+/// What joins two ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OpticsKind {
+    /// Direct-attach copper: a whole cable.
+    Dac,
+    /// Active optical cable: a whole cable with its modules.
+    Aoc,
+    /// A module; a link takes two and a fibre.
+    Transceiver,
+}
+
+/// A cable or a transceiver.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpticsSheet {
+    /// Name by which reports call it.
+    pub name: String,
+    /// What it is.
+    pub kind: OpticsKind,
+    /// Rate in one direction.
+    pub rate: Figure<BitRate>,
+    /// Longest link.
+    pub reach: Figure<Millimetres>,
+    /// Of one end.
+    pub power: Figure<Watts>,
+    /// Of a whole cable, or of one transceiver.
+    pub price: Figure<Dollars>,
+    /// Of a metre of what is between transceivers, or of a metre of cable beyond the first; absent: nothing.
+    pub price_per_metre: Option<Figure<Dollars>>,
+}
+
+impl OpticsSheet {
+    /// Reads a sheet.
+    ///
+    /// # Errors
+    /// [`SheetError`].
+    pub fn parse(text: &str) -> Result<Self, SheetError> {
+        parse(text)
+    }
+
+    /// Every figure's key, evidence and source.
+    pub fn evidence(&self) -> Vec<(String, Evidence, &str)> {
+        let mut list = Vec::new();
+        push(&mut list, "rate", &self.rate);
+        push(&mut list, "reach", &self.reach);
+        push(&mut list, "power", &self.power);
+        push(&mut list, "price", &self.price);
+        if let Some(figure) = &self.price_per_metre {
+            push(&mut list, "price_per_metre", figure);
         }
         list
     }
