@@ -6,9 +6,10 @@
 //! folded Clos of boxes with the same ports outside: leaves with half of their ports inwards and half as many spines, so
 //! ⌈3 · need / capacity⌉ boxes ([`Fit::boxes`]). Boxes are whole: an idle port costs what a busy one does.
 //!
-//! Cables. Of the sheets whose rate and reach suffice the one whose link costs least: copper to 3 m, active cables and
-//! multimode to 100 m, single-mode to 10 km, coherent beyond. A cable faster than every sheet is several in parallel, one
-//! longer than every reach is several spans. Power is of the modules at both ends, those in NICs included.
+//! Cables. Of the sheets whose rate and reach suffice those of the lowest rate, of these those of the shortest reach, of
+//! these the cheapest: copper to 3 m, active cables and multimode to 100 m, single-mode to 10 km, coherent beyond. A cable
+//! faster than every sheet is several in parallel, one longer than every reach is several spans. Power is of the modules
+//! at both ends, those in NICs included.
 //!
 //! Not counted: NICs, hosts, scale-up networks, racks, patch panels, leased fibre of coherent spans, operation. Sums are
 //! exact products of sheet figures; how good they are, `evidence` says: prices that nobody publishes are `inferred`.
@@ -278,10 +279,11 @@ fn cable_item(
     sheets: &[OpticsSheet],
     evidence: &mut EvidenceList,
 ) -> Result<Item, InputError> {
-    // As few links as may be, then the cheapest: a cable is never cut into slower ones to save money.
+    // As few links as may be: a cable is never cut into slower ones to save money.
     let chosen = sheets.iter().map(|sheet| (sheet, links(sheet, group))).min_by(|(a, x), (b, y)| {
         (x.parallel, x.spans)
             .cmp(&(y.parallel, y.spans))
+            .then((a.rate.value, a.reach.value).cmp(&(b.rate.value, b.reach.value)))
             .then(x.usd.total_cmp(&y.usd))
             .then(a.name.cmp(&b.name))
     });
@@ -291,7 +293,7 @@ fn cable_item(
     evidence.sheet(&format!("optics {}", sheet.name), sheet.evidence());
     let each = links.parallel * links.spans;
     let metres = group.length_mm as f64 / 1e3;
-    let mut why = format!("cheapest for {} Gbps over {metres} m", group.rate.0 as f64 / 1e9);
+    let mut why = format!("shortest reach for {} Gbps over {metres} m", group.rate.0 as f64 / 1e9);
     if links.parallel > 1 {
         why = format!("no sheet is as fast: {} in parallel", links.parallel);
     }
@@ -392,7 +394,7 @@ mod tests {
             assert_eq!(sheets[0], format!("{rate}G-DAC"));
             assert_eq!(sheets[1], format!("{rate}G-AOC"));
             for (sheet, kind) in sheets[2..].iter().zip(["SR", "DR", "FR", "LR", "ZR"]) {
-                assert!(sheet.contains(kind) || (rate < 400 && kind == "DR"), "{rate}: {sheets:?}");
+                assert!(sheet.contains(kind) || (rate == 200 && kind == "DR"), "{rate}: {sheets:?}");
             }
             let prices =
                 [2, 20, 90, 400, 1_500, 9_000].map(|length| cable(rate, length)["usd"].as_f64().unwrap());

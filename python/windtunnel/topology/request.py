@@ -1,0 +1,78 @@
+"""Options of the command as the engine's request, and the few that are refused before it is asked."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from windtunnel.engine import InputError
+
+DETOURS = ("allow", "forbid")
+REPAIRS = ("converged", "local")
+BALANCERS = ("ecmp", "destination_modulo", "spray", "ideal")
+EXPORTS = ("graphml", "csv", "topo", "ns3")
+
+CHECKED_PAIRS = 10_000
+"""Pairs that `--check` compares; all of them if there are no more."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked for."""
+
+    path: tuple[str, str] | None = None
+    ecmp: tuple[str, str] | None = None
+    nic: int = 0
+    entropy: int = 0
+    seed: int = 0
+    balancer: str = "ecmp"
+    fail: list[str] = field(default_factory=list)
+    detour: str | None = None
+    repair: str = "converged"
+    weighted: bool | None = None
+    check: bool = False
+    export: str | None = None
+    draw: bool = False
+
+    def request(self) -> dict[str, Any]:
+        """The request; keys that were not given are left out, so that the file's own values hold."""
+        one_of("--detour", self.detour, DETOURS)
+        one_of("--repair", self.repair, REPAIRS)
+        one_of("--balancer", self.balancer, BALANCERS)
+        one_of("--export", self.export, EXPORTS)
+        for name in self.fail:
+            if not name.startswith(("link:", "switch:")):
+                raise InputError(
+                    f"--fail: expected link:NAME or switch:NAME, found `{name}`\n\n"
+                    "hint: such as `--fail switch:spine0` or `--fail 'link:leaf0 -> spine1'`"
+                )
+        request: dict[str, Any] = {"repair": self.repair, "analyse": True}
+        if self.fail:
+            request["fail"] = self.fail
+        if self.detour is not None:
+            request["detour"] = self.detour
+        if self.weighted is not None:
+            request["weighted"] = self.weighted
+        if self.path is not None:
+            ends = {"from": self.path[0], "to": self.path[1]}
+            flow = {"nic": self.nic, "entropy": self.entropy, "balancer": self.balancer, "seed": self.seed}
+            request["paths"] = [{**ends, **flow}]
+        if self.ecmp is not None:
+            request["ecmp"] = [{"from": self.ecmp[0], "to": self.ecmp[1], "nic": self.nic}]
+        if self.check:
+            request["check"] = {"pairs": CHECKED_PAIRS}
+        if self.draw:
+            request["draw"] = True
+        if self.export is not None:
+            request["export"] = self.export
+        return request
+
+
+def one_of(option: str, value: str | None, known: tuple[str, ...]) -> None:
+    """Refuses a value that is not among `known`, with the nearest."""
+    if value is None or value in known:
+        return
+    near = difflib.get_close_matches(value, known, n=1)
+    hint = f"\n\nhint: did you mean `{near[0]}`?" if near else ""
+    raise InputError(f"{option}: expected one of `{'`, `'.join(known)}`, found `{value}`{hint}")
