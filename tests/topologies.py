@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 RATE = 400_000_000_000
@@ -40,7 +41,8 @@ def clos(pods: int, hosts_per_pod: int = 64, shown: int = 40) -> dict[str, Any]:
     for pod in range(min(pods, shown)):
         times = pods - shown + 1 if pods > shown and pod == shown - 1 else 1
         members = [member("host", None, pod * hosts_per_pod, hosts_per_pod * times),
-                   member("leaf", 0, pod * leaves, leaves * times), member("agg", 1, pod * tops, tops * times)]  # fmt: skip
+                   member("leaf", 0, pod * leaves, leaves * times),
+                   member("agg", 1, pod * tops, tops * times)]  # fmt: skip
         inside = [bundle("nic", hosts_per_pod * 8 * times), bundle("leaf-up", leaves * tops * times, 50)]
         groups.append(group(pod, f"pod{pod}", "pod", members, tier=1, inside=inside, repeat=times))
         between.append(bundle("agg-up", 64 * times, 100, a=pod, b=1000))
@@ -86,7 +88,9 @@ def regions(buildings: int, pods: int = 4, length_m: float | None = None) -> dic
                        member("ctsw", 1, 8 * (b * pods + pod), 8)]  # fmt: skip
             groups.append(group(i, f"building{b}/pod{pod}", "pod", members, tier=1, parent=b))
             between.append(bundle("ctsw-up", 64, 100, a=i, b=100 + b * 100 + 50))
-        groups.append(group(150 + b * 100, f"building{b}/atsw", "layer", [member("atsw", 2, 16 * b, 16)], tier=2, parent=b))
+        groups.append(
+            group(150 + b * 100, f"building{b}/atsw", "layer", [member("atsw", 2, 16 * b, 16)], tier=2, parent=b)
+        )
         between += [
             bundle("cross-building", 32, length_m or 1000.0 * (b + other + 1), a=150 + other * 100, b=150 + b * 100)
             for other in range(b)
@@ -116,8 +120,20 @@ def leaf_spine(leaves: int = 4, spines: int = 3, hosts_per_leaf: int = 4) -> dic
 
 
 def with_path(found: dict[str, Any], *names: str, verdict: str = "legal") -> dict[str, Any]:
-    links = [{"name": f"{a} -> {b}", "from": a, "to": b, "tier": "x", "share": 1.0, "rate_bps": RATE,
-              "latency_ps": 650_000, "length_m": 30.0, "loss": 0.0} for a, b in zip(names, names[1:], strict=False)]  # fmt: skip
+    links = [
+        {
+            "name": f"{a} -> {b}",
+            "from": a,
+            "to": b,
+            "tier": "x",
+            "share": 1.0,
+            "rate_bps": RATE,
+            "latency_ps": 650_000,
+            "length_m": 30.0,
+            "loss": 0.0,
+        }
+        for a, b in pairwise(names)
+    ]
     path = {"from": names[0], "to": names[-1], "nic": 0, "entropy": 0, "balancer": "ecmp", "seed": 0, "class": "beyond",
             "verdict": verdict, "latency_ps": 2_700_000, "switches": len(names) - 2, "links": links}  # fmt: skip
     return {**found, "paths": [path]}

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from windtunnel.cli.app import DONE, FAILED
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.topology.request import Asked
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -13,17 +19,99 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def topology(
     file: Annotated[Path, typer.Argument(help="Scenario, or a file whose root is a topology (YAML).", metavar="FILE")],
+    path: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--path", metavar="A B", help="Show the way from A to B, such as `host0 host3/gpu1`, hop by hop."),
+    ] = None,
+    ecmp: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--ecmp", metavar="A B", help="Show the equal-cost ports of every switch from A to B."),
+    ] = None,
+    nic: Annotated[int, typer.Option(min=0, max=255, help="NIC of the sending GPU.")] = 0,
+    entropy: Annotated[int, typer.Option(min=0, help="What tells flows of the same ends apart.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the hash that chooses among equal-cost ports.")] = 0,
+    balancer: Annotated[str, typer.Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(metavar="link:NAME|switch:NAME", help="Fail a cable or a switch, beside the file's. Repeatable."),
+    ] = None,
+    detour: Annotated[
+        str | None, typer.Option(help="allow or forbid ways that the rule does not know where it knows none.")
+    ] = None,
+    repair: Annotated[
+        str, typer.Option(help="converged: everybody knows of faults; local: only the neighbours.")
+    ] = "converged",
+    weighted: Annotated[
+        bool, typer.Option("--weighted", help="Weigh equal-cost ports by the paths behind them.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Prove wiring and routes; exit 1 if something is wrong.")
+    ] = False,
+    svg: Annotated[Path | None, typer.Option(metavar="OUT.svg", help="Draw the topology.")] = None,
+    export: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Write the graph as graphml, csv, topo (htsim) or ns3.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where --export goes (default: standard output)."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-) -> None:
-    """Build the topology of FILE and print its hosts, switches, links, tiers and what it took."""
+) -> int:
+    """Count, price, draw and check the topology of FILE, and answer which way packets go."""
+    from windtunnel.topology.request import Asked
+
+    if output is not None and export is None:
+        raise InputError("-o: there is nothing to write without `--export`\n\nhint: such as `--export graphml`")
+    if json and export is not None and output is None:
+        raise InputError("--export: standard output takes the JSON\n\nhint: name a file with `-o FILE`")
+    asked = Asked(
+        path=path, ecmp=ecmp, nic=nic, entropy=entropy, seed=seed, balancer=balancer, fail=fail or [], detour=detour,
+        repair=repair, weighted=True if weighted else None, check=check, export=export, draw=svg is not None,
+    )  # fmt: skip
+    text, answer = _ask(file, asked)
+    if svg is not None:
+        from windtunnel.topology import draw
+        from windtunnel.topology.export import write_text
+
+        write_text(svg, draw(answer))
+    if export is not None:
+        from windtunnel.topology.export import write_text
+
+        write_text(output, answer["export"]["text"])
+    if json:
+        from windtunnel.cli.console import print_json
+
+        print_json(text)
+    elif export is None or output is not None:
+        from windtunnel.topology.show import show
+
+        show(answer)
+    _say_written(svg, output)
+    return DONE if _sound(answer) else FAILED
+
+
+def _ask(file: Path, asked: Asked) -> tuple[str, dict[str, Any]]:
+    """The engine's answer as text and as read."""
+    import json as json_module
+
     from windtunnel import engine
-    from windtunnel.cli.console import print_json
-    from windtunnel.cli.show_json import show_json
     from windtunnel.source import read_source
 
+    request = json_module.dumps(asked.request())
     source = read_source(file)
-    text = engine.topology(source.text, source.name, str(source.base))
-    if json:
-        print_json(text)
-    else:
-        show_json(text)
+    text = engine.topology(source.text, source.name, str(source.base), request)
+    return text, json_module.loads(text)
+
+
+def _sound(answer: dict[str, Any]) -> bool:
+    """Whether every path that was asked for has a route, and the check found nothing."""
+    routed = all(path["verdict"] in {"legal", "detour"} for path in answer["paths"])
+    return routed and (answer["check"] is None or answer["check"]["ok"])
+
+
+def _say_written(*paths: Path | None) -> None:
+    from windtunnel.cli.console import talk
+
+    for path in paths:
+        if path is not None and str(path) != "-":
+            talk().print(f"wrote {path}", markup=False, soft_wrap=True)

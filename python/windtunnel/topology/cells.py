@@ -42,6 +42,11 @@ class Cell:
         return sum(group.repeat for group in self.groups)
 
     @property
+    def failed(self) -> int:
+        """Failed parts of all its groups."""
+        return sum(group.failed for group in self.groups)
+
+    @property
     def title(self) -> str:
         """What is written above its contents."""
         if not self.more:
@@ -50,16 +55,19 @@ class Cell:
         return f"{self.times} more{alike}"
 
 
-def cells(scene: Scene, groups: Sequence[Group], most: int = 8) -> list[Cell]:
-    """One box for each group; of more than `most`, those with faults or on the path, the first two and the last, and one
-    box for all others.
+def cells(scene: Scene, groups: Sequence[Group], most: int = 8, first: int = 2) -> list[Cell]:
+    """One box for each group.
+
+    Of more than `most`, those with faults or on the path, the first few and the last, and one box for all others.
     """
     if len(groups) <= most:
         return [Cell((group,), group.repeat > 1) for group in groups]
     usual = Counter(group.shape() for group in groups).most_common(1)[0][0]
-    kept = {groups[0].id, groups[1].id, groups[-1].id, *(i for i in scene.on_path())}
-    for group in groups:
-        if len(kept) < most and (group.failed or group.shape() != usual):
+    cut = {end for bundle in scene.between if bundle.failed for end in bundle.ends()}
+    single = [group for group in groups if group.repeat == 1]
+    kept = {group.id for group in (*single[:first], *single[-1:])} | set(scene.on_path())
+    for group in single:
+        if len(kept) < most and (group.failed or group.id in cut or group.shape() != usual):
             kept.add(group.id)
     hidden = tuple(group for group in groups if group.id not in kept)
     shown: list[Cell] = []
@@ -123,8 +131,8 @@ def size_of(cell: Cell) -> tuple[float, float]:
     rows = rows_of(cell.group)
     texts = [member_text(r) if not isinstance(r, str) else r for r in rows]
     wide = max([width_of(cell.title, 13), *(width_of(t, 12) for t in texts), *(_ranges(rows))], default=60.0)
-    high = HEAD + sum(CHIP + GAP if not isinstance(r, str) else 18.0 for r in rows) + (8 if cell.group.failed else 0)
-    return wide + 2 * PAD + 10, high + (10 if cell.group.failed else 4)
+    high = HEAD + sum(CHIP + GAP if not isinstance(r, str) else 18.0 for r in rows) + (8 if cell.failed else 0)
+    return wide + 2 * PAD + 10, high + (10 if cell.failed else 4)
 
 
 def _ranges(rows: list[str | Member]) -> list[float]:
@@ -135,7 +143,7 @@ def draw_cell(picture: Picture, scene: Scene, cell: Cell, x: float, y: float, w:
     """Draws a cell's box with its contents and gives the box's number."""
     group, top = cell.group, max((g.tier or 0 for g in scene.groups), default=0)
     flags = ("path",) if cell.ids & set(scene.on_path()) else ()
-    flags += ("failed",) if group.failed else ()
+    flags += ("failed",) if cell.failed else ()
     if cell.times > 1:
         for shift in (8.0, 4.0):
             picture.band(x + shift, y - shift, w, h, "pile")
@@ -155,7 +163,6 @@ def draw_cell(picture: Picture, scene: Scene, cell: Cell, x: float, y: float, w:
             text = f"{text}   {span}"
         picture.text(x + w / 2, at + 16, text, "mid")
         at += CHIP + GAP
-    if group.failed:
-        picture.text(x + w / 2, y + h - 8, f"{group.failed} failed", "small failed mid", 10.5)
+    if cell.failed:
+        picture.text(x + w / 2, y + h - 8, f"{cell.failed} failed", "small failed mid", 10.5)
     return outer
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ LABELLED = 10
 
 def draw_circle(picture: Picture, scene: Scene, top: float) -> None:
     """Draws the groups of a dragonfly."""
-    _ring(picture, scene, cells(scene, scene.groups, most=12), {g.id: g.id for g in scene.groups}, top)
+    _ring(picture, scene, cells(scene, scene.groups, most=12, first=7), {g.id: g.id for g in scene.groups}, top)
 
 
 def draw_buildings(picture: Picture, scene: Scene, top: float) -> None:
@@ -66,7 +67,7 @@ def _ring(picture: Picture, scene: Scene, shown: list[Cell], parents: dict[int, 
             a, b = sorted((number[bundle.a], number[bundle.b]))
             pairs.setdefault((a, b), []).append(bundle)
     path = [number[g] for g in scene.on_path() if g in number]
-    steps = {frozenset(pair) for pair in zip(path, path[1:], strict=False)}
+    steps = {frozenset(pair) for pair in itertools.pairwise(path)}
     for (a, b), bundles in sorted(pairs.items()):
         flags = ("path",) if frozenset((a, b)) in steps else ()
         flags += ("failed",) if any(bundle.failed for bundle in bundles) else ()
@@ -82,7 +83,7 @@ def _radii(n: int, w: float, h: float) -> tuple[float, float]:
         return 0.0, 0.0
     if n == 2:
         return w / 2 + 110, 0.0
-    scale = 1.0
+    scale = 1.4 if n <= 5 else 1.0
     while True:
         rx, ry = scale * (w * 0.75 + 40), scale * (h * 0.75 + 60)
         places = [

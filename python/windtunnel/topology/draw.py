@@ -47,7 +47,11 @@ def compose(answer: dict[str, Any]) -> Picture:
 
 
 def _title(answer: dict[str, Any]) -> str:
-    parts = [f"{count(answer['hosts'])} hosts", f"{count(answer['gpus'])} GPUs", f"{count(answer['switches'])} switches"]
+    parts = [
+        f"{count(answer['hosts'])} hosts",
+        f"{count(answer['gpus'])} GPUs",
+        f"{count(answer['switches'])} switches",
+    ]
     return f"{str(answer['shape']).replace('_', ' ')}: {', '.join(parts)}"
 
 

@@ -1,7 +1,7 @@
 """Regular grids: torus and mesh, full meshes in every dimension, and HammingMesh.
 
-A plane of the last two dimensions stands for all; sides longer than eight leave their middle out. What is collapsed does
-not change the size of the picture.
+A plane of the last two dimensions stands for all; sides longer than eight leave their middle out. So the picture does
+not grow with the network.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def draw_grid(picture: Picture, scene: Scene, top: float) -> None:
     """Draws the shape's plane from `top` down."""
     parameters = scene.answer["parameters"]
     if "boards" in parameters:
-        _hamming(picture, scene, parameters, top)
+        _hamming(picture, parameters, top)
         return
     axes = [
         Axis(f"dimension {i}", d["size"], bool(d.get("wrap")), d.get("links", 1))
@@ -115,9 +115,7 @@ def _bands(picture: Picture, x0: float, y0: float, rows: int, columns: int) -> N
         picture.band(x0 + DX * j + W / 2 - 5, y0 - 8, 10, DY * (rows - 1) + H + 16)
 
 
-def _mesh(
-    picture: Picture, corner: tuple[float, float], rows: Shown, columns: Shown, down: Axis, across: Axis
-) -> None:
+def _mesh(picture: Picture, corner: tuple[float, float], rows: Shown, columns: Shown, down: Axis, across: Axis) -> None:
     x0, y0 = corner
     for i in range(len(rows)):
         for j in range(len(columns)):
@@ -141,10 +139,13 @@ def _mesh(
                               f"{x + 8:.1f} {y0 + high + H:.1f}")  # fmt: skip
 
 
-def _hamming(picture: Picture, scene: Scene, parameters: dict[str, Any], top: float) -> None:
+def _hamming(picture: Picture, parameters: dict[str, Any], top: float) -> None:
     (a, b), (rows, columns) = parameters["board"], parameters["boards"]
     inner_rows, inner_columns = Axis("", a, wrap=False, links=1).shown(5), Axis("", b, wrap=False, links=1).shown(5)
-    board_rows, board_columns = Axis("", rows, wrap=False, links=1).shown(5), Axis("", columns, wrap=False, links=1).shown(5)
+    board_rows, board_columns = (
+        Axis("", rows, wrap=False, links=1).shown(5),
+        Axis("", columns, wrap=False, links=1).shown(5),
+    )
     cell, gap = 22.0, 8.0
     wide = len(inner_columns) * (cell + gap) - gap + 24
     high = len(inner_rows) * (cell + gap) - gap + 24 + 18
@@ -175,9 +176,9 @@ def _hamming(picture: Picture, scene: Scene, parameters: dict[str, Any], top: fl
     for j, c in enumerate(board_columns):
         if c is not None:
             x = x0 + dx * j + wide / 2
-            picture.box(x - 58, y0 + dy * len(board_rows), 116, 30, "top")
-            picture.text(x, y0 + dy * len(board_rows) + 19, f"column switch ×{b}", "mid small", 10.5)
-    text = f"{rows} × {columns} boards of {a} × {b} accelerators; boards are meshes inside, switches join their edges"
+            picture.box(x - (dx - 6) / 2, y0 + dy * len(board_rows), dx - 6, 30, "top")
+            picture.text(x, y0 + dy * len(board_rows) + 19, f"switch ×{b}", "mid small", 10.5)
+    text = f"{rows} × {columns} boards of {a} × {b} accelerators; meshes inside, switches for each row and column"
     picture.text(x0, y0 + dy * len(board_rows) + 54, text, "muted")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from windtunnel.topology.cells import Cell, cable_text, cells, draw_cell, size_of, thickness
@@ -60,23 +61,23 @@ def _wires(picture: Picture, scene: Scene, rows: list[list[Cell]], placed: list[
             if box_of[a] != box_of[b]:
                 pairs.setdefault((box_of[a], box_of[b]), []).append(bundle)
     path = scene.on_path()
-    steps = {frozenset((box_of[a], box_of[b])) for a, b in zip(path, path[1:], strict=False) if {a, b} <= set(box_of)}
+    steps = {frozenset((box_of[a], box_of[b])) for a, b in itertools.pairwise(path) if {a, b} <= set(box_of)}
     for (upper, lower), bundles in sorted(pairs.items()):
         flags = ("path",) if frozenset((upper, lower)) in steps else ()
         flags += ("failed",) if any(b.failed for b in bundles) else ()
         join(picture, upper, lower, sum(b.count for b in bundles), flags)
     for i, row in enumerate(rows):
         for cell in row:
-            up = [b for b in scene.between if _leaves(b, cell, level, i)]
+            up = [b for b in scene.between if _leaves(b, cell.group.id, level, i)]
             if up:
                 number = box_of[cell.group.id]
                 _label(picture, picture.boxes[number], cell, up)
 
 
-def _leaves(bundle: Bundle, cell: Cell, level: dict[int, int], own: int) -> bool:
-    if cell.group.id not in {bundle.a, bundle.b}:
+def _leaves(bundle: Bundle, group: int, level: dict[int, int], own: int) -> bool:
+    if group not in {bundle.a, bundle.b}:
         return False
-    other = bundle.b if bundle.a == cell.group.id else bundle.a
+    other = bundle.b if bundle.a == group else bundle.a
     return level.get(other, own) < own
 
 

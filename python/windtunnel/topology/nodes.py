@@ -89,15 +89,14 @@ def _cables(picture: Picture, scene: Scene, boxes: dict[int, int]) -> None:
         entry[2] |= frozenset((name[cable.a], name[cable.b])) in steps
     for (upper, lower), (count, failed, path) in sorted(joined.items()):
         a, b = picture.boxes[upper], picture.boxes[lower]
+        width = max(2.4, thickness(count)) if path else thickness(count)
         flags = (("failed",) if failed and not path else ()) + (("path",) if path else ())
         if a.y == b.y:
             y = a.y + a.h
-            picture.curve(
-                f"M{a.middle[0]:.1f} {y:.1f}q{(b.middle[0] - a.middle[0]) / 2:.1f} 34 {b.middle[0] - a.middle[0]:.1f} 0",
-                thickness(count), flags,
-            )  # fmt: skip
+            across = b.middle[0] - a.middle[0]
+            picture.curve(f"M{a.middle[0]:.1f} {y:.1f}q{across / 2:.1f} 34 {across:.1f} 0", width, flags)
         else:
-            picture.line((a.middle[0], a.y + a.h), (b.middle[0], b.y), thickness(count), flags)
+            picture.line((a.middle[0], a.y + a.h), (b.middle[0], b.y), width, flags)
 
 
 def _on_path(scene: Scene, node: Node) -> bool:

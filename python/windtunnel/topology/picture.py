@@ -130,7 +130,8 @@ class Picture:
         body = "\n".join([*first, *self.lines, *rest, *self.texts])
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w:.0f} {h:.0f}" width="{w:.0f}" height="{h:.0f}" '
-            f'role="img" aria-label="{escape(self.title)}">\n<title>{escape(self.title)}</title>\n<style>{STYLE}</style>\n'
+            f'role="img" aria-label="{escape(self.title)}">\n<title>{escape(self.title)}</title>\n'
+            f"<style>{STYLE}</style>\n"
             f'<rect class="paper" width="{w:.0f}" height="{h:.0f}"/>\n{body}\n</svg>\n'
         )
 

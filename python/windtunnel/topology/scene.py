@@ -115,7 +115,7 @@ class Scene:
 
 def split(name: str) -> tuple[str, tuple[int, ...]]:
     """`leaf3.2` as its stem and its numbers; of `host3/gpu1` the host alone."""
-    name = name.split("/")[0] if re.fullmatch(r"host\d+/.*", name) else name
+    name = name.split("/", maxsplit=1)[0] if re.fullmatch(r"host\d+/.*", name) else name
     numbers = tuple(int(n) for n in re.findall(r"\d+", name))
     return re.sub(r"\d+", "#", name), numbers
 
@@ -126,8 +126,8 @@ def read_scene(answer: dict[str, Any]) -> Scene:
     groups = tuple(
         Group(
             id=g["id"], name=g["name"], kind=g["kind"], tier=g["tier"], parent=g["parent"], repeat=g["repeat"],
-            members=tuple(Member(m["kind"], m["tier"], m["count"], m["first"], m["last"]) for m in g["members"]),
-            inside=tuple(_bundle(b) for b in g["inside"]), failed_switches=g["failed_switches"],
+            members=tuple(_member(m, g["repeat"]) for m in g["members"]),
+            inside=tuple(_bundle(b, g["repeat"]) for b in g["inside"]), failed_switches=g["failed_switches"],
         )
         for g in drawing["groups"]
     )  # fmt: skip
@@ -146,8 +146,14 @@ def read_scene(answer: dict[str, Any]) -> Scene:
     )
 
 
-def _bundle(b: dict[str, Any]) -> Bundle:
-    return Bundle(b["tier"], b["count"], b["rate_bps"], b["length_m"], b["failed"], b.get("a", -1), b.get("b", -1))
+def _member(m: dict[str, Any], repeat: int) -> Member:
+    """Of a group that stands for several, what each of them has."""
+    return Member(m["kind"], m["tier"], m["count"] // repeat, m["first"], m["last"])
+
+
+def _bundle(b: dict[str, Any], repeat: int = 1) -> Bundle:
+    ends = b.get("a", -1), b.get("b", -1)
+    return Bundle(b["tier"], b["count"] // repeat, b["rate_bps"], b["length_m"], b["failed"], *ends)
 
 
 def _path(answer: dict[str, Any]) -> tuple[str, ...]:

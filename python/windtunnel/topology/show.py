@@ -1,0 +1,163 @@
+"""A topology on the terminal: what it is made of, what it costs, and the answers to what was asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.cli.console import out
+from windtunnel.text import UNKNOWN, count, duration, percent, rate, short_count, size
+from windtunnel.topology.cells import metres
+from windtunnel.topology.show_routes import show_check, show_ecmp, show_faults, show_path
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Record = dict[str, Any]
+
+
+def show(answer: Record) -> None:
+    """Prints an answer of the engine."""
+    console = out()
+    console.print(_headline(answer))
+    console.print()
+    console.print(_figures(answer))
+    console.print()
+    console.print(_tiers(answer["tiers"]))
+    analysis = answer.get("analysis")
+    if analysis:
+        console.print()
+        console.print(_cables(analysis))
+    if answer.get("cost"):
+        console.print()
+        _cost(console, answer["cost"])
+    if answer.get("faults"):
+        show_faults(console, answer["faults"])
+    for path in answer["paths"]:
+        show_path(console, path)
+    for ecmp in answer["ecmp"]:
+        show_ecmp(console, ecmp)
+    if answer["check"]:
+        show_check(console, answer["check"])
+
+
+def _headline(answer: Record) -> Text:
+    text = Text(str(answer["shape"]).replace("_", " "), style="bold")
+    words = [
+        f"{count(answer['hosts'])} hosts",
+        f"{count(answer['gpus'])} GPUs",
+        f"{count(answer['switches'])} switches",
+    ]
+    words.append(f"{count(answer['cables'])} cables")
+    if answer["planes"] > 1:
+        words.append(f"{answer['planes']} planes")
+    text.append("".join(f" · {word}" for word in words), style="dim")
+    return text
+
+
+def _figures(answer: Record) -> Table:
+    host, analysis = answer.get("host") or {}, answer.get("analysis") or {}
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    table.add_column(style="dim")
+    inside = [f"{host[key]} {key.upper() if key == 'nics' else 'GPUs'}" for key in ("gpus", "nics") if host.get(key)]
+    named = [host[key] for key in ("gpu", "nic") if host.get(key)]
+    table.add_row(
+        "a host", ", ".join(inside) or UNKNOWN, ", ".join([*named, *(["rails"] if host.get("rails") else [])])
+    )
+    if answer["scale_up_size"] > 1:
+        table.add_row("scale-up", f"{answer['scale_up_size']} GPUs a domain", "")
+    table.add_row("routing", str(answer.get("routing") or UNKNOWN), "")
+    per_gpu = analysis.get("bisection_bps_per_gpu")
+    table.add_row("bisection", rate(answer["bisection_bps"]), f"{rate(per_gpu)} a GPU" if per_gpu else "")
+    latency = duration(answer["diameter_latency_ps"] / 1e12)
+    table.add_row("longest path", f"{answer['diameter_links']} links, {latency}", "")
+    hops, paths = analysis.get("hops"), analysis.get("paths")
+    if hops:
+        table.add_row("switches on the way", f"{hops['mean']:.2f} on average, at most {hops['max']}", hops["method"])
+    if paths:
+        text = f"{_whole(paths['min'])} to {_whole(paths['max'])}, {_whole(paths['mean'])} on average"
+        table.add_row("shortest paths", text, paths["method"])
+    setup = f"{duration(answer['setup_s'])}, {size(answer['peak_memory_bytes'])}"
+    table.add_row("set-up", setup, "to the first packet, with a state for every port")
+    return table
+
+
+def _whole(number: float) -> str:
+    return short_count(number) if number >= 1e6 else f"{number:,.4g}"
+
+
+def _tiers(tiers: list[Record]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("tier")
+    for name in ("switches", "ports down", "up", "in use", "idle", "rate down", "up", "oversubscribed"):
+        table.add_column(name, justify="right")
+    for tier in tiers:
+        ratio = tier["oversubscription"]
+        table.add_row(
+            Text(tier["name"], style="bold"), count(tier["switches"]), str(tier["ports_down"]), str(tier["ports_up"]),
+            count(tier["ports_down_used"]), count(tier["ports_down_unused"]), rate(tier["rate_down_bps"]),
+            rate(tier["rate_up_bps"]), f"{ratio:g}:1" if ratio is not None else UNKNOWN,
+        )  # fmt: skip
+    return table
+
+
+def _cables(analysis: Record) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("cables")
+    for name in ("length", "rate", "count", "in all"):
+        table.add_column(name, justify="right")
+    for cable in analysis["cables"]:
+        table.add_row(
+            Text(cable["tier"], style="bold"), metres(cable["length_m"]), rate(cable["rate_bps"]),
+            count(cable["count"]), metres(cable["total_m"]),
+        )  # fmt: skip
+    classes = [c for c in analysis["length_classes"] if c["count"]]
+    for i, c in enumerate(classes):
+        table.add_row(
+            Text(c["class"], style="dim"), "", "", Text(count(c["count"]), style="dim"),
+            Text(metres(c["total_m"]), style="dim"), end_section=i == len(classes) - 1,
+        )  # fmt: skip
+    return table
+
+
+def _cost(console: Console, cost: Record) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("cost and power")
+    table.add_column("by")
+    for name in ("count", "US$", "power"):
+        table.add_column(name, justify="right")
+    for item in cost["items"]:
+        where = item["what"] if item["kind"] == "switch" else f"{item['what']}, {metres(item['length_m'])}"
+        each = f" × {item['each']}" if item["each"] > 1 else ""
+        table.add_row(
+            Text(where, style="bold"), Text(f"{item['sheet'] or UNKNOWN}{each}"), count(item["count"]),
+            count(_rounded(item["usd"])), watts(item["power_w"]),
+        )  # fmt: skip
+    table.add_row(Text("all", style="bold"), "", "", count(_rounded(cost["total_usd"])), watts(cost["power_w"]))
+    console.print(table)
+    rows = [r for r in cost["evidence"] if r["constant"].split(": ")[-1] in {"price", "power", "price_per_metre"}]
+    guessed = sum(row["kind"] == "inferred" for row in rows)
+    if rows:
+        share = percent(guessed / len(rows)).replace(".0 %", " %")
+        console.print(
+            f"prices and powers: {guessed} of {len(rows)} figures ({share}) are inferred; `--json` has every source",
+            style="dim", markup=False,
+        )  # fmt: skip
+
+
+def _rounded(usd: float | None) -> float | None:
+    return None if usd is None else round(usd)
+
+
+def watts(power: float | None) -> str:
+    """Power in W, kW or MW."""
+    if power is None:
+        return UNKNOWN
+    for scale, unit in ((1e6, "MW"), (1e3, "kW")):
+        if power >= scale:
+            return f"{power / scale:.4g} {unit}"
+    return f"{power:.4g} W"
