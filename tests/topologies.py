@@ -17,7 +17,7 @@ def member(kind: str, tier: int | None, first: int, count: int) -> dict[str, Any
 
 
 def group(i: int, name: str, kind: str, members: list[dict[str, Any]], **keys: Any) -> dict[str, Any]:  # noqa: ANN401
-    fixed = {"tier": None, "parent": None, "repeat": 1, "inside": [], "failed_switches": 0}
+    fixed: dict[str, Any] = {"tier": None, "parent": None, "repeat": 1, "inside": [], "failed_switches": 0}
     return {"id": i, "name": name, "kind": kind, "members": members, **fixed, **keys}
 
 

@@ -22,7 +22,8 @@ figure: {x: algorithm, y: "jobs[0].iteration_time_s.mean", label: iteration time
 ```
 
 `experiment.py` beside it may define `observe(results)`, which returns further figures by name (a polars frame among
-them is printed as a table), and `draw(results, observed, axes)`, which draws the figure instead.
+them is printed as a table), and `draw(results, observed, axes)`, which draws the figure instead. An experiment without
+scenarios is measured by its `observe`.
 """
 
 from windtunnel.experiments.runner import Outcome, find, names, run_experiment

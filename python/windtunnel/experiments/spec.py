@@ -87,7 +87,8 @@ def read_experiment(folder: Path) -> Experiment:
     data = parse_yaml(read_text(path), str(path))
     where = _Where(str(path))
     root = where.record(data, "", _EXPERIMENT)
-    files = root.get("scenarios") or {"scenario": root.get("scenario")}
+    measured = not {"scenario", "scenarios"} & set(root) and (folder / "experiment.py").is_file()
+    files = {} if measured else root.get("scenarios") or {"scenario": root.get("scenario")}
     where.check(isinstance(files, dict) and all(isinstance(f, str) for f in files.values()), "scenario",
                 "expected a file, or `scenarios` with a file by name", root.get("scenario"))  # fmt: skip
     cases = root.get("cases") or {"": {}}

@@ -142,7 +142,7 @@ def _ranges(rows: list[str | Member]) -> list[float]:
 def draw_cell(picture: Picture, scene: Scene, cell: Cell, x: float, y: float, w: float, h: float) -> int:
     """Draws a cell's box with its contents and gives the box's number."""
     group, top = cell.group, max((g.tier or 0 for g in scene.groups), default=0)
-    flags = ("path",) if cell.ids & set(scene.on_path()) else ()
+    flags: tuple[str, ...] = ("path",) if cell.ids & set(scene.on_path()) else ()
     flags += ("failed",) if cell.failed else ()
     if cell.times > 1:
         for shift in (8.0, 4.0):

@@ -69,7 +69,7 @@ def _ring(picture: Picture, scene: Scene, shown: list[Cell], parents: dict[int, 
     path = [number[g] for g in scene.on_path() if g in number]
     steps = {frozenset(pair) for pair in itertools.pairwise(path)}
     for (a, b), bundles in sorted(pairs.items()):
-        flags = ("path",) if frozenset((a, b)) in steps else ()
+        flags: tuple[str, ...] = ("path",) if frozenset((a, b)) in steps else ()
         flags += ("failed",) if any(bundle.failed for bundle in bundles) else ()
         faint = ("faint",) if len(pairs) > 30 and not flags else ()
         ends = picture.boxes[a].middle, picture.boxes[b].middle

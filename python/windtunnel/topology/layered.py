@@ -63,7 +63,7 @@ def _wires(picture: Picture, scene: Scene, rows: list[list[Cell]], placed: list[
     path = scene.on_path()
     steps = {frozenset((box_of[a], box_of[b])) for a, b in itertools.pairwise(path) if {a, b} <= set(box_of)}
     for (upper, lower), bundles in sorted(pairs.items()):
-        flags = ("path",) if frozenset((upper, lower)) in steps else ()
+        flags: tuple[str, ...] = ("path",) if frozenset((upper, lower)) in steps else ()
         flags += ("failed",) if any(b.failed for b in bundles) else ()
         join(picture, upper, lower, sum(b.count for b in bundles), flags)
     for i, row in enumerate(rows):

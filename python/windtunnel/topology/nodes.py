@@ -66,7 +66,7 @@ def draw_nodes(picture: Picture, scene: Scene, top: float) -> None:
             gap = APART if column >= 0 else max(APART, (room - sum(i.width for i in items)) / (len(items) + 1))
             at = start + (room - sum(i.width for i in items) - gap * (len(items) - 1)) / 2
             for item in items:
-                flags = ("failed",) if any(n.failed for n in item.nodes) else ()
+                flags: tuple[str, ...] = ("failed",) if any(n.failed for n in item.nodes) else ()
                 flags += ("path",) if any(_on_path(scene, n) for n in item.nodes) else ()
                 kind = kind_of(None if tier < 0 else tier, highest)
                 number = picture.box(at, y, item.width, HIGH, kind, flags=flags)
@@ -88,15 +88,15 @@ def _cables(picture: Picture, scene: Scene, boxes: dict[int, int]) -> None:
         entry[1] += cable.failed
         entry[2] |= frozenset((name[cable.a], name[cable.b])) in steps
     for (upper, lower), (count, failed, path) in sorted(joined.items()):
-        a, b = picture.boxes[upper], picture.boxes[lower]
+        above, below = picture.boxes[upper], picture.boxes[lower]
         width = max(2.4, thickness(count)) if path else thickness(count)
         flags = (("failed",) if failed and not path else ()) + (("path",) if path else ())
-        if a.y == b.y:
-            y = a.y + a.h
-            across = b.middle[0] - a.middle[0]
-            picture.curve(f"M{a.middle[0]:.1f} {y:.1f}q{across / 2:.1f} 34 {across:.1f} 0", width, flags)
+        if above.y == below.y:
+            y = above.y + above.h
+            across = below.middle[0] - above.middle[0]
+            picture.curve(f"M{above.middle[0]:.1f} {y:.1f}q{across / 2:.1f} 34 {across:.1f} 0", width, flags)
         else:
-            picture.line((a.middle[0], a.y + a.h), (b.middle[0], b.y), width, flags)
+            picture.line((above.middle[0], above.y + above.h), (below.middle[0], below.y), width, flags)
 
 
 def _on_path(scene: Scene, node: Node) -> bool:
