@@ -67,6 +67,7 @@ def topology(
     asked = Asked(
         path=path, ecmp=ecmp, nic=nic, entropy=entropy, seed=seed, balancer=balancer, fail=fail or [], detour=detour,
         repair=repair, weighted=True if weighted else None, check=check, export=export, draw=svg is not None,
+        whole=json,
     )  # fmt: skip
     text, answer = _ask(file, asked)
     if svg is not None:
@@ -105,7 +106,7 @@ def _ask(file: Path, asked: Asked) -> tuple[str, dict[str, Any]]:
 
 def _sound(answer: dict[str, Any]) -> bool:
     """Whether every path that was asked for has a route, and the check found nothing."""
-    routed = all(path["verdict"] in {"legal", "detour"} for path in answer["paths"])
+    routed = all(path["verdict"] in {"legal", "detour"} for path in answer["paths"] or [])
     return routed and (answer["check"] is None or answer["check"]["ok"])
 
 

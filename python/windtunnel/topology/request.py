@@ -34,6 +34,13 @@ class Asked:
     check: bool = False
     export: str | None = None
     draw: bool = False
+    whole: bool = False
+    """Whether the analysis is wanted beside answers, too."""
+
+    @property
+    def questions(self) -> bool:
+        """Whether anything is asked but what the topology is made of."""
+        return self.path is not None or self.ecmp is not None or self.check
 
     def request(self) -> dict[str, Any]:
         """The request; keys that were not given are left out, so that the file's own values hold."""
@@ -47,7 +54,7 @@ class Asked:
                     f"--fail: expected link:NAME or switch:NAME, found `{name}`\n\n"
                     "hint: such as `--fail switch:spine0` or `--fail 'link:leaf0 -> spine1'`"
                 )
-        request: dict[str, Any] = {"repair": self.repair, "analyse": True}
+        request: dict[str, Any] = {"repair": self.repair}
         if self.fail:
             request["fail"] = self.fail
         if self.detour is not None:
@@ -62,6 +69,8 @@ class Asked:
             request["ecmp"] = [{"from": self.ecmp[0], "to": self.ecmp[1], "nic": self.nic}]
         if self.check:
             request["check"] = {"pairs": CHECKED_PAIRS}
+        if self.whole or not self.questions:
+            request["analyse"] = True
         if self.draw:
             request["draw"] = True
         if self.export is not None:

@@ -19,28 +19,32 @@ Record = dict[str, Any]
 
 
 def show(answer: Record) -> None:
-    """Prints an answer of the engine."""
+    """Prints an answer of the engine: what was asked, or else what the topology is made of."""
     console = out()
     console.print(_headline(answer))
+    if answer["faults"]:
+        show_faults(console, answer["faults"])
+    for path in answer["paths"] or []:
+        show_path(console, path)
+    for ecmp in answer["ecmp"] or []:
+        show_ecmp(console, ecmp)
+    if answer["check"]:
+        show_check(console, answer["check"])
+    if not (answer["paths"] or answer["ecmp"] or answer["check"]):
+        _show_whole(console, answer)
+
+
+def _show_whole(console: Console, answer: Record) -> None:
     console.print()
     console.print(_figures(answer))
     console.print()
     console.print(_tiers(answer["tiers"]))
-    analysis = answer.get("analysis")
-    if analysis:
+    if answer["analysis"]:
         console.print()
-        console.print(_cables(analysis))
-    if answer.get("cost"):
+        console.print(_cables(answer["analysis"]))
+    if answer["cost"]:
         console.print()
         _cost(console, answer["cost"])
-    if answer.get("faults"):
-        show_faults(console, answer["faults"])
-    for path in answer["paths"]:
-        show_path(console, path)
-    for ecmp in answer["ecmp"]:
-        show_ecmp(console, ecmp)
-    if answer["check"]:
-        show_check(console, answer["check"])
 
 
 def _headline(answer: Record) -> Text:

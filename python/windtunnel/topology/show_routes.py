@@ -32,7 +32,6 @@ SHOWN_SWITCHES = 24
 def show_faults(console: Console, faults: Record) -> None:
     """What is failed, and what is made of it."""
     names = [*(f"switch {name}" for name in faults["switches"]), *(f"link {name}" for name in faults["links"])]
-    console.print()
     text = Text(f"failed: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}", style="red")
     weighted = ", weighted" if faults["weighted"] else ""
     text.append(f" · repair {faults['repair']}, detours {faults['detour']}{weighted}", style="dim")
