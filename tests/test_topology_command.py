@@ -1,0 +1,163 @@
+"""`windtunnel topology` from end to end: what it prints, answers, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET  # our own output
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conftest import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+TOPOLOGIES = ROOT / "examples" / "topologies"
+SHAPES = sorted(path.stem for path in TOPOLOGIES.glob("*.yaml"))
+CLOS, FAT_TREE = TOPOLOGIES / "clos.yaml", TOPOLOGIES / "fat-tree.yaml"
+
+pytestmark = pytest.mark.engine
+
+
+def answer(command: Command, *arguments: str | Path, check: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(command("topology", *arguments, "--json", check=check).stdout)
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_counted_priced_checked_and_drawn(shape: str, command: Command, tmp_path: Path) -> None:
+    found = answer(command, TOPOLOGIES / f"{shape}.yaml", "--check", "--svg", tmp_path / "t.svg")
+    assert found["shape"] == shape
+    assert found["check"]["ok"]
+    cables = sum(cable["count"] for cable in found["analysis"]["cables"])
+    assert cables == found["cables"]
+    cost = found["cost"]
+    assert sum(item["count"] for item in cost["items"] if item["kind"] == "cable") == cables
+    assert cost["total_usd"] == pytest.approx(sum(item["usd"] for item in cost["items"]))
+    assert cost["power_w"] == pytest.approx(sum(item["power_w"] for item in cost["items"]))
+    assert all(row["source"] for row in cost["evidence"])
+    root = ET.parse(tmp_path / "t.svg").getroot()  # noqa: S314
+    assert len(list(root.iter())) < 1_000
+    shown = command("topology", TOPOLOGIES / f"{shape}.yaml").stdout
+    assert shown.startswith(f"{shape} · ")
+    for word in ("bisection", "longest path", "switches on the way", "cost and power", "oversubscribed"):
+        assert word in shown, word
+
+
+def test_a_drawing_of_many_hosts_is_small(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_text(
+        "shape: clos\nhosts: 16384\ntiers: [{ports_down: 32, rate: 400 Gbps, length: 3 m}, "
+        "{ports_down: 32, rate: 400 Gbps, length: 50 m}, {ports_down: 64, rate: 400 Gbps, length: 300 m}]\n"
+        "host: {gpus: 1, nics: 1}\n"
+    )
+    command("topology", "large.yaml", "--svg", "a.svg", "--path", "host0", "host16383")
+    command("topology", "large.yaml", "--svg", "b.svg", "--path", "host0", "host16383")
+    text = (tmp_path / "a.svg").read_bytes()
+    assert text == (tmp_path / "b.svg").read_bytes()
+    assert len(text) < 300_000
+    assert b"16,384 hosts" in text
+    assert b"more alike" in text
+    assert b"host16383" in text
+
+
+def test_a_path_is_told_link_by_link(command: Command) -> None:
+    found = answer(command, FAT_TREE, "--path", "host0", "host15", "--entropy", "3")
+    (path,) = found["paths"]
+    assert path["verdict"] == "legal"
+    assert [link["from"] for link in path["links"][1:]] == [link["to"] for link in path["links"][:-1]]
+    assert path["latency_ps"] == sum(link["latency_ps"] for link in path["links"])
+    shown = command("topology", FAT_TREE, "--path", "host0", "host15", "--entropy", "3").stdout
+    for link in path["links"]:
+        assert link["name"] in shown
+    assert "slowest link 100 Gbps" in shown
+    assert "cost and power" not in shown
+    chosen = {
+        tuple(link["name"] for link in answer(command, FAT_TREE, "--path", "0", "15", "--entropy", str(e))["paths"][0]["links"])
+        for e in range(12)
+    }  # fmt: skip
+    assert 2 <= len(chosen) <= 4
+
+
+def test_equal_cost_ports_lose_what_failed(command: Command) -> None:
+    (whole,) = answer(command, FAT_TREE, "--ecmp", "host0", "host15")["ecmp"]
+    assert whole["paths"] == 4
+    broken = answer(command, FAT_TREE, "--ecmp", "host0", "host15", "--fail", "switch:spine0")
+    assert broken["ecmp"][0]["paths"] == 3
+    assert broken["faults"]["switches"] == ["spine0"]
+    weighted = answer(command, FAT_TREE, "--ecmp", "host0", "host15", "--fail", "switch:spine0", "--weighted")
+    first = weighted["ecmp"][0]["planes"][0]["switches"][0]
+    assert sorted(port["weight"] for port in first["ports"]) == [1, 2]
+    shown = command("topology", FAT_TREE, "--ecmp", "host0", "host15", "--fail", "switch:spine0", "--weighted").stdout
+    assert "failed: switch spine0" in shown
+    assert "3 paths" in shown
+    assert "(2)" in shown
+
+
+def test_a_pair_without_a_route_is_exit_1(command: Command) -> None:
+    cut = ["--fail", "link:host0/nic0 -> leaf0"]
+    shown = command("topology", FAT_TREE, "--path", "host0", "host15", *cut, check=1).stdout
+    assert "unreachable" in shown
+    found = answer(command, FAT_TREE, "--path", "host0", "host15", *cut, check=1)
+    assert found["paths"][0]["links"] == []
+
+
+def test_detours_are_named_or_forbidden(command: Command) -> None:
+    # A leaf without uplinks but one, whose aggregation switch has lost its core: only a valley is left.
+    faults = ["--fail", "link:leaf0 -> agg0.1", "--fail", "link:agg0.0 -> spine0", "--fail", "link:agg0.0 -> spine1"]
+    shown = command("topology", FAT_TREE, "--path", "host0", "host15", *faults).stdout
+    assert "a detour" in shown
+    command("topology", FAT_TREE, "--path", "host0", "host15", *faults, "--detour", "forbid", check=1)
+
+
+@pytest.mark.parametrize("fmt", ["graphml", "csv", "topo", "ns3"])
+def test_exports_are_read_back(fmt: str, command: Command, tmp_path: Path) -> None:
+    name = {"graphml": "x.graphml", "csv": "x.csv", "topo": "x.topo", "ns3": "topology.txt"}[fmt]
+    done = command("topology", FAT_TREE, "--export", fmt, "-o", name)
+    assert done.stderr == f"wrote {name}\n"
+    assert not list(tmp_path.glob(".*.part"))
+    assert command("topology", FAT_TREE, "--export", fmt).stdout == (tmp_path / name).read_text()
+    (tmp_path / "again.yaml").write_text(f"shape: graph\ngraph: {{file: {name}, format: {fmt}, rate: 100 Gbps}}\n")
+    assert answer(command, "again.yaml")["hosts"] == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--detour", "alow"], "--detour: expected one of `allow`, `forbid`, found `alow`\n\nhint: did you mean `allow`?"),
+        (["--repair", "remote"], "--repair: expected one of `converged`, `local`, found `remote`"),
+        (["--balancer", "ecpm"],
+         "--balancer: expected one of `ecmp`, `destination_modulo`, `spray`, `ideal`, found `ecpm`"
+         "\n\nhint: did you mean `ecmp`?"),
+        (["--fail", "spine0"],
+         "--fail: expected link:NAME or switch:NAME, found `spine0`"
+         "\n\nhint: such as `--fail switch:spine0` or `--fail 'link:leaf0 -> spine1'`"),
+        (["-o", "x.csv"], "-o: there is nothing to write without `--export`\n\nhint: such as `--export graphml`"),
+        (["--json", "--export", "csv"], "--export: standard output takes the JSON\n\nhint: name a file with `-o FILE`"),
+        (["--export", "dot"], "--export: expected one of `graphml`, `csv`, `topo`, `ns3`, found `dot`"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_refused(arguments: list[str], message: str, command: Command) -> None:
+    done = command("topology", CLOS, *arguments, check=2)
+    assert done.stderr == f"error: {message}\n"
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [["--fail", "switch:spin0"], ["--path", "host0", "host99"], ["--ecmp", "h", "host1"]])
+def test_unknown_names_are_refused(arguments: list[str], command: Command, tmp_path: Path) -> None:
+    done = command("topology", FAT_TREE, *arguments, "--svg", "x.svg", check=2)
+    assert done.stderr.startswith("error: ")
+    assert arguments[-1].removeprefix("switch:") in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_prices_all_switches(command: Command, tmp_path: Path) -> None:
+    text = CLOS.read_text() + "switch: {model: tomahawk-5}\n"
+    (tmp_path / "t5.yaml").write_text(text)
+    cost = answer(command, "t5.yaml")["cost"]
+    assert {item["sheet"] for item in cost["items"] if item["kind"] == "switch"} == {"Tomahawk-5"}
+    (tmp_path / "t9.yaml").write_text(text.replace("tomahawk-5", "tomahawk-51"))
+    done = command("topology", "t9.yaml", check=2)
+    assert "no sheet `tomahawk-51` in data/switches" in done.stderr
