@@ -2,6 +2,7 @@
 //!
 //! The request and the answer are JSON; docs/results.md names their keys. What was not asked for is null in the answer.
 
+mod bill;
 mod drawing;
 mod export;
 mod paths;
@@ -19,6 +20,7 @@ use self::request::{Repair, Request};
 use super::{Failure, ready_to_route};
 use crate::assemble::evidence::EvidenceList;
 use crate::assemble::fabric::{self, Draft, Written, faults};
+use crate::cost::cost;
 use crate::load;
 use crate::run::machine::{Stopwatch, peak_rss_bytes};
 use crate::schema::TopologyFile;
@@ -64,6 +66,9 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let check = request.check.as_ref().and_then(request::CheckQuery::pairs);
     let check = check.map(|pairs| report::check(&mut forwarder, pairs));
     let analysis = request.analyse.then(|| report::analysis(&mut forwarder));
+    let model = written.keys.switch.model.as_deref();
+    let bill = request.analyse.then(|| bill::inventory(topology, model));
+    let cost = bill.map(|bill| cost(&bill, &written.base, &written.at("switch.model"))).transpose()?;
     let drawing = request.draw.then(|| drawing::drawing(&forwarder));
 
     let summary = topology.summary();
@@ -102,6 +107,8 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
         "ecmp": ecmp,
         "check": check,
         "analysis": analysis,
+        "cost": cost,
+        "parameters": bill::parameters(&written.keys),
         "drawing": drawing,
         "export": export,
         "recognised": recognised,

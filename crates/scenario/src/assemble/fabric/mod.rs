@@ -60,6 +60,11 @@ impl Written {
     fn place(&self) -> Place<'_> {
         Place { source: &self.source, path: &self.path }
     }
+
+    /// Where a key stands, for messages.
+    pub fn at(&self, key: &str) -> String {
+        self.place().at(key)
+    }
 }
 
 /// Follows `file`; `source` is the scenario's file and `path` the key's for messages.

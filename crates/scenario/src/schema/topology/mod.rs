@@ -114,6 +114,8 @@ pub struct SwitchSettings {
     pub latency: Duration,
     /// Propagation delay per metre of cable.
     pub delay_per_metre: Duration,
+    /// Sheet of all switches, by which `windtunnel topology` prices them; the cheapest that fits each if left out.
+    pub model: Option<String>,
 }
 
 impl Default for SwitchSettings {
@@ -121,6 +123,7 @@ impl Default for SwitchSettings {
         Self {
             latency: Duration(windtunnel_kernel::Span::from_ns(500)),
             delay_per_metre: Duration(windtunnel_kernel::Span::from_ns(5)),
+            model: None,
         }
     }
 }
