@@ -29,6 +29,9 @@ def answer(command: Command, *arguments: str | Path, check: int = 0) -> dict[str
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_is_counted_priced_checked_and_drawn(shape: str, command: Command, tmp_path: Path) -> None:
+    done = command("topology", TOPOLOGIES / f"{shape}.yaml", check=None)
+    if "this version has no shape" in done.stderr:
+        pytest.skip(done.stderr.strip())
     found = answer(command, TOPOLOGIES / f"{shape}.yaml", "--check", "--svg", tmp_path / "t.svg")
     assert found["shape"] == shape
     assert found["check"]["ok"]
