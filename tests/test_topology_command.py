@@ -148,7 +148,9 @@ def test_bad_options_are_refused(arguments: list[str], message: str, command: Co
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("arguments", [["--fail", "switch:spin0"], ["--path", "host0", "host99"], ["--ecmp", "h", "host1"]])
+@pytest.mark.parametrize(
+    "arguments", [["--fail", "switch:spin0"], ["--path", "host0", "host99"], ["--ecmp", "h", "host1"]]
+)
 def test_unknown_names_are_refused(arguments: list[str], command: Command, tmp_path: Path) -> None:
     done = command("topology", FAT_TREE, *arguments, "--svg", "x.svg", check=2)
     assert done.stderr.startswith("error: ")

@@ -67,7 +67,7 @@ def _figures(answer: Record) -> Table:
     table.add_column(style="dim")
     table.add_column()
     table.add_column(style="dim")
-    inside = [f"{host[key]} {key.upper() if key == 'nics' else 'GPUs'}" for key in ("gpus", "nics") if host.get(key)]
+    inside = [f"{host[key]} {word}" for key, word in (("gpus", "GPUs"), ("nics", "NICs")) if host.get(key)]
     named = [host[key] for key in ("gpu", "nic") if host.get(key)]
     table.add_row(
         "a host", ", ".join(inside) or UNKNOWN, ", ".join([*named, *(["rails"] if host.get("rails") else [])])
@@ -119,7 +119,7 @@ def _cables(analysis: Record) -> Table:
             Text(cable["tier"], style="bold"), metres(cable["length_m"]), rate(cable["rate_bps"]),
             count(cable["count"]), metres(cable["total_m"]),
         )  # fmt: skip
-    classes = [c for c in analysis["length_classes"] if c["count"]]
+    classes = [c for c in analysis["length_classes"] if c["count"]] if len(analysis["cables"]) > 1 else []
     for i, c in enumerate(classes):
         table.add_row(
             Text(c["class"], style="dim"), "", "", Text(count(c["count"]), style="dim"),

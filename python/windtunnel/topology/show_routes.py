@@ -17,7 +17,7 @@ Record = dict[str, Any]
 
 VERDICTS = {
     "legal": ("legal", "green"),
-    "detour": ("a detour: no path that the rule knows is left", "yellow"),
+    "detour": ("a detour, for no legal path is left", "yellow"),
     "blackhole": (
         "black hole: the switches that know of the fault have no port left, the others still send there",
         "red",
