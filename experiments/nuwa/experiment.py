@@ -136,7 +136,8 @@ def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
     """Seconds of set-up and of look-ups against GPUs, by rule, by table, and from the slides."""
     lines = [
         (RULES, "set-up s", "rules: set-up", "#4c78a8", "--"), (RULES, "look-up s", "rules: look-ups", "#4c78a8", "-"),
-        (TABLES, "set-up s", "tables: set-up", "#e45756", "--"), (TABLES, "look-up s", "tables: look-ups", "#e45756", "-"),
+        (TABLES, "set-up s", "tables: set-up", "#e45756", "--"),
+        (TABLES, "look-up s", "tables: look-ups", "#e45756", "-"),
         (TABLES, "ns-3-dc's look-up s", "slides: ns-3-dc, look-ups", "#9aa5b1", "-"),
         (RULES, "Nüwa's look-up s", "slides: Nüwa, look-ups", "#54a24b", "-"),
     ]  # fmt: skip

@@ -67,7 +67,11 @@ def _figures(answer: Record) -> Table:
     table.add_column(style="dim")
     table.add_column()
     table.add_column(style="dim")
-    inside = [f"{host[key]} {word}" for key, word in (("gpus", "GPUs"), ("nics", "NICs")) if host.get(key)]
+    inside = [
+        f"{host[key]} {word}{'s' if host[key] > 1 else ''}"
+        for key, word in (("gpus", "GPU"), ("nics", "NIC"))
+        if host.get(key)
+    ]
     named = [host[key] for key in ("gpu", "nic") if host.get(key)]
     table.add_row(
         "a host", ", ".join(inside) or UNKNOWN, ", ".join([*named, *(["rails"] if host.get("rails") else [])])

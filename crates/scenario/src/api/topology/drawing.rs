@@ -124,9 +124,10 @@ impl<'a> Drawing<'a> {
         };
         let found = Level::ALL.map(groups_at);
         let fits = |index: &usize| (2..=GROUPS).contains(&found[*index].len());
-        let chosen = (0..found.len())
-            .rev()
-            .find(fits)
+        // The groups of a dragonfly are what it is made of, however few routers they have.
+        let groups = topology.shape_name().starts_with("dragonfly").then_some(1).filter(fits);
+        let chosen = groups
+            .or_else(|| (0..found.len()).rev().find(fits))
             .or_else(|| (0..found.len()).find(|index| found[*index].len() > GROUPS))
             .unwrap_or(0);
         let level = Level::ALL[chosen];
