@@ -200,7 +200,7 @@ impl<'a> Drawing<'a> {
     /// What a pod is called in this shape.
     fn word(&self) -> &'static str {
         match (self.level, self.topology.shape_name()) {
-            (Level::Pod, "dragonfly" | "dragonfly-plus") => "group",
+            (Level::Pod, shape) if shape.starts_with("dragonfly") => "group",
             (Level::Pod, "torus" | "mesh" | "full-mesh") => "plane",
             (Level::Pod, "hamming-mesh") => "board",
             (level, _) => level.name(),
