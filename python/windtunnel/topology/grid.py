@@ -91,7 +91,7 @@ def _plane(picture: Picture, scene: Scene, axes: list[Axis], top: float, *, full
             picture.text(x + W / 2, y + H / 2 + 4, label, "mid small" if width_of(label, 12) > W - 4 else "mid")
     if full:
         _bands(picture, x0, y0, len(shown_rows), len(shown_columns))
-        words = f"every row and every column is a full mesh: {columns.links} link(s) between each two"
+        words = "every row and every column is a full mesh"
         picture.text(x0 - 18, y0 + high + 40, words, "muted")
     else:
         _mesh(picture, (x0, y0), shown_rows, shown_columns, rows, columns)
