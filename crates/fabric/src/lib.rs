@@ -2,12 +2,13 @@
 //! trait. It knows nothing of jobs or dependency graphs.
 //!
 //! [`Fabric`] is what a run drives. [`host`] implements it once, over a [`Network`]: `message` (LogGOPS) and `flow`
-//! (max-min) differ only in what happens between a message leaving its NIC and its arrival.
+//! (max-min) and `packet` differ only in what happens between a message leaving its NIC and its arrival.
 
 pub mod flow;
 pub mod host;
 pub mod message;
 pub mod model;
+pub mod packet;
 pub mod reroute;
 
 pub use model::{

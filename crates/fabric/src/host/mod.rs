@@ -408,10 +408,10 @@ impl<N: Network> Host<N> {
         }
     }
 
-    /// Lets the network move to `to` and queues what arrives.
-    fn advance_network(&mut self, to: Time) {
+    /// Lets the network move on, not beyond `limit`, and queues what arrives; how far it came.
+    fn run_network(&mut self, limit: Time) -> Time {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        self.network.advance(to, &mut arrivals);
+        let to = self.network.run(limit, &mut arrivals);
         self.network_next = None;
         for arrival in arrivals.drain(..) {
             match arrival {
@@ -423,6 +423,7 @@ impl<N: Network> Host<N> {
             }
         }
         self.arrivals = arrivals;
+        to
     }
 
     #[inline]
@@ -536,13 +537,13 @@ impl<N: Network> Fabric for Host<N> {
     }
 
     fn step(&mut self, notices: &mut Vec<Notice>) {
-        let next = self.next_time();
+        let mut next = self.next_time();
         if next == Time::NEVER {
             return;
         }
         if next > self.now || self.queue_time() > next {
             if self.network_time() == next {
-                self.advance_network(next);
+                next = self.run_network(self.queue_time());
             }
             self.now = next;
         }

@@ -1,0 +1,101 @@
+//! What a packet's hop costs: `cargo bench -p windtunnel-fabric --bench packet [FILTER]`.
+//!
+//! A permutation on a three-tier fat tree, every link 400 Gbps and 1 µs, payload 4,096 B in packets of 4,160 B, one
+//! acknowledgement per 4 packets, ECN marking, shared buffers and port statistics on. Each row prints data-packet-hops (a
+//! data packet over one link) per second of processor time, control-packet-hops and events beside, completion times, and
+//! the peak of resident memory of the process so far.
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Transport};
+use windtunnel_fabric::packet::{
+    Balancer, BufferSettings, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings,
+};
+use windtunnel_kernel::{BitRate, Bytes, RandomStream, Time};
+use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
+
+fn fat_tree(k: u32) -> Arc<Topology> {
+    let mut spec = ClosSpec::fat_tree(k, BitRate::from_gbps(400));
+    for tier in &mut spec.tiers {
+        tier.length_mm = 200_000;
+    }
+    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
+}
+
+fn settings(balancer: Balancer) -> PacketSettings {
+    PacketSettings {
+        seed: 1,
+        balancer,
+        buffers: vec![BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(20_000) }],
+        ecn: Some(EcnSettings {
+            rate: BitRate::from_gbps(400),
+            kmin: Bytes(150_000),
+            kmax: Bytes(450_000),
+            pmax: 1.0,
+            at: MarkAt::Enqueue,
+        }),
+        ..PacketSettings::default()
+    }
+}
+
+/// Every host sends to one other.
+fn permutation(hosts: u32) -> Vec<(u32, u32)> {
+    let order = RandomStream::new(1, "permutation", 0).permutation(hosts as usize);
+    order.iter().zip(order.iter().cycle().skip(1)).map(|(&a, &b)| (a, b)).collect()
+}
+
+fn row<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
+    let name = format!("{} {}-host {} KB {balancer:?}", T::NAME, k * k * k / 4, bytes / 1_000);
+    if !name.contains(filter) {
+        return;
+    }
+    let begun = Instant::now();
+    let topology = fat_tree(k);
+    let mut engine = Engine::new(topology.clone(), settings(balancer), transport).expect("settings that work");
+    for (from, to) in permutation(topology.hosts()) {
+        let flow = engine.open(&OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] });
+        engine.send(Time::ZERO, flow, Bytes(bytes), u64::from(from));
+    }
+    let set_up = begun.elapsed().as_secs_f64();
+    let (mut done, begun) = (Vec::new(), Instant::now());
+    while engine.next_time() != Time::NEVER && done.len() < topology.hosts() as usize {
+        engine.run(Time::NEVER, u64::MAX, &mut done);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let (data, control) = engine.packet_hops();
+    let totals = engine.totals();
+    let times: Vec<f64> = done.iter().map(|done| done.at.since(done.start).seconds() * 1e6).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let last = times.iter().copied().fold(0.0, f64::max);
+    println!(
+        "{name:44} {:6.2} M/s  {:6.1} ns/event  {seconds:6.2} s (+{set_up:.2})  {:5.1} M data + {:4.1} M control hops, {:5.1} M events, FCT {mean:.1}/{last:.1} us, {} marks, {} drops, {} rtx, {} MB",
+        data as f64 / seconds / 1e6,
+        seconds * 1e9 / totals.events as f64,
+        data as f64 / 1e6,
+        control as f64 / 1e6,
+        totals.events as f64 / 1e6,
+        totals.marks,
+        totals.drops,
+        totals.retransmissions,
+        peak_rss() >> 20,
+    );
+}
+
+fn peak_rss() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--")).unwrap_or_default();
+    let spray = Balancer::Spray { paths: 64 };
+    for (k, bytes) in [(8, 2_000_000), (8, 16_000_000), (16, 2_000_000), (16, 16_000_000)] {
+        row(&filter, k, bytes, Balancer::Ecmp, Dctcp::default());
+        row(&filter, k, bytes, spray, Nscc::default());
+        row(&filter, k, bytes, spray, NoTransport { window: 900_000, ..NoTransport::default() });
+    }
+    row(&filter, 64, 256_000, spray, Nscc::default());
+}

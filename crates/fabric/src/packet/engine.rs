@@ -1,0 +1,459 @@
+//! The engine: what there is, how it is built from a topology, and the event loop.
+
+use std::sync::Arc;
+
+use windtunnel_kernel::queue::{EventOrder, EventQueue};
+use windtunnel_kernel::{Bytes, Span, Time};
+use windtunnel_topology::{LinkId, Peer, SwitchId, Target, Topology};
+
+use super::link::{LinkFacts, LinkKind};
+use super::message::Messages;
+use super::nic::NicPort;
+use super::packets::{Kind, NONE, Packets};
+use super::port::{Far, List, Port};
+use super::receive::{Feedbacks, Receiver};
+use super::send::{Paths, Sender};
+use super::settings::{Forwarding, PacketError, PacketSettings};
+use super::statistics::{PortCounters, PortReport};
+use super::switch::Switch;
+use super::transport::{Recovery, Transport};
+
+/// What kind of event: see [`Key`].
+pub(super) mod class {
+    /// The first packet on a port's cable reaches the far end.
+    pub const PORT: u32 = 0;
+    /// A NIC port may have something to send.
+    pub const WAKE: u32 = 1;
+    /// A transport's own timer.
+    pub const TIMER: u32 = 2;
+    /// Something in flight may be lost.
+    pub const SILENCE: u32 = 3;
+    /// A message is handed over.
+    pub const START: u32 = 4;
+}
+
+/// Order of events: time, class, and the number of the port, queue pair or message. Each has at most one event of a
+/// class at an instant (several equal ones of a NIC or queue pair mean the same), so this order is total and knows
+/// nothing of processes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key(u128);
+
+impl Key {
+    #[inline]
+    pub(super) const fn new(time: u64, class: u32, index: u32) -> Self {
+        Self((time as u128) << 64 | (class as u128) << 32 | index as u128)
+    }
+}
+
+impl EventOrder for Key {
+    #[inline]
+    fn time(self) -> Time {
+        Time((self.0 >> 64) as u64)
+    }
+
+    #[inline]
+    fn before(self, other: Self) -> bool {
+        self.0 < other.0
+    }
+}
+
+/// Between which NICs a queue pair is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRequest<'a> {
+    /// Sender, counted over all hosts.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// What the load balancer hashes.
+    pub entropy: u32,
+    /// Whether it stays open for more messages; otherwise it closes after its first.
+    pub keep: bool,
+    /// The links to take there and back, chosen by the host; empty: the balancer chooses.
+    pub route: [&'a [LinkId]; 2],
+}
+
+/// A message whose last byte has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The caller's name for it.
+    pub token: u64,
+    /// When.
+    pub at: Time,
+    /// When it was handed over.
+    pub start: Time,
+    /// Payload.
+    pub bytes: Bytes,
+}
+
+/// Totals of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Events handled.
+    pub events: u64,
+    /// Data packets that arrived, also those not wanted.
+    pub data_packets: u64,
+    /// Acknowledgements that arrived.
+    pub acknowledgements: u64,
+    /// Packets refused for lack of room or lost on a cable.
+    pub drops: u64,
+    /// Data packets marked.
+    pub marks: u64,
+    /// Data packets sent again.
+    pub retransmissions: u64,
+    /// Data packets that arrived before an earlier one.
+    pub reordered: u64,
+    /// Times that silence was taken for loss.
+    pub timeouts: u64,
+    /// Payload of messages completed.
+    pub bytes_delivered: u64,
+}
+
+/// Ports, switches, NICs, queue pairs and packets, and their events.
+#[derive(Clone, Debug)]
+pub struct Engine<T: Transport> {
+    pub(super) topology: Arc<Topology>,
+    pub(super) settings: PacketSettings,
+    pub(super) transport: T,
+    pub(super) clock: u64,
+    pub(super) queue: EventQueue<(), Key>,
+    pub(super) kinds: Vec<LinkKind>,
+    /// NICs' first (nic · planes + plane), then switch by switch.
+    pub(super) ports: Vec<Port>,
+    pub(super) counters: Vec<PortCounters>,
+    pub(super) switches: Vec<Switch>,
+    pub(super) nics: Vec<NicPort>,
+    /// Where packets to a NIC port leave the fabric.
+    pub(super) targets: Vec<Target>,
+    pub(super) packets: Packets,
+    pub(super) messages: Messages,
+    pub(super) senders: Vec<Sender<T::Flow>>,
+    pub(super) receivers: Vec<Receiver<T::Peer>>,
+    pub(super) free_flows: Vec<u32>,
+    pub(super) feedbacks: Feedbacks,
+    pub(super) paths: Paths,
+    pub(super) done: Vec<Completion>,
+    pub(super) totals: Counters,
+}
+
+/// Collects the kinds of links; there are few.
+struct Kinds<'a> {
+    settings: &'a PacketSettings,
+    facts: Vec<(u64, u64, bool, u64, bool)>,
+    kinds: Vec<LinkKind>,
+}
+
+impl Kinds<'_> {
+    fn of(&mut self, facts: &LinkFacts) -> u16 {
+        let key = (facts.rate.0, facts.delay, facts.cut_through, facts.loss.to_bits(), facts.marks);
+        if let Some(place) = self.facts.iter().rposition(|known| *known == key) {
+            return place as u16;
+        }
+        let PacketSettings { mtu, control, header, ecn, .. } = self.settings;
+        self.facts.push(key);
+        self.kinds.push(LinkKind::new(facts, *mtu, *control, *header, ecn.as_ref()));
+        u16::try_from(self.kinds.len() - 1).expect("fewer than 2^16 kinds of links")
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// An idle network at time zero.
+    ///
+    /// # Errors
+    /// [`PacketError`] for settings that cannot work on this topology.
+    pub fn new(topology: Arc<Topology>, settings: PacketSettings, transport: T) -> Result<Self, PacketError> {
+        settings.check()?;
+        if settings.ack_every == 0 && transport.recovery() != Recovery::None {
+            return Err(PacketError::Unanswered { transport: T::NAME });
+        }
+        let planes = topology.planes();
+        let nic_ports = topology.nics() * planes;
+        let mut switches = Vec::with_capacity(topology.switches() as usize);
+        let mut next = nic_ports;
+        for number in 0..topology.switches() {
+            let count = topology.ports(SwitchId(number));
+            let tier = topology.tier(SwitchId(number));
+            switches.push(Switch::new(next, count, tier, &settings.buffers)?);
+            next += count;
+        }
+        let mut engine = Self {
+            kinds: Vec::new(),
+            ports: Vec::with_capacity(next as usize),
+            counters: vec![PortCounters::default(); next as usize],
+            switches,
+            nics: vec![NicPort::default(); nic_ports as usize],
+            targets: Vec::with_capacity(nic_ports as usize),
+            packets: Packets::new(),
+            messages: Messages::default(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            free_flows: Vec::new(),
+            feedbacks: Feedbacks::default(),
+            paths: Paths::default(),
+            done: Vec::new(),
+            totals: Counters::default(),
+            clock: 0,
+            queue: EventQueue::new(),
+            topology,
+            settings,
+            transport,
+        };
+        engine.build();
+        Ok(engine)
+    }
+
+    fn build(&mut self) {
+        let topology = self.topology.clone();
+        let mut kinds = Kinds { settings: &self.settings, facts: Vec::new(), kinds: Vec::new() };
+        // Where a switch may pass packets on from their header: it must not have a port that could run dry.
+        let cut = self.settings.forwarding == Forwarding::CutThrough;
+        let fastest = |switch: u32| {
+            let switch = SwitchId(switch);
+            let links = (0..topology.ports(switch)).filter_map(|port| topology.out_link(switch, port));
+            links.map(|link| topology.link(link).rate).max()
+        };
+        let fastest: Vec<_> =
+            if cut { (0..topology.switches()).map(fastest).collect() } else { Vec::new() };
+        let mut kind_of = |link: LinkId, far: Far, marks: bool| {
+            let link = topology.link(link);
+            let cut_through = far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(link.rate));
+            kinds.of(&LinkFacts { rate: link.rate, delay: link.latency.0, cut_through, loss: link.loss, marks })
+        };
+        let planes = topology.planes();
+        for nic in 0..topology.nics() {
+            for plane in 0..planes {
+                let target = topology.target(nic, plane);
+                let far = Far::switch(target.switch.0);
+                self.ports.push(Port::new(far, NONE, kind_of(topology.nic_link(nic, plane), far, false)));
+                self.targets.push(target);
+            }
+        }
+        for number in 0..topology.switches() {
+            let switch = SwitchId(number);
+            for port in 0..topology.ports(switch) {
+                let far = match topology.peer(switch, port) {
+                    Some(Peer::Switch { switch, .. }) => Far::switch(switch.0),
+                    Some(Peer::Nic { .. }) | None => Far::nic(),
+                };
+                let kind = topology.out_link(switch, port).map_or(0, |link| kind_of(link, far, true));
+                self.ports.push(Port::new(far, number, kind));
+            }
+        }
+        self.kinds = kinds.kinds;
+    }
+
+    /// The clock: the instant of the last event.
+    pub fn now(&self) -> Time {
+        Time(self.clock)
+    }
+
+    /// Time of the next event, [`Time::NEVER`] if there is none.
+    #[inline]
+    pub fn next_time(&self) -> Time {
+        self.queue.peek().map_or(Time::NEVER, EventOrder::time)
+    }
+
+    /// Totals so far.
+    pub fn totals(&self) -> Counters {
+        self.totals
+    }
+
+    /// Packets in the network.
+    pub fn packets_live(&self) -> u32 {
+        self.packets.live()
+    }
+
+    /// Data packets and control packets sent over a link, over all links.
+    pub fn packet_hops(&self) -> (u64, u64) {
+        self.counters.iter().fold((0, 0), |(data, control), port| (data + port.packets, control + port.control))
+    }
+
+    /// Sum over data packets of the time between joining a queue and the start of transmission.
+    pub fn queueing(&self) -> Span {
+        Span(self.counters.iter().map(|port| port.waited).sum())
+    }
+
+    /// What each port with traffic saw until now, by link.
+    pub fn port_reports(&self) -> Vec<PortReport> {
+        let span = Span(self.clock);
+        let planes = self.topology.planes();
+        let nic_link = |port: u32| self.topology.nic_link(port / planes, port % planes);
+        let nics = (0..self.nics.len() as u32).map(|port| (port, nic_link(port)));
+        let switch_ports = (0u32..).zip(&self.switches).flat_map(|(number, switch)| {
+            let link = move |port: u32| self.topology.out_link(SwitchId(number), port);
+            (0..switch.count).filter_map(move |port| Some((switch.first + port, link(port)?)))
+        });
+        let mut reports: Vec<PortReport> = nics
+            .chain(switch_ports)
+            .map(|(port, link)| self.counters[port as usize].report(link, span))
+            .filter(|report| report.bytes > 0 || report.drops > 0)
+            .collect();
+        reports.sort_by_key(|report| report.link);
+        reports
+    }
+
+    /// Messages that have not arrived: the caller's names, in no order that means anything.
+    pub fn unfinished(&self) -> Vec<u64> {
+        self.messages.unfinished().map(|message| message.token).collect()
+    }
+
+    /// Handles events up to `limit`, at most `budget` and the rest of an instant begun, until messages have completed;
+    /// these are appended. Returns the instant reached: that of the last event, or `limit` if there is no more before.
+    pub fn run(&mut self, limit: Time, budget: u64, done: &mut Vec<Completion>) -> Time {
+        let mut left = budget;
+        while let Some(key) = self.queue.peek() {
+            let time = key.time();
+            if time > limit {
+                break;
+            }
+            if (left == 0 || !self.done.is_empty()) && time.0 > self.clock {
+                break;
+            }
+            left = left.saturating_sub(1);
+            self.queue.pop();
+            self.clock = time.0;
+            self.totals.events += 1;
+            self.handle(key);
+        }
+        done.append(&mut self.done);
+        if self.next_time() > limit && limit != Time::NEVER && done.is_empty() {
+            self.clock = self.clock.max(limit.0);
+        }
+        Time(self.clock)
+    }
+
+    #[inline]
+    fn handle(&mut self, Key(bits): Key) {
+        let (time, class, index) = ((bits >> 64) as u64, (bits >> 32) as u32, bits as u32);
+        match class {
+            class::PORT => self.port_event(index, time),
+            class::WAKE => self.wake(index, time),
+            class::TIMER => self.timer(index, time),
+            class::SILENCE => self.silence(index, time),
+            _ => self.start_message(index, time),
+        }
+    }
+
+    #[inline]
+    pub(super) fn schedule(&mut self, time: u64, class: u32, index: u32) {
+        self.queue.push(Key::new(time, class, index), ());
+    }
+
+    /// The first packet on the cable of port `p` reaches the far end, or a transmission ends that was overtaken by its
+    /// own header.
+    #[inline]
+    fn port_event(&mut self, p: u32, now: u64) {
+        let port = &mut self.ports[p as usize];
+        let (far, kind, owner) = (port.far, port.kind, port.owner);
+        let mut arrived = NONE;
+        if !port.flight.is_empty() && port.reaches == now {
+            arrived = port.flight.head;
+            let packet = &self.packets[arrived];
+            if packet.next == NONE {
+                port.flight = List::EMPTY;
+            } else {
+                port.flight.head = packet.next;
+                port.reaches = packet.next_time;
+            }
+        }
+        if port.flight.is_empty() {
+            port.armed = false;
+        } else {
+            let next = port.reaches;
+            self.schedule(next, class::PORT, p);
+        }
+        if owner == NONE {
+            self.pull(p, now);
+        } else if self.ports[p as usize].waits() {
+            self.advance(p, now);
+            let port = &mut self.ports[p as usize];
+            if !port.armed && port.waits() {
+                port.armed = true;
+                let next = port.free_at;
+                self.schedule(next, class::PORT, p);
+            }
+        }
+        if arrived == NONE {
+            return;
+        }
+        if self.kinds[usize::from(kind)].loss != 0 && self.lost(p, kind) {
+            self.drop_packet(p, arrived);
+            return;
+        }
+        match far.as_switch() {
+            Some(switch) => self.forward(switch, arrived, now),
+            None => self.deliver(arrived, now),
+        }
+    }
+
+    /// Draws whether a packet is lost on the cable of port `p`.
+    #[cold]
+    fn lost(&self, p: u32, kind: u16) -> bool {
+        let counters = &self.counters[p as usize];
+        let count = counters.packets + counters.control + u64::from(counters.drops) << 1;
+        let draw = windtunnel_kernel::random::combine(self.settings.seed ^ 0x6c6f_7373, u64::from(p) << 40 ^ count);
+        draw < self.kinds[usize::from(kind)].loss
+    }
+
+    /// Starts the transmission of a packet on a port that is free at `start`.
+    #[inline]
+    pub(super) fn begin(&mut self, p: u32, id: u32, start: u64) {
+        let port = &mut self.ports[p as usize];
+        let kind = &self.kinds[usize::from(port.kind)];
+        let packet = &mut self.packets[id];
+        let wire = packet.wire;
+        let end = start + kind.serialise(wire);
+        let reaches = kind.reaches(start, end, wire);
+        port.free_at = end;
+        port.in_service = u32::from(wire);
+        packet.next = NONE;
+        let counters = &mut self.counters[p as usize];
+        counters.bytes += u64::from(wire);
+        counters.held += (u64::from(wire) * (end - packet.joined)) >> 10;
+        if packet.kind == Kind::Data {
+            counters.packets += 1;
+            counters.waited += start - packet.joined;
+        } else {
+            counters.control += 1;
+        }
+        if port.flight.is_empty() {
+            port.flight.head = id;
+            port.reaches = reaches;
+            if !port.armed {
+                port.armed = true;
+                self.queue.push(Key::new(reaches, class::PORT, p), ());
+            }
+        } else {
+            let last = &mut self.packets[port.flight.tail];
+            last.next = id;
+            last.next_time = reaches;
+        }
+        port.flight.tail = id;
+    }
+
+    /// A packet leaves the network without arriving.
+    #[cold]
+    pub(super) fn drop_packet(&mut self, p: u32, id: u32) {
+        self.totals.drops += 1;
+        let counters = &mut self.counters[p as usize];
+        counters.drops += 1;
+        let packet = self.packets[id];
+        if packet.kind.is_control() {
+            counters.control_drops += 1;
+        }
+        if packet.kind == Kind::Ack {
+            self.feedbacks.release(packet.detail);
+        }
+        self.release(id, packet.flow);
+    }
+
+    /// A packet is no more.
+    #[inline]
+    pub(super) fn release(&mut self, id: u32, flow: u32) {
+        self.packets.release(id);
+        let sender = &mut self.senders[flow as usize];
+        sender.alive -= 1;
+        if sender.alive == 0 && !sender.keep {
+            self.close_if_done(flow);
+        }
+    }
+}

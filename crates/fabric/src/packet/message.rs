@@ -1,0 +1,205 @@
+//! Messages under way and the bitmaps of packets out of order.
+
+use windtunnel_kernel::Time;
+
+use super::packets::NONE;
+
+/// A message of a queue pair, from the request to the last acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    /// The caller's name.
+    pub token: u64,
+    pub bytes: u64,
+    /// When it was handed over.
+    pub start: Time,
+    /// First packet.
+    pub first: u32,
+    pub packets: u32,
+    /// Packets that have not arrived.
+    pub missing: u32,
+    pub flow: u32,
+    /// The next one of the queue pair.
+    pub next: u32,
+    pub delivered: bool,
+    pub acknowledged: bool,
+}
+
+/// Messages; places are used again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Messages {
+    slots: Vec<Message>,
+    free: Vec<u32>,
+}
+
+impl Messages {
+    pub(super) fn insert(&mut self, message: Message) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = message;
+            return id;
+        }
+        self.slots.push(message);
+        self.slots.len() as u32 - 1
+    }
+
+    /// Frees the place if both ends are done with it.
+    pub(super) fn settle(&mut self, id: u32) {
+        let message = &self.slots[id as usize];
+        if message.delivered && message.acknowledged {
+            self.free.push(id);
+        }
+    }
+
+    /// Messages that have not arrived whole, in the order of their places.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Message> {
+        let free: rustc_hash::FxHashSet<u32> = self.free.iter().copied().collect();
+        let live = (0u32..).zip(&self.slots).filter(move |(id, _)| !free.contains(id));
+        live.map(|(_, message)| message).filter(|message| !message.delivered)
+    }
+}
+
+impl std::ops::Index<u32> for Messages {
+    type Output = Message;
+
+    #[inline]
+    fn index(&self, id: u32) -> &Message {
+        &self.slots[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Messages {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut Message {
+        &mut self.slots[id as usize]
+    }
+}
+
+impl Message {
+    /// Payload bytes of its packet `sequence` when a full one carries `payload`.
+    #[inline]
+    pub(super) fn payload_of(&self, sequence: u32, payload: u64) -> u64 {
+        let index = sequence - self.first;
+        if index + 1 == self.packets { self.bytes - u64::from(index) * payload } else { payload }
+    }
+
+    #[inline]
+    pub(super) fn holds(&self, sequence: u32) -> bool {
+        sequence.wrapping_sub(self.first) < self.packets
+    }
+}
+
+/// A place that is no message.
+pub(super) const NO_MESSAGE: u32 = NONE;
+
+/// Which packets from a moving base on have arrived. A ring of bits, doubled when a packet lies beyond.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arrivals {
+    words: Vec<u64>,
+    /// One more than the highest packet marked since the ring was empty.
+    pub end: u32,
+}
+
+impl Arrivals {
+    #[inline]
+    fn place(&self, sequence: u32) -> (usize, u64) {
+        ((sequence >> 6) as usize & (self.words.len() - 1), 1 << (sequence & 63))
+    }
+
+    /// Whether `sequence` is marked; `base` is the lowest that may be.
+    #[inline]
+    pub(super) fn has(&self, sequence: u32) -> bool {
+        if sequence >= self.end || self.words.is_empty() {
+            return false;
+        }
+        let (word, bit) = self.place(sequence);
+        self.words[word] & bit != 0
+    }
+
+    /// Marks `sequence` ≥ `base`; `false` if it was.
+    pub(super) fn mark(&mut self, base: u32, sequence: u32) -> bool {
+        let room = ((sequence - base) >> 6) as usize + 2;
+        if room > self.words.len() {
+            self.grow(base, room.next_power_of_two().max(4));
+        }
+        self.end = self.end.max(sequence + 1);
+        let (word, bit) = self.place(sequence);
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        new
+    }
+
+    /// Forgets `sequence`.
+    #[inline]
+    pub(super) fn clear(&mut self, sequence: u32) {
+        if !self.words.is_empty() {
+            let (word, bit) = self.place(sequence);
+            self.words[word] &= !bit;
+        }
+    }
+
+    /// 64 bits from `from` (a multiple of 64) on.
+    #[inline]
+    pub(super) fn word(&self, from: u32) -> u64 {
+        if self.words.is_empty() || from >= self.end { 0 } else { self.words[self.place(from).0] }
+    }
+
+    #[cold]
+    fn grow(&mut self, base: u32, words: usize) {
+        let old = std::mem::replace(&mut self.words, vec![0; words]);
+        if old.is_empty() {
+            return;
+        }
+        for sequence in base..self.end {
+            let bit = 1 << (sequence & 63);
+            if old[(sequence >> 6) as usize & (old.len() - 1)] & bit != 0 {
+                let (word, bit) = self.place(sequence);
+                self.words[word] |= bit;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Any order of arrivals within a window: what is marked is what a set holds, and the base moves over it.
+        #[test]
+        fn arrivals_are_a_set(order in prop::collection::vec(0..700u32, 1..400)) {
+            let (mut arrivals, mut set, mut base) = (Arrivals::default(), std::collections::BTreeSet::new(), 0);
+            for sequence in order {
+                if sequence < base {
+                    continue;
+                }
+                prop_assert_eq!(arrivals.mark(base, sequence), set.insert(sequence));
+                while arrivals.has(base) {
+                    arrivals.clear(base);
+                    prop_assert!(set.remove(&base));
+                    base += 1;
+                }
+                for probe in base..710 {
+                    prop_assert_eq!(arrivals.has(probe), set.contains(&probe));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_packet_is_short() {
+        let message = Message {
+            token: 0,
+            bytes: 10_000,
+            start: Time::ZERO,
+            first: 5,
+            packets: 3,
+            missing: 3,
+            flow: 0,
+            next: NONE,
+            delivered: false,
+            acknowledged: false,
+        };
+        assert_eq!([5, 6, 7].map(|sequence| message.payload_of(sequence, 4_096)), [4_096, 4_096, 1_808]);
+        assert!(!message.holds(4) && message.holds(7) && !message.holds(8));
+    }
+}

@@ -1,0 +1,38 @@
+//! The packet model: NICs, switches and transports, every packet followed in integer picoseconds.
+//!
+//! `docs/packet-model.md` is the design. [`PacketNetwork`] is the [`Network`](crate::Network) that a
+//! [`Host`](crate::host::Host) drives; it keeps traffic inside scale-up domains in flow form and hands the rest to an
+//! [`Engine`], which owns ports, switches, NICs, queue pairs and packets and runs the events.
+//!
+//! **Life cycle of a packet.** A queue pair makes it when its NIC port is free ([`nic`]); it is serialised and stands on
+//! the cable; its port's event hands it to the switch at the far end ([`switch`]), which routes, admits, marks and
+//! queues it; the last port's event hands it to the receiving half of its queue pair ([`receive`]), which may answer with
+//! a control packet that goes the same way back to the sending half ([`send`]).
+//!
+//! **Invariants.** A port is advanced to t before anything of it is read or changed at t. What waits at a port joined it
+//! while it was busy, so the next service begins exactly when the one before ends. Bytes held by a switch are at least the
+//! sum over its ports of what they hold, and equal it after a refresh. Every packet in the slab is on exactly one list.
+//!
+//! **Failure modes.** Settings that cannot work are [`PacketError`]s. A packet that finds no room is dropped and counted;
+//! without recovery its message never completes, and the run ends with the message named as stuck.
+
+mod engine;
+mod link;
+mod message;
+mod network;
+mod nic;
+mod packets;
+mod port;
+mod receive;
+mod send;
+mod settings;
+mod statistics;
+mod switch;
+pub mod transport;
+
+pub use engine::{Completion, Counters, Engine, OpenRequest};
+pub use network::{PacketNetwork, PacketNetworkError};
+pub use settings::{
+    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings,
+};
+pub use statistics::PortReport;

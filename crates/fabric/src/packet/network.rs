@@ -1,0 +1,260 @@
+//! The packet model as a [`Network`]: what leaves a scale-up domain goes through the [`Engine`], what stays inside is a
+//! flow, at every fidelity.
+//!
+//! A message departs from its NIC at the instant given, on the queue pair of its sender, receiver, NIC and entropy if it
+//! is ordered, otherwise on one of its own that closes when it is done. It arrives with its last packet, plus the latency
+//! of both NICs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
+use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
+
+use super::engine::{Completion, Engine, OpenRequest};
+use super::settings::{Balancer, PacketError, PacketSettings};
+use super::transport::Transport;
+use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
+use crate::model::{Arrival, CoupledId, Departure, Network};
+
+/// Events handled before the caller is asked again.
+const BUDGET: u64 = 1 << 12;
+
+/// A message outside scale-up domains.
+#[derive(Clone, Copy, Debug)]
+struct Outside {
+    message: u32,
+    from: EndpointId,
+    to: EndpointId,
+    class: u8,
+}
+
+/// NICs, switches and packets over a topology.
+#[derive(Debug)]
+pub struct PacketNetwork<T: Transport> {
+    topology: Arc<Topology>,
+    engine: Engine<T>,
+    /// Traffic inside scale-up domains.
+    inside: FlowNetwork,
+    balancer: Balancer,
+    nic_latency: Span,
+    records: Option<Vec<FlowRecord>>,
+    /// Queue pairs that stay open.
+    pairs: FxHashMap<(u32, u32, u32), u32>,
+    messages: Vec<Outside>,
+    free: Vec<u32>,
+    clock: Time,
+    done: Vec<Completion>,
+    /// Between the NIC and the host.
+    handed: VecDeque<Completion>,
+    completion: CompletionTimes,
+    arrived: u64,
+    bytes: u64,
+}
+
+/// Why there is no network.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PacketNetworkError {
+    /// Settings that cannot work.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// Scale-up links that cannot.
+    #[error(transparent)]
+    Flow(#[from] FlowNetworkError),
+}
+
+impl<T: Transport> PacketNetwork<T> {
+    /// An idle network at time zero.
+    ///
+    /// # Errors
+    /// [`PacketNetworkError`] for settings that cannot work on this topology.
+    pub fn new(topology: Arc<Topology>, settings: PacketSettings, transport: T) -> Result<Self, PacketNetworkError> {
+        let inside = FlowNetwork::new(
+            topology.clone(),
+            FlowSettings {
+                seed: settings.seed,
+                mtu: settings.mtu,
+                header: settings.header,
+                records: settings.records,
+                ..FlowSettings::default()
+            },
+        )?;
+        let (balancer, nic_latency) = (settings.balancer, settings.nic_latency);
+        let records = settings.records.then(Vec::new);
+        Ok(Self {
+            engine: Engine::new(topology.clone(), settings, transport)?,
+            topology,
+            inside,
+            balancer,
+            nic_latency,
+            records,
+            pairs: FxHashMap::default(),
+            messages: Vec::new(),
+            free: Vec::new(),
+            clock: Time::ZERO,
+            done: Vec::new(),
+            handed: VecDeque::new(),
+            completion: CompletionTimes::default(),
+            arrived: 0,
+            bytes: 0,
+        })
+    }
+
+    /// The engine, for what it counted.
+    pub fn engine(&self) -> &Engine<T> {
+        &self.engine
+    }
+
+    /// The flows inside scale-up domains.
+    pub fn inside(&mut self) -> &mut FlowNetwork {
+        &mut self.inside
+    }
+
+    /// Completion times of messages outside scale-up domains, from their departure to the last byte's arrival.
+    pub fn completion_times(&self) -> &CompletionTimes {
+        &self.completion
+    }
+
+    /// Messages arrived, also those inside scale-up domains.
+    pub fn messages(&self) -> u64 {
+        self.arrived + self.inside.messages()
+    }
+
+    /// Payload arrived, also that inside scale-up domains.
+    pub fn bytes_delivered(&self) -> u64 {
+        self.bytes + self.inside.bytes_delivered()
+    }
+
+    /// Appends the records of the messages that arrived since the last call, those outside scale-up domains first.
+    pub fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        if let Some(kept) = &mut self.records {
+            records.append(kept);
+        }
+        self.inside.take_records(records);
+    }
+
+    fn open(&mut self, departure: &Departure) -> u32 {
+        let Departure { from, to, nic, entropy, ordered, .. } = *departure;
+        let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
+        let key = (source, sink, entropy);
+        if ordered && let Some(&pair) = self.pairs.get(&key) {
+            return pair;
+        }
+        let links = |from, to| -> Vec<LinkId> {
+            if self.balancer != Balancer::DestinationModulo {
+                return Vec::new();
+            }
+            let mut route = Route::new();
+            self.topology.route(LoadBalancer::DestinationModulo, 0, from, to, nic, entropy, &mut route);
+            route.links.iter().map(|&(link, _)| link).collect()
+        };
+        let (there, back) = (links(from, to), links(to, from));
+        let request = OpenRequest { from: source, to: sink, entropy, keep: ordered, route: [&there, &back] };
+        let pair = self.engine.open(&request);
+        if ordered {
+            self.pairs.insert(key, pair);
+        }
+        pair
+    }
+
+    /// A message has reached its host.
+    fn report(&mut self, completion: &Completion, at: Time, arrivals: &mut Vec<Arrival>) {
+        let slot = completion.token as u32;
+        let Outside { message, from, to, class } = self.messages[slot as usize];
+        self.free.push(slot);
+        self.arrived += 1;
+        self.bytes += completion.bytes.0;
+        self.completion.add(at.since(completion.start));
+        if let Some(records) = &mut self.records {
+            let path = self.topology.path_class(from, to);
+            records.push(FlowRecord {
+                source: from,
+                destination: to,
+                edges: 1,
+                bytes: completion.bytes,
+                start: completion.start,
+                finish: at,
+                class,
+                path,
+                hops: 0,
+            });
+        }
+        arrivals.push(Arrival::Message { message });
+    }
+}
+
+impl<T: Transport> Network for PacketNetwork<T> {
+    fn depart(&mut self, at: Time, departure: Departure) {
+        let Departure { message, from, to, bytes, class, .. } = departure;
+        if self.topology.path_class(from, to) <= PathClass::ScaleUp {
+            self.inside.depart(at, departure);
+            return;
+        }
+        let pair = self.open(&departure);
+        let outside = Outside { message, from, to, class };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.messages[slot as usize] = outside;
+                slot
+            }
+            None => {
+                self.messages.push(outside);
+                self.messages.len() as u32 - 1
+            }
+        };
+        self.engine.send(at, pair, bytes, u64::from(slot));
+    }
+
+    /// Groups run inside scale-up domains only.
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
+        self.inside.prepare_coupled(edges, entropy)
+    }
+
+    fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
+        self.inside.start_coupled(at, run, group, bytes, steps, class);
+    }
+
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        self.inside.coupled_span(group, bytes, steps)
+    }
+
+    fn next_time(&mut self) -> Time {
+        let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
+        self.engine.next_time().min(self.inside.next_time()).min(handed).max(self.clock)
+    }
+
+    fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
+        while self.run(to, arrivals) < to {}
+    }
+
+    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+        let inside = self.inside.next_time();
+        let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
+        let bound = limit.min(inside).min(handed);
+        let mut reached = bound;
+        if self.engine.next_time() <= bound {
+            let mut done = std::mem::take(&mut self.done);
+            reached = self.engine.run(bound, BUDGET, &mut done);
+            for completion in done.drain(..) {
+                if self.nic_latency == Span::ZERO {
+                    self.report(&completion, completion.at, arrivals);
+                } else {
+                    self.handed.push_back(completion);
+                }
+            }
+            self.done = done;
+        }
+        if inside == reached {
+            self.inside.advance(reached, arrivals);
+        }
+        while let Some(&completion) = self.handed.front()
+            && completion.at + self.nic_latency <= reached
+        {
+            self.handed.pop_front();
+            self.report(&completion, reached, arrivals);
+        }
+        self.clock = reached;
+        reached
+    }
+}

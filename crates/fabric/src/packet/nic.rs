@@ -1,0 +1,160 @@
+//! NIC ports: queue pairs are asked for packets, round robin, when the port is free.
+//!
+//! Like a switch's port, a NIC's is advanced lazily: [`Engine::pull`] starts, in order, everything that could start by
+//! now. Whatever changes what a queue pair may send (an acknowledgement, a message, a timer) happens between two pulls:
+//! before it, so that what came earlier is settled by the old state; after it, to use the new one.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::engine::{Engine, class};
+use super::packets::NONE;
+use super::port::List;
+use super::transport::Transport;
+
+/// What a queue pair does at its NIC port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has nothing to send.
+    #[default]
+    Idle,
+    /// It is on the ring.
+    Ready,
+    /// Its pacing lets it wait.
+    Paced,
+    /// Its window is full.
+    Blocked,
+}
+
+/// The queue pairs of a NIC port.
+#[derive(Clone, Debug)]
+pub(super) struct NicPort {
+    /// Those that may send, in the order of their turns.
+    ready: List,
+    /// Those that may send later: when, which.
+    paced: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Nothing on the ring may start before.
+    since: u64,
+    /// When the earliest wake-up is due.
+    wake: u64,
+}
+
+impl Default for NicPort {
+    fn default() -> Self {
+        Self { ready: List::EMPTY, paced: BinaryHeap::new(), since: 0, wake: u64::MAX }
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// Lets NIC port `p` start everything whose turn has come by `now`.
+    pub(super) fn pull(&mut self, p: u32, now: u64) {
+        let later = loop {
+            let port = &mut self.ports[p as usize];
+            if !port.control.is_empty() {
+                if port.free_at > now {
+                    break port.free_at;
+                }
+                let (start, id) = (port.free_at, port.control.pop(&self.packets));
+                self.begin(p, id, start);
+                continue;
+            }
+            let nic = &mut self.nics[p as usize];
+            let mut start = port.free_at.max(nic.since);
+            if nic.ready.is_empty() {
+                match nic.paced.peek() {
+                    Some(&Reverse((earliest, _))) => start = start.max(earliest),
+                    None => break u64::MAX,
+                }
+            }
+            if start > now {
+                break start;
+            }
+            while let Some(&Reverse((earliest, flow))) = nic.paced.peek()
+                && earliest <= start
+            {
+                nic.paced.pop();
+                self.senders[flow as usize].turn = Turn::Ready;
+                push(&mut nic.ready, flow, &mut self.senders);
+            }
+            let flow = nic.ready.head;
+            nic.ready.head = self.senders[flow as usize].after;
+            if !self.senders[flow as usize].finds_more() {
+                self.senders[flow as usize].turn = Turn::Idle;
+                continue;
+            }
+            if !self.may_send(flow) {
+                self.senders[flow as usize].turn = Turn::Blocked;
+                continue;
+            }
+            let id = self.make_packet(flow, start);
+            self.begin(p, id, start);
+            let sender = &mut self.senders[flow as usize];
+            let nic = &mut self.nics[p as usize];
+            if !sender.has_more() {
+                sender.turn = Turn::Idle;
+            } else if sender.eligible > start {
+                sender.turn = Turn::Paced;
+                nic.paced.push(Reverse((sender.eligible, flow)));
+            } else {
+                push(&mut nic.ready, flow, &mut self.senders);
+            }
+        };
+        // With a packet on the cable the port's own event comes in time.
+        if later != u64::MAX && self.ports[p as usize].flight.is_empty() && self.nics[p as usize].wake > later {
+            self.nics[p as usize].wake = later;
+            self.schedule(later, class::WAKE, p);
+        }
+    }
+
+    /// A queue pair that waited for something may have its turn again. The port has been pulled to `now`.
+    pub(super) fn ready(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        let p = sender.port;
+        if matches!(sender.turn, Turn::Ready | Turn::Paced) || !sender.has_more() {
+            return;
+        }
+        let nic = &mut self.nics[p as usize];
+        nic.since = now;
+        if sender.eligible > now {
+            sender.turn = Turn::Paced;
+            nic.paced.push(Reverse((sender.eligible, flow)));
+        } else {
+            sender.turn = Turn::Ready;
+            push(&mut nic.ready, flow, &mut self.senders);
+        }
+        self.pull(p, now);
+    }
+
+    pub(super) fn wake(&mut self, p: u32, now: u64) {
+        if self.nics[p as usize].wake == now {
+            self.nics[p as usize].wake = u64::MAX;
+            self.pull(p, now);
+        }
+    }
+
+    /// A control packet leaves by NIC port `p`, before all data that waits.
+    pub(super) fn send_control(&mut self, p: u32, id: u32, now: u64) {
+        self.pull(p, now);
+        self.packets[id].joined = now;
+        let port = &mut self.ports[p as usize];
+        if port.free_at <= now && port.control.is_empty() {
+            self.begin(p, id, now);
+            return;
+        }
+        port.control.push(id, &mut self.packets);
+        if port.flight.is_empty() {
+            self.pull(p, now);
+        }
+    }
+}
+
+/// Puts a queue pair at the end of a ring.
+fn push<F>(ring: &mut List, flow: u32, senders: &mut [super::send::Sender<F>]) {
+    senders[flow as usize].after = NONE;
+    if ring.is_empty() {
+        ring.head = flow;
+    } else {
+        senders[ring.tail as usize].after = flow;
+    }
+    ring.tail = flow;
+}

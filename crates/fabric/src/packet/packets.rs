@@ -1,0 +1,147 @@
+//! Packets and their slab.
+
+use windtunnel_topology::Itinerary;
+
+/// No packet, port, queue pair or message.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// Payload.
+    #[default]
+    Data,
+    /// Acknowledgement: `sequence` is the next expected, `detail` a [`Feedback`](super::receive::Feedback).
+    Ack,
+    /// Notification of congestion.
+    Notify,
+}
+
+impl Kind {
+    /// Whether it waits in the control class.
+    #[inline]
+    pub(super) const fn is_control(self) -> bool {
+        !matches!(self, Self::Data)
+    }
+}
+
+/// Bits of [`Packet::flags`].
+pub(super) mod flag {
+    /// Congestion experienced.
+    pub const MARKED: u8 = 1;
+    /// Last of its message.
+    pub const LAST: u8 = 2;
+    /// `hash` is a place in the engine's paths, not a hash.
+    pub const ROUTED: u8 = 4;
+    /// Has not met a switch.
+    pub const FRESH: u8 = 8;
+}
+
+/// A packet: one cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Packet {
+    /// Of the flow and the path number; with [`flag::ROUTED`] where the next egress port stands in the paths.
+    pub hash: u64,
+    /// When the next packet on the cable reaches the far end.
+    pub next_time: u64,
+    /// When it joined the queue it stands in.
+    pub joined: u64,
+    /// When its transmission at the sender began; of an acknowledgement that of the data packet that caused it.
+    pub stamp: u64,
+    /// Next on its list.
+    pub next: u32,
+    /// Queue pair.
+    pub flow: u32,
+    /// Place in the queue pair's packets.
+    pub sequence: u32,
+    /// Message of a data packet.
+    pub detail: u32,
+    /// Port of the NIC it goes to: nic · planes + plane.
+    pub to: u32,
+    /// What the topology lets it carry.
+    pub itinerary: Itinerary,
+    /// Bytes on the wire.
+    pub wire: u16,
+    /// Path number.
+    pub path: u16,
+    pub kind: Kind,
+    pub flags: u8,
+}
+
+/// All packets there are; places are used again, the last freed first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Packets {
+    slots: Vec<Packet>,
+    free: u32,
+    live: u32,
+}
+
+impl Packets {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), free: NONE, live: 0 }
+    }
+
+    #[inline]
+    pub(super) fn insert(&mut self, packet: Packet) -> u32 {
+        self.live += 1;
+        if self.free == NONE {
+            self.slots.push(packet);
+            return self.slots.len() as u32 - 1;
+        }
+        let id = self.free;
+        let slot = &mut self.slots[id as usize];
+        self.free = slot.next;
+        *slot = packet;
+        id
+    }
+
+    #[inline]
+    pub(super) fn release(&mut self, id: u32) {
+        self.live -= 1;
+        self.slots[id as usize].next = self.free;
+        self.free = id;
+    }
+
+    /// Packets in the network.
+    pub(super) fn live(&self) -> u32 {
+        self.live
+    }
+}
+
+impl std::ops::Index<u32> for Packets {
+    type Output = Packet;
+
+    #[inline]
+    fn index(&self, id: u32) -> &Packet {
+        &self.slots[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Packets {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut Packet {
+        &mut self.slots[id as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_is_a_cache_line() {
+        assert_eq!(size_of::<Packet>(), 64);
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let mut packets = Packets::new();
+        let ids: Vec<u32> = (0..3).map(|sequence| packets.insert(Packet { sequence, ..Packet::default() })).collect();
+        packets.release(ids[1]);
+        packets.release(ids[0]);
+        assert_eq!([packets.insert(Packet::default()), packets.insert(Packet::default())], [ids[0], ids[1]]);
+        assert_eq!((packets.live(), packets[ids[2]].sequence), (3, 2));
+    }
+}

@@ -1,0 +1,560 @@
+//! The sending half of a queue pair: opening, messages, packets, acknowledgements, losses.
+
+use rustc_hash::FxHashMap;
+use windtunnel_kernel::random::combine;
+use windtunnel_kernel::{Bytes, Span, Time};
+use windtunnel_topology::{Itinerary, LinkId, SwitchId, flow_hash};
+
+use super::engine::{Completion, Engine, OpenRequest, class};
+use super::message::{Arrivals, Message, NO_MESSAGE};
+use super::nic::Turn;
+use super::packets::{Kind, NONE, Packet, flag};
+use super::receive::Receiver;
+use super::settings::Balancer;
+use super::transport::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+
+/// The sending half.
+#[derive(Clone, Debug)]
+pub(super) struct Sender<F> {
+    pub cc: F,
+    /// What is hashed with the path number, or the place of its path.
+    hash: u64,
+    /// Earliest start of the next packet.
+    pub eligible: u64,
+    /// Bytes sent, those that the receiver has counted, and those taken for lost.
+    sent: u64,
+    received: u64,
+    lost: u64,
+    /// Last sign of progress, and silence allowed from there.
+    heard: u64,
+    /// Its NIC port, and the other's.
+    pub port: u32,
+    to: u32,
+    /// Next on its NIC port's ring.
+    pub after: u32,
+    /// First packet not known to have arrived, next new one, and one more than the last there is.
+    una: u32,
+    next: u32,
+    limit: u32,
+    /// Packets to be sent again, but for those known to have arrived.
+    again: u32,
+    again_end: u32,
+    /// Messages: the one being sent, the first not acknowledged, the last.
+    sending: u32,
+    oldest: u32,
+    last: u32,
+    /// Packets of the queue pair in the network.
+    pub alive: u32,
+    /// Packets sent, for path numbers.
+    round: u32,
+    /// When the transport's timer is due, and when silence is looked for.
+    timer: u64,
+    watch: u64,
+    pub turn: Turn,
+    flags: u8,
+    pub keep: bool,
+    open: bool,
+    /// Arrived beyond `una`.
+    beyond: Arrivals,
+}
+
+impl<F> Sender<F> {
+    /// Whether there is anything to send.
+    #[inline]
+    pub(super) fn has_more(&self) -> bool {
+        self.again < self.again_end || self.next < self.limit
+    }
+
+    /// The same, once what has arrived meanwhile is struck from what is to be sent again.
+    #[inline]
+    pub(super) fn finds_more(&mut self) -> bool {
+        while self.again < self.again_end && (self.again < self.una || self.beyond.has(self.again)) {
+            self.again += 1;
+        }
+        self.has_more()
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u64 {
+        self.sent.saturating_sub(self.received + self.lost)
+    }
+}
+
+/// Egress ports of paths worked out ahead, one after another; equal lengths use places again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Paths {
+    ports: Vec<u32>,
+    free: FxHashMap<u32, Vec<u32>>,
+}
+
+impl Paths {
+    fn insert(&mut self, path: &[u32]) -> u32 {
+        if let Some(place) = self.free.get_mut(&(path.len() as u32)).and_then(Vec::pop) {
+            self.ports[place as usize..place as usize + path.len()].copy_from_slice(path);
+            return place;
+        }
+        self.ports.extend_from_slice(path);
+        (self.ports.len() - path.len()) as u32
+    }
+
+    fn release(&mut self, place: u32, len: u32) {
+        self.free.entry(len).or_default().push(place);
+    }
+}
+
+impl std::ops::Index<u32> for Paths {
+    type Output = u32;
+
+    #[inline]
+    fn index(&self, place: u32) -> &u32 {
+        &self.ports[place as usize]
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// Opens a queue pair and returns its number, which is used again after it has closed.
+    pub fn open(&mut self, request: &OpenRequest<'_>) -> u32 {
+        let OpenRequest { from, to, entropy, keep, route } = *request;
+        let seed = self.settings.seed;
+        let there = flow_hash(seed, u64::from(from), u64::from(to), entropy);
+        let back = flow_hash(seed, u64::from(to), u64::from(from), entropy);
+        let planes = self.topology.planes();
+        let plane = match route[0].first() {
+            Some(&link) => (0..planes).find(|&plane| self.topology.nic_link(from, plane) == link).unwrap_or(0),
+            None => self.topology.plane(there),
+        };
+        let (port, far) = (from * planes + plane, to * planes + plane);
+        let path = if route[0].is_empty() { self.walk(port, far, there) } else { self.along(route[0]) };
+        let path_back = if route[1].is_empty() { self.walk(far, port, back) } else { self.along(route[1]) };
+        let facts = self.facts(port, &path, far, &path_back);
+        // With spraying every packet asks the topology anew.
+        let fixed = !matches!(self.settings.balancer, Balancer::Spray { .. });
+        let (hash, hash_back) = if fixed {
+            (u64::from(self.paths.insert(&path)), u64::from(self.paths.insert(&path_back)))
+        } else {
+            (there, back)
+        };
+        let sender = Sender {
+            cc: self.transport.open(&facts),
+            hash,
+            eligible: 0,
+            sent: 0,
+            received: 0,
+            lost: 0,
+            heard: 0,
+            port,
+            to: far,
+            after: NONE,
+            una: 0,
+            next: 0,
+            limit: 0,
+            again: 0,
+            again_end: 0,
+            sending: NO_MESSAGE,
+            oldest: NO_MESSAGE,
+            last: NO_MESSAGE,
+            alive: 0,
+            round: 0,
+            timer: u64::MAX,
+            watch: u64::MAX,
+            turn: Turn::Idle,
+            flags: if fixed { flag::ROUTED } else { flag::FRESH },
+            keep,
+            open: true,
+            beyond: Arrivals::default(),
+        };
+        let receiver = Receiver::new(far, port, hash_back, sender.flags, [path.len() as u32, path_back.len() as u32]);
+        match self.free_flows.pop() {
+            Some(flow) => {
+                self.senders[flow as usize] = sender;
+                self.receivers[flow as usize] = receiver;
+                flow
+            }
+            None => {
+                self.senders.push(sender);
+                self.receivers.push(receiver);
+                self.senders.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Egress ports on the way from one NIC port to another that the hash chooses.
+    fn walk(&self, from: u32, to: u32, hash: u64) -> Vec<u32> {
+        let target = self.targets[to as usize];
+        let mut at = self.ports[from as usize].far.as_switch().expect("a NIC's cable leads to a switch");
+        let held = |port: u32| {
+            let first = self.switches[at as usize].first;
+            u64::from(self.ports[(first + port) as usize].held)
+        };
+        let mut itinerary = self.topology.enter(SwitchId(at), &target, hash, held);
+        let mut path = Vec::with_capacity(8);
+        loop {
+            let (port, next) = self.topology.next_hop(SwitchId(at), &target, itinerary, hash);
+            itinerary = next;
+            let egress = self.switches[at as usize].first + port;
+            path.push(egress);
+            match self.ports[egress as usize].far.as_switch() {
+                Some(switch) => at = switch,
+                None => return path,
+            }
+        }
+    }
+
+    /// Egress ports of the links of a path, the first of which leaves a NIC.
+    fn along(&self, links: &[LinkId]) -> Vec<u32> {
+        let port = |&link: &LinkId| {
+            let (switch, port) = self.topology.link_source(link)?;
+            Some(self.switches[switch.0 as usize].first + port)
+        };
+        links[1..].iter().filter_map(port).collect()
+    }
+
+    fn facts(&self, port: u32, path: &[u32], far: u32, back: &[u32]) -> PathFacts {
+        let kind = |port: u32| &self.kinds[usize::from(self.ports[port as usize].kind)];
+        let (mtu, control) = (self.settings.mtu.0 as u16, self.settings.control.0 as u16);
+        let unloaded = |first: u32, rest: &[u32], wire: u16| {
+            let hops = std::iter::once(first).chain(rest.iter().copied());
+            let mut last = (0, 0);
+            for hop in hops {
+                let kind = kind(hop);
+                let start = last.0;
+                let end = start + kind.serialise(wire);
+                last = (kind.reaches(start, end, wire), end + kind.delay);
+            }
+            last.1
+        };
+        let base_rtt = unloaded(port, path, mtu) + unloaded(far, back, control);
+        let rate = kind(port).rate;
+        let bits = u128::from(base_rtt) * u128::from(rate.0);
+        PathFacts {
+            rate,
+            base_rtt: Span(base_rtt),
+            bdp: bits.div_ceil(8_000_000_000_000) as u64,
+            mtu: u32::from(mtu),
+            hops: 1 + path.len() as u32,
+        }
+    }
+
+    /// Hands a message of `bytes` over to a queue pair at `at`, not before the clock; `token` comes back in its
+    /// [`Completion`].
+    pub fn send(&mut self, at: Time, flow: u32, bytes: Bytes, token: u64) {
+        let bytes = bytes.0.max(1);
+        let packets = u32::try_from(self.settings.packets(Bytes(bytes))).expect("a message of fewer than 2^32 packets");
+        let message = self.messages.insert(Message {
+            token,
+            bytes,
+            start: at,
+            first: 0,
+            packets,
+            missing: packets,
+            flow,
+            next: NO_MESSAGE,
+            delivered: false,
+            acknowledged: false,
+        });
+        if at.0 > self.clock {
+            self.schedule(at.0, class::START, message);
+        } else {
+            self.start_message(message, at.0);
+        }
+    }
+
+    /// A message joins its queue pair.
+    pub(super) fn start_message(&mut self, id: u32, now: u64) {
+        let flow = self.messages[id].flow;
+        let port = self.senders[flow as usize].port;
+        self.pull(port, now);
+        let sender = &mut self.senders[flow as usize];
+        let message = &mut self.messages[id];
+        message.first = sender.limit;
+        sender.limit += message.packets;
+        if sender.oldest == NO_MESSAGE {
+            sender.oldest = id;
+            self.receivers[flow as usize].delivering = id;
+        } else {
+            let last = sender.last;
+            self.messages[last].next = id;
+            if self.receivers[flow as usize].delivering == NO_MESSAGE {
+                self.receivers[flow as usize].delivering = id;
+            }
+        }
+        if sender.sending == NO_MESSAGE {
+            sender.sending = id;
+        }
+        sender.last = id;
+        if sender.una == sender.next {
+            sender.heard = now;
+        }
+        self.ready(flow, now);
+    }
+
+    /// Whether the window lets a queue pair with something to send do so.
+    #[inline]
+    pub(super) fn may_send(&self, flow: u32) -> bool {
+        let sender = &self.senders[flow as usize];
+        let in_flight = sender.in_flight();
+        let full = self.settings.mtu.0;
+        in_flight == 0 || in_flight + full <= self.transport.window(&sender.cc)
+    }
+
+    /// The next packet of a queue pair that has one, transmitted from `start` on.
+    pub(super) fn make_packet(&mut self, flow: u32, start: u64) -> u32 {
+        let payload = self.settings.payload();
+        let sender = &mut self.senders[flow as usize];
+        let (sequence, message) = if sender.again < sender.again_end {
+            let sequence = sender.again;
+            sender.again += 1;
+            self.totals.retransmissions += 1;
+            let mut id = sender.oldest;
+            while !self.messages[id].holds(sequence) {
+                id = self.messages[id].next;
+            }
+            (sequence, id)
+        } else {
+            (sender.next, sender.sending)
+        };
+        let facts = &self.messages[message];
+        let last = sequence + 1 == facts.first + facts.packets;
+        if sequence == sender.next {
+            sender.next += 1;
+            if last {
+                sender.sending = facts.next;
+            }
+        }
+        let wire = (facts.payload_of(sequence, payload) + self.settings.header.0) as u16;
+        let (hash, path) = match self.settings.balancer {
+            Balancer::Spray { paths } => {
+                let (round, place) = (sender.round / paths, sender.round % paths);
+                let mask = combine(sender.hash, u64::from(round)) as u32 & (paths - 1);
+                let path = place ^ mask;
+                (combine(sender.hash, u64::from(path)), path as u16)
+            }
+            _ => (sender.hash, 0),
+        };
+        sender.round = sender.round.wrapping_add(1);
+        sender.sent += u64::from(wire);
+        sender.alive += 1;
+        self.transport.on_send(&mut sender.cc, Time(start), wire);
+        sender.eligible = start + self.transport.gap(&sender.cc, wire).0;
+        let packet = Packet {
+            hash,
+            next_time: 0,
+            joined: start,
+            stamp: start,
+            next: NONE,
+            flow,
+            sequence,
+            detail: message,
+            to: sender.to,
+            itinerary: Itinerary::DIRECT,
+            wire,
+            path,
+            kind: Kind::Data,
+            flags: sender.flags | if last { flag::LAST } else { 0 },
+        };
+        if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
+            sender.heard = sender.heard.max(start);
+            sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.clock);
+            let due = sender.watch;
+            self.schedule(due, class::SILENCE, flow);
+        }
+        self.packets.insert(packet)
+    }
+
+    /// An acknowledgement has come back.
+    pub(super) fn acknowledged(&mut self, id: u32, now: u64) {
+        let packet = self.packets[id];
+        let flow = packet.flow;
+        let feedback = self.feedbacks.take(packet.detail);
+        self.totals.acknowledgements += 1;
+        let port = self.senders[flow as usize].port;
+        self.pull(port, now);
+        let sender = &mut self.senders[flow as usize];
+        let bytes = feedback.received.saturating_sub(sender.received);
+        sender.received = sender.received.max(feedback.received);
+        let expected = packet.sequence;
+        if expected > sender.una {
+            for sequence in sender.una..expected.min(sender.beyond.end) {
+                sender.beyond.clear(sequence);
+            }
+            sender.una = expected;
+        }
+        if bytes > 0 {
+            sender.heard = now;
+        }
+        let mut bits = feedback.bits;
+        while bits != 0 {
+            let sequence = feedback.base + bits.trailing_zeros();
+            bits &= bits - 1;
+            if sequence >= sender.una && sequence < sender.next {
+                sender.beyond.mark(sender.una, sequence);
+            }
+        }
+        let ack = Ack {
+            now: Time(now),
+            bytes,
+            packets: u32::from(feedback.packets),
+            marked: u32::from(feedback.marked),
+            expected,
+            next: sender.next,
+            rtt: Span(now - packet.stamp),
+            echo: feedback.echo,
+            path: packet.path,
+            in_flight: sender.in_flight(),
+        };
+        self.transport.on_ack(&mut sender.cc, &ack);
+        match self.transport.recovery() {
+            Recovery::None => {}
+            Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
+            Recovery::GoBackN => {}
+            Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
+        }
+        let sender = &mut self.senders[flow as usize];
+        while sender.oldest != NO_MESSAGE {
+            let message = &mut self.messages[sender.oldest];
+            if message.first + message.packets > sender.una {
+                break;
+            }
+            message.acknowledged = true;
+            let done = sender.oldest;
+            sender.oldest = message.next;
+            self.messages.settle(done);
+        }
+        self.rearm(flow, now);
+        self.ready(flow, now);
+        self.release(id, flow);
+    }
+
+    /// A notification of congestion has come.
+    pub(super) fn notified(&mut self, id: u32, now: u64) {
+        let flow = self.packets[id].flow;
+        let port = self.senders[flow as usize].port;
+        self.pull(port, now);
+        self.transport.on_notify(&mut self.senders[flow as usize].cc, Time(now));
+        self.rearm(flow, now);
+        self.ready(flow, now);
+        self.release(id, flow);
+    }
+
+    /// Marks as lost what lies `reorder` packets or more before the highest that has arrived.
+    fn find_gaps(&mut self, flow: u32, now: u64, reorder: u32) {
+        let sender = &mut self.senders[flow as usize];
+        let Some(end) = sender.beyond.end.checked_sub(reorder) else { return };
+        let from = sender.una.max(sender.again_end);
+        let missing = (from..end).filter(|&sequence| !sender.beyond.has(sequence)).count() as u64;
+        if missing == 0 {
+            return;
+        }
+        let bytes = missing * self.settings.mtu.0;
+        sender.lost = (sender.lost + bytes).min(sender.sent - sender.received);
+        if sender.again >= sender.again_end {
+            sender.again = from;
+        }
+        sender.again_end = end;
+        let (sequence, next) = (from, sender.next);
+        let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes };
+        self.transport.on_loss(&mut sender.cc, &loss);
+    }
+
+    /// Everything from the first packet missing on is sent again.
+    fn go_back(&mut self, flow: u32, now: u64, kind: LossKind) {
+        let sender = &mut self.senders[flow as usize];
+        let bytes = sender.in_flight();
+        sender.lost = sender.sent - sender.received.min(sender.sent);
+        (sender.again, sender.again_end) = (sender.una, sender.next);
+        let loss = Loss { now: Time(now), kind, sequence: sender.una, next: sender.next, bytes };
+        self.transport.on_loss(&mut sender.cc, &loss);
+    }
+
+    /// Looks whether anything was heard since the watch was set.
+    pub(super) fn silence(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        // One of a queue pair closed since is none of this one's.
+        if !sender.open || sender.watch != now {
+            return;
+        }
+        if sender.una == sender.next && !sender.has_more() {
+            sender.watch = u64::MAX;
+            return;
+        }
+        let due = sender.heard + self.transport.timeout(&sender.cc).0;
+        if due > now {
+            sender.watch = due;
+            self.schedule(due, class::SILENCE, flow);
+            return;
+        }
+        let port = sender.port;
+        self.pull(port, now);
+        self.totals.timeouts += 1;
+        self.go_back(flow, now, LossKind::Timeout);
+        let sender = &mut self.senders[flow as usize];
+        sender.heard = now;
+        let due = now + self.transport.timeout(&sender.cc).0;
+        sender.watch = due;
+        self.schedule(due, class::SILENCE, flow);
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+
+    /// The transport's timer.
+    pub(super) fn timer(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        if !sender.open || sender.timer != now {
+            return;
+        }
+        let port = sender.port;
+        self.pull(port, now);
+        let sender = &mut self.senders[flow as usize];
+        sender.timer = u64::MAX;
+        self.transport.on_timer(&mut sender.cc, Time(now));
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+
+    /// Sets the transport's timer to what it says.
+    #[inline]
+    pub(super) fn rearm(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        let Some(Time(due)) = self.transport.timer(&sender.cc) else { return };
+        let due = due.max(now);
+        if sender.timer != due {
+            sender.timer = due;
+            self.schedule(due, class::TIMER, flow);
+        }
+    }
+
+    /// Reports a message whose packets have all arrived and whose turn it is.
+    pub(super) fn complete(&mut self, id: u32, now: u64) {
+        let message = &mut self.messages[id];
+        message.delivered = true;
+        let (token, start, bytes) = (message.token, message.start, Bytes(message.bytes));
+        self.totals.bytes_delivered += bytes.0;
+        self.done.push(Completion { token, at: Time(now), start, bytes });
+        if self.settings.ack_every == 0 {
+            // Nothing will be heard: what has arrived is done with.
+            message.acknowledged = true;
+            let (flow, end, next) = (message.flow, message.first + message.packets, message.next);
+            let sender = &mut self.senders[flow as usize];
+            (sender.una, sender.oldest) = (end, next);
+        }
+        self.messages.settle(id);
+    }
+
+    /// Closes a queue pair that is used once, with nothing left of it in the network.
+    pub(super) fn close_if_done(&mut self, flow: u32) {
+        let sender = &mut self.senders[flow as usize];
+        if !sender.open || sender.has_more() || sender.una < sender.limit {
+            return;
+        }
+        sender.open = false;
+        sender.beyond = Arrivals::default();
+        let receiver = &mut self.receivers[flow as usize];
+        let (back, [len, len_back]) = receiver.close();
+        if sender.flags & flag::ROUTED != 0 {
+            let place = sender.hash;
+            self.paths.release(place as u32, len);
+            self.paths.release(back as u32, len_back);
+        }
+        self.free_flows.push(flow);
+    }
+}

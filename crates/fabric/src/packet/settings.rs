@@ -1,0 +1,223 @@
+//! What the packet model is told, and what is refused.
+
+use windtunnel_kernel::{BitRate, Bytes, Span};
+
+/// When a switch may pass a packet on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Forwarding {
+    /// Once its last bit is in.
+    #[default]
+    StoreAndForward,
+    /// Once its header is in, where no port of the switch is faster than the one it came by; otherwise as above.
+    CutThrough,
+}
+
+/// How the packets of a queue pair are spread over equal paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Balancer {
+    /// One path per queue pair: a hash at every switch.
+    #[default]
+    Ecmp,
+    /// One path per queue pair, by the destination's number (D-mod-k).
+    DestinationModulo,
+    /// Every packet takes the next of so many path numbers (a power of two), in an order that changes each round: every
+    /// switch hashes the number along with the flow.
+    Spray {
+        /// Path numbers, 1 to 65,536.
+        paths: u32,
+    },
+}
+
+/// Where a packet is marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MarkAt {
+    /// As it joins the queue, by what it finds.
+    #[default]
+    Enqueue,
+    /// As its transmission begins, by what it leaves behind.
+    Dequeue,
+}
+
+/// RED on the instantaneous queue. Sizes are those of a port of `rate` and grow in proportion for others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EcnSettings {
+    /// The port's rate that the sizes are for.
+    pub rate: BitRate,
+    /// No packet is marked up to here.
+    pub kmin: Bytes,
+    /// Every packet is marked above.
+    pub kmax: Bytes,
+    /// Probability at `kmax`, 0 to 1.
+    pub pmax: f64,
+    /// Where.
+    pub at: MarkAt,
+}
+
+/// The shared buffer of a switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BufferSettings {
+    /// All of it.
+    pub size: Bytes,
+    /// Dynamic threshold: a port may hold up to `alpha` times what is free of the shared part, beyond its reserve.
+    pub alpha: f64,
+    /// Kept for each port alone.
+    pub reserve: Bytes,
+}
+
+/// How packets behave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketSettings {
+    /// Seed of every choice and draw.
+    pub seed: u64,
+    /// Size of a full packet, its header included.
+    pub mtu: Bytes,
+    /// Header of a data packet.
+    pub header: Bytes,
+    /// Size of a control packet.
+    pub control: Bytes,
+    /// Data packets of a queue pair that one acknowledgement answers; 0: none is sent.
+    pub ack_every: u32,
+    /// How switches pass packets on.
+    pub forwarding: Forwarding,
+    /// Choice among equal-cost paths.
+    pub balancer: Balancer,
+    /// Shared buffers by tier from the hosts up; the last one holds for all tiers above. Empty: no limit.
+    pub buffers: Vec<BufferSettings>,
+    /// Marking; none without.
+    pub ecn: Option<EcnSettings>,
+    /// Latency of both NICs of a path together, added to a message's arrival.
+    pub nic_latency: Span,
+    /// Keep a record of each message.
+    pub records: bool,
+}
+
+impl Default for PacketSettings {
+    /// Packets of 4,160 B with headers of 64 B, an acknowledgement for every 4, ECMP, no limit of buffers, no marking.
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            mtu: Bytes(4_160),
+            header: Bytes(64),
+            control: Bytes(64),
+            ack_every: 4,
+            forwarding: Forwarding::default(),
+            balancer: Balancer::default(),
+            buffers: Vec::new(),
+            ecn: None,
+            nic_latency: Span::ZERO,
+            records: false,
+        }
+    }
+}
+
+/// Largest packet: sizes are kept in 16 bits.
+const LARGEST: u64 = u16::MAX as u64;
+
+/// Why there is no packet network.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PacketError {
+    /// No room for payload.
+    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.0, header.0)]
+    Mtu {
+        /// The packet.
+        mtu: Bytes,
+        /// Its header.
+        header: Bytes,
+    },
+    /// A size beyond what a packet can have.
+    #[error("`{name}` is {} B, expected 1 B to {LARGEST} B", found.0)]
+    Size {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        found: Bytes,
+    },
+    /// Marking that begins after it has reached its end.
+    #[error("`ecn.kmin` is {} B, expected at most `ecn.kmax`: {} B", kmin.0, kmax.0)]
+    Ecn {
+        /// Start.
+        kmin: Bytes,
+        /// End.
+        kmax: Bytes,
+    },
+    /// A share that is none.
+    #[error("`{name}` is {found}, expected {expected}")]
+    Share {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        found: f64,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// Reserves that leave no shared part.
+    #[error("`buffers[{tier}]` reserves {} B for each of {ports} ports, expected less than its size: {} B", reserve.0, size.0)]
+    Reserve {
+        /// Tier of the switch.
+        tier: u8,
+        /// Ports of the switch.
+        ports: u32,
+        /// For each.
+        reserve: Bytes,
+        /// Of all.
+        size: Bytes,
+    },
+    /// A transport that would wait for ever.
+    #[error("`ack_every` is 0, but transport `{transport}` needs acknowledgements")]
+    Unanswered {
+        /// Its name.
+        transport: &'static str,
+    },
+    /// A number of paths that cannot be permuted by a mask.
+    #[error("`paths` is {found}, expected a power of two from 1 to 65536")]
+    Paths {
+        /// The number.
+        found: u32,
+    },
+}
+
+impl PacketSettings {
+    /// # Errors
+    /// [`PacketError`] for settings that cannot work, whatever the topology.
+    pub fn check(&self) -> Result<(), PacketError> {
+        let Self { mtu, header, control, .. } = *self;
+        for (name, found) in [("mtu", mtu), ("control", control)] {
+            if found.0 == 0 || found.0 > LARGEST {
+                return Err(PacketError::Size { name, found });
+            }
+        }
+        if mtu <= header {
+            return Err(PacketError::Mtu { mtu, header });
+        }
+        if let Balancer::Spray { paths } = self.balancer
+            && !(paths.is_power_of_two() && paths <= 1 << 16)
+        {
+            return Err(PacketError::Paths { found: paths });
+        }
+        if let Some(EcnSettings { kmin, kmax, pmax, .. }) = self.ecn {
+            if kmin > kmax {
+                return Err(PacketError::Ecn { kmin, kmax });
+            }
+            if !(0.0..=1.0).contains(&pmax) {
+                return Err(PacketError::Share { name: "ecn.pmax", found: pmax, expected: "0 to 1" });
+            }
+        }
+        for buffer in &self.buffers {
+            if !(buffer.alpha > 0.0 && buffer.alpha <= 1024.0) {
+                let expected = "a number above 0, at most 1024";
+                return Err(PacketError::Share { name: "buffers.alpha", found: buffer.alpha, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// Payload of a full packet.
+    pub fn payload(&self) -> u64 {
+        self.mtu.0 - self.header.0
+    }
+
+    /// Packets of a message.
+    pub fn packets(&self, bytes: Bytes) -> u64 {
+        bytes.0.max(1).div_ceil(self.payload())
+    }
+}

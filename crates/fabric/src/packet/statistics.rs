@@ -1,0 +1,65 @@
+//! What a port counts.
+
+use windtunnel_kernel::Span;
+use windtunnel_topology::LinkId;
+
+/// Counters of a port: one cache line beside its hot state.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+pub(super) struct PortCounters {
+    /// Data packets sent.
+    pub packets: u64,
+    /// Bytes of all packets sent.
+    pub bytes: u64,
+    /// Time from joining the queue to the start of transmission, over data packets.
+    pub waited: u64,
+    /// Bytes × time held, from joining to the end of transmission, in units of 2^10 byte-picoseconds.
+    pub held: u64,
+    pub control: u64,
+    pub marks: u32,
+    pub drops: u32,
+    /// Most bytes ever held.
+    pub deepest: u32,
+    /// Of them control packets.
+    pub control_drops: u32,
+}
+
+/// What a port saw in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PortReport {
+    /// The link that leaves it.
+    pub link: LinkId,
+    /// Data packets sent.
+    pub data_packets: u64,
+    /// Control packets sent.
+    pub control_packets: u64,
+    /// Bytes of all packets sent.
+    pub bytes: u64,
+    /// Data packets marked.
+    pub marks: u64,
+    /// Packets refused for lack of room, or lost on the cable.
+    pub drops: u64,
+    /// Most bytes ever held.
+    pub max_depth: u64,
+    /// Bytes held, averaged over the time asked for.
+    pub mean_depth: f64,
+    /// Time from joining the queue to the start of transmission, over data packets.
+    pub queueing: Span,
+}
+
+impl PortCounters {
+    pub(super) fn report(&self, link: LinkId, span: Span) -> PortReport {
+        let mean_depth = if span == Span::ZERO { 0.0 } else { self.held as f64 * 1_024.0 / span.0 as f64 };
+        PortReport {
+            link,
+            data_packets: self.packets,
+            control_packets: self.control,
+            bytes: self.bytes,
+            marks: u64::from(self.marks),
+            drops: u64::from(self.drops),
+            max_depth: u64::from(self.deepest),
+            mean_depth,
+            queueing: Span(self.waited),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Switches: routing, admission to the shared buffer, marking, queueing.
+
+use windtunnel_kernel::random::combine;
+use windtunnel_topology::SwitchId;
+
+use super::engine::Engine;
+use super::packets::{Kind, flag};
+use super::settings::{BufferSettings, PacketError};
+use super::transport::Transport;
+
+/// A switch's buffer and ports.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Switch {
+    /// Its ports are numbered from here.
+    pub first: u32,
+    pub count: u32,
+    /// For each port alone.
+    reserve: u32,
+    /// α in units of 2^-16.
+    alpha: u64,
+    /// Size of the shared part; `u64::MAX` without a limit.
+    shared: u64,
+    /// Bytes in the shared part, at least.
+    used: u64,
+}
+
+impl Switch {
+    pub(super) fn new(first: u32, count: u32, tier: u8, buffers: &[BufferSettings]) -> Result<Self, PacketError> {
+        let settings = buffers.get(usize::from(tier)).or(buffers.last());
+        let Some(&BufferSettings { size, alpha, reserve }) = settings else {
+            return Ok(Self { first, count, reserve: 0, alpha: 0, shared: u64::MAX, used: 0 });
+        };
+        let reserved = u64::from(count).saturating_mul(reserve.0);
+        // What a port holds is counted in 32 bits.
+        let size_fits = size.0.min(1 << 32);
+        match size_fits.checked_sub(reserved) {
+            Some(shared) if shared > 0 => Ok(Self {
+                first,
+                count,
+                reserve: reserve.0 as u32,
+                alpha: (alpha * 65_536.0) as u64,
+                shared,
+                used: 0,
+            }),
+            _ => Err(PacketError::Reserve { tier, ports: count, reserve, size }),
+        }
+    }
+
+    #[inline]
+    const fn is_limited(&self) -> bool {
+        self.shared != u64::MAX
+    }
+
+    #[inline]
+    fn excess(&self, held: u32) -> u64 {
+        u64::from(held.saturating_sub(self.reserve))
+    }
+
+    /// Whether a port may hold `held` bytes, `before` of which it holds already.
+    #[inline]
+    fn admits(&self, before: u32, held: u32, control: bool) -> bool {
+        if held <= self.reserve {
+            return true;
+        }
+        let free = self.shared.saturating_sub(self.used);
+        let (had, has) = (self.excess(before), self.excess(held));
+        // A port's excess of data may reach alpha times what is free before the packet; control only needs room.
+        has - had <= free && (control || has <= (free * self.alpha) >> 16)
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// A packet is at the end of the pipeline of `switch`.
+    #[inline]
+    pub(super) fn forward(&mut self, switch: u32, id: u32, now: u64) {
+        let packet = &mut self.packets[id];
+        let egress = if packet.flags & flag::ROUTED != 0 {
+            let egress = self.paths[packet.hash as u32];
+            packet.hash += 1;
+            egress
+        } else {
+            let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
+            let target = &self.targets[packet.to as usize];
+            if packet.flags & flag::FRESH != 0 {
+                packet.flags &= !flag::FRESH;
+                let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
+                packet.itinerary = self.topology.enter(at, target, packet.hash, held);
+            }
+            let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, packet.hash);
+            packet.itinerary = itinerary;
+            first + port
+        };
+        self.enqueue(egress, id, now);
+    }
+
+    /// A packet joins the queue of a port, or starts if the port is free.
+    #[inline]
+    pub(super) fn enqueue(&mut self, p: u32, id: u32, now: u64) {
+        if self.ports[p as usize].waits() {
+            self.advance(p, now);
+        }
+        let port = &self.ports[p as usize];
+        let idle = port.free_at <= now;
+        let (owner, kind) = (port.owner, port.kind);
+        let before = if idle { 0 } else { port.held };
+        let packet = &mut self.packets[id];
+        packet.joined = now;
+        let control = packet.kind.is_control();
+        let held = before + u32::from(packet.wire);
+        if let Some(switch) = self.switches.get(owner as usize) {
+            if switch.is_limited() {
+                self.hold(p, before);
+                if !self.switches[owner as usize].admits(before, held, control) {
+                    self.refresh(owner, now);
+                    if !self.switches[owner as usize].admits(before, held, control) {
+                        self.drop_packet(p, id);
+                        return;
+                    }
+                }
+            }
+            let ecn = &self.kinds[usize::from(kind)].ecn;
+            if !control && held > ecn.kmin && !ecn.at_dequeue {
+                self.mark(p, id, held);
+            }
+        }
+        self.hold(p, held);
+        let counters = &mut self.counters[p as usize];
+        counters.deepest = counters.deepest.max(held);
+        if idle {
+            self.begin(p, id, now);
+        } else {
+            let port = &mut self.ports[p as usize];
+            let list = if control { &mut port.control } else { &mut port.data };
+            list.push(id, &mut self.packets);
+        }
+    }
+
+    /// Starts everything on a switch's port whose turn has come by `now`.
+    #[inline]
+    pub(super) fn advance(&mut self, p: u32, now: u64) {
+        loop {
+            let port = &mut self.ports[p as usize];
+            if port.free_at > now {
+                return;
+            }
+            let list = if port.control.is_empty() { &mut port.data } else { &mut port.control };
+            if list.is_empty() {
+                return;
+            }
+            let id = list.pop(&self.packets);
+            let (start, held, kind) = (port.free_at, port.held - port.in_service, port.kind);
+            self.hold(p, held);
+            let ecn = &self.kinds[usize::from(kind)].ecn;
+            if ecn.at_dequeue && held > ecn.kmin && self.packets[id].kind == Kind::Data {
+                self.mark(p, id, held);
+            }
+            self.begin(p, id, start);
+        }
+    }
+
+    /// Sets what a port holds, and its switch with it.
+    #[inline]
+    fn hold(&mut self, p: u32, held: u32) {
+        let port = &mut self.ports[p as usize];
+        let before = std::mem::replace(&mut port.held, held);
+        if let Some(switch) = self.switches.get_mut(port.owner as usize)
+            && switch.is_limited()
+        {
+            switch.used = switch.used + switch.excess(held) - switch.excess(before);
+        }
+    }
+
+    /// Marks a data packet if the draw says so.
+    fn mark(&mut self, p: u32, id: u32, depth: u32) {
+        let counters = &mut self.counters[p as usize];
+        let count = counters.packets << 20 ^ u64::from(self.packets[id].sequence);
+        let seed = self.settings.seed;
+        let draw = || (combine(seed ^ 0x6563_6e00, u64::from(p) << 44 ^ count) >> 32) as u32;
+        let kind = self.ports[p as usize].kind;
+        if self.kinds[usize::from(kind)].ecn.marks(depth, draw) {
+            counters.marks += 1;
+            self.totals.marks += 1;
+            self.packets[id].flags |= flag::MARKED;
+        }
+    }
+
+    /// Advances all ports of a switch, so that what it holds is exact.
+    #[cold]
+    fn refresh(&mut self, switch: u32, now: u64) {
+        let Switch { first, count, .. } = self.switches[switch as usize];
+        for p in first..first + count {
+            if self.ports[p as usize].held > 0 {
+                self.advance(p, now);
+                if self.ports[p as usize].free_at <= now {
+                    self.hold(p, 0);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windtunnel_kernel::Bytes;
+
+    #[test]
+    fn the_dynamic_threshold_is_alpha_times_what_is_free() {
+        let buffer = BufferSettings { size: Bytes(100_000), alpha: 0.5, reserve: Bytes(1_000) };
+        let mut switch = Switch::new(0, 10, 0, &[buffer]).expect("a buffer");
+        // Shared: 90,000. A port alone reaches its reserve and 0.5 × the rest: x = 0.5 (90,000 - x).
+        assert!(switch.admits(0, 1_000, false) && switch.admits(0, 46_000, false));
+        assert!(!switch.admits(0, 46_001, false) && switch.admits(0, 46_001, true));
+        switch.used = 90_000;
+        assert!(switch.admits(0, 1_000, false) && !switch.admits(1_000, 1_001, true));
+        let buffer = BufferSettings { size: Bytes(10_000), ..buffer };
+        assert!(Switch::new(0, 10, 0, &[buffer]).is_err(), "reserves leave nothing");
+    }
+}

@@ -1,0 +1,207 @@
+//! Transports behind one trait.
+//!
+//! **Who does what.** The engine owns sequence numbers, segmentation, bytes in flight, acknowledgements, retransmission and
+//! its timer, for every transport alike, by the kind of [`Recovery`] that the transport names. A [`Transport`] is the rest:
+//! how much may be in flight, how fast packets follow one another, what an acknowledgement, a loss or a notification
+//! changes, and what the receiver answers beside acknowledgements. It is a type parameter of the engine: calls are
+//! resolved when the engine is compiled.
+//!
+//! **Calls.** For a queue pair, in order of time: [`Transport::open`] once at each end; at the sender
+//! [`Transport::on_send`] as a transmission begins, then [`Transport::window`] and [`Transport::gap`] before the next;
+//! [`Transport::on_ack`] for each acknowledgement (it may answer for several packets), [`Transport::on_loss`] for each
+//! loss detected, [`Transport::on_notify`] for each notification; [`Transport::on_timer`] when the time that
+//! [`Transport::timer`] last named has come. At the receiver [`Transport::on_data`] for every data packet that arrives.
+//!
+//! **State.** A value of the transport holds its parameters, the same for all queue pairs; [`Transport::Flow`] and
+//! [`Transport::Peer`] hold what differs, and should stay within 64 bytes: every acknowledgement touches them.
+//!
+//! **Not asked for yet**, to be added as further provided methods with their first user: telemetry of each hop (HPCC; the
+//! engine would keep a table beside the packets, filled as a transmission begins), trimmed headers (NDP; a trimmed packet
+//! joins the control class and arrives with a flag), credits drawn by the receiver's NIC (EQDS, RCCC; a ring of queue
+//! pairs with demand beside the ring of those that send).
+
+mod dctcp;
+mod none;
+mod nscc;
+
+use windtunnel_kernel::{BitRate, Span, Time};
+
+pub use dctcp::{Dctcp, DctcpFlow};
+pub use none::NoTransport;
+pub use nscc::{Nscc, NsccFlow};
+
+/// How lost packets are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Not at all.
+    None,
+    /// The receiver takes packets in order only; on one out of order it asks for the first missing one, and the sender
+    /// goes back to it.
+    GoBackN,
+    /// The receiver takes packets in any order and says which; the sender sends again what is missing once `reorder`
+    /// later packets have arrived, or by its timer. `u32::MAX` leaves it to the timer.
+    Selective {
+        /// Later packets that show a loss.
+        reorder: u32,
+    },
+}
+
+/// What is known of a queue pair's path when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathFacts {
+    /// Of the sender's NIC port.
+    pub rate: BitRate,
+    /// A full packet there and its acknowledgement back on an idle path.
+    pub base_rtt: Span,
+    /// Bytes that fill the path for one `base_rtt` at `rate`, rounded up.
+    pub bdp: u64,
+    /// Size of a full packet.
+    pub mtu: u32,
+    /// Links of the way there.
+    pub hops: u32,
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ack {
+    /// When it came.
+    pub now: Time,
+    /// Bytes on the wire that have newly arrived.
+    pub bytes: u64,
+    /// Data packets that it answers.
+    pub packets: u32,
+    /// Of them marked.
+    pub marked: u32,
+    /// Next packet that the receiver expects.
+    pub expected: u32,
+    /// Next new packet of the sender.
+    pub next: u32,
+    /// From the start of transmission of the packet that caused it.
+    pub rtt: Span,
+    /// Whether that packet was marked.
+    pub echo: bool,
+    /// Path number of that packet.
+    pub path: u16,
+    /// Bytes still in flight.
+    pub in_flight: u64,
+}
+
+/// How a loss showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossKind {
+    /// Later packets arrived, or the receiver asked.
+    Gap,
+    /// Nothing was heard for long.
+    Timeout,
+}
+
+/// A loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// When it was found.
+    pub now: Time,
+    /// How.
+    pub kind: LossKind,
+    /// First packet missing.
+    pub sequence: u32,
+    /// Next new packet of the sender.
+    pub next: u32,
+    /// Bytes taken for lost.
+    pub bytes: u64,
+}
+
+/// A data packet at its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// When.
+    pub now: Time,
+    /// Which.
+    pub sequence: u32,
+    /// Bytes on the wire.
+    pub wire: u16,
+    /// Congestion experienced.
+    pub marked: bool,
+    /// Whether an earlier one is missing.
+    pub out_of_order: bool,
+}
+
+/// What a receiver answers beside the acknowledgements that are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Acknowledge at once.
+    pub acknowledge: bool,
+    /// Send a notification: see [`Transport::on_notify`].
+    pub notify: bool,
+}
+
+/// See the module page.
+pub trait Transport: Clone + std::fmt::Debug {
+    /// State of a sending half.
+    type Flow: Copy + std::fmt::Debug;
+    /// State of a receiving half.
+    type Peer: Copy + std::fmt::Debug + Default;
+
+    /// Its name in a scenario.
+    const NAME: &'static str;
+
+    /// How losses are mended.
+    fn recovery(&self) -> Recovery;
+
+    /// A new queue pair.
+    fn open(&self, path: &PathFacts) -> Self::Flow;
+
+    /// Bytes that may be in flight. One packet may always be.
+    fn window(&self, flow: &Self::Flow) -> u64;
+
+    /// From the start of a transmission of `wire` bytes to the earliest start of the next of this queue pair; zero paces
+    /// nothing.
+    #[inline]
+    fn gap(&self, flow: &Self::Flow, wire: u16) -> Span {
+        let _ = (flow, wire);
+        Span::ZERO
+    }
+
+    /// A transmission begins.
+    #[inline]
+    fn on_send(&self, flow: &mut Self::Flow, now: Time, wire: u16) {
+        let _ = (flow, now, wire);
+    }
+
+    /// An acknowledgement has come.
+    fn on_ack(&self, flow: &mut Self::Flow, ack: &Ack);
+
+    /// Something was lost.
+    #[inline]
+    fn on_loss(&self, flow: &mut Self::Flow, loss: &Loss) {
+        let _ = (flow, loss);
+    }
+
+    /// The receiver sent a notification (DCQCN's CNP).
+    #[inline]
+    fn on_notify(&self, flow: &mut Self::Flow, now: Time) {
+        let _ = (flow, now);
+    }
+
+    /// Silence after which everything in flight is taken for lost.
+    fn timeout(&self, flow: &Self::Flow) -> Span;
+
+    /// When [`Self::on_timer`] is to be called next. Asked after every call that may change it.
+    #[inline]
+    fn timer(&self, flow: &Self::Flow) -> Option<Time> {
+        let _ = flow;
+        None
+    }
+
+    /// The time has come.
+    #[inline]
+    fn on_timer(&self, flow: &mut Self::Flow, now: Time) {
+        let _ = (flow, now);
+    }
+
+    /// A data packet has reached the receiver.
+    #[inline]
+    fn on_data(&self, peer: &mut Self::Peer, data: &Arrived) -> Answer {
+        let _ = (peer, data);
+        Answer::default()
+    }
+}

@@ -1,0 +1,216 @@
+//! NSCC, the sender-side congestion control of Ultra Ethernet: "Ultra Ethernet Specification v1.0", §3.6.13, whose two
+//! signals, marks and queueing delay d = RTT − base RTT, give four cases:
+//!
+//! | marked | d | change |
+//! |---|---|---|
+//! | no | below the target | proportional increase: Σ bytes · α · (target − d) |
+//! | no | at or above it | fair increase: Σ bytes · fi |
+//! | yes | below | none: the queue is already falling |
+//! | yes | at or above | multiplicative decrease, once per base RTT, by γ (d̄ − target)/d̄, at most half |
+//!
+//! Increases are summed and applied every 8 packets or base RTT as W ← W + Σ/W (+ η each base RTT). An idle path, with no
+//! delay for a whole window, grows fast. *Quick adapt*: at the end of each base RTT + target in which something was lost
+//! or d passed 4 targets and less than an eighth of the largest window arrived, the window becomes what arrived.
+//!
+//! Constants scale from a network of 100 Gbps and 12 µs: a = BDP / 150 KB, b = target / 12 µs; fi = 5 packets · a,
+//! α = 4 packets · a · b / target, η = 0.15 packets · a, γ = 0.8; target = 0.75 base RTT. Delays in µs.
+
+use windtunnel_kernel::{Span, Time};
+
+use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+
+/// Bandwidth–delay product of the network that the constants are given for.
+const REFERENCE_BDP: f64 = 150_000.0;
+/// Its round trip in µs.
+const REFERENCE_RTT: f64 = 12.0;
+/// Weight of the newest delay in the mean.
+const DELAY_GAIN: f64 = 0.0125;
+/// Decrease.
+const GAMMA: f64 = 0.8;
+/// Packets after which increases are applied.
+const APPLY_EVERY: f64 = 8.0;
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nscc {
+    /// Largest window, also the first, in bandwidth–delay products.
+    pub largest: f64,
+    /// Target queueing delay in base RTTs.
+    pub target: f64,
+    /// Silence after which packets are sent again.
+    pub timeout: Span,
+}
+
+impl Default for Nscc {
+    /// 1.5 bandwidth–delay products, 0.75 base RTT, 1 ms.
+    fn default() -> Self {
+        Self { largest: 1.5, target: 0.75, timeout: Span::from_us(1_000) }
+    }
+}
+
+/// State of a queue pair. Times and delays are in µs but for the instants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NsccFlow {
+    window: f64,
+    largest: f64,
+    packet: f64,
+    base_rtt: Span,
+    target: f64,
+    mean_delay: f64,
+    /// a.
+    scale: f64,
+    increase: f64,
+    received: f64,
+    applied: Time,
+    decreased: Time,
+    /// Bytes that arrived without delay in a row.
+    undelayed: f64,
+    fast: bool,
+    /// End of the stretch that quick adapt looks at; zero before the first.
+    stretch: Time,
+    achieved: f64,
+    lost: bool,
+    /// Bytes of the old window, whose signals are ignored.
+    ignore: f64,
+}
+
+impl NsccFlow {
+    /// Bytes that may be in flight.
+    pub fn window(&self) -> f64 {
+        self.window
+    }
+
+    fn clamp(&mut self) {
+        self.window = self.window.clamp(self.packet, self.largest);
+    }
+
+    fn quick_adapt(&mut self, now: Time, delay: f64, in_flight: u64) -> bool {
+        if now <= self.stretch {
+            return false;
+        }
+        let bad = self.lost || delay > 4.0 * self.target;
+        let adapt = self.stretch != Time::ZERO && bad && self.achieved < self.largest / 8.0;
+        if adapt {
+            self.window = self.window.min(self.achieved);
+            self.clamp();
+            self.ignore = in_flight as f64;
+            self.increase = 0.0;
+        }
+        self.lost = false;
+        self.achieved = 0.0;
+        self.stretch = now + self.base_rtt + micros(self.target);
+        adapt
+    }
+}
+
+fn micros(us: f64) -> Span {
+    Span((us * 1e6) as u64)
+}
+
+impl Transport for Nscc {
+    type Flow = NsccFlow;
+    type Peer = ();
+    const NAME: &'static str = "uec";
+
+    /// Packets are sprayed, so later ones show nothing; losses show by silence.
+    fn recovery(&self) -> Recovery {
+        Recovery::Selective { reorder: u32::MAX }
+    }
+
+    fn open(&self, path: &PathFacts) -> NsccFlow {
+        let (bdp, packet) = (path.bdp as f64, f64::from(path.mtu));
+        let largest = (bdp * self.largest).max(packet);
+        let base = path.base_rtt.0 as f64 / 1e6;
+        NsccFlow {
+            window: largest,
+            largest,
+            packet,
+            base_rtt: path.base_rtt,
+            target: base * self.target,
+            mean_delay: 0.0,
+            scale: bdp / REFERENCE_BDP,
+            increase: 0.0,
+            received: 0.0,
+            applied: Time::ZERO,
+            decreased: Time::ZERO,
+            undelayed: 0.0,
+            fast: false,
+            stretch: Time::ZERO,
+            achieved: 0.0,
+            lost: false,
+            ignore: 0.0,
+        }
+    }
+
+    #[inline]
+    fn window(&self, flow: &NsccFlow) -> u64 {
+        flow.window as u64
+    }
+
+    fn on_ack(&self, flow: &mut NsccFlow, ack: &Ack) {
+        let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
+        let bytes = ack.bytes as f64;
+        flow.achieved += bytes;
+        flow.received += bytes;
+        // A delay without a mark is a queue already gone, and counts as little.
+        let base = flow.base_rtt.0 as f64 / 1e6;
+        let seen = if !ack.echo && delay > flow.target { base * 0.25 } else { delay };
+        flow.mean_delay += DELAY_GAIN * (seen - flow.mean_delay);
+        if flow.quick_adapt(ack.now, delay, ack.in_flight) {
+            return;
+        }
+        if flow.ignore > 0.0 {
+            flow.ignore -= bytes;
+            return;
+        }
+        if !ack.echo && delay < flow.target {
+            if delay < base * 0.1 {
+                flow.undelayed += bytes;
+                flow.fast |= flow.undelayed > flow.window;
+            } else {
+                (flow.undelayed, flow.fast) = (0.0, false);
+            }
+            if flow.fast {
+                flow.window += bytes * 0.25 * flow.scale;
+            } else {
+                let alpha = 4.0 * flow.packet * flow.scale / REFERENCE_RTT;
+                flow.increase += bytes * alpha * (flow.target - delay);
+            }
+        } else {
+            (flow.undelayed, flow.fast) = (0.0, false);
+            if !ack.echo {
+                flow.increase += bytes * 5.0 * flow.packet * flow.scale;
+            } else if delay >= flow.target
+                && flow.mean_delay > flow.target
+                && ack.now.since(flow.decreased) > flow.base_rtt
+            {
+                let share = GAMMA * (flow.mean_delay - flow.target) / flow.mean_delay;
+                flow.window *= (1.0 - share).max(0.5);
+                flow.decreased = ack.now;
+            }
+        }
+        let due = ack.now.since(flow.applied) > flow.base_rtt;
+        if due || flow.received > APPLY_EVERY * flow.packet {
+            flow.window += flow.increase / flow.window;
+            if due {
+                flow.window += 0.15 * flow.packet * flow.scale;
+                flow.applied = ack.now;
+            }
+            (flow.increase, flow.received) = (0.0, 0.0);
+        }
+        flow.clamp();
+    }
+
+    fn on_loss(&self, flow: &mut NsccFlow, loss: &Loss) {
+        flow.lost = true;
+        if loss.kind == LossKind::Timeout {
+            flow.window -= loss.bytes as f64;
+            flow.clamp();
+            flow.quick_adapt(loss.now, 0.0, 0);
+        }
+    }
+
+    fn timeout(&self, _: &NsccFlow) -> Span {
+        self.timeout
+    }
+}
