@@ -29,7 +29,7 @@ pub(super) struct LinkKind {
 pub(super) struct Marking {
     pub kmin: u32,
     pub kmax: u32,
-    /// Probability above kmin, in 2^-32 a byte.
+    /// Probability above kmin, in 2^-48 a byte.
     slope: u64,
     pub at_dequeue: bool,
 }
@@ -45,14 +45,14 @@ impl Marking {
         };
         let (kmin, kmax) = (scale(ecn.kmin), scale(ecn.kmax));
         let span = f64::from(kmax.saturating_sub(kmin).max(1));
-        let slope = (ecn.pmax * 4_294_967_296.0 / span) as u64;
+        let slope = (ecn.pmax * 281_474_976_710_656.0 / span) as u64;
         Self { kmin, kmax, slope, at_dequeue: ecn.at == MarkAt::Dequeue }
     }
 
     /// Whether a queue of `depth` bytes marks; `draw` gives 32 random bits.
     #[inline]
     pub(super) fn marks(&self, depth: u32, draw: impl FnOnce() -> u32) -> bool {
-        depth > self.kmin && (depth > self.kmax || u64::from(draw()) < self.slope * u64::from(depth - self.kmin))
+        depth > self.kmin && (depth > self.kmax || u64::from(draw()) << 16 < self.slope * u64::from(depth - self.kmin))
     }
 }
 
@@ -136,6 +136,6 @@ mod tests {
         assert!(!double.marks(2_000, || 0) && double.marks(2_001, || 0), "thresholds double with the rate");
         assert!(double.marks(6_001, || u32::MAX) && !double.marks(6_000, || u32::MAX));
         // Half way: a quarter.
-        assert!(double.marks(4_000, || (1 << 30) - 1) && !double.marks(4_000, || (1 << 30) + 1));
+        assert!(double.marks(4_000, || (1 << 30) - 2) && !double.marks(4_000, || (1 << 30) + 1));
     }
 }

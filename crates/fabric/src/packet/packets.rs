@@ -30,8 +30,8 @@ impl Kind {
 pub(super) mod flag {
     /// Congestion experienced.
     pub const MARKED: u8 = 1;
-    /// Last of its message.
-    pub const LAST: u8 = 2;
+    /// To be acknowledged at once: it is the last of its message, or has filled the window.
+    pub const ASKS: u8 = 2;
     /// `hash` is a place in the engine's paths, not a hash.
     pub const ROUTED: u8 = 4;
     /// Has not met a switch.

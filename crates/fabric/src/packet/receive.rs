@@ -127,7 +127,7 @@ impl<T: Transport> Engine<T> {
         let sequence = packet.sequence;
         let marked = packet.flags & flag::MARKED != 0;
         let out_of_order = sequence > receiver.expected;
-        let mut now_or_never = packet.flags & flag::LAST != 0;
+        let mut now_or_never = packet.flags & flag::ASKS != 0;
         let mut asks = false;
         let in_order_only = self.transport.recovery() == Recovery::GoBackN;
         let fresh = if sequence == receiver.expected {

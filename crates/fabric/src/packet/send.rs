@@ -53,6 +53,8 @@ pub(super) struct Sender<F> {
     pub turn: Turn,
     flags: u8,
     pub keep: bool,
+    /// Whether the last packet sent is answered at once.
+    asked: bool,
     open: bool,
     /// Arrived beyond `una`.
     beyond: Arrivals,
@@ -160,6 +162,7 @@ impl<T: Transport> Engine<T> {
             turn: Turn::Idle,
             flags: if fixed { flag::ROUTED } else { flag::FRESH },
             keep,
+            asked: true,
             open: true,
             beyond: Arrivals::default(),
         };
@@ -289,12 +292,17 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Whether the window lets a queue pair with something to send do so.
+    ///
+    /// A window that has shrunk below what is in flight may leave fewer packets there than the receiver answers
+    /// together, and both would wait: then one more goes out that asks for an answer.
     #[inline]
     pub(super) fn may_send(&self, flow: u32) -> bool {
         let sender = &self.senders[flow as usize];
         let in_flight = sender.in_flight();
         let full = self.settings.mtu.0;
-        in_flight == 0 || in_flight + full <= self.transport.window(&sender.cc)
+        in_flight == 0
+            || in_flight + full <= self.transport.window(&sender.cc)
+            || (!sender.asked && in_flight < full * u64::from(self.settings.ack_every))
     }
 
     /// The next packet of a queue pair that has one, transmitted from `start` on.
@@ -336,6 +344,8 @@ impl<T: Transport> Engine<T> {
         sender.alive += 1;
         self.transport.on_send(&mut sender.cc, Time(start), wire);
         sender.eligible = start + self.transport.gap(&sender.cc, wire).0;
+        let full = sender.in_flight() + self.settings.mtu.0 > self.transport.window(&sender.cc);
+        sender.asked = last || full;
         let packet = Packet {
             hash,
             next_time: 0,
@@ -350,7 +360,7 @@ impl<T: Transport> Engine<T> {
             wire,
             path,
             kind: Kind::Data,
-            flags: sender.flags | if last { flag::LAST } else { 0 },
+            flags: sender.flags | if sender.asked { flag::ASKS } else { 0 },
         };
         if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
             sender.heard = sender.heard.max(start);
