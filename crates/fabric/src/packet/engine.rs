@@ -14,7 +14,7 @@ use super::port::{Far, List, Port};
 use super::receive::{Feedbacks, Receiver};
 use super::send::{Paths, Sender};
 use super::settings::{Forwarding, PacketError, PacketSettings};
-use super::statistics::{PortCounters, PortReport};
+use super::statistics::PortReport;
 use super::switch::Switch;
 use super::transport::{Recovery, Transport};
 
@@ -119,7 +119,6 @@ pub struct Engine<T: Transport> {
     pub(super) kinds: Vec<LinkKind>,
     /// NICs' first (nic · planes + plane), then switch by switch.
     pub(super) ports: Vec<Port>,
-    pub(super) counters: Vec<PortCounters>,
     pub(super) switches: Vec<Switch>,
     pub(super) nics: Vec<NicPort>,
     /// Where packets to a NIC port leave the fabric.
@@ -178,7 +177,6 @@ impl<T: Transport> Engine<T> {
         let mut engine = Self {
             kinds: Vec::new(),
             ports: Vec::with_capacity(next as usize),
-            counters: vec![PortCounters::default(); next as usize],
             switches,
             nics: vec![NicPort::default(); nic_ports as usize],
             targets: Vec::with_capacity(nic_ports as usize),
@@ -264,12 +262,12 @@ impl<T: Transport> Engine<T> {
 
     /// Data packets and control packets sent over a link, over all links.
     pub fn packet_hops(&self) -> (u64, u64) {
-        self.counters.iter().fold((0, 0), |(data, control), port| (data + port.packets, control + port.control))
+        self.ports.iter().fold((0, 0), |(data, control), port| (data + port.counters.packets, control + port.counters.control))
     }
 
     /// Sum over data packets of the time between joining a queue and the start of transmission.
     pub fn queueing(&self) -> Span {
-        Span(self.counters.iter().map(|port| port.waited).sum())
+        Span(self.ports.iter().map(|port| port.counters.waited).sum())
     }
 
     /// What each port with traffic saw until now, by link.
@@ -284,7 +282,7 @@ impl<T: Transport> Engine<T> {
         });
         let mut reports: Vec<PortReport> = nics
             .chain(switch_ports)
-            .map(|(port, link)| self.counters[port as usize].report(link, span))
+            .map(|(port, link)| self.ports[port as usize].counters.report(link, span))
             .filter(|report| report.bytes > 0 || report.drops > 0)
             .collect();
         reports.sort_by_key(|report| report.link);
@@ -388,7 +386,7 @@ impl<T: Transport> Engine<T> {
     /// Draws whether a packet is lost on the cable of port `p`.
     #[cold]
     fn lost(&self, p: u32, kind: u16) -> bool {
-        let counters = &self.counters[p as usize];
+        let counters = &self.ports[p as usize].counters;
         let count = counters.packets + counters.control + u64::from(counters.drops) << 1;
         let draw = windtunnel_kernel::random::combine(self.settings.seed ^ 0x6c6f_7373, u64::from(p) << 40 ^ count);
         draw < self.kinds[usize::from(kind)].loss
@@ -406,7 +404,7 @@ impl<T: Transport> Engine<T> {
         port.free_at = end;
         port.in_service = u32::from(wire);
         packet.next = NONE;
-        let counters = &mut self.counters[p as usize];
+        let counters = &mut port.counters;
         counters.bytes += u64::from(wire);
         counters.held += (u64::from(wire) * (end - packet.joined)) >> 10;
         if packet.kind == Kind::Data {
@@ -434,7 +432,7 @@ impl<T: Transport> Engine<T> {
     #[cold]
     pub(super) fn drop_packet(&mut self, p: u32, id: u32) {
         self.totals.drops += 1;
-        let counters = &mut self.counters[p as usize];
+        let counters = &mut self.ports[p as usize].counters;
         counters.drops += 1;
         let packet = self.packets[id];
         if packet.kind.is_control() {

@@ -30,7 +30,8 @@ impl Kind {
 pub(super) mod flag {
     /// Congestion experienced.
     pub const MARKED: u8 = 1;
-    /// To be acknowledged at once: it is the last of its message, or has filled the window.
+    /// To be acknowledged at once: it is the last of its message, or fills a window of fewer packets than are
+    /// answered together.
     pub const ASKS: u8 = 2;
     /// `hash` is a place in the engine's paths, not a hash.
     pub const ROUTED: u8 = 4;

@@ -1,6 +1,7 @@
 //! An egress port with its cable: see `docs/packet-model.md`, "One event per hop".
 
 use super::packets::{NONE, Packets};
+use super::statistics::PortCounters;
 
 /// A first-in-first-out list through the slab.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +60,9 @@ impl Far {
     }
 }
 
-/// Hot state of a port: one cache line.
+/// A port: its hot state in one cache line, its counters in the next, which comes with it.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(C, align(128))]
 pub(super) struct Port {
     /// End of the last transmission that began.
     pub free_at: u64,
@@ -84,6 +85,7 @@ pub(super) struct Port {
     pub kind: u16,
     /// Whether it has an event.
     pub armed: bool,
+    pub counters: PortCounters,
 }
 
 impl Port {
@@ -100,6 +102,7 @@ impl Port {
             owner,
             kind,
             armed: false,
+            counters: PortCounters::NEW,
         }
     }
 
@@ -115,8 +118,8 @@ mod tests {
     use crate::packet::packets::Packet;
 
     #[test]
-    fn a_port_is_a_cache_line() {
-        assert_eq!(size_of::<Port>(), 64);
+    fn a_port_is_two_cache_lines() {
+        assert_eq!((size_of::<Port>(), std::mem::offset_of!(Port, counters)), (128, 64));
     }
 
     #[test]

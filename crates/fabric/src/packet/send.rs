@@ -344,8 +344,10 @@ impl<T: Transport> Engine<T> {
         sender.alive += 1;
         self.transport.on_send(&mut sender.cc, Time(start), wire);
         sender.eligible = start + self.transport.gap(&sender.cc, wire).0;
-        let full = sender.in_flight() + self.settings.mtu.0 > self.transport.window(&sender.cc);
-        sender.asked = last || full;
+        // More than the receiver answers together in flight, and some answer will come.
+        let (full, in_flight) = (self.settings.mtu.0, sender.in_flight());
+        let few = in_flight < full * u64::from(self.settings.ack_every);
+        sender.asked = last || (few && in_flight + full > self.transport.window(&sender.cc));
         let packet = Packet {
             hash,
             next_time: 0,

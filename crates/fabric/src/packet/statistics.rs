@@ -4,7 +4,7 @@ use windtunnel_kernel::Span;
 use windtunnel_topology::LinkId;
 
 /// Counters of a port: one cache line beside its hot state.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct PortCounters {
     /// Data packets sent.
@@ -48,6 +48,18 @@ pub struct PortReport {
 }
 
 impl PortCounters {
+    pub(super) const NEW: Self = Self {
+        packets: 0,
+        bytes: 0,
+        waited: 0,
+        held: 0,
+        control: 0,
+        marks: 0,
+        drops: 0,
+        deepest: 0,
+        control_drops: 0,
+    };
+
     pub(super) fn report(&self, link: LinkId, span: Span) -> PortReport {
         let mean_depth = if span == Span::ZERO { 0.0 } else { self.held as f64 * 1_024.0 / span.0 as f64 };
         PortReport {

@@ -124,7 +124,7 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.hold(p, held);
-        let counters = &mut self.counters[p as usize];
+        let counters = &mut self.ports[p as usize].counters;
         counters.deepest = counters.deepest.max(held);
         if idle {
             self.begin(p, id, now);
@@ -172,13 +172,12 @@ impl<T: Transport> Engine<T> {
 
     /// Marks a data packet if the draw says so.
     fn mark(&mut self, p: u32, id: u32, depth: u32) {
-        let counters = &mut self.counters[p as usize];
-        let count = counters.packets << 20 ^ u64::from(self.packets[id].sequence);
+        let port = &mut self.ports[p as usize];
+        let count = port.counters.packets << 20 ^ u64::from(self.packets[id].sequence);
         let seed = self.settings.seed;
         let draw = || (combine(seed ^ 0x6563_6e00, u64::from(p) << 44 ^ count) >> 32) as u32;
-        let kind = self.ports[p as usize].kind;
-        if self.kinds[usize::from(kind)].ecn.marks(depth, draw) {
-            counters.marks += 1;
+        if self.kinds[usize::from(port.kind)].ecn.marks(depth, draw) {
+            port.counters.marks += 1;
             self.totals.marks += 1;
             self.packets[id].flags |= flag::MARKED;
         }
