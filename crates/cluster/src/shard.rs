@@ -14,7 +14,7 @@ use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, StreamId, Tag, Time};
 use windtunnel_workload::collectives::Algorithm;
 use windtunnel_workload::machine::Join;
-use windtunnel_workload::replay::{Replay, ReplayError, ReplayOptions, StuckOperation};
+use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
 use crate::coupler::{Coupler, Group, Member};
@@ -119,6 +119,8 @@ pub struct Shard<'a, F, O> {
     rank_iterations: u64,
     /// See [`Shard::keep_rings_coupled`].
     rings: bool,
+    /// See [`Shard::couple`].
+    coupling: Coupling,
 }
 
 /// A ticket names its job and the replay's token, or a run of a coupled group.
@@ -170,6 +172,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             satisfied_now: false,
             rank_iterations: 0,
             rings: false,
+            coupling: Coupling::default(),
         }
     }
 
@@ -180,7 +183,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     pub fn enter(&mut self, job: ShardJob) -> Result<usize, ReplayError> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
-        let options = ReplayOptions { job: index as u64, ..ReplayOptions::default() };
+        let options =
+            ReplayOptions { job: index as u64, coupling: self.coupling, ..ReplayOptions::default() };
         let replay = Replay::new(job.workload.clone(), &options)?;
         for (rank, endpoint) in job.placement.iter().enumerate() {
             self.rank_at[endpoint.0 as usize] = rank as u32;
@@ -237,6 +241,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// (tests/late_members.rs of the scenario crate holds both to it).
     pub fn keep_rings_coupled(&mut self) {
         self.rings = true;
+    }
+
+    /// Where collectives of the jobs that enter from now on may run coupled.
+    pub fn couple(&mut self, coupling: Coupling) {
+        self.coupling = coupling;
     }
 
     /// Has seen enough once every job has done `iterations`, or all of its own.

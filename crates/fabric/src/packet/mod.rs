@@ -19,6 +19,7 @@
 mod engine;
 mod link;
 mod message;
+mod model;
 mod network;
 mod nic;
 mod packets;
@@ -31,6 +32,7 @@ mod switch;
 pub mod transport;
 
 pub use engine::{Completion, Counters, Engine, OpenRequest};
+pub use model::{PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
 pub use settings::{
     Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings,

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
@@ -28,6 +29,9 @@ struct Outside {
     from: EndpointId,
     to: EndpointId,
     class: u8,
+    /// Queue pairs that still send parts of it.
+    parts: u32,
+    bytes: u64,
 }
 
 /// NICs, switches and packets over a topology.
@@ -39,6 +43,9 @@ pub struct PacketNetwork<T: Transport> {
     inside: FlowNetwork,
     balancer: Balancer,
     nic_latency: Span,
+    /// Payload of a full packet, and queue pairs that share a message.
+    payload: u64,
+    queue_pairs: u32,
     records: Option<Vec<FlowRecord>>,
     /// Queue pairs that stay open.
     pairs: FxHashMap<(u32, u32, u32), u32>,
@@ -81,6 +88,7 @@ impl<T: Transport> PacketNetwork<T> {
             },
         )?;
         let (balancer, nic_latency) = (settings.balancer, settings.nic_latency);
+        let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
         let records = settings.records.then(Vec::new);
         Ok(Self {
             engine: Engine::new(topology.clone(), settings, transport)?,
@@ -88,6 +96,8 @@ impl<T: Transport> PacketNetwork<T> {
             inside,
             balancer,
             nic_latency,
+            payload,
+            queue_pairs,
             records,
             pairs: FxHashMap::default(),
             messages: Vec::new(),
@@ -134,8 +144,8 @@ impl<T: Transport> PacketNetwork<T> {
         self.inside.take_records(records);
     }
 
-    fn open(&mut self, departure: &Departure) -> u32 {
-        let Departure { from, to, nic, entropy, ordered, .. } = *departure;
+    fn open(&mut self, departure: &Departure, entropy: u32) -> u32 {
+        let Departure { from, to, nic, ordered, .. } = *departure;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
         let key = (source, sink, entropy);
         if ordered && let Some(&pair) = self.pairs.get(&key) {
@@ -161,10 +171,15 @@ impl<T: Transport> PacketNetwork<T> {
     /// A message has reached its host.
     fn report(&mut self, completion: &Completion, at: Time, arrivals: &mut Vec<Arrival>) {
         let slot = completion.token as u32;
-        let Outside { message, from, to, class } = self.messages[slot as usize];
+        let outside = &mut self.messages[slot as usize];
+        outside.parts -= 1;
+        if outside.parts > 0 {
+            return;
+        }
+        let Outside { message, from, to, class, bytes, .. } = *outside;
         self.free.push(slot);
         self.arrived += 1;
-        self.bytes += completion.bytes.0;
+        self.bytes += bytes;
         self.completion.add(at.since(completion.start));
         if let Some(records) = &mut self.records {
             let path = self.topology.path_class(from, to);
@@ -172,7 +187,7 @@ impl<T: Transport> PacketNetwork<T> {
                 source: from,
                 destination: to,
                 edges: 1,
-                bytes: completion.bytes,
+                bytes: Bytes(bytes),
                 start: completion.start,
                 finish: at,
                 class,
@@ -191,8 +206,10 @@ impl<T: Transport> Network for PacketNetwork<T> {
             self.inside.depart(at, departure);
             return;
         }
-        let pair = self.open(&departure);
-        let outside = Outside { message, from, to, class };
+        // Whole packets to each queue pair, the first ones one more where they do not divide.
+        let packets = bytes.0.max(1).div_ceil(self.payload);
+        let parts = packets.min(u64::from(self.queue_pairs));
+        let outside = Outside { message, from, to, class, parts: parts as u32, bytes: bytes.0 };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.messages[slot as usize] = outside;
@@ -203,7 +220,18 @@ impl<T: Transport> Network for PacketNetwork<T> {
                 self.messages.len() as u32 - 1
             }
         };
-        self.engine.send(at, pair, bytes, u64::from(slot));
+        let mut left = bytes.0;
+        for part in 0..parts {
+            let entropy = match part {
+                0 => departure.entropy,
+                part => combine(u64::from(departure.entropy), part) as u32,
+            };
+            let pair = self.open(&departure, entropy);
+            let share = (packets / parts + u64::from(part < packets % parts)) * self.payload;
+            let size = share.min(left);
+            left -= size;
+            self.engine.send(at, pair, Bytes(size), u64::from(slot));
+        }
     }
 
     /// Groups run inside scale-up domains only.

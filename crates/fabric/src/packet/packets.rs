@@ -105,6 +105,12 @@ impl Packets {
         self.free = id;
     }
 
+    /// The hash of a packet, if there is one.
+    #[inline]
+    pub(super) fn peek(&self, id: u32) -> u64 {
+        self.slots.get(id as usize).map_or(0, |packet| packet.hash)
+    }
+
     /// Packets in the network.
     pub(super) fn live(&self) -> u32 {
         self.live

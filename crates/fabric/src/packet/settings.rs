@@ -85,6 +85,8 @@ pub struct PacketSettings {
     pub buffers: Vec<BufferSettings>,
     /// Marking; none without.
     pub ecn: Option<EcnSettings>,
+    /// Queue pairs over which each message is cut into equal parts, each with its own path number; 1 cuts nothing.
+    pub queue_pairs: u32,
     /// Latency of both NICs of a path together, added to a message's arrival.
     pub nic_latency: Span,
     /// Keep a record of each message.
@@ -104,6 +106,7 @@ impl Default for PacketSettings {
             balancer: Balancer::default(),
             buffers: Vec::new(),
             ecn: None,
+            queue_pairs: 1,
             nic_latency: Span::ZERO,
             records: false,
         }
@@ -168,6 +171,9 @@ pub enum PacketError {
         /// Its name.
         transport: &'static str,
     },
+    /// No queue pair to send on.
+    #[error("`queue_pairs` is 0, expected at least 1")]
+    QueuePairs,
     /// A number of paths that cannot be permuted by a mask.
     #[error("`paths` is {found}, expected a power of two from 1 to 65536")]
     Paths {
@@ -185,6 +191,9 @@ impl PacketSettings {
             if found.0 == 0 || found.0 > LARGEST {
                 return Err(PacketError::Size { name, found });
             }
+        }
+        if self.queue_pairs == 0 {
+            return Err(PacketError::QueuePairs);
         }
         if mtu <= header {
             return Err(PacketError::Mtu { mtu, header });

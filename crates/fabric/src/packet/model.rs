@@ -1,0 +1,149 @@
+//! The packet network with its transport chosen at run time: one call through a table of functions covers thousands of
+//! events, and inside everything is resolved.
+//!
+//! A transport of another crate joins by building its own [`PacketNetwork`] and boxing it.
+
+use std::sync::Arc;
+
+use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
+use windtunnel_topology::Topology;
+
+use super::engine::Counters;
+use super::network::{PacketNetwork, PacketNetworkError};
+use super::settings::PacketSettings;
+use super::statistics::PortReport;
+use super::transport::{Dctcp, NoTransport, Nscc, Transport};
+use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
+use crate::model::{Arrival, CoupledId, Departure, Network};
+
+/// What a packet network of any transport lets itself be asked.
+pub trait PacketModel: Network {
+    /// Totals so far.
+    fn totals(&self) -> Counters;
+    /// Data packets and control packets sent over a link, over all links.
+    fn packet_hops(&self) -> (u64, u64);
+    /// Sum over data packets of the time between joining a queue and the start of transmission.
+    fn queueing(&self) -> Span;
+    /// What each port with traffic saw until now, by link.
+    fn port_reports(&self) -> Vec<PortReport>;
+    /// Completion times of messages outside scale-up domains.
+    fn completion_times(&self) -> &CompletionTimes;
+    /// Messages arrived.
+    fn messages(&self) -> u64;
+    /// Payload arrived.
+    fn bytes_delivered(&self) -> u64;
+    /// Appends the records of the messages that arrived since the last call.
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>);
+    /// The flows inside scale-up domains.
+    fn inside(&mut self) -> &mut FlowNetwork;
+}
+
+impl<T: Transport> PacketModel for PacketNetwork<T> {
+    fn totals(&self) -> Counters {
+        self.engine().totals()
+    }
+
+    fn packet_hops(&self) -> (u64, u64) {
+        self.engine().packet_hops()
+    }
+
+    fn queueing(&self) -> Span {
+        self.engine().queueing()
+    }
+
+    fn port_reports(&self) -> Vec<PortReport> {
+        self.engine().port_reports()
+    }
+
+    fn completion_times(&self) -> &CompletionTimes {
+        self.completion_times()
+    }
+
+    fn messages(&self) -> u64 {
+        self.messages()
+    }
+
+    fn bytes_delivered(&self) -> u64 {
+        self.bytes_delivered()
+    }
+
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        self.take_records(records);
+    }
+
+    fn inside(&mut self) -> &mut FlowNetwork {
+        self.inside()
+    }
+}
+
+impl Network for Box<dyn PacketModel> {
+    fn depart(&mut self, at: Time, departure: Departure) {
+        (**self).depart(at, departure);
+    }
+
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
+        (**self).prepare_coupled(edges, entropy)
+    }
+
+    fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
+        (**self).start_coupled(at, run, group, bytes, steps, class);
+    }
+
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        (**self).coupled_span(group, bytes, steps)
+    }
+
+    fn next_time(&mut self) -> Time {
+        (**self).next_time()
+    }
+
+    fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
+        (**self).advance(to, arrivals);
+    }
+
+    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+        (**self).run(limit, arrivals)
+    }
+}
+
+/// A transport with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TransportChoice {
+    /// Line rate, or a fixed window.
+    None(NoTransport),
+    /// DCTCP.
+    Dctcp(Dctcp),
+    /// UEC's sender-side NSCC.
+    Uec(Nscc),
+}
+
+impl TransportChoice {
+    /// Names that [`Self::by_name`] knows.
+    pub const NAMES: [&'static str; 3] = [NoTransport::NAME, Dctcp::NAME, Nscc::NAME];
+
+    /// The transport of a name with its default parameters.
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            NoTransport::NAME => Some(Self::None(NoTransport::default())),
+            Dctcp::NAME => Some(Self::Dctcp(Dctcp::default())),
+            Nscc::NAME => Some(Self::Uec(Nscc::default())),
+            _ => None,
+        }
+    }
+
+    /// The idle network of this transport.
+    ///
+    /// # Errors
+    /// [`PacketNetworkError`] for settings that cannot work on this topology.
+    pub fn network(
+        &self,
+        topology: Arc<Topology>,
+        settings: PacketSettings,
+    ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
+        Ok(match self {
+            Self::None(transport) => Box::new(PacketNetwork::new(topology, settings, *transport)?),
+            Self::Dctcp(transport) => Box::new(PacketNetwork::new(topology, settings, *transport)?),
+            Self::Uec(transport) => Box::new(PacketNetwork::new(topology, settings, *transport)?),
+        })
+    }
+}
