@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
-use windtunnel_kernel::{Bytes, Span, Time};
+use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{LinkId, Peer, SwitchId, Target, Topology};
 
 use super::link::{LinkFacts, LinkKind};
@@ -211,10 +211,20 @@ impl<T: Transport> Engine<T> {
         };
         let fastest: Vec<_> =
             if cut { (0..topology.switches()).map(fastest).collect() } else { Vec::new() };
-        let mut kind_of = |link: LinkId, far: Far, marks: bool| {
-            let link = topology.link(link);
-            let cut_through = far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(link.rate));
-            kinds.of(&LinkFacts { rate: link.rate, delay: link.latency.0, cut_through, loss: link.loss, marks })
+        let mut slow = self.settings.slow_links.clone();
+        slow.sort_by_key(|&(link, _)| link);
+        let part = |link: LinkId| -> f64 {
+            let first = slow.partition_point(|&(other, _)| other < link);
+            slow[first..].iter().take_while(|&&(other, _)| other == link).map(|&(_, part)| part).product()
+        };
+        let mut kind_of = |id: LinkId, far: Far, marks: bool| {
+            let link = topology.link(id);
+            let rate = match part(id) {
+                1.0 => link.rate,
+                part => BitRate(((link.rate.0 as f64 * part) as u64).max(1)),
+            };
+            let cut_through = far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(rate));
+            kinds.of(&LinkFacts { rate, delay: link.latency.0, cut_through, loss: link.loss, marks })
         };
         let planes = topology.planes();
         for nic in 0..topology.nics() {

@@ -32,6 +32,7 @@ struct Outside {
     /// Queue pairs that still send parts of it.
     parts: u32,
     bytes: u64,
+    hops: u16,
 }
 
 /// NICs, switches and packets over a topology.
@@ -176,7 +177,7 @@ impl<T: Transport> PacketNetwork<T> {
         if outside.parts > 0 {
             return;
         }
-        let Outside { message, from, to, class, bytes, .. } = *outside;
+        let Outside { message, from, to, class, bytes, hops, .. } = *outside;
         self.free.push(slot);
         self.arrived += 1;
         self.bytes += bytes;
@@ -192,7 +193,7 @@ impl<T: Transport> PacketNetwork<T> {
                 finish: at,
                 class,
                 path,
-                hops: 0,
+                hops,
             });
         }
         arrivals.push(Arrival::Message { message });
@@ -209,7 +210,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
         // Whole packets to each queue pair, the first ones one more where they do not divide.
         let packets = bytes.0.max(1).div_ceil(self.payload);
         let parts = packets.min(u64::from(self.queue_pairs));
-        let outside = Outside { message, from, to, class, parts: parts as u32, bytes: bytes.0 };
+        let outside = Outside { message, from, to, class, parts: parts as u32, bytes: bytes.0, hops: 0 };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.messages[slot as usize] = outside;
@@ -230,6 +231,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
             let share = (packets / parts + u64::from(part < packets % parts)) * self.payload;
             let size = share.min(left);
             left -= size;
+            self.messages[slot as usize].hops = self.engine.links(pair) as u16;
             self.engine.send(at, pair, Bytes(size), u64::from(slot));
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct Receiver<P> {
     asked: u32,
     flags: u8,
     /// Switches on the ways there and back.
-    lengths: [u32; 2],
+    pub lengths: [u32; 2],
     beyond: Arrivals,
 }
 

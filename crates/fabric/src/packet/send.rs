@@ -181,6 +181,11 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// Links from the sender to the receiver of an open queue pair.
+    pub fn links(&self, flow: u32) -> u32 {
+        self.receivers[flow as usize].lengths[0] + 1
+    }
+
     /// Egress ports on the way from one NIC port to another that the hash chooses.
     fn walk(&self, from: u32, to: u32, hash: u64) -> Vec<u32> {
         let target = self.targets[to as usize];

@@ -1,6 +1,7 @@
 //! What the packet model is told, and what is refused.
 
 use windtunnel_kernel::{BitRate, Bytes, Span};
+use windtunnel_topology::LinkId;
 
 /// When a switch may pass a packet on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -89,6 +90,8 @@ pub struct PacketSettings {
     pub queue_pairs: u32,
     /// Latency of both NICs of a path together, added to a message's arrival.
     pub nic_latency: Span,
+    /// Links that run at a part of their rate; one named twice at the product.
+    pub slow_links: Vec<(LinkId, f64)>,
     /// Keep a record of each message.
     pub records: bool,
 }
@@ -108,6 +111,7 @@ impl Default for PacketSettings {
             ecn: None,
             queue_pairs: 1,
             nic_latency: Span::ZERO,
+            slow_links: Vec::new(),
             records: false,
         }
     }
@@ -209,6 +213,12 @@ impl PacketSettings {
             }
             if !(0.0..=1.0).contains(&pmax) {
                 return Err(PacketError::Share { name: "ecn.pmax", found: pmax, expected: "0 to 1" });
+            }
+        }
+        for &(_, part) in &self.slow_links {
+            if !(part > 0.0 && part <= 1.0) {
+                let expected = "a number above 0, at most 1";
+                return Err(PacketError::Share { name: "slow_links", found: part, expected });
             }
         }
         for buffer in &self.buffers {

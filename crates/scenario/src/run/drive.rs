@@ -2,10 +2,11 @@
 
 use windtunnel_cluster::shard::Shard;
 use windtunnel_fabric::Fabric;
-use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork};
+use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use windtunnel_fabric::host::Host;
 use windtunnel_fabric::message::{Account, Latency};
 use windtunnel_fabric::reroute::CutOff;
+use windtunnel_fabric::packet::PacketModel;
 use windtunnel_kernel::executor::{End, Sequential, Verdict};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::Topology;
@@ -23,6 +24,16 @@ const AUTO_FLOWS: u64 = 1 << 20;
 pub trait Observed: Fabric {
     /// The flow network behind the hosts, if that is the fidelity.
     fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
+    /// The packet network behind the hosts, if that is the fidelity.
+    fn packet_network(&mut self) -> Option<&mut dyn PacketModel> {
+        None
+    }
+    /// Appends the records of flows kept since the last call; `false` if this fidelity has none.
+    fn take_flow_records(&mut self, records: &mut Vec<FlowRecord>) -> bool {
+        let Some(network) = self.flow_network() else { return false };
+        network.take_records(records);
+        true
+    }
     /// The account of messages, at message fidelity.
     fn account(&mut self) -> Option<&mut Account>;
     /// Completion times, messages and payload bytes so far.
@@ -41,6 +52,30 @@ impl Observed for Host<FlowNetwork> {
     fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
         let flow = self.network();
         Some((flow.completion_times(), flow.messages(), flow.bytes_delivered()))
+    }
+}
+
+impl Observed for Host<Box<dyn PacketModel>> {
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+        None
+    }
+
+    fn packet_network(&mut self) -> Option<&mut dyn PacketModel> {
+        Some(&mut **self.network_mut())
+    }
+
+    fn take_flow_records(&mut self, records: &mut Vec<FlowRecord>) -> bool {
+        self.network_mut().take_records(records);
+        true
+    }
+
+    fn account(&mut self) -> Option<&mut Account> {
+        None
+    }
+
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
+        let packet = self.network();
+        Some((packet.completion_times(), packet.messages(), packet.bytes_delivered()))
     }
 }
 
@@ -142,8 +177,7 @@ pub fn drive<F: Observed>(
             cancelled = !progress.progress(fraction, simulated, events);
         }
         let last = ended || cancelled;
-        if let Some(network) = shard.fabric_mut().flow_network() {
-            network.take_records(&mut records);
+        if shard.fabric_mut().take_flow_records(&mut records) {
             if flows.due(&mut records, last) {
                 shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
                 records.clear();

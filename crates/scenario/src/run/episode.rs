@@ -8,6 +8,7 @@ use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, LoadBalancer, Node};
+use windtunnel_workload::replay::Coupling;
 
 use super::RunOptions;
 use super::drive::{FlowRows, Observed, Outcome, Watch, drive};
@@ -48,6 +49,8 @@ pub struct Record {
     pub started: Vec<Option<CalendarTime>>,
     /// Events handled.
     pub events: u64,
+    /// Data packets and control packets sent over a link.
+    pub packet_hops: Option<(u64, u64)>,
     /// Most replicas that one simulated replica stood for.
     pub fold: u64,
     /// How far the simulation came.
@@ -87,6 +90,7 @@ impl<'a> FabricRunner<'a> {
             iterations: vec![Vec::new(); jobs],
             started: vec![None; jobs],
             events: 0,
+            packet_hops: None,
             fold: 1,
             simulated_ns: 0,
             network: NetworkSummary::default(),
@@ -147,6 +151,9 @@ impl<'a> FabricRunner<'a> {
         );
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
+        if assembled.scenario.fidelity == Fidelity::Packet {
+            shard.couple(Coupling::InsideDomain);
+        }
         for job in jobs {
             let plan = &assembled.jobs[job.job];
             let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
@@ -191,6 +198,15 @@ impl<'a> FabricRunner<'a> {
         let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
         if let Some(flow) = shard.fabric_mut().flow_network() {
             let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
+            self.record.network.links_most_loaded = loads;
+            shard.observer_mut().rows("links", links);
+        }
+        if let Some(packet) = shard.fabric_mut().packet_network() {
+            let (data, control) = packet.packet_hops();
+            let before = self.record.packet_hops.unwrap_or_default();
+            self.record.packet_hops = Some((before.0 + data, before.1 + control));
+            self.record.network.add_packets(&packet.totals(), packet.queueing());
+            let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
         }
@@ -263,7 +279,11 @@ impl EpisodeRunner for FabricRunner<'_> {
                 let fabric = network::message(assembled, spec, &self.options.source, records, rerouter)?;
                 self.simulate(fabric, start, jobs, iterations, None, rerouter)
             }
-            Fidelity::Flow | Fidelity::Packet => {
+            Fidelity::Packet => {
+                let fabric = network::packet(assembled, spec, &self.options.source, records)?;
+                self.simulate(fabric, start, jobs, iterations, None, None)
+            }
+            Fidelity::Flow => {
                 let balancer = network::balancer(scenario.network.load_balancer);
                 let folded = match jobs {
                     [job] if scenario.fold == Fold::Auto && variation(assembled, start).is_none() => {

@@ -26,7 +26,7 @@ use self::machine::Stopwatch;
 use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
 use crate::assemble::Assembled;
 use crate::error::Failure;
-use crate::schema::{Fidelity, Phase};
+use crate::schema::Phase;
 use crate::table::{ProgressSink, TableSink};
 
 /// What a caller asks of a run besides the scenario.
@@ -54,12 +54,6 @@ pub fn execute(
 ) -> Result<serde_json::Value, Failure> {
     let watch = options.watch;
     let fidelity = assembled.scenario.fidelity;
-    if fidelity == Fidelity::Packet {
-        let place = format!("{}: fidelity", options.source);
-        let error = crate::error::InputError::new(place, "this version has no packet model")
-            .hint("expected `job`, `message` or `flow`");
-        return Err(Failure::Input(error));
-    }
     for plan in &assembled.jobs {
         for spec in plan.workload.programs.iter().flat_map(|program| &program.specs) {
             let name = spec.algorithm.name();
@@ -148,6 +142,7 @@ pub fn execute(
         wall_time_s: watch.wall_seconds(),
         cpu_time_s: watch.cpu_seconds(),
         events: record.events,
+        packet_hops: record.packet_hops,
         peak_memory_bytes: memory::peak(),
         peak_rss_bytes: machine::peak_rss_bytes(),
     };

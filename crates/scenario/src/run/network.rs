@@ -6,6 +6,10 @@ use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
+use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
+use windtunnel_fabric::packet::{
+    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketModel, PacketSettings, TransportChoice,
+};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
@@ -13,8 +17,10 @@ use windtunnel_workload::{OpKind, Workload};
 
 use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
-use crate::error::InputError;
-use crate::schema::{LoadBalancerName, ReceiverName, Scenario};
+use crate::error::{InputError, nearest};
+use crate::schema::{
+    Buffer, ForwardingName, LoadBalancerName, MarkName, ReceiverName, RecoveryName, Scenario,
+};
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
@@ -65,6 +71,87 @@ pub fn flow(
         Some(rerouter) => network.rerouted(rerouter.clone()),
         None => network,
     };
+    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
+    Ok(Host::new(spec, costs, network))
+}
+
+/// The packet model on the scenario's fabric.
+///
+/// # Errors
+/// [`InputError`] for an unknown transport, or settings that cannot work.
+pub fn packet(
+    assembled: &Assembled,
+    spec: HostSpec,
+    source: &str,
+    records: bool,
+) -> Result<Host<Box<dyn PacketModel>>, InputError> {
+    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
+    let network = &scenario.network;
+    let place = |key: &str| format!("{source}: network.{key}");
+    let name = network.transport.as_deref().unwrap_or("dctcp");
+    let transport = TransportChoice::by_name(name).ok_or_else(|| {
+        let known = TransportChoice::NAMES;
+        let error = InputError::new(place("transport"), format!("no transport `{name}`"));
+        match nearest(name, known) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint(format!("expected `{}`", known.join("`, `"))),
+        }
+    })?;
+    let transport = match transport {
+        TransportChoice::None(none) => {
+            TransportChoice::None(NoTransport { window: network.window.map_or(u64::MAX, |window| window.0.0), ..none })
+        }
+        TransportChoice::Dctcp(dctcp) if network.recovery == RecoveryName::GoBackN => {
+            TransportChoice::Dctcp(Dctcp { recovery: Recovery::GoBackN, ..dctcp })
+        }
+        other => other,
+    };
+    let balancer = match network.load_balancer {
+        LoadBalancerName::Ecmp => Balancer::Ecmp,
+        LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
+        LoadBalancerName::Spray => Balancer::Spray { paths: network.paths },
+        LoadBalancerName::Ideal => {
+            let message = "`ideal` shares no path inside the fabric, but packets take real ones";
+            return Err(InputError::new(place("load_balancer"), message)
+                .hint("expected `ecmp`, `destination_modulo` or `spray`"));
+        }
+    };
+    let buffer = |buffer: &Buffer| BufferSettings {
+        size: buffer.size.0,
+        alpha: buffer.alpha,
+        reserve: buffer.reserve.map_or(Bytes(0), |reserve| reserve.0),
+    };
+    let settings = PacketSettings {
+        seed: scenario.seed,
+        mtu: network.mtu.0,
+        header: network.header.0,
+        control: network.control.0,
+        ack_every: network.ack_every,
+        forwarding: match network.forwarding {
+            ForwardingName::StoreAndForward => Forwarding::StoreAndForward,
+            ForwardingName::CutThrough => Forwarding::CutThrough,
+        },
+        balancer,
+        buffers: network.buffers.iter().map(buffer).collect(),
+        ecn: Some(EcnSettings {
+            rate: network.ecn.rate.0,
+            kmin: network.ecn.kmin.0,
+            kmax: network.ecn.kmax.0,
+            pmax: network.ecn.pmax,
+            at: match network.ecn.at {
+                MarkName::Enqueue => MarkAt::Enqueue,
+                MarkName::Dequeue => MarkAt::Dequeue,
+            },
+        }),
+        queue_pairs: network.queue_pairs,
+        // As in the flow model.
+        nic_latency: parts.nic_latency + parts.overhead * 2,
+        slow_links: assembled.slow_links.clone(),
+        records,
+    };
+    let network = transport
+        .network(parts.topology.clone(), settings)
+        .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
     Ok(Host::new(spec, costs, network))
 }

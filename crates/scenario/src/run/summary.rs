@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use windtunnel_cluster::explain::Breakdown;
 use windtunnel_fabric::reroute::Rerouter;
-use windtunnel_kernel::CalendarTime;
+use windtunnel_fabric::packet::Counters;
+use windtunnel_kernel::{CalendarTime, Span};
 use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;
 
@@ -181,6 +182,29 @@ pub struct NetworkSummary {
     pub detoured: Vec<[String; 2]>,
     /// The most loaded links, first the most.
     pub links_most_loaded: Vec<LinkLoad>,
+    /// Time that data packets waited in queues, and how many they were.
+    #[serde(skip)]
+    pub queueing_s: f64,
+    /// See above.
+    #[serde(skip)]
+    pub queued_packets: u64,
+}
+
+impl NetworkSummary {
+    /// Adds what an episode's packets came to; `queueing` is the time that all its data packets waited in queues.
+    pub fn add_packets(&mut self, totals: &Counters, queueing: Span) {
+        let sum = |kept: &mut Option<u64>, more: u64| *kept = Some(kept.unwrap_or(0) + more);
+        sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements);
+        sum(&mut self.packets_dropped, totals.drops);
+        sum(&mut self.ecn_marked, totals.marks);
+        sum(&mut self.retransmissions, totals.retransmissions);
+        sum(&mut self.reordered_packets, totals.reordered);
+        let (delivered, dropped) = (self.packets_delivered.unwrap_or(0), self.packets_dropped.unwrap_or(0));
+        self.loss_rate = Some(dropped as f64 / (delivered + dropped).max(1) as f64);
+        self.queueing_s += queueing.seconds();
+        self.queued_packets += totals.data_packets;
+        self.mean_queueing_delay_s = Some(self.queueing_s / self.queued_packets.max(1) as f64);
+    }
 }
 
 impl NetworkSummary {
@@ -289,6 +313,8 @@ pub struct RunFigures {
     pub cpu_time_s: f64,
     /// Events handled.
     pub events: u64,
+    /// Data packets and control packets sent over a link (packet fidelity).
+    pub packet_hops: Option<(u64, u64)>,
     /// Peak of the engine's own allocations.
     pub peak_memory_bytes: u64,
     /// Peak of the process.
@@ -316,8 +342,8 @@ pub fn summary(
         "wall_time_s": figures.wall_time_s,
         "cpu_time_s": figures.cpu_time_s,
         "events": figures.events,
-        "packet_hops": Value::Null,
-        "data_packet_hops": Value::Null,
+        "packet_hops": figures.packet_hops.map(|(data, control)| data + control),
+        "data_packet_hops": figures.packet_hops.map(|(data, _)| data),
         "peak_memory_bytes": figures.peak_memory_bytes,
         "peak_rss_bytes": figures.peak_rss_bytes,
         "jobs": jobs,

@@ -2,6 +2,7 @@
 
 use windtunnel_fabric::Received;
 use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
+use windtunnel_fabric::packet::{PacketModel, PortReport};
 use windtunnel_kernel::{NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
@@ -53,6 +54,48 @@ pub fn links(
         .with("bin_span_ps", Column::U64(vec![bin_span.0; n]))
         .with("utilisation_bins", Column::F64List { values: bins, width });
     loads.retain(|load| !load.tier.starts_with("scale-up"));
+    // Stable: links of equal load stay in link order.
+    loads.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
+    loads.truncate(MOST_LOADED);
+    (batch, loads)
+}
+
+/// Ports that sent anything during an episode of `span`: their rows, and the most loaded ones.
+pub fn ports(
+    network: &dyn PacketModel,
+    topology: &Topology,
+    episode: u32,
+    span: Span,
+) -> (Batch, Vec<LinkLoad>) {
+    let reports = network.port_reports();
+    let seconds = span.seconds();
+    let load = |report: &PortReport| {
+        let known = topology.link(report.link);
+        let full = known.rate.0 as f64 / 8.0 * seconds;
+        LinkLoad {
+            name: topology.link_name(report.link),
+            tier: known.tier.name().into_owned(),
+            utilisation: if full > 0.0 { report.bytes as f64 / full } else { 0.0 },
+            bytes: report.bytes,
+        }
+    };
+    let mut loads: Vec<LinkLoad> = reports.iter().map(load).collect();
+    let u64s = |of: &dyn Fn(&PortReport) -> u64| Column::U64(reports.iter().map(of).collect());
+    let batch = Batch::default()
+        .with("episode", Column::U32(vec![episode; reports.len()]))
+        .with("link", Column::U32(reports.iter().map(|report| report.link.0).collect()))
+        .with("name", Column::Text(loads.iter().map(|load| load.name.clone()).collect()))
+        .with("tier", Column::Text(loads.iter().map(|load| load.tier.clone()).collect()))
+        .with("rate_bps", u64s(&|report| topology.link(report.link).rate.0))
+        .with("bytes", u64s(&|report| report.bytes))
+        .with("utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
+        .with("data_packets", u64s(&|report| report.data_packets))
+        .with("control_packets", u64s(&|report| report.control_packets))
+        .with("ecn_marked", u64s(&|report| report.marks))
+        .with("packets_dropped", u64s(&|report| report.drops))
+        .with("queue_max_bytes", u64s(&|report| report.max_depth))
+        .with("queue_mean_bytes", Column::F64(reports.iter().map(|report| report.mean_depth).collect()))
+        .with("queueing_ps", u64s(&|report| report.queueing.0));
     // Stable: links of equal load stay in link order.
     loads.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
     loads.truncate(MOST_LOADED);

@@ -93,8 +93,27 @@ pub struct Network {
     pub header: Size,
     /// How a path is chosen among equal ones.
     pub load_balancer: LoadBalancerName,
-    /// Transport protocol (packet fidelity).
+    /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dctcp`, `uec`. If left out: `dctcp`.
     pub transport: Option<String>,
+    /// Size of acknowledgements and other control packets (packet fidelity).
+    pub control: Size,
+    /// Data packets of a queue pair that one acknowledgement answers (packet fidelity).
+    pub ack_every: u32,
+    /// When a switch passes a packet on (packet fidelity).
+    pub forwarding: ForwardingName,
+    /// Path numbers among which `load_balancer: spray` goes round, a power of two (packet fidelity).
+    pub paths: u32,
+    /// Queue pairs over which each message is spread (packet fidelity).
+    pub queue_pairs: u32,
+    /// Bytes that a queue pair may have in flight, for `transport: none` (packet fidelity); no limit if left out.
+    pub window: Option<Size>,
+    /// How `dctcp` mends losses (packet fidelity).
+    pub recovery: RecoveryName,
+    /// When queues mark packets (packet fidelity).
+    pub ecn: Ecn,
+    /// Shared buffers of switches by tier, from the hosts up; the last holds for all tiers above (packet fidelity). If
+    /// left out, queues have no limit and nothing is lost.
+    pub buffers: Vec<Buffer>,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
     /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
@@ -109,10 +128,98 @@ impl Default for Network {
             header: Size(windtunnel_kernel::Bytes(66)),
             load_balancer: LoadBalancerName::default(),
             transport: None,
+            control: Size(windtunnel_kernel::Bytes(64)),
+            ack_every: 4,
+            forwarding: ForwardingName::default(),
+            paths: 64,
+            queue_pairs: 1,
+            window: None,
+            recovery: RecoveryName::default(),
+            ecn: Ecn::default(),
+            buffers: Vec::new(),
             loggops: None,
             receiver: ReceiverName::default(),
         }
     }
+}
+
+/// When a switch passes a packet on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ForwardingName {
+    /// Once its last bit is in.
+    #[default]
+    StoreAndForward,
+    /// Once its header is in, where no port of the switch is faster than the one it came by.
+    CutThrough,
+}
+
+/// How lost packets are sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryName {
+    /// The missing ones alone.
+    #[default]
+    Selective,
+    /// All from the first missing one on.
+    GoBackN,
+}
+
+/// When queues mark packets (RED on the instantaneous queue). Sizes hold for a port of `rate` and grow in proportion.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ecn {
+    /// Rate of a port that the sizes are for.
+    pub rate: Rate,
+    /// No packet is marked up to here.
+    pub kmin: Size,
+    /// Every packet is marked above.
+    pub kmax: Size,
+    /// Probability at `kmax`.
+    pub pmax: f64,
+    /// Where.
+    pub at: MarkName,
+}
+
+impl Default for Ecn {
+    fn default() -> Self {
+        Self {
+            rate: Rate(windtunnel_kernel::BitRate::from_gbps(400)),
+            kmin: Size(windtunnel_kernel::Bytes(150_000)),
+            kmax: Size(windtunnel_kernel::Bytes(450_000)),
+            pmax: 1.0,
+            at: MarkName::default(),
+        }
+    }
+}
+
+/// Where a packet is marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkName {
+    /// As it joins the queue.
+    #[default]
+    Enqueue,
+    /// As its transmission begins.
+    Dequeue,
+}
+
+/// The shared buffer of a switch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Buffer {
+    /// All of it.
+    pub size: Size,
+    /// Dynamic threshold: a port may hold up to so many times what is free of the shared part.
+    #[serde(default = "one")]
+    pub alpha: f64,
+    /// Kept for each port alone.
+    #[serde(default)]
+    pub reserve: Option<Size>,
+}
+
+const fn one() -> f64 {
+    1.0
 }
 
 /// How a path is chosen among equal ones.

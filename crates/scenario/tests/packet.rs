@@ -1,0 +1,117 @@
+//! Packet fidelity runs what flow fidelity runs, and where nothing is congested they agree within 3%.
+
+use serde_json::Value;
+use windtunnel_scenario::api::{RunRequest, run};
+use windtunnel_scenario::error::Failure;
+use windtunnel_scenario::table::Discard;
+
+fn scenario(fidelity: &str, network: &str, host: &str, workload: &str) -> String {
+    format!(
+        "
+windtunnel: 1
+name: packets
+seed: 1
+fidelity: {fidelity}
+topology:
+  shape: clos
+  hosts: 8
+  tiers:
+    - {{ports_down: 4, rate: 400 Gbps, length: 20 m}}
+    - {{ports_down: 4, rate: 400 Gbps, length: 50 m}}
+  host: {host}
+network: {{{network}}}
+jobs:
+  - name: job
+    workload: {{{workload}}}
+"
+    )
+}
+
+fn summary(text: String) -> Result<Value, String> {
+    let request = RunRequest { text, source: "packets.yaml".to_owned(), ..RunRequest::default() };
+    let summary = run(&request, &mut Discard, &mut Discard).map_err(|failure| match failure {
+        Failure::Input(error) => error.to_string(),
+        Failure::Run(message) => message,
+    })?;
+    serde_json::from_str(&summary).map_err(|error| error.to_string())
+}
+
+fn iteration(fidelity: &str, network: &str, host: &str, workload: &str) -> f64 {
+    let summary = summary(scenario(fidelity, network, host, workload)).expect("a run");
+    summary["jobs"][0]["iteration_time_s"]["mean"].as_f64().expect("an iteration")
+}
+
+const LONE: &str = "{gpus: 1, nics: 1}";
+
+#[test]
+fn uncongested_collectives_take_as_long_as_flows() {
+    for (host, workload) in [
+        (LONE, "collective: {kind: all_reduce, algorithm: ring, bytes: 64 MiB}"),
+        (LONE, "collective: {kind: all_gather, algorithm: ring, bytes: 64 MiB}"),
+        // Inside hosts of four GPUs, and between them one NIC each.
+        ("{gpus: 4, nics: 4, rails: true}", "collective: {kind: all_reduce, algorithm: ring, bytes: 64 MiB}"),
+    ] {
+        for network in ["transport: none", "transport: dctcp", "transport: uec, load_balancer: spray"] {
+            let packet = iteration("packet", network, host, workload);
+            let flow = iteration("flow", "load_balancer: spray", host, workload);
+            assert!((packet / flow - 1.0).abs() < 0.03, "{network} {host} {workload}: {packet} against {flow}");
+        }
+    }
+}
+
+#[test]
+fn what_packets_did_is_in_the_summary() {
+    let workload = "flows: {pattern: incast, bytes: 4 MB}";
+    let summary = summary(scenario("packet", "transport: dctcp, buffers: [{size: 2 MB}]", LONE, workload));
+    let summary = summary.expect("a run");
+    let network = &summary["network"];
+    let count = |value: &Value| value.as_u64().expect("a count");
+    // 7 messages of 4,000,000 B in packets of 4,084 B payload.
+    let packets = 7 * 4_000_000u64.div_ceil(4_084);
+    let again = count(&network["retransmissions"]);
+    assert!(count(&network["packets_delivered"]) >= packets);
+    assert!(again >= count(&network["packets_dropped"]));
+    assert!(count(&network["ecn_marked"]) > 0 && network["mean_queueing_delay_s"].as_f64() > Some(0.0));
+    assert_eq!(count(&network["bytes_delivered"]), 28_000_000);
+    // Two links to a host on the same leaf, four to another: three of the seven are near.
+    let hops = packets / 7 * (3 * 2 + 4 * 4);
+    assert!(count(&summary["data_packet_hops"]) >= hops, "{summary}");
+    assert!(count(&summary["packet_hops"]) > count(&summary["data_packet_hops"]));
+    assert_eq!(network["links_most_loaded"][0]["tier"], "nic-down");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_their_place() {
+    let workload = "flows: {pattern: permutation, bytes: 1 MB}";
+    for (network, expected) in [
+        ("transport: dctpc", "no transport `dctpc`"),
+        ("load_balancer: ideal", "`ideal` shares no path"),
+        ("ecn: {kmin: 2 MB, kmax: 1 MB}", "`ecn.kmin` is 2000000 B"),
+        ("ack_every: 0", "needs acknowledgements"),
+        ("buffers: [{size: 1 MB, reserve: 200 KB}]", "reserves 200000 B for each of"),
+        ("buffers: [{size: 1 MB, alpha: 0}]", "`buffers.alpha` is 0"),
+        ("load_balancer: spray, paths: 48", "expected a power of two"),
+        ("mtu: 100 KB", "`mtu` is 100000 B"),
+        ("queue_pairs: 0", "`queue_pairs` is 0"),
+    ] {
+        let error = summary(scenario("packet", network, LONE, workload)).expect_err(network);
+        assert!(error.contains("network") && error.contains(expected), "{network}: {error}");
+    }
+}
+
+#[test]
+fn a_loss_that_nobody_mends_ends_the_run_with_the_messages_named() {
+    let network = "transport: none, buffers: [{size: 100 KB}]";
+    let error = summary(scenario("packet", network, LONE, "flows: {pattern: incast, bytes: 4 MB}"));
+    let error = error.expect_err("packets are lost");
+    assert!(error.contains("wait for something that never comes"), "{error}");
+}
+
+/// Queue pairs spread a message over paths that one would crowd.
+#[test]
+fn queue_pairs_spread_messages() {
+    let workload = "flows: {pattern: permutation, bytes: 16 MB}";
+    let of = |pairs: u32| iteration("packet", &format!("transport: dctcp, queue_pairs: {pairs}"), LONE, workload);
+    let (one, many) = (of(1), of(16));
+    assert!(many < one, "{many} against {one}");
+}
