@@ -51,7 +51,8 @@ fn row<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, trans
     }
     let begun = cpu_seconds();
     let topology = fat_tree(k);
-    let mut engine = Engine::new(topology.clone(), settings(balancer), transport).expect("settings that work");
+    let mut engine =
+        Engine::new(topology.clone(), settings(balancer), transport).expect("settings that work");
     for (from, to) in permutation(topology.hosts()) {
         let flow = engine.open(&OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] });
         engine.send(Time::ZERO, flow, Bytes(bytes), u64::from(from));

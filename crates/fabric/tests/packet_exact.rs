@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Recovery, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, Completion, EcnSettings, Engine, Forwarding, MarkAt, OpenRequest, PacketSettings,
+    Balancer, BufferSettings, Completion, EcnSettings, Engine, Forwarding, MarkAt, OpenRequest,
+    PacketSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
@@ -141,7 +142,10 @@ fn an_incast_drains_at_line_rate() {
         let deepest = reports.iter().map(|report| report.max_depth).max();
         // The last full packets find all others of n senders but what the link has taken since the first came.
         let arrived = u64::from(n) * packets(bytes).len() as u64;
-        assert!(deepest < Some(arrived * FULL) && deepest > Some((arrived - 30) * FULL * 9 / 10 * (u64::from(n) - 1) / u64::from(n)));
+        assert!(
+            deepest < Some(arrived * FULL)
+                && deepest > Some((arrived - 30) * FULL * 9 / 10 * (u64::from(n) - 1) / u64::from(n))
+        );
     }
 }
 
@@ -206,8 +210,7 @@ fn control_packets_go_before_data() {
     // Hosts 1 and 2 keep the port to host 0 busy; host 0 sends one packet more than its window to host 1.
     let (cable, packet) = (10_000_000, FULL * PS);
     let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
-    let mut engine =
-        engine(&star(3, 2_000_000), settings, NoTransport { window: 400 * FULL, ..line_rate() });
+    let mut engine = engine(&star(3, 2_000_000), settings, NoTransport { window: 400 * FULL, ..line_rate() });
     send(&mut engine, 0, 1, 0, 400 * PAYLOAD, 1);
     send(&mut engine, 0, 2, 0, 400 * PAYLOAD, 2);
     send(&mut engine, 0, 0, 1, 401 * PAYLOAD, 3);
@@ -228,8 +231,11 @@ fn the_shared_buffer_drops_what_it_cannot_hold() {
     let bytes = 100 * PAYLOAD;
     let run = |size: u64| {
         let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
-        let mut engine =
-            engine(&star(n + 1, 200_000), PacketSettings { buffers, ..PacketSettings::default() }, line_rate());
+        let mut engine = engine(
+            &star(n + 1, 200_000),
+            PacketSettings { buffers, ..PacketSettings::default() },
+            line_rate(),
+        );
         for from in 1..=n {
             send(&mut engine, 0, from, 0, bytes, u64::from(from));
         }
@@ -293,7 +299,8 @@ fn dctcp_holds_the_queue_at_the_threshold() {
     let k = Bytes(200_000);
     for at in [MarkAt::Enqueue, MarkAt::Dequeue] {
         let ecn = Some(EcnSettings { rate, kmin: k, kmax: k, pmax: 1.0, at });
-        let mut engine = engine(&star(5, 200_000), PacketSettings { ecn, ..PacketSettings::default() }, Dctcp::default());
+        let mut engine =
+            engine(&star(5, 200_000), PacketSettings { ecn, ..PacketSettings::default() }, Dctcp::default());
         for from in 1..5 {
             send(&mut engine, 0, from, 0, 40_000_000, u64::from(from));
         }

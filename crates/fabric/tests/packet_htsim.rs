@@ -62,15 +62,18 @@ fn run(k: u32, flows: &[(u32, u32, u64)]) -> (f64, f64) {
         engine.run(Time::NEVER, u64::MAX, &mut done);
     }
     assert_eq!(done.len(), flows.len());
-    let times: Vec<f64> = done.iter().map(|done| done.at.seconds() * 1e6 + back[done.token as usize]).collect();
+    let times: Vec<f64> =
+        done.iter().map(|done| done.at.seconds() * 1e6 + back[done.token as usize]).collect();
     (times.iter().sum::<f64>() / times.len() as f64, times.iter().copied().fold(0.0, f64::max))
 }
 
 #[test]
 fn uec_completes_permutations_as_in_htsim() {
-    for (name, k, mean, max) in
-        [("perm_128_2MB", 8, 58.7, 62.9), ("perm_1024_2MB", 16, 60.1, 66.0), ("perm_128_16MB", 8, 360.2, 400.8)]
-    {
+    for (name, k, mean, max) in [
+        ("perm_128_2MB", 8, 58.7, 62.9),
+        ("perm_1024_2MB", 16, 60.1, 66.0),
+        ("perm_128_16MB", 8, 360.2, 400.8),
+    ] {
         let Some(flows) = matrix(name) else {
             println!("skipped: {DATA}/{name}.cm.gz is absent");
             continue;

@@ -209,8 +209,7 @@ impl<T: Transport> Engine<T> {
             let links = (0..topology.ports(switch)).filter_map(|port| topology.out_link(switch, port));
             links.map(|link| topology.link(link).rate).max()
         };
-        let fastest: Vec<_> =
-            if cut { (0..topology.switches()).map(fastest).collect() } else { Vec::new() };
+        let fastest: Vec<_> = if cut { (0..topology.switches()).map(fastest).collect() } else { Vec::new() };
         let mut slow = self.settings.slow_links.clone();
         slow.sort_by_key(|&(link, _)| link);
         let part = |link: LinkId| -> f64 {
@@ -223,7 +222,8 @@ impl<T: Transport> Engine<T> {
                 1.0 => link.rate,
                 part => BitRate(((link.rate.0 as f64 * part) as u64).max(1)),
             };
-            let cut_through = far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(rate));
+            let cut_through =
+                far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(rate));
             kinds.of(&LinkFacts { rate, delay: link.latency.0, cut_through, loss: link.loss, marks })
         };
         let planes = topology.planes();
@@ -272,7 +272,9 @@ impl<T: Transport> Engine<T> {
 
     /// Data packets and control packets sent over a link, over all links.
     pub fn packet_hops(&self) -> (u64, u64) {
-        self.ports.iter().fold((0, 0), |(data, control), port| (data + port.counters.packets, control + port.counters.control))
+        self.ports.iter().fold((0, 0), |(data, control), port| {
+            (data + port.counters.packets, control + port.counters.control)
+        })
     }
 
     /// Sum over data packets of the time between joining a queue and the start of transmission.
@@ -411,7 +413,8 @@ impl<T: Transport> Engine<T> {
     fn lost(&self, p: u32, kind: u16) -> bool {
         let counters = &self.ports[p as usize].counters;
         let count = counters.packets + counters.control + u64::from(counters.drops) << 1;
-        let draw = windtunnel_kernel::random::combine(self.settings.seed ^ 0x6c6f_7373, u64::from(p) << 40 ^ count);
+        let draw =
+            windtunnel_kernel::random::combine(self.settings.seed ^ 0x6c6f_7373, u64::from(p) << 40 ^ count);
         draw < self.kinds[usize::from(kind)].loss
     }
 

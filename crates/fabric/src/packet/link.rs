@@ -52,7 +52,8 @@ impl Marking {
     /// Whether a queue of `depth` bytes marks; `draw` gives 32 random bits.
     #[inline]
     pub(super) fn marks(&self, depth: u32, draw: impl FnOnce() -> u32) -> bool {
-        depth > self.kmin && (depth > self.kmax || u64::from(draw()) << 16 < self.slope * u64::from(depth - self.kmin))
+        depth > self.kmin
+            && (depth > self.kmax || u64::from(draw()) << 16 < self.slope * u64::from(depth - self.kmin))
     }
 }
 
@@ -68,7 +69,13 @@ pub(super) struct LinkFacts {
 }
 
 impl LinkKind {
-    pub(super) fn new(facts: &LinkFacts, mtu: Bytes, control: Bytes, header: Bytes, ecn: Option<&EcnSettings>) -> Self {
+    pub(super) fn new(
+        facts: &LinkFacts,
+        mtu: Bytes,
+        control: Bytes,
+        header: Bytes,
+        ecn: Option<&EcnSettings>,
+    ) -> Self {
         let exact = |bytes: Bytes| facts.rate.serialise(bytes).0;
         let whole = 8_000_000_000_000 % facts.rate.0 == 0;
         Self {
@@ -106,7 +113,11 @@ impl LinkKind {
     /// When a packet whose transmission begins at `start` and ends at `end` is at the far end's queue.
     #[inline]
     pub(super) fn reaches(&self, start: u64, end: u64, wire: u16) -> u64 {
-        if self.cut_through { start + self.serialise(wire.min(self.header)) + self.delay } else { end + self.delay }
+        if self.cut_through {
+            start + self.serialise(wire.min(self.header)) + self.delay
+        } else {
+            end + self.delay
+        }
     }
 }
 
@@ -121,7 +132,8 @@ mod tests {
 
     #[test]
     fn serialisation_is_exact_at_any_rate() {
-        for rate in [BitRate::from_gbps(400), BitRate(3), BitRate(123_456_789_123), BitRate::from_gbps(1_600)] {
+        for rate in [BitRate::from_gbps(400), BitRate(3), BitRate(123_456_789_123), BitRate::from_gbps(1_600)]
+        {
             for wire in [1, 64, 65, 4_159, 4_160, u16::MAX] {
                 assert_eq!(kind(rate, None).serialise(wire), rate.serialise(Bytes(u64::from(wire))).0);
             }
@@ -131,7 +143,8 @@ mod tests {
     #[test]
     fn marking_begins_above_kmin_and_is_certain_above_kmax() {
         let rate = BitRate::from_gbps(100);
-        let ecn = EcnSettings { rate, kmin: Bytes(1_000), kmax: Bytes(3_000), pmax: 0.5, at: MarkAt::Enqueue };
+        let ecn =
+            EcnSettings { rate, kmin: Bytes(1_000), kmax: Bytes(3_000), pmax: 0.5, at: MarkAt::Enqueue };
         let double = kind(BitRate::from_gbps(200), Some(&ecn)).ecn;
         assert!(!double.marks(2_000, || 0) && double.marks(2_001, || 0), "thresholds double with the rate");
         assert!(double.marks(6_001, || u32::MAX) && !double.marks(6_000, || u32::MAX));

@@ -34,7 +34,5 @@ pub mod transport;
 pub use engine::{Completion, Counters, Engine, OpenRequest};
 pub use model::{PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
-pub use settings::{
-    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings,
-};
+pub use settings::{Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings};
 pub use statistics::PortReport;

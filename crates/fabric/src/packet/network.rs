@@ -77,7 +77,11 @@ impl<T: Transport> PacketNetwork<T> {
     ///
     /// # Errors
     /// [`PacketNetworkError`] for settings that cannot work on this topology.
-    pub fn new(topology: Arc<Topology>, settings: PacketSettings, transport: T) -> Result<Self, PacketNetworkError> {
+    pub fn new(
+        topology: Arc<Topology>,
+        settings: PacketSettings,
+        transport: T,
+    ) -> Result<Self, PacketNetworkError> {
         let inside = FlowNetwork::new(
             topology.clone(),
             FlowSettings {

@@ -100,7 +100,8 @@ impl<T: Transport> Engine<T> {
             }
         };
         // With a packet on the cable the port's own event comes in time.
-        if later != u64::MAX && self.ports[p as usize].flight.is_empty() && self.nics[p as usize].wake > later {
+        if later != u64::MAX && self.ports[p as usize].flight.is_empty() && self.nics[p as usize].wake > later
+        {
             self.nics[p as usize].wake = later;
             self.schedule(later, class::WAKE, p);
         }

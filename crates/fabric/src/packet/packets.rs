@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn places_are_used_again() {
         let mut packets = Packets::new();
-        let ids: Vec<u32> = (0..3).map(|sequence| packets.insert(Packet { sequence, ..Packet::default() })).collect();
+        let ids: Vec<u32> =
+            (0..3).map(|sequence| packets.insert(Packet { sequence, ..Packet::default() })).collect();
         packets.release(ids[1]);
         packets.release(ids[0]);
         assert_eq!([packets.insert(Packet::default()), packets.insert(Packet::default())], [ids[0], ids[1]]);

@@ -122,7 +122,9 @@ impl<T: Transport> Engine<T> {
         let back = flow_hash(seed, u64::from(to), u64::from(from), entropy);
         let planes = self.topology.planes();
         let plane = match route[0].first() {
-            Some(&link) => (0..planes).find(|&plane| self.topology.nic_link(from, plane) == link).unwrap_or(0),
+            Some(&link) => {
+                (0..planes).find(|&plane| self.topology.nic_link(from, plane) == link).unwrap_or(0)
+            }
             None => self.topology.plane(there),
         };
         let (port, far) = (from * planes + plane, to * planes + plane);
@@ -166,7 +168,8 @@ impl<T: Transport> Engine<T> {
             open: true,
             beyond: Arrivals::default(),
         };
-        let receiver = Receiver::new(far, port, hash_back, sender.flags, [path.len() as u32, path_back.len() as u32]);
+        let receiver =
+            Receiver::new(far, port, hash_back, sender.flags, [path.len() as u32, path_back.len() as u32]);
         match self.free_flows.pop() {
             Some(flow) => {
                 self.senders[flow as usize] = sender;
@@ -247,7 +250,8 @@ impl<T: Transport> Engine<T> {
     /// [`Completion`].
     pub fn send(&mut self, at: Time, flow: u32, bytes: Bytes, token: u64) {
         let bytes = bytes.0.max(1);
-        let packets = u32::try_from(self.settings.packets(Bytes(bytes))).expect("a message of fewer than 2^32 packets");
+        let packets =
+            u32::try_from(self.settings.packets(Bytes(bytes))).expect("a message of fewer than 2^32 packets");
         let message = self.messages.insert(Message {
             token,
             bytes,

@@ -25,7 +25,12 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn new(first: u32, count: u32, tier: u8, buffers: &[BufferSettings]) -> Result<Self, PacketError> {
+    pub(super) fn new(
+        first: u32,
+        count: u32,
+        tier: u8,
+        buffers: &[BufferSettings],
+    ) -> Result<Self, PacketError> {
         let settings = buffers.get(usize::from(tier)).or(buffers.last());
         let Some(&BufferSettings { size, alpha, reserve }) = settings else {
             return Ok(Self { first, count, reserve: 0, alpha: 0, shared: u64::MAX, used: 0 });

@@ -98,9 +98,10 @@ pub fn packet(
         }
     })?;
     let transport = match transport {
-        TransportChoice::None(none) => {
-            TransportChoice::None(NoTransport { window: network.window.map_or(u64::MAX, |window| window.0.0), ..none })
-        }
+        TransportChoice::None(none) => TransportChoice::None(NoTransport {
+            window: network.window.map_or(u64::MAX, |window| window.0.0),
+            ..none
+        }),
         TransportChoice::Dctcp(dctcp) if network.recovery == RecoveryName::GoBackN => {
             TransportChoice::Dctcp(Dctcp { recovery: Recovery::GoBackN, ..dctcp })
         }
