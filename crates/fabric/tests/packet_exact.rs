@@ -8,7 +8,9 @@ use windtunnel_fabric::packet::{
     PacketSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
+use windtunnel_topology::{
+    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Tier, Topology, TopologySpec, TorusRouting, TorusSpec,
+};
 
 const HEADER: u64 = 64;
 const PAYLOAD: u64 = 4_096;
@@ -312,5 +314,34 @@ fn dctcp_holds_the_queue_at_the_threshold() {
         let reports = engine.port_reports();
         let hot = reports.iter().max_by(|a, b| a.mean_depth.total_cmp(&b.mean_depth)).expect("a port");
         assert!(hot.marks > 0 && (0.5..1.5).contains(&(hot.mean_depth / 200_000.0)), "{at:?}: {hot:?}");
+    }
+}
+
+/// A link loses packets at random: the share lies within the 99.9% interval, and both ends recover.
+#[test]
+fn links_lose_the_share_that_they_are_said_to() {
+    let rate = BitRate::from_gbps(400);
+    let loss = 0.01;
+    let direct = DirectSpec { nic: CableSpec { rate, length_mm: 0, loss }, ..DirectSpec::new(rate) };
+    let cable = CableSpec::new(rate);
+    let spec = TopologySpec::Torus(TorusSpec {
+        direct,
+        dimensions: vec![Dimension { size: 2, wrap: false, links: 1, cable }],
+        routing: TorusRouting::DimensionOrder,
+    });
+    let topology = Arc::new(Topology::new(&spec).expect("two routers"));
+    for recovery in [Recovery::GoBackN, Recovery::Selective { reorder: 3 }] {
+        let transport = NoTransport { window: 50 * FULL, recovery, timeout: Span::from_us(20) };
+        let mut engine = engine(&topology, PacketSettings::default(), transport);
+        send(&mut engine, 0, 0, 1, 20_000 * PAYLOAD, 0);
+        assert_eq!(drain(&mut engine).len(), 1);
+        let totals = engine.totals();
+        // Two of the three links lose, data and acknowledgements alike.
+        let (data, control) = engine.packet_hops();
+        let tries = (data + control) as f64 * 2.0 / 3.0;
+        let deviation = (tries * loss * (1.0 - loss)).sqrt();
+        let error = totals.drops as f64 - tries * loss;
+        assert!(error.abs() < 3.5 * deviation, "{recovery:?}: {totals:?} of {tries}");
+        assert!(totals.retransmissions > 0 && totals.data_packets >= 20_000);
     }
 }

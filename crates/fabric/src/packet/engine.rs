@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
+use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{LinkId, Peer, SwitchId, Target, Topology};
 
@@ -17,6 +18,9 @@ use super::settings::{Forwarding, PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::switch::Switch;
 use super::transport::{Recovery, Transport};
+
+/// Sets the draws of losses apart from others.
+const LOSS: u64 = 0x6c6f_7373;
 
 /// What kind of event: see [`Key`].
 pub(super) mod class {
@@ -138,7 +142,7 @@ pub struct Engine<T: Transport> {
 struct Kinds<'a> {
     settings: &'a PacketSettings,
     facts: Vec<(u64, u64, bool, u64, bool)>,
-    kinds: Vec<LinkKind>,
+    found: Vec<LinkKind>,
 }
 
 impl Kinds<'_> {
@@ -149,8 +153,8 @@ impl Kinds<'_> {
         }
         let PacketSettings { mtu, control, header, ecn, .. } = self.settings;
         self.facts.push(key);
-        self.kinds.push(LinkKind::new(facts, *mtu, *control, *header, ecn.as_ref()));
-        u16::try_from(self.kinds.len() - 1).expect("fewer than 2^16 kinds of links")
+        self.found.push(LinkKind::new(facts, *mtu, *control, *header, ecn.as_ref()));
+        u16::try_from(self.found.len() - 1).expect("fewer than 2^16 kinds of links")
     }
 }
 
@@ -201,7 +205,7 @@ impl<T: Transport> Engine<T> {
 
     fn build(&mut self) {
         let topology = self.topology.clone();
-        let mut kinds = Kinds { settings: &self.settings, facts: Vec::new(), kinds: Vec::new() };
+        let mut kinds = Kinds { settings: &self.settings, facts: Vec::new(), found: Vec::new() };
         // Where a switch may pass packets on from their header: it must not have a port that could run dry.
         let cut = self.settings.forwarding == Forwarding::CutThrough;
         let fastest = |switch: u32| {
@@ -246,7 +250,7 @@ impl<T: Transport> Engine<T> {
                 self.ports.push(Port::new(far, number, kind));
             }
         }
-        self.kinds = kinds.kinds;
+        self.kinds = kinds.found;
     }
 
     /// The clock: the instant of the last event.
@@ -398,7 +402,7 @@ impl<T: Transport> Engine<T> {
         if arrived == NONE {
             return;
         }
-        if self.kinds[usize::from(kind)].loss != 0 && self.lost(p, kind) {
+        if self.kinds[usize::from(kind)].loss != 0 && self.lost(p, kind, now) {
             self.drop_packet(p, arrived);
             return;
         }
@@ -408,14 +412,11 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Draws whether a packet is lost on the cable of port `p`.
+    /// Draws whether the packet that reaches the far end of port `p` now is lost on the way. No two do so at one instant.
     #[cold]
-    fn lost(&self, p: u32, kind: u16) -> bool {
-        let counters = &self.ports[p as usize].counters;
-        let count = counters.packets + counters.control + u64::from(counters.drops) << 1;
-        let draw =
-            windtunnel_kernel::random::combine(self.settings.seed ^ 0x6c6f_7373, u64::from(p) << 40 ^ count);
-        draw < self.kinds[usize::from(kind)].loss
+    fn lost(&self, p: u32, kind: u16, now: u64) -> bool {
+        let seed = combine(self.settings.seed ^ LOSS, u64::from(p));
+        combine(seed, now) < self.kinds[usize::from(kind)].loss
     }
 
     /// Starts the transmission of a packet on a port that is free at `start`.

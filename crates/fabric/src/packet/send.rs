@@ -425,9 +425,8 @@ impl<T: Transport> Engine<T> {
         };
         self.transport.on_ack(&mut sender.cc, &ack);
         match self.transport.recovery() {
-            Recovery::None => {}
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
-            Recovery::GoBackN => {}
+            Recovery::None | Recovery::GoBackN => {}
             Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
         }
         let sender = &mut self.senders[flow as usize];

@@ -8,6 +8,9 @@ use super::packets::{Kind, flag};
 use super::settings::{BufferSettings, PacketError};
 use super::transport::Transport;
 
+/// Sets the draws of marks apart from others.
+const MARK: u64 = 0x6563_6e00;
+
 /// A switch's buffer and ports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switch {
@@ -178,13 +181,15 @@ impl<T: Transport> Engine<T> {
     /// Marks a data packet if the draw says so.
     fn mark(&mut self, p: u32, id: u32, depth: u32) {
         let port = &mut self.ports[p as usize];
-        let count = port.counters.packets << 20 ^ u64::from(self.packets[id].sequence);
-        let seed = self.settings.seed;
-        let draw = || (combine(seed ^ 0x6563_6e00, u64::from(p) << 44 ^ count) >> 32) as u32;
+        let packet = &mut self.packets[id];
+        let draw = || {
+            let seed = combine(self.settings.seed ^ MARK, u64::from(p) << 32 | u64::from(packet.to));
+            (combine(seed, packet.joined ^ u64::from(packet.sequence) << 48) >> 32) as u32
+        };
         if self.kinds[usize::from(port.kind)].ecn.marks(depth, draw) {
             port.counters.marks += 1;
             self.totals.marks += 1;
-            self.packets[id].flags |= flag::MARKED;
+            packet.flags |= flag::MARKED;
         }
     }
 

@@ -177,11 +177,9 @@ pub fn drive<F: Observed>(
             cancelled = !progress.progress(fraction, simulated, events);
         }
         let last = ended || cancelled;
-        if shard.fabric_mut().take_flow_records(&mut records) {
-            if flows.due(&mut records, last) {
-                shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
-                records.clear();
-            }
+        if shard.fabric_mut().take_flow_records(&mut records) && flows.due(&mut records, last) {
+            shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
+            records.clear();
         }
         if let Some(account) = shard.fabric_mut().account() {
             account.take_records(&mut messages);
