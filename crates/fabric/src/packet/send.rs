@@ -493,7 +493,8 @@ impl<T: Transport> Engine<T> {
         if !sender.open || sender.watch != now {
             return;
         }
-        if sender.una == sender.next && !sender.has_more() {
+        if sender.una == sender.next {
+            // Nothing is under way; the next packet sets the watch again.
             sender.watch = u64::MAX;
             return;
         }

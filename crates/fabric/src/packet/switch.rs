@@ -117,7 +117,9 @@ impl<T: Transport> Engine<T> {
         let held = before + u32::from(packet.wire);
         if let Some(switch) = self.switches.get(owner as usize) {
             if switch.is_limited() {
-                self.hold(p, before);
+                if idle {
+                    self.hold(p, 0);
+                }
                 if !self.switches[owner as usize].admits(before, held, control) {
                     self.refresh(owner, now);
                     if !self.switches[owner as usize].admits(before, held, control) {

@@ -205,6 +205,7 @@ impl<'a> FabricRunner<'a> {
             let (data, control) = packet.packet_hops();
             let before = self.record.packet_hops.unwrap_or_default();
             self.record.packet_hops = Some((before.0 + data, before.1 + control));
+            self.record.events += packet.totals().events;
             self.record.network.add_packets(&packet.totals(), packet.queueing());
             let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;
