@@ -224,7 +224,7 @@ def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None
 
 KINDS = (
     "fidelities topologies load-balancers collectives algorithms schedules schedulers placements "
-    "gpus nics switches models"
+    "gpus nics switches optics models"
 ).split()
 
 
