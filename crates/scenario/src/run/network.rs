@@ -5,11 +5,11 @@ use std::sync::Arc;
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
-use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketModel, PacketSettings, TransportChoice,
 };
+use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
@@ -75,7 +75,7 @@ pub fn flow(
     Ok(Host::new(spec, costs, network))
 }
 
-/// The packet model on the scenario's fabric.
+/// The packet model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
 /// [`InputError`] for an unknown transport, or settings that cannot work.
@@ -84,6 +84,7 @@ pub fn packet(
     spec: HostSpec,
     source: &str,
     records: bool,
+    rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let network = &scenario.network;
@@ -151,7 +152,7 @@ pub fn packet(
         records,
     };
     let network = transport
-        .network(parts.topology.clone(), settings)
+        .network(parts.topology.clone(), settings, rerouter.cloned())
         .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
     Ok(Host::new(spec, costs, network))

@@ -227,22 +227,6 @@ impl Shape for Clos {
         if count == 1 { first } else { first + choose_hashed(flow_hash, u64::from(at), count) }
     }
 
-    /// As for any shape, without a list of ports, and without a draw where there is one.
-    #[inline]
-    fn pick(&self, at: u32, to: u32, flow_hash: u64) -> u32 {
-        let (place, leaf) = (self.at(at), self.leaf(to));
-        if self.block_of(place.tier, leaf) != place.block {
-            let uplinks = self.stages[place.tier].uplinks.get();
-            return self.ports_down(place.tier) + choose_hashed(flow_hash, u64::from(at), uplinks);
-        }
-        let stage = &self.stages[place.tier - 1];
-        let child = self.block_of(place.tier - 1, leaf) - place.block * stage.radix.get();
-        match stage.bundle {
-            1 => child,
-            bundle => child * bundle + choose_hashed(flow_hash, u64::from(at), bundle),
-        }
-    }
-
     fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
         let at = self.at(at);
         port >= self.ports_down(at.tier)
