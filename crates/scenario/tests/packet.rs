@@ -88,7 +88,7 @@ fn what_packets_did_is_in_the_summary() {
 fn settings_that_cannot_work_are_refused_with_their_place() {
     let workload = "flows: {pattern: permutation, bytes: 1 MB}";
     for (network, expected) in [
-        ("transport: dctpc", "no transport `dctpc`"),
+        ("transport: dctpc", "no transport `dctpc`\n\nhint: did you mean `dctcp`?"),
         ("load_balancer: ideal", "`ideal` shares no path"),
         ("ecn: {kmin: 2 MB, kmax: 1 MB}", "`ecn.kmin` is 2000000 B"),
         ("ack_every: 0", "needs acknowledgements"),

@@ -22,6 +22,9 @@ use crate::schema::{
     Buffer, ForwardingName, LoadBalancerName, MarkName, ReceiverName, RecoveryName, Scenario,
 };
 
+/// The transport of a scenario that names none.
+pub const DEFAULT_TRANSPORT: &str = "dctcp";
+
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
 
@@ -78,7 +81,7 @@ pub fn flow(
 /// The packet model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
-/// [`InputError`] for an unknown transport, or settings that cannot work.
+/// As [`packet_settings`]; buffers too small for a switch's ports.
 pub fn packet(
     assembled: &Assembled,
     spec: HostSpec,
@@ -86,10 +89,27 @@ pub fn packet(
     records: bool,
     rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
+    let (transport, settings) = packet_settings(assembled, source, records)?;
+    let network = transport
+        .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
+        .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
+    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
+    Ok(Host::new(spec, costs, network))
+}
+
+/// What the packet model is told.
+///
+/// # Errors
+/// [`InputError`] for an unknown transport, or settings that cannot work on any fabric.
+pub fn packet_settings(
+    assembled: &Assembled,
+    source: &str,
+    records: bool,
+) -> Result<(TransportChoice, PacketSettings), InputError> {
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
-    let name = network.transport.as_deref().unwrap_or("dctcp");
+    let name = network.transport.as_deref().unwrap_or(DEFAULT_TRANSPORT);
     let transport = TransportChoice::by_name(name).ok_or_else(|| {
         let known = TransportChoice::NAMES;
         let error = InputError::new(place("transport"), format!("no transport `{name}`"));
@@ -151,11 +171,8 @@ pub fn packet(
         slow_links: assembled.slow_links.clone(),
         records,
     };
-    let network = transport
-        .network(parts.topology.clone(), settings, rerouter.cloned())
-        .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
-    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
-    Ok(Host::new(spec, costs, network))
+    settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
+    Ok((transport, settings))
 }
 
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the
