@@ -102,8 +102,8 @@ impl Network for Box<dyn PacketModel> {
         (**self).advance(to, arrivals);
     }
 
-    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
-        (**self).run(limit, arrivals)
+    fn run(&mut self, next: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+        (**self).run(next, limit, arrivals)
     }
 }
 

@@ -298,10 +298,10 @@ impl<T: Transport> Network for PacketNetwork<T> {
     }
 
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
-        while self.run(to, arrivals) < to {}
+        while self.run(self.clock, to, arrivals) < to {}
     }
 
-    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+    fn run(&mut self, _: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
         let inside = self.inside.next_time();
         let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
         let bound = limit.min(inside).min(handed);
