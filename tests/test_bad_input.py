@@ -63,7 +63,6 @@ EDITS = {
     "empty file": (BASE, ""),
     "list for a scenario": (BASE, "- 1\n"),
     "no jobs": (JOBS, "jobs: []\n"),
-    "packet fidelity": ("fidelity: flow", "fidelity: packet"),
 }
 
 COLLECTIVE = "jobs=[{name: a, workload: {collective: {kind: %s, bytes: 1 MiB}}}]"
@@ -109,6 +108,9 @@ SETS = {
     "links faster than the NIC": ["topology.tiers[0].rate=800 Gbps"],
     "NICs that fit no GPU": ["topology.host.nics=3"],
     "negative gap": ["fidelity=message", "network.loggops={L: 1 us, o: 1 ns, g: 1 ns, G: -1, S: 64 KiB}"],
+    "unknown transport": ["fidelity=packet", "network.transport=dctpc"],
+    "packets on an ideal fabric": ["fidelity=packet", "network.load_balancer=ideal"],
+    "marking that ends before it begins": ["fidelity=packet", "network.ecn={kmin: 2 MB, kmax: 1 MB}"],
     "slow host that does not exist": ["variation.speeds=[{host: 9, speed: 0.5}]"],
     "speed of 0": ["variation.speeds=[{host: 1, speed: 0}]"],
     "too much noise": ["variation.kernel_noise={distribution: normal, cv: 3}"],
@@ -149,7 +151,6 @@ SETS = {
 
 OPTIONS = {
     "option: unknown fidelity": ["--fidelity", "flows"],
-    "option: packet fidelity": ["--fidelity", "packet"],
     "option: folder that is no run": ["--out", "."],
     "option: comparison with nothing": ["--compare", "absent"],
 }

@@ -193,12 +193,12 @@ pub trait Network {
     fn next_time(&mut self) -> Time;
     /// Advances to `to` (at most [`Network::next_time`]) and appends what arrives then, in a deterministic order.
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>);
-    /// Advances over as many events as it likes, at least one, until something arrives, not beyond `limit` (at least
-    /// [`Network::next_time`]), and returns how far it came. A network with many events between arrivals does better
-    /// than one event a call.
+    /// Advances to `next`, which [`Network::next_time`] has just said, and on over as many events as it likes, until
+    /// something arrives, not beyond `limit`; returns how far it came. A network with many events between arrivals does
+    /// better than one event a call.
     #[inline]
-    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
-        let next = self.next_time().min(limit);
+    fn run(&mut self, next: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+        let _ = limit;
         self.advance(next, arrivals);
         next
     }

@@ -48,6 +48,11 @@ impl Rerouter {
         Arc::new(Mutex::new(Self::new(forwarder)))
     }
 
+    /// What it routes by.
+    pub fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
+    }
+
     /// [`Forwarder::route`], entered in the account; `None` if nothing joins the pair, and `route` is then empty.
     pub fn route(
         &mut self,

@@ -9,7 +9,8 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{
-    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Tier, Topology, TopologySpec, TorusRouting, TorusSpec,
+    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Tier, Topology, TopologySpec, TorusRouting,
+    TorusSpec,
 };
 
 const HEADER: u64 = 64;

@@ -88,7 +88,7 @@ fn what_packets_did_is_in_the_summary() {
 fn settings_that_cannot_work_are_refused_with_their_place() {
     let workload = "flows: {pattern: permutation, bytes: 1 MB}";
     for (network, expected) in [
-        ("transport: dctpc", "no transport `dctpc`"),
+        ("transport: dctpc", "no transport `dctpc`\n\nhint: did you mean `dctcp`?"),
         ("load_balancer: ideal", "`ideal` shares no path"),
         ("ecn: {kmin: 2 MB, kmax: 1 MB}", "`ecn.kmin` is 2000000 B"),
         ("ack_every: 0", "needs acknowledgements"),
@@ -119,4 +119,30 @@ fn queue_pairs_spread_messages() {
         |pairs: u32| iteration("packet", &format!("transport: dctcp, queue_pairs: {pairs}"), LONE, workload);
     let (one, many) = (of(1), of(16));
     assert!(many < one, "{many} against {one}");
+}
+
+/// What has failed is gone around, by queue pairs with one path and by packets with many; what nothing joins is named.
+#[test]
+fn packets_go_around_what_has_failed() {
+    let text = |fidelity: &str, network: &str, failed: &str| {
+        scenario(fidelity, network, "{gpus: 1, nics: 1}", "flows: {pattern: all-to-all, bytes: 1 MB}")
+            .replace("  host:", &format!("  planes: 2\n  failed: [{failed}]\n  host:"))
+    };
+    let dead = "plane0/spine0, plane1/leaf0 -> plane1/spine1";
+    for network in ["transport: none", "transport: none, load_balancer: spray", "transport: dctcp"] {
+        let packet = summary(text("packet", network, dead)).expect("a run");
+        assert_eq!(packet["network"]["bytes_delivered"], 56_000_000, "{network}");
+        assert_eq!(packet["network"]["packets_dropped"], 0, "{network}");
+        let names: Vec<&str> = packet["network"]["links_most_loaded"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|link| link["name"].as_str())
+            .collect();
+        assert!(!names.iter().any(|name| name.contains("plane0/spine0")), "{names:?}");
+    }
+    let cut = "plane0/leaf0, plane1/leaf0";
+    let error = summary(text("packet", "transport: none", cut)).expect_err("nothing joins leaf0");
+    let flow = summary(text("flow", "transport: none", cut)).expect_err("nothing joins leaf0");
+    assert_eq!(error, flow);
 }

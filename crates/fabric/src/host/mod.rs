@@ -408,10 +408,10 @@ impl<N: Network> Host<N> {
         }
     }
 
-    /// Lets the network move on, not beyond `limit`, and queues what arrives; how far it came.
-    fn run_network(&mut self, limit: Time) -> Time {
+    /// Lets the network move on from its event at `next`, not beyond `limit`, and queues what arrives; how far it came.
+    fn run_network(&mut self, next: Time, limit: Time) -> Time {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        let to = self.network.run(limit, &mut arrivals);
+        let to = self.network.run(next, limit, &mut arrivals);
         self.network_next = None;
         for arrival in arrivals.drain(..) {
             match arrival {
@@ -543,7 +543,7 @@ impl<N: Network> Fabric for Host<N> {
         }
         if next > self.now || self.queue_time() > next {
             if self.network_time() == next {
-                next = self.run_network(self.queue_time());
+                next = self.run_network(next, self.queue_time());
             }
             self.now = next;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{LinkId, Peer, SwitchId, Target, Topology};
+use windtunnel_topology::{Forwarder, LinkId, Peer, SwitchId, Target, Topology};
 
 use super::link::{LinkFacts, LinkKind};
 use super::message::Messages;
@@ -116,6 +116,8 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 pub struct Engine<T: Transport> {
     pub(super) topology: Arc<Topology>,
+    /// Next hops where something has failed.
+    pub(super) forwarder: Option<Forwarder>,
     pub(super) settings: PacketSettings,
     pub(super) transport: T,
     pub(super) clock: u64,
@@ -195,12 +197,21 @@ impl<T: Transport> Engine<T> {
             totals: Counters::default(),
             clock: 0,
             queue: CalendarQueue::new(),
+            forwarder: None,
             topology,
             settings,
             transport,
         };
         engine.build();
         Ok(engine)
+    }
+
+    /// The same fabric with what `forwarder` says has failed: packets that find their way at every switch go around it,
+    /// and those that cannot go on are dropped. Queue pairs with one path are opened with a route that does.
+    #[must_use]
+    pub fn rerouted(mut self, forwarder: Forwarder) -> Self {
+        self.forwarder = Some(forwarder);
+        self
     }
 
     fn build(&mut self) {

@@ -15,6 +15,7 @@ use super::statistics::PortReport;
 use super::transport::{Dctcp, NoTransport, Nscc, Transport};
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::reroute::SharedRerouter;
 
 /// What a packet network of any transport lets itself be asked.
 pub trait PacketModel: Network {
@@ -101,8 +102,8 @@ impl Network for Box<dyn PacketModel> {
         (**self).advance(to, arrivals);
     }
 
-    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
-        (**self).run(limit, arrivals)
+    fn run(&mut self, next: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+        (**self).run(next, limit, arrivals)
     }
 }
 
@@ -131,7 +132,7 @@ impl TransportChoice {
         }
     }
 
-    /// The idle network of this transport.
+    /// The idle network of this transport, around what has failed.
     ///
     /// # Errors
     /// [`PacketNetworkError`] for settings that cannot work on this topology.
@@ -139,11 +140,25 @@ impl TransportChoice {
         &self,
         topology: Arc<Topology>,
         settings: PacketSettings,
+        rerouter: Option<SharedRerouter>,
     ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
-        Ok(match self {
-            Self::None(transport) => Box::new(PacketNetwork::new(topology, settings, *transport)?),
-            Self::Dctcp(transport) => Box::new(PacketNetwork::new(topology, settings, *transport)?),
-            Self::Uec(transport) => Box::new(PacketNetwork::new(topology, settings, *transport)?),
-        })
+        match self {
+            Self::None(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Dctcp(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Uec(transport) => boxed(topology, settings, *transport, rerouter),
+        }
     }
+}
+
+fn boxed<T: Transport + 'static>(
+    topology: Arc<Topology>,
+    settings: PacketSettings,
+    transport: T,
+    rerouter: Option<SharedRerouter>,
+) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
+    let network = PacketNetwork::new(topology, settings, transport)?;
+    Ok(Box::new(match rerouter {
+        Some(rerouter) => network.rerouted(rerouter),
+        None => network,
+    }))
 }

@@ -18,6 +18,7 @@ use super::settings::{Balancer, PacketError, PacketSettings};
 use super::transport::Transport;
 use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
 use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::reroute::{SharedRerouter, lock};
 
 /// Events handled before the caller is asked again.
 const BUDGET: u64 = 1 << 12;
@@ -43,6 +44,8 @@ pub struct PacketNetwork<T: Transport> {
     /// Traffic inside scale-up domains.
     inside: FlowNetwork,
     balancer: Balancer,
+    seed: u64,
+    rerouter: Option<SharedRerouter>,
     nic_latency: Span,
     /// Payload of a full packet, and queue pairs that share a message.
     payload: u64,
@@ -92,7 +95,7 @@ impl<T: Transport> PacketNetwork<T> {
                 ..FlowSettings::default()
             },
         )?;
-        let (balancer, nic_latency) = (settings.balancer, settings.nic_latency);
+        let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);
         let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
         let records = settings.records.then(Vec::new);
         Ok(Self {
@@ -100,6 +103,8 @@ impl<T: Transport> PacketNetwork<T> {
             topology,
             inside,
             balancer,
+            seed,
+            rerouter: None,
             nic_latency,
             payload,
             queue_pairs,
@@ -113,6 +118,25 @@ impl<T: Transport> PacketNetwork<T> {
             completion: CompletionTimes::default(),
             arrived: 0,
             bytes: 0,
+        })
+    }
+
+    /// Routes around what has failed. A message between NICs that nothing joins never arrives: its rerouter tells.
+    #[must_use]
+    pub fn rerouted(mut self, rerouter: SharedRerouter) -> Self {
+        let forwarder = lock(&rerouter).forwarder().clone();
+        self.engine = self.engine.rerouted(forwarder);
+        self.rerouter = Some(rerouter);
+        self
+    }
+
+    /// Whether a path joins both ends, in both directions.
+    fn joined(&self, departure: &Departure) -> bool {
+        let Some(shared) = &self.rerouter else { return true };
+        let Departure { from, to, nic, entropy, .. } = *departure;
+        let (mut rerouter, mut route) = (lock(shared), Route::new());
+        [(from, to), (to, from)].into_iter().all(|(from, to)| {
+            rerouter.route(LoadBalancer::Ecmp, self.seed, from, to, nic, entropy, &mut route).is_some()
         })
     }
 
@@ -156,12 +180,24 @@ impl<T: Transport> PacketNetwork<T> {
         if ordered && let Some(&pair) = self.pairs.get(&key) {
             return pair;
         }
-        let links = |from, to| -> Vec<LinkId> {
-            if self.balancer != Balancer::DestinationModulo {
-                return Vec::new();
+        let balancer = match self.balancer {
+            Balancer::DestinationModulo => LoadBalancer::DestinationModulo,
+            Balancer::Ecmp | Balancer::Spray { .. } => LoadBalancer::Ecmp,
+        };
+        let routed = match self.balancer {
+            Balancer::DestinationModulo => true,
+            Balancer::Ecmp => self.rerouter.is_some(),
+            Balancer::Spray { .. } => false,
+        };
+        let mut route = Route::new();
+        let mut links = |from, to| -> Vec<LinkId> {
+            match &self.rerouter {
+                _ if !routed => return Vec::new(),
+                Some(shared) => {
+                    lock(shared).route(balancer, self.seed, from, to, nic, entropy, &mut route);
+                }
+                None => self.topology.route(balancer, self.seed, from, to, nic, entropy, &mut route),
             }
-            let mut route = Route::new();
-            self.topology.route(LoadBalancer::DestinationModulo, 0, from, to, nic, entropy, &mut route);
             route.links.iter().map(|&(link, _)| link).collect()
         };
         let (there, back) = (links(from, to), links(to, from));
@@ -209,6 +245,9 @@ impl<T: Transport> Network for PacketNetwork<T> {
         let Departure { message, from, to, bytes, class, .. } = departure;
         if self.topology.path_class(from, to) <= PathClass::ScaleUp {
             self.inside.depart(at, departure);
+            return;
+        }
+        if !self.joined(&departure) {
             return;
         }
         // Whole packets to each queue pair, the first ones one more where they do not divide.
@@ -259,10 +298,10 @@ impl<T: Transport> Network for PacketNetwork<T> {
     }
 
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
-        while self.run(to, arrivals) < to {}
+        while self.run(self.clock, to, arrivals) < to {}
     }
 
-    fn run(&mut self, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+    fn run(&mut self, _: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
         let inside = self.inside.next_time();
         let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
         let bound = limit.min(inside).min(handed);

@@ -121,16 +121,24 @@ impl<T: Transport> Engine<T> {
         let there = flow_hash(seed, u64::from(from), u64::from(to), entropy);
         let back = flow_hash(seed, u64::from(to), u64::from(from), entropy);
         let planes = self.topology.planes();
-        let plane = match route[0].first() {
-            Some(&link) => {
-                (0..planes).find(|&plane| self.topology.nic_link(from, plane) == link).unwrap_or(0)
-            }
-            None => self.topology.plane(there),
+        let plane_of = |nic: u32, route: &[LinkId]| {
+            let &first = route.first()?;
+            (0..planes).find(|&plane| self.topology.nic_link(nic, plane) == first)
         };
+        let plane = plane_of(from, route[0]);
+        // The way back may lead through another plane where the host has chosen it.
+        let plane_back = plane_of(to, route[1]);
+        let plane = plane.unwrap_or_else(|| match &mut self.forwarder {
+            Some(forwarder) => forwarder.plane(from, to, there).unwrap_or(0),
+            None => self.topology.plane(there),
+        });
+        let plane_back = plane_back.unwrap_or(plane);
         let (port, far) = (from * planes + plane, to * planes + plane);
+        let (port_back, far_back) = (to * planes + plane_back, from * planes + plane_back);
         let path = if route[0].is_empty() { self.walk(port, far, there) } else { self.along(route[0]) };
-        let path_back = if route[1].is_empty() { self.walk(far, port, back) } else { self.along(route[1]) };
-        let facts = self.facts(port, &path, far, &path_back);
+        let path_back =
+            if route[1].is_empty() { self.walk(port_back, far_back, back) } else { self.along(route[1]) };
+        let facts = self.facts(port, &path, port_back, &path_back);
         // With spraying every packet asks the topology anew.
         let fixed = !matches!(self.settings.balancer, Balancer::Spray { .. });
         let (hash, hash_back) = if fixed {
@@ -168,8 +176,13 @@ impl<T: Transport> Engine<T> {
             open: true,
             beyond: Arrivals::default(),
         };
-        let receiver =
-            Receiver::new(far, port, hash_back, sender.flags, [path.len() as u32, path_back.len() as u32]);
+        let receiver = Receiver::new(
+            port_back,
+            far_back,
+            hash_back,
+            sender.flags,
+            [path.len() as u32, path_back.len() as u32],
+        );
         match self.free_flows.pop() {
             Some(flow) => {
                 self.senders[flow as usize] = sender;
@@ -220,7 +233,7 @@ impl<T: Transport> Engine<T> {
         links[1..].iter().filter_map(port).collect()
     }
 
-    fn facts(&self, port: u32, path: &[u32], far: u32, back: &[u32]) -> PathFacts {
+    fn facts(&self, port: u32, path: &[u32], port_back: u32, back: &[u32]) -> PathFacts {
         let kind = |port: u32| &self.kinds[usize::from(self.ports[port as usize].kind)];
         let (mtu, control) = (self.settings.mtu.0 as u16, self.settings.control.0 as u16);
         let unloaded = |first: u32, rest: &[u32], wire: u16| {
@@ -234,7 +247,7 @@ impl<T: Transport> Engine<T> {
             }
             last.1
         };
-        let base_rtt = unloaded(port, path, mtu) + unloaded(far, back, control);
+        let base_rtt = unloaded(port, path, mtu) + unloaded(port_back, back, control);
         let rate = kind(port).rate;
         let bits = u128::from(base_rtt) * u128::from(rate.0);
         PathFacts {

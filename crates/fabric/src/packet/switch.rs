@@ -89,14 +89,32 @@ impl<T: Transport> Engine<T> {
         } else {
             let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
             let target = &self.targets[packet.to as usize];
-            if packet.flags & flag::FRESH != 0 {
-                packet.flags &= !flag::FRESH;
+            let fresh = packet.flags & flag::FRESH != 0;
+            packet.flags &= !flag::FRESH;
+            if let Some(forwarder) = &mut self.forwarder {
                 let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
-                packet.itinerary = self.topology.enter(at, target, packet.hash, held);
+                if fresh {
+                    packet.itinerary = forwarder.enter(at, target, packet.hash, held);
+                }
+                match forwarder.next_hop(at, target, packet.itinerary, packet.hash) {
+                    Ok(hop) => {
+                        packet.itinerary = hop.itinerary;
+                        first + hop.port
+                    }
+                    Err(_) => {
+                        self.drop_packet(first, id);
+                        return;
+                    }
+                }
+            } else {
+                if fresh {
+                    let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
+                    packet.itinerary = self.topology.enter(at, target, packet.hash, held);
+                }
+                let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, packet.hash);
+                packet.itinerary = itinerary;
+                first + port
             }
-            let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, packet.hash);
-            packet.itinerary = itinerary;
-            first + port
         };
         self.enqueue(egress, id, now);
     }

@@ -281,8 +281,10 @@ impl EpisodeRunner for FabricRunner<'_> {
                 self.simulate(fabric, start, jobs, iterations, None, rerouter)
             }
             Fidelity::Packet => {
-                let fabric = network::packet(assembled, spec, &self.options.source, records)?;
-                self.simulate(fabric, start, jobs, iterations, None, None)
+                let rerouter = network::rerouter(assembled);
+                let rerouter = rerouter.as_ref();
+                let fabric = network::packet(assembled, spec, &self.options.source, records, rerouter)?;
+                self.simulate(fabric, start, jobs, iterations, None, rerouter)
             }
             Fidelity::Flow => {
                 let balancer = network::balancer(scenario.network.load_balancer);

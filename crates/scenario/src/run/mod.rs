@@ -26,7 +26,7 @@ use self::machine::Stopwatch;
 use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
 use crate::assemble::Assembled;
 use crate::error::Failure;
-use crate::schema::Phase;
+use crate::schema::{Fidelity, Phase};
 use crate::table::{ProgressSink, TableSink};
 
 /// What a caller asks of a run besides the scenario.
@@ -54,6 +54,18 @@ pub fn execute(
 ) -> Result<serde_json::Value, Failure> {
     let watch = options.watch;
     let fidelity = assembled.scenario.fidelity;
+    if fidelity == Fidelity::Packet {
+        // Before the ideal runs, which may take long.
+        network::packet_settings(assembled, &options.source, false)?;
+        let given = assembled.scenario.network.transport.as_deref();
+        let (name, kind) =
+            (given.unwrap_or(network::DEFAULT_TRANSPORT), if given.is_some() { "given" } else { "inferred" });
+        assembled.evidence.add(
+            &format!("transport {name}"),
+            kind,
+            "parameters of its paper or specification",
+        );
+    }
     for plan in &assembled.jobs {
         for spec in plan.workload.programs.iter().flat_map(|program| &program.specs) {
             let name = spec.algorithm.name();

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
-use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketModel, PacketSettings, TransportChoice,
 };
+use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
@@ -21,6 +21,9 @@ use crate::error::{InputError, nearest};
 use crate::schema::{
     Buffer, ForwardingName, LoadBalancerName, MarkName, ReceiverName, RecoveryName, Scenario,
 };
+
+/// The transport of a scenario that names none.
+pub const DEFAULT_TRANSPORT: &str = "dctcp";
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
@@ -75,20 +78,38 @@ pub fn flow(
     Ok(Host::new(spec, costs, network))
 }
 
-/// The packet model on the scenario's fabric.
+/// The packet model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
-/// [`InputError`] for an unknown transport, or settings that cannot work.
+/// As [`packet_settings`]; buffers too small for a switch's ports.
 pub fn packet(
     assembled: &Assembled,
     spec: HostSpec,
     source: &str,
     records: bool,
+    rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
+    let (transport, settings) = packet_settings(assembled, source, records)?;
+    let network = transport
+        .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
+        .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
+    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
+    Ok(Host::new(spec, costs, network))
+}
+
+/// What the packet model is told.
+///
+/// # Errors
+/// [`InputError`] for an unknown transport, or settings that cannot work on any fabric.
+pub fn packet_settings(
+    assembled: &Assembled,
+    source: &str,
+    records: bool,
+) -> Result<(TransportChoice, PacketSettings), InputError> {
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
-    let name = network.transport.as_deref().unwrap_or("dctcp");
+    let name = network.transport.as_deref().unwrap_or(DEFAULT_TRANSPORT);
     let transport = TransportChoice::by_name(name).ok_or_else(|| {
         let known = TransportChoice::NAMES;
         let error = InputError::new(place("transport"), format!("no transport `{name}`"));
@@ -150,11 +171,8 @@ pub fn packet(
         slow_links: assembled.slow_links.clone(),
         records,
     };
-    let network = transport
-        .network(parts.topology.clone(), settings)
-        .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
-    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
-    Ok(Host::new(spec, costs, network))
+    settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
+    Ok((transport, settings))
 }
 
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use windtunnel_cluster::explain::Breakdown;
-use windtunnel_fabric::reroute::Rerouter;
 use windtunnel_fabric::packet::Counters;
+use windtunnel_fabric::reroute::Rerouter;
 use windtunnel_kernel::{CalendarTime, Span};
 use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;

@@ -89,6 +89,13 @@ pub fn ports(
         .with("rate_bps", u64s(&|report| topology.link(report.link).rate.0))
         .with("bytes", u64s(&|report| report.bytes))
         .with("utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
+        // One bin: what a port carried is counted, not when.
+        .with("peak_utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
+        .with("bin_span_ps", Column::U64(vec![span.0; reports.len()]))
+        .with(
+            "utilisation_bins",
+            Column::F64List { values: loads.iter().map(|load| load.utilisation).collect(), width: 1 },
+        )
         .with("data_packets", u64s(&|report| report.data_packets))
         .with("control_packets", u64s(&|report| report.control_packets))
         .with("ecn_marked", u64s(&|report| report.marks))
