@@ -6,7 +6,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Dctcp {
     pub largest: f64,
     /// What becomes of losses.
     pub recovery: Recovery,
-    /// Silence after which packets are sent again.
+    /// Silence after which packets are sent again; at least 4 base RTTs.
     pub timeout: Span,
 }
 
@@ -50,6 +50,7 @@ pub struct DctcpFlow {
     end: u32,
     packets: u32,
     marked: u32,
+    timeout: Span,
 }
 
 impl DctcpFlow {
@@ -84,6 +85,7 @@ impl Transport for Dctcp {
             end: 0,
             packets: 0,
             marked: 0,
+            timeout: patience(self.timeout, path),
         }
     }
 
@@ -127,7 +129,7 @@ impl Transport for Dctcp {
         }
     }
 
-    fn timeout(&self, _: &DctcpFlow) -> Span {
-        self.timeout
+    fn timeout(&self, flow: &DctcpFlow) -> Span {
+        flow.timeout
     }
 }
