@@ -12,7 +12,7 @@ use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
 use super::settings::PacketSettings;
 use super::statistics::PortReport;
-use super::transport::{Dctcp, NoTransport, Nscc, Transport};
+use super::transport::{Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Nscc, Swift, Transport};
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, Network};
 use crate::reroute::SharedRerouter;
@@ -112,21 +112,45 @@ impl Network for Box<dyn PacketModel> {
 pub enum TransportChoice {
     /// Line rate, or a fixed window.
     None(NoTransport),
+    /// RoCEv2's DCQCN.
+    Dcqcn(Dcqcn),
     /// DCTCP.
     Dctcp(Dctcp),
+    /// Swift.
+    Swift(Swift),
+    /// TCP NewReno.
+    NewReno(NewReno),
+    /// TCP with CUBIC.
+    Cubic(Cubic),
+    /// MP-RDMA.
+    MpRdma(MpRdma),
     /// UEC's sender-side NSCC.
     Uec(Nscc),
 }
 
 impl TransportChoice {
     /// Names that [`Self::by_name`] knows.
-    pub const NAMES: [&'static str; 3] = [NoTransport::NAME, Dctcp::NAME, Nscc::NAME];
+    pub const NAMES: [&'static str; 8] = [
+        NoTransport::NAME,
+        Dcqcn::NAME,
+        Dctcp::NAME,
+        Swift::NAME,
+        NewReno::NAME,
+        Cubic::NAME,
+        MpRdma::NAME,
+        Nscc::NAME,
+    ];
 
     /// The transport of a name with its default parameters.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             NoTransport::NAME => Some(Self::None(NoTransport::default())),
+            Dcqcn::NAME => Some(Self::Dcqcn(Dcqcn::default())),
             Dctcp::NAME => Some(Self::Dctcp(Dctcp::default())),
+            Swift::NAME => Some(Self::Swift(Swift::default())),
+            NewReno::NAME => Some(Self::NewReno(NewReno::default())),
+            Cubic::NAME => Some(Self::Cubic(Cubic::default())),
+            MpRdma::NAME => Some(Self::MpRdma(MpRdma::default())),
             Nscc::NAME => Some(Self::Uec(Nscc::default())),
             _ => None,
         }
@@ -144,7 +168,12 @@ impl TransportChoice {
     ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
         match self {
             Self::None(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Dcqcn(transport) => boxed(topology, settings, *transport, rerouter),
             Self::Dctcp(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Swift(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::NewReno(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Cubic(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::MpRdma(transport) => boxed(topology, settings, *transport, rerouter),
             Self::Uec(transport) => boxed(topology, settings, *transport, rerouter),
         }
     }

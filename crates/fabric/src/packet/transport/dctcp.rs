@@ -1,12 +1,17 @@
 //! DCTCP: Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM'10; RFC 8257.
 //!
 //! Once per window of packets, with F the share of its acknowledged packets that were marked: α ← (1 − g) α + g F
-//! (eq. 1), and if F > 0, W ← W (1 − α/2) (eq. 2); otherwise the window grows as TCP's: by what is acknowledged in slow
-//! start, by one packet per window after. A loss halves it, once per window.
+//! (eq. 1). The first mark, and then the first about a packet sent after the last cut: W ← W (1 − α/2) (eq. 2; RFC 8257
+//! §3.3: at most once per window, at once). Otherwise the window grows as TCP's: by what is acknowledged in slow start,
+//! by one packet per window after. A loss halves it, by the same rule.
+//!
+//! The windows that α is taken over and those of cuts begin at different packets: marks come in runs of one round trip,
+//! which lie across two of the former, and would cut twice.
 
 use windtunnel_kernel::Span;
 
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+use super::tcp::Episode;
+use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +24,7 @@ pub struct Dctcp {
     pub largest: f64,
     /// What becomes of losses.
     pub recovery: Recovery,
-    /// Silence after which packets are sent again.
+    /// Silence after which packets are sent again; at least 4 base RTTs.
     pub timeout: Span,
 }
 
@@ -50,6 +55,9 @@ pub struct DctcpFlow {
     end: u32,
     packets: u32,
     marked: u32,
+    /// One reduction per window.
+    episode: Episode,
+    timeout: Span,
 }
 
 impl DctcpFlow {
@@ -84,6 +92,8 @@ impl Transport for Dctcp {
             end: 0,
             packets: 0,
             marked: 0,
+            episode: Episode::default(),
+            timeout: patience(self.timeout, path),
         }
     }
 
@@ -96,7 +106,9 @@ impl Transport for Dctcp {
         flow.packets += ack.packets;
         flow.marked += ack.marked;
         if ack.marked > 0 {
-            flow.slow_start = false;
+            if flow.episode.begins(ack.expected.saturating_sub(1), ack.next) {
+                flow.cut(1.0 - flow.alpha / 2.0);
+            }
         } else {
             let bytes = ack.bytes as f64;
             let step = if flow.slow_start { bytes } else { f64::from(flow.packet) * bytes / flow.window };
@@ -105,9 +117,6 @@ impl Transport for Dctcp {
         if ack.expected >= flow.end && flow.packets > 0 {
             let share = f64::from(flow.marked) / f64::from(flow.packets);
             flow.alpha += self.gain * (share - flow.alpha);
-            if flow.marked > 0 {
-                flow.cut(1.0 - flow.alpha / 2.0);
-            }
             (flow.packets, flow.marked, flow.end) = (0, 0, ack.next);
         }
     }
@@ -117,17 +126,45 @@ impl Transport for Dctcp {
             LossKind::Timeout => {
                 flow.window = f64::from(flow.packet);
                 flow.slow_start = true;
+                flow.episode.forget(loss.next);
             }
-            LossKind::Gap if loss.sequence >= flow.end || flow.slow_start => {
-                flow.cut(0.5);
-                flow.end = loss.next;
-                (flow.packets, flow.marked) = (0, 0);
-            }
+            LossKind::Gap if flow.episode.begins(loss.sequence, loss.next) => flow.cut(0.5),
             LossKind::Gap => {}
         }
     }
 
-    fn timeout(&self, _: &DctcpFlow) -> Span {
-        self.timeout
+    fn timeout(&self, flow: &DctcpFlow) -> Span {
+        flow.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ack, gap, path};
+    use super::*;
+
+    /// 31.25 packets of 4,000 B; α begins at 1.
+    #[test]
+    fn a_run_of_marks_cuts_once_and_alpha_follows_their_share() {
+        let dctcp = Dctcp::default();
+        let mut flow = dctcp.open(&path(100, 10));
+        let heard = |flow: &mut DctcpFlow, expected: u32, next: u32, marked: u32| {
+            dctcp.on_ack(flow, &Ack { expected, next, ..ack(100, 10, 4, marked) });
+        };
+        heard(&mut flow, 4, 36, 4);
+        assert_eq!((flow.window, flow.alpha), (62_500.0, 1.0), "half, at once; all of the first window was marked");
+        heard(&mut flow, 8, 36, 2);
+        heard(&mut flow, 36, 50, 2);
+        assert_eq!((flow.window, flow.alpha), (62_500.0, 1.0 - 0.5 / 16.0), "no second cut; half were marked");
+        heard(&mut flow, 40, 54, 0);
+        let grown = 62_500.0 + 4_000.0 * 16_000.0 / 62_500.0;
+        assert_eq!(flow.window, grown, "a quarter of the window: a quarter of a packet");
+        heard(&mut flow, 44, 58, 1);
+        assert_eq!(flow.window, grown * (1.0 - (1.0 - 0.5 / 16.0) / 2.0));
+        let window = flow.window;
+        dctcp.on_loss(&mut flow, &gap(50, 60));
+        assert_eq!(flow.window, window, "of the same window");
+        dctcp.on_loss(&mut flow, &gap(58, 60));
+        assert_eq!(flow.window, window / 2.0);
     }
 }

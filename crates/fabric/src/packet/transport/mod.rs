@@ -20,15 +20,26 @@
 //! joins the control class and arrives with a flag), credits drawn by the receiver's NIC (EQDS, RCCC; a ring of queue
 //! pairs with demand beside the ring of those that send).
 
+mod cubic;
+mod dcqcn;
 mod dctcp;
+mod mprdma;
+mod newreno;
 mod none;
 mod nscc;
+mod swift;
+mod tcp;
 
 use windtunnel_kernel::{BitRate, Span, Time};
 
+pub use cubic::{Cubic, CubicFlow};
+pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
 pub use dctcp::{Dctcp, DctcpFlow};
+pub use mprdma::{MpRdma, MpRdmaFlow};
+pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
+pub use swift::{Swift, SwiftFlow};
 
 /// How lost packets are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,5 +214,85 @@ pub trait Transport: Clone + std::fmt::Debug {
     fn on_data(&self, peer: &mut Self::Peer, data: &Arrived) -> Answer {
         let _ = (peer, data);
         Answer::default()
+    }
+}
+
+/// Silence to wait for on a path: a setting, but never less than 4 round trips.
+fn patience(least: Span, path: &PathFacts) -> Span {
+    least.max(path.base_rtt * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path of 4 links with packets of 4,000 B.
+    pub(super) fn path(gbps: u64, rtt_us: u64) -> PathFacts {
+        let bdp = gbps * rtt_us * 125;
+        PathFacts {
+            rate: BitRate::from_gbps(gbps),
+            base_rtt: Span::from_us(rtt_us),
+            bdp,
+            mtu: 4_000,
+            hops: 4,
+        }
+    }
+
+    /// Of `packets`, the last of them seen after `rtt_us`, at `at_us`.
+    pub(super) fn ack(at_us: u64, rtt_us: u64, packets: u32, marked: u32) -> Ack {
+        Ack {
+            now: Time(at_us * 1_000_000),
+            bytes: u64::from(packets) * 4_000,
+            packets,
+            marked,
+            expected: packets,
+            next: packets,
+            rtt: Span::from_us(rtt_us),
+            echo: marked > 0,
+            path: 0,
+            in_flight: 0,
+        }
+    }
+
+    pub(super) fn gap(sequence: u32, next: u32) -> Loss {
+        Loss { now: Time::ZERO, kind: LossKind::Gap, sequence, next, bytes: 4_000 }
+    }
+
+    /// Defaults on 2 µs and on 10 ms, on 100 Gbps and on 1.6 Tbps: nothing is taken for lost within 4 round trips, and
+    /// some window or pace lets the path be filled.
+    #[test]
+    fn defaults_scale() {
+        fn holds<T: Transport>(transport: T) {
+            for (gbps, rtt) in [(100, 2), (1_600, 2), (100, 10_000), (1_600, 10_000)] {
+                let path = path(gbps, rtt);
+                let mut flow = transport.open(&path);
+                assert!(
+                    transport.timeout(&flow).0 >= path.base_rtt.0 * 3,
+                    "{} at {gbps} Gbps, {rtt} µs",
+                    T::NAME
+                );
+                let rounds = 40 * (1 + path.bdp / 4_000 / 8);
+                for round in 0..rounds.min(2_000_000) {
+                    let now = 100 + round * rtt / 2;
+                    let number = 4 * round as u32;
+                    let heard = Ack {
+                        expected: number,
+                        next: number + 1,
+                        in_flight: path.bdp,
+                        ..ack(now, rtt, 4, 0)
+                    };
+                    transport.on_ack(&mut flow, &heard);
+                }
+                let window = transport.window(&flow);
+                assert!(window >= path.bdp, "{} at {gbps} Gbps, {rtt} µs: {window} of {}", T::NAME, path.bdp);
+                assert_eq!(transport.gap(&flow, 4_000), Span::ZERO);
+            }
+        }
+        holds(Dcqcn::default());
+        holds(Dctcp::default());
+        holds(MpRdma::default());
+        holds(NewReno::default());
+        holds(Cubic::default());
+        holds(Swift::default());
     }
 }
