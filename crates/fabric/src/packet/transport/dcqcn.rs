@@ -122,7 +122,7 @@ impl Dcqcn {
             flow.target += self.additive;
         }
         flow.target = flow.target.min(1.0);
-        flow.rate = (flow.target + flow.rate) / 2.0;
+        flow.rate = f64::midpoint(flow.target, flow.rate);
     }
 
     /// Makes up for the timers that have passed by `now`.
