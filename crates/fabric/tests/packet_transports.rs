@@ -27,9 +27,9 @@ fn star(hosts: u32, gbps: u64, length_mm: u64) -> Arc<Topology> {
 }
 
 /// Thresholds of a port of the topology's rate, whatever that is.
-fn marking(gbps: u64, kmin: u64, kmax: u64, pmax: f64) -> Option<EcnSettings> {
+fn marking(gbps: u64, kmin: u64, kmax: u64, pmax: f64) -> EcnSettings {
     let rate = BitRate::from_gbps(gbps);
-    Some(EcnSettings { rate, kmin: Bytes(kmin), kmax: Bytes(kmax), pmax, at: MarkAt::Enqueue })
+    EcnSettings { rate, kmin: Bytes(kmin), kmax: Bytes(kmax), pmax, at: MarkAt::Enqueue }
 }
 
 /// n long flows, from hosts 1 to n to host 0, begun `stagger` apart.
@@ -193,7 +193,7 @@ fn dcqcn_rests_at_its_fixed_point() {
         let p = fluid_fixed_point(&dcqcn, line, f64::from(n));
         within(cycle_fixed_point(&dcqcn, line, f64::from(n)), p, 0.015, "two ways to p*");
         // RED rises by p* in `slope` bytes, and goes on to four times that.
-        let ecn = marking(gbps, kmin, kmin + 4 * slope, 4.0 * p);
+        let ecn = Some(marking(gbps, kmin, kmin + 4 * slope, 4.0 * p));
         let settings = PacketSettings { ecn, ..PacketSettings::default() };
         let mut contest = Contest::new(&star(n + 1, gbps, 10_000), settings, dcqcn, n, 137 * US);
         let warm = contest.until(300_000 * US);
@@ -224,7 +224,7 @@ fn dctcp_swings_as_its_sawtooth() {
             |port: &u32| matches!(topology.peer(SwitchId(0), *port), Some(Peer::Nic { nic: 0, .. }));
         let down = (0..=n).find(is_down).and_then(|port| topology.out_link(SwitchId(0), port));
         let settings = PacketSettings {
-            ecn: marking(gbps, k * FULL, k * FULL, 1.0),
+            ecn: Some(marking(gbps, k * FULL, k * FULL, 1.0)),
             slow_links: vec![(down.expect("a cable"), 0.5)],
             ack_every: 1,
             ..PacketSettings::default()
@@ -301,7 +301,7 @@ fn swift_queues_near_its_target() {
 
 fn fair<T: Transport>(transport: T, flows: u32, marks: bool, warm_us: u64, us: u64) {
     let gbps = 100;
-    let ecn = if marks { marking(gbps, 100_000, 400_000, 0.2) } else { None };
+    let ecn = marks.then(|| marking(gbps, 100_000, 400_000, 0.2));
     let settings = PacketSettings { ecn, ..PacketSettings::default() };
     let mut contest = Contest::new(&star(flows + 1, gbps, 1_000_000), settings, transport, flows, 300 * US);
     let warm = contest.until(warm_us * US);
