@@ -141,10 +141,10 @@ fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     low
 }
 
-/// p* of the fluid model of Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT'16
-/// (eq. 11; in the limit of small p its eq. 14, p*³ = R_AI/(τ' T² R³) ... in packets): with a = 1 − (1−p)^{τR},
-/// b, d = p/((1−p)^{−B, −TR} − 1), c = (1−p)^{FB} b, e = (1−p)^{FTR} d, α = 1 − (1−p)^{τ'R}, and R = C/n packets a
-/// second, the rates are at rest where α a² = τ² R_AI R (b + d)(c + e).
+/// p* of the fluid model of Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT'16: with
+/// a = 1 − (1−p)^{τR}, b, d = p/((1−p)^{−B, −TR} − 1), c = (1−p)^{FB} b, e = (1−p)^{FTR} d, α = 1 − (1−p)^{τ'R}, and
+/// R = C/n packets a second, the rates are at rest where α a² = τ² R_AI R (b + d)(c + e). For small p and large B that is
+/// their p*³ ≈ R_AI/(τ' T² R⁴).
 fn fluid_fixed_point(dcqcn: &Dcqcn, line: f64, n: f64) -> f64 {
     let (tau, decay, timer) =
         (dcqcn.cnp_interval.seconds(), dcqcn.alpha_interval.seconds(), dcqcn.increase_timer.seconds());
@@ -177,8 +177,8 @@ fn cycle_fixed_point(dcqcn: &Dcqcn, line: f64, n: f64) -> f64 {
     })
 }
 
-/// Rates C/n, marks p*, and the queue at which RED marks with p*: theorem 1 of Zhu et al. 2016. Few flows swing too far
-/// for a mean to say much about the queue, and with many the loop is unstable by their §3.2.
+/// Rates C/n, marks p*, and the queue at which RED marks with p*: the fixed point of Zhu et al. 2016. Few flows swing too far
+/// for a mean to say much about the queue, and with many the loop is unstable, as they find.
 #[test]
 fn dcqcn_rests_at_its_fixed_point() {
     let gbps = 40;
