@@ -329,7 +329,9 @@ fn flows_that_begin_one_after_another_end_up_with_equal_shares() {
 fn all_arrives_under_drops() {
     let buffers = vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) }];
     for name in TransportChoice::NAMES {
-        assert!(TransportChoice::by_name(name).is_some(), "{name}");
+        let choice = TransportChoice::by_name(name).expect("a name it lists");
+        let network = choice.network(star(2, 100, 0), PacketSettings::default(), None);
+        assert!(network.is_ok(), "{name}");
     }
     fn run<T: Transport>(buffers: &[BufferSettings], transport: T) {
         let settings = PacketSettings { buffers: buffers.to_vec(), ..PacketSettings::default() };
