@@ -1,4 +1,4 @@
-"""Graphs from files of other programs: read, counted, recognised, routed, run and written again, through the command."""
+"""Graphs from files of other programs, through the command: read, recognised, routed, run and written again."""
 
 from __future__ import annotations
 
@@ -129,16 +129,19 @@ def infiniband() -> str:
     for leaf in range(2):
         lines += ["vendid=0x2c9", f'Switch\t40 "S-b8cef60300e5d2a{leaf}"\t\t# "leaf{leaf}" enhanced port 0 lid 1 lmc 0']
         for port in range(1, 3):
-            node = 2 * leaf + port
-            lines.append(f'[{port}]\t"H-0c42a10300a1b2c{node}"[1](c42a10300a1b2c{node}) \t# "n{node} mlx5_0" lid 5 4xHDR')
+            guid, node = f"c42a10300a1b2c{2 * leaf + port}", f"n{2 * leaf + port}"
+            lines.append(f'[{port}]\t"H-0{guid}"[1]({guid}) \t# "{node} mlx5_0" lid 5 4xHDR')
         lines += [f'[21]\t"S-b8cef60300e5d2b0"[{leaf + 1}]\t\t# "spine0" lid 2 4xHDR', ""]
     return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A file and what must be found in it: hosts, GPUs, switches, cables, bits per second from the first host to the
-    last, time of the path between them, links of it."""
+    """A file and what must be found in it.
+
+    Counts are of hosts, GPUs, switches and cables; the path is that from the first host to the last: slowest link in
+    bps, latency in seconds, links.
+    """
 
     file: str
     text: str
@@ -280,7 +283,8 @@ def test_what_a_format_cannot_express_is_an_error(command: Command, tmp_path: Pa
 def test_a_loss_of_a_tier_is_kept_through_a_file(command: Command, tmp_path: Path) -> None:
     (tmp_path / "lossy.yaml").write_text(
         "shape: clos\nhosts: 4\ntiers: [{ports_down: 2, rate: 100 Gbps, length: 100 m}, "
-        "{ports_down: 2, rate: 100 Gbps, length: 200 m, loss: 1e-5}]\nhost: {gpus: 1, nics: 1}\nswitch: {latency: 0 ns}\n"
+        "{ports_down: 2, rate: 100 Gbps, length: 200 m, loss: 1e-5}]\n"
+        "host: {gpus: 1, nics: 1}\nswitch: {latency: 0 ns}\n"
     )
     command("topology", "lossy.yaml", "--export", "csv", "-o", "lossy.csv")
     again = write(tmp_path, "lossy.csv", (tmp_path / "lossy.csv").read_text(), name="b.yaml")
