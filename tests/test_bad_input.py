@@ -5,6 +5,7 @@ The messages are in `bad_input.txt`, one section per case; `{dir}` stands for th
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -183,6 +184,41 @@ LOGGOPS = {
     "loggops: too many decimals": "G=0.0000001",
 }
 
+EDGES = "src,dst,rate,latency\nh0,s0,100 Gbps,1 us\nh1,s0,100 Gbps,1 us\n"
+NODES = json.dumps({"nodes": [{"id": "h0", "kind": "host"}, {"id": "s0"}], "edges": [{"source": "h0", "target": "%s"}]})
+
+# Imported graphs: file, text (or bytes), and more keys of `graph`.
+GRAPHS: dict[str, tuple[str, str | bytes, str]] = {
+    "graph: not connected": ("fabric.csv", EDGES + "h2,s1,100 Gbps,1 us\n", ""),
+    "graph: link twice": ("fabric.csv", EDGES + "s0,h0,100 Gbps,1 us\n", ""),
+    "graph: negative rate": ("fabric.csv", EDGES + "h2,s0,-100 Gbps,1 us\n", ""),
+    "graph: rate without unit": ("fabric.csv", EDGES + "h2,s0,100,1 us\n", ""),
+    "graph: rate of 0": ("fabric.csv", EDGES + "h2,s0,0 Gbps,1 us\n", ""),
+    "graph: link to itself": ("fabric.csv", EDGES + "s0,s0,100 Gbps,1 us\n", ""),
+    "graph: hosts with other numbers of links": ("fabric.csv", (
+        "src,dst,rate,latency,src_kind\nh0,s0,100 Gbps,1 us,host\nh1,s0,100 Gbps,1 us,host\nh1,s1,100 Gbps,1 us,host\n"
+        "s0,s1,100 Gbps,1 us,switch\n"), ""),
+    "graph: no rate": ("fabric.csv", "src,dst,latency\nh0,s0,1 us\n", ""),
+    "graph: no latency": ("fabric.csv", "src,dst\nh0,s0\n", "rate: 100 Gbps"),
+    "graph: unknown column": ("fabric.csv", EDGES.replace("rate", "rtae"), ""),
+    "graph: field missing": ("fabric.csv", EDGES + "h2,s0,100 Gbps\n", ""),
+    "graph: unknown node": ("fabric.json", NODES.replace("%s", "s1"), "rate: 100 Gbps, latency: 1 us"),
+    "graph: unknown node of ns-3": ("topology.txt", "3 1 2\n2\n0 2 100Gbps 1us 0\n1 7 100Gbps 1us 0\n", ""),
+    "graph: unknown switch of Slurm": ("topology.conf", "SwitchName=a Nodes=n[0-1]\nSwitchName=t Switches=a,b1\n", (
+        "rate: 100 Gbps, latency: 1 us")),
+    "graph: sizes of htsim that do not close": ("fabric.topo", (
+        "Nodes 8\nTiers 2\nPodsize 6\nTier 0\nDownlink_speed_Gbps 400\nRadix_Down 4\nRadix_Up 4\n"
+        "Downlink_Latency_ns 500\nTier 1\nDownlink_speed_Gbps 400\nRadix_Down 2\nDownlink_Latency_ns 500\n"), ""),
+    "graph: unknown block of ASTRA-sim": ("network.yml", (
+        "topology: [Rign]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"), ""),
+    "graph: XML cut off": ("fabric.graphml", "<graphml>\n<graph edgedefault='undirected'>\n<node id='a'/>\n", ""),
+    "graph: format that cannot be told": ("fabric.txt", "four hosts and a switch\n", ""),
+    "graph: unknown format": ("fabric.csv", EDGES, "format: edge-lists"),
+    "graph: empty file": ("fabric.csv", "", ""),
+    "graph: neither text nor gzip": ("fabric.csv", b"\xff\xfe\x00", ""),
+    "graph: gzip cut off": ("fabric.csv.gz", gzip.compress(EDGES.encode(), mtime=0)[:20], ""),
+}  # fmt: skip
+
 RECORDED = Path(__file__).with_name("bad_input.txt")
 
 
@@ -238,13 +274,26 @@ def test_a_faulty_parameter(command: Command, tmp_path: Path, case: str) -> None
     refused(command, tmp_path, case, "goal", "run", "one.goal", "--loggops", LOGGOPS[case])
 
 
+@pytest.mark.parametrize("case", GRAPHS)
+def test_a_faulty_graph(command: Command, tmp_path: Path, case: str) -> None:
+    file, text, more = GRAPHS[case]
+    (tmp_path / file).write_bytes(text.encode() if isinstance(text, str) else text)
+    (tmp_path / "bad.yaml").write_text(f"shape: graph\ngraph: {{file: {file}{', ' if more else ''}{more}}}\n")
+    refused(command, tmp_path, case, "topology", "bad.yaml")
+
+
+def test_an_absent_graph(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("shape: graph\ngraph: {file: absent.csv}\n")
+    refused(command, tmp_path, "graph: absent file", "topology", "bad.yaml")
+
+
 def test_a_conversion_that_fails_leaves_nothing(command: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.goal").write_text("num_ranks 2\nrank 0 {\nl1: calc 5\n")
     refused(command, tmp_path, "goal: cut off", "goal", "convert", "bad.goal", "bad.bin")
 
 
 def test_every_recorded_message_belongs_to_a_case() -> None:
-    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS]
+    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS, *GRAPHS, "graph: absent file"]
 
 
 STUCK = """\

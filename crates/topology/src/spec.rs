@@ -313,6 +313,8 @@ pub struct Tier {
     pub bundle: u32,
     /// Pipeline delay of a switch of this tier.
     pub switch_latency: Span,
+    /// Probability that a packet is lost on a cable below this tier, in each direction, in [0, 1].
+    pub loss: f64,
 }
 
 impl HostSpec {
@@ -324,9 +326,10 @@ impl HostSpec {
 }
 
 impl Tier {
-    /// A tier that does not block, of single links of length 0 and switches without delay.
+    /// A tier that does not block, of single links of length 0 that lose nothing, and switches without delay.
     pub const fn new(ports_down: u32, rate: BitRate) -> Self {
-        Self { ports_down, oversubscription: 1.0, rate, length_mm: 0, bundle: 1, switch_latency: Span::ZERO }
+        let (length_mm, bundle, switch_latency) = (0, 1, Span::ZERO);
+        Self { ports_down, oversubscription: 1.0, rate, length_mm, bundle, switch_latency, loss: 0.0 }
     }
 }
 

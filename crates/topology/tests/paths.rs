@@ -180,6 +180,7 @@ fn spec() -> impl Strategy<Value = ClosSpec> {
                         length_mm: 1_000 + 700 * index as u64,
                         bundle,
                         switch_latency: Span::from_ns(100 + index as u64),
+                        loss: 0.001 * index as f64,
                     }
                 })
                 .collect();

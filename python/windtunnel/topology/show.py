@@ -78,7 +78,7 @@ def _figures(answer: Record) -> Table:
     )
     if answer["scale_up_size"] > 1:
         table.add_row("scale-up", f"{answer['scale_up_size']} GPUs a domain", "")
-    table.add_row("routing", str(answer.get("routing") or UNKNOWN), "")
+    table.add_row("routing", str(answer.get("routing") or UNKNOWN), _origin(answer))
     per_gpu = analysis.get("bisection_bps_per_gpu")
     table.add_row("bisection", rate(answer["bisection_bps"]), f"{rate(per_gpu)} a GPU" if per_gpu else "")
     latency = duration(answer["diameter_latency_ps"] / 1e12)
@@ -92,6 +92,12 @@ def _figures(answer: Record) -> Table:
     setup = f"{duration(answer['setup_s'])}, {size(answer['peak_memory_bytes'])}"
     table.add_row("set-up", setup, "to the first packet, with a state for every port")
     return table
+
+
+def _origin(answer: Record) -> str:
+    """Of an imported graph, its file and whether a regular shape is recognised in it."""
+    fabric = [row["source"] for row in answer.get("evidence") or [] if row["constant"] == "fabric"]
+    return str(fabric[0]) if answer["shape"] == "graph" and fabric else ""
 
 
 def _whole(number: float) -> str:

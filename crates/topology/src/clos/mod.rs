@@ -47,6 +47,7 @@ struct Level {
     rate: BitRate,
     /// Of a cable below.
     propagation: Span,
+    loss: f64,
     length_mm: u64,
     /// Pipeline delay.
     delay: Span,
@@ -134,6 +135,7 @@ impl Clos {
                 ports_down: tier.ports_down,
                 rate: if index == 0 { port_rate } else { tier.rate },
                 propagation: propagations[index],
+                loss: tier.loss,
                 length_mm: tier.length_mm,
                 delay: tier.switch_latency,
             });
@@ -241,6 +243,9 @@ fn check_sizes(spec: &ClosSpec) -> Result<(), TopologyError> {
         }
         if !(tier.oversubscription.is_finite() && tier.oversubscription > 0.0) {
             return Err(TopologyError::Oversubscription { tier: index, found: tier.oversubscription });
+        }
+        if !(0.0..=1.0).contains(&tier.loss) {
+            return Err(TopologyError::Loss { path: format!("tiers[{index}].loss"), found: tier.loss });
         }
     }
     let top = spec.tiers.len() - 1;

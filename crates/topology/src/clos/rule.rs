@@ -160,9 +160,9 @@ impl Shape for Clos {
 
     fn cable(&self, switch: u32, port: u32) -> Cable {
         let tier = self.at(switch).tier;
-        let Level { rate, propagation, length_mm, .. } =
+        let Level { rate, propagation, loss, length_mm, .. } =
             self.levels[tier + usize::from(port >= self.ports_down(tier))];
-        Cable { rate, propagation, loss: 0.0, length_mm }
+        Cable { rate, propagation, loss, length_mm }
     }
 
     fn link_tier(&self, switch: u32, port: u32) -> LinkTier {

@@ -24,8 +24,8 @@ pub fn htsim(graph: &GraphSpec) -> Result<String, GraphError> {
 ///
 /// # Errors
 /// [`GraphError`] that says what of it htsim cannot express: other than two or three tiers, planes, several NICs,
-/// hosts that do not fill whole pods, rates that are no whole number of Gbps, latencies of less than a ns, and an
-/// oversubscription that is no whole number.
+/// hosts that do not fill whole pods, rates that are no whole number of Gbps, latencies of less than a ns, loss,
+/// and an oversubscription that is no whole number.
 pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
     let refuse = |what: String| Err(cannot(name, what, None));
     let top = spec.tiers.len() - 1;
@@ -52,6 +52,12 @@ pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
             return refuse(format!(
                 "expected rates in whole Gbps for htsim, found {} bps in tier {index}",
                 tier.rate.0
+            ));
+        }
+        if tier.loss > 0.0 {
+            return refuse(format!(
+                "expected cables without loss for htsim, found {} in tier {index}",
+                tier.loss
             ));
         }
         let ps = u128::from(tier.length_mm) * u128::from(spec.propagation_ps_per_m) / 1_000;

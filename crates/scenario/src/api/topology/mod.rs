@@ -93,7 +93,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
             "gpu": fabric.gpu.as_ref().map(|sheet| sheet.name.clone()),
             "nic": fabric.nic.as_ref().map(|sheet| sheet.name.clone()),
         },
-        "routing": report::routing(&written.keys),
+        "routing": report::routing(&written.keys, recognised),
         "tiers": summary.tiers.iter().map(report::tier).collect::<Vec<_>>(),
         "bisection_bps": summary.bisection.0,
         "diameter_links": summary.diameter_links,

@@ -49,8 +49,8 @@ pub(super) fn tier(tier: &TierSummary) -> Value {
     })
 }
 
-/// Name of the routing.
-pub(super) fn routing(written: &TopologyFile) -> &'static str {
+/// Name of the routing; `recognised` is the shape that an imported graph is routed as.
+pub(super) fn routing(written: &TopologyFile, recognised: Option<&str>) -> &'static str {
     let or = |default: RoutingName| written.routing.unwrap_or(default).name();
     match written.shape {
         None | Some(ShapeName::Clos | ShapeName::FatTree | ShapeName::Regions) => "up-down",
@@ -59,7 +59,11 @@ pub(super) fn routing(written: &TopologyFile) -> &'static str {
             or(RoutingName::Minimal)
         }
         Some(ShapeName::BCube | ShapeName::HammingMesh) => RoutingName::Minimal.name(),
-        Some(ShapeName::Graph) => "table",
+        Some(ShapeName::Graph) => match recognised {
+            Some("clos") => "up-down",
+            Some(_) => RoutingName::DimensionOrder.name(),
+            None => "table",
+        },
     }
 }
 

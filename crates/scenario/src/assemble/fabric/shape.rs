@@ -99,6 +99,7 @@ impl Builder<'_> {
             length_mm: tier.length.0,
             bundle: tier.bundle,
             switch_latency: tier.switch_latency.map_or_else(|| self.switch_latency(), |latency| latency.0),
+            loss: tier.loss,
         }
     }
 

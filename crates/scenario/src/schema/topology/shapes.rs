@@ -150,6 +150,9 @@ pub struct ClosTier {
     /// Time through a switch of this tier; `switch.latency` if left out.
     #[serde(default)]
     pub switch_latency: Option<Duration>,
+    /// Share of packets lost at random on a link below (packet fidelity).
+    #[serde(default)]
+    pub loss: f64,
 }
 
 /// A kind of cable.

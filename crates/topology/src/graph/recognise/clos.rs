@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 
 use windtunnel_kernel::{BitRate, Span};
 
-use super::{Uniform, propagation};
+use super::{Kind, Uniform, propagation};
 use crate::graph::spec::{Adjacency, GraphSpec, NodeKind};
 use crate::spec::{ClosSpec, HostSpec, ScaleUpSpec, Tier};
 
@@ -189,7 +189,7 @@ struct Sizes {
     /// Switches of a block.
     width: Vec<u32>,
     /// Of the cables below each tier.
-    cables: Vec<(BitRate, Span)>,
+    cables: Vec<Kind>,
 }
 
 /// Block and index of every switch of one plane.
@@ -435,8 +435,8 @@ impl Fabric<'_> {
         Some(block)
     }
 
-    /// Rate and latency of the cables below every tier of this plane.
-    fn cables(&self, top: u32) -> Option<Vec<(BitRate, Span)>> {
+    /// The kind of the cables below every tier of this plane.
+    fn cables(&self, top: u32) -> Option<Vec<Kind>> {
         let mut kinds = vec![Uniform::default(); top as usize + 1];
         for link in &self.graph.links {
             let switch = if is_host(self.graph, link.a) { link.b } else { link.a };
@@ -451,10 +451,7 @@ impl Fabric<'_> {
                 return None;
             }
         }
-        // A tier's cables lose nothing.
-        let lossless =
-            |kind: Uniform| kind.0.filter(|kind| kind.loss == 0.0).map(|kind| (kind.rate, kind.latency));
-        kinds.into_iter().map(lossless).collect()
+        kinds.into_iter().map(|kind| kind.0).collect()
     }
 
     /// Numbers of `hosts`, leaf by leaf.
@@ -552,9 +549,9 @@ impl Fabric<'_> {
 
 impl Sizes {
     fn spec(&self, graph: &GraphSpec, hosts: u32, planes: u32) -> Option<ClosSpec> {
-        let (propagation_ps_per_m, length) = propagation(self.cables.iter().map(|&(_, latency)| latency));
+        let (propagation_ps_per_m, length) = propagation(self.cables.iter().map(|kind| kind.latency));
         let mut tiers = Vec::with_capacity(self.width.len());
-        for (tier, &(rate, latency)) in self.cables.iter().enumerate() {
+        for (tier, &Kind { rate, latency, loss }) in self.cables.iter().enumerate() {
             let ports_down = match tier {
                 0 if self.rails => self.group,
                 0 => self.group.checked_mul(self.nics)?,
@@ -563,9 +560,11 @@ impl Sizes {
             let mut spec = Tier::new(ports_down, rate);
             spec.bundle = self.bundle[tier];
             spec.length_mm = length(latency);
-            if let Some(&(up, _)) = self.cables.get(tier + 1) {
+            spec.loss = loss;
+            if let Some(above) = self.cables.get(tier + 1) {
                 let uplinks = f64::from(self.parents[tier] * self.bundle[tier + 1]);
-                spec.oversubscription = f64::from(ports_down) * rate.0 as f64 / (uplinks * up.0 as f64);
+                spec.oversubscription =
+                    f64::from(ports_down) * rate.0 as f64 / (uplinks * above.rate.0 as f64);
             }
             tiers.push(spec);
         }
