@@ -15,7 +15,7 @@ fn c_code_routes_by_rule() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = libraries().join("windtunnel-routing-use");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let compiled = Command::new(compiler)
+    let built = Command::new(compiler)
         .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-D_POSIX_C_SOURCE=200809L"])
         .arg("-I")
         .arg(here.join("include"))
@@ -28,7 +28,7 @@ fn c_code_routes_by_rule() {
         .arg(&program)
         .output()
         .expect("a C compiler is needed");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let run = Command::new(&program).output().expect("it was just compiled");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     assert_eq!(String::from_utf8_lossy(&run.stdout), "routed by rule\n");
