@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.text import UNKNOWN, count, duration, percent, rate, short_count, size
+from windtunnel.text import UNKNOWN, count, counted_words, duration, percent, rate, short_count, size
 from windtunnel.topology.cells import metres
 from windtunnel.topology.show_routes import show_check, show_ecmp, show_faults, show_path
 
@@ -49,12 +49,8 @@ def _show_whole(console: Console, answer: Record) -> None:
 
 def _headline(answer: Record) -> Text:
     text = Text(str(answer["shape"]).replace("_", " "), style="bold")
-    words = [
-        f"{count(answer['hosts'])} hosts",
-        f"{count(answer['gpus'])} GPUs",
-        f"{count(answer['switches'])} switches",
-    ]
-    words.append(f"{count(answer['cables'])} cables")
+    counted = (("hosts", "host"), ("gpus", "GPU"), ("switches", "switch"), ("cables", "cable"))
+    words = [counted_words(answer[key], word) for key, word in counted]
     if answer["planes"] > 1:
         words.append(f"{answer['planes']} planes")
     text.append("".join(f" · {word}" for word in words), style="dim")
