@@ -185,6 +185,10 @@ def test_tiers_of_buildings_are_added_up(command: Command) -> None:
     assert agg["rate_down_bps"] == spine["rate_down_bps"] == 400_000_000_000
     assert spine["ports_down_used"] == 640
     assert spine["oversubscription"] == 640 / (2 * (32 + 32 + 16))
+    shown = command("topology", TOPOLOGIES / "regions.yaml").stdout
+    priced = [line.split()[0] for line in shown.split("cost and power")[1].splitlines()[1:4]]
+    assert priced == ["leaf", "agg", "spine"]
+    assert shown.split("cost and power")[1].count("spine") == 1
     assert all(str(each["total_m"]) != "-0.0" for each in found["analysis"]["length_classes"])
 
 

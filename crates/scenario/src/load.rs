@@ -254,7 +254,10 @@ mod tests {
     fn a_list_of_the_wrong_length_is_not_called_a_mapping() {
         let cases = [
             ("invalid length 1, expected an array of length 2", "expected a list of 2, found one of 1"),
-            ("invalid length 0, expected struct Tier with 6 elements", "expected a mapping of keys to values, found a list"),
+            (
+                "invalid length 0, expected struct Tier with 6 elements",
+                "expected a mapping of keys to values, found a list",
+            ),
         ];
         for (message, text) in cases {
             assert_eq!(typed(message), text);

@@ -29,7 +29,9 @@ def topology(
     ] = None,
     nic: Annotated[int, typer.Option(min=0, max=255, help="NIC of the sending GPU.")] = 0,
     entropy: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="What tells flows of the same ends apart.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")
+    ] = 0,
     balancer: Annotated[str, typer.Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
     fail: Annotated[
         list[str] | None,

@@ -47,7 +47,9 @@ def compose(answer: dict[str, Any]) -> Picture:
 
 
 def _title(answer: dict[str, Any]) -> str:
-    parts = [counted_words(answer[key], word) for key, word in (("hosts", "host"), ("gpus", "GPU"), ("switches", "switch"))]
+    parts = [
+        counted_words(answer[key], word) for key, word in (("hosts", "host"), ("gpus", "GPU"), ("switches", "switch"))
+    ]
     return f"{str(answer['shape']).replace('_', ' ')}: {', '.join(parts)}"
 
 

@@ -134,7 +134,7 @@ def _cost(console: Console, cost: Record) -> None:
     table.add_column("by")
     for name in ("count", "US$", "power"):
         table.add_column(name, justify="right")
-    for item in cost["items"]:
+    for item in _merged(cost["items"]):
         where = item["what"] if item["kind"] == "switch" else f"{item['what']}, {metres(item['length_m'])}"
         each = f" × {item['each']}" if item["each"] > 1 else ""
         table.add_row(
@@ -151,6 +151,22 @@ def _cost(console: Console, cost: Record) -> None:
             f"prices and powers: {guessed} of {len(rows)} figures ({share}) are inferred; `--json` has every source",
             style="dim", markup=False,
         )  # fmt: skip
+
+
+def _merged(items: list[Record]) -> list[Record]:
+    """Items that would be told in the same words as one: switches of a tier that differ in their ports alone."""
+    rows: dict[tuple[Any, ...], Record] = {}
+    for item in items:
+        key = tuple(item.get(name) for name in ("kind", "what", "length_m", "sheet", "each"))
+        row = rows.get(key)
+        rows[key] = item if row is None else {
+            **row, **{name: _sum(row[name], item[name]) for name in ("count", "usd", "power_w")}
+        }  # fmt: skip
+    return list(rows.values())
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
 
 
 def _rounded(usd: float | None) -> float | None:

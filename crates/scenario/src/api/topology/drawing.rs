@@ -229,7 +229,8 @@ impl<'a> Drawing<'a> {
         if parents {
             for (number, key) in self.keys.iter().enumerate() {
                 let building = (key[0], key[1]);
-                let name = self.building_name(number).unwrap_or_else(|| format!("building{}", of_building.len()));
+                let name =
+                    self.building_name(number).unwrap_or_else(|| format!("building{}", of_building.len()));
                 let groups = &mut self.groups;
                 of_building.entry(building).or_insert_with(|| {
                     groups.push(Group { name, kind: "building", repeat: 1, ..Group::default() });
@@ -259,8 +260,7 @@ impl<'a> Drawing<'a> {
         }
         if too_many {
             let merged = self.drawn[FIRST];
-            self.groups[merged].name =
-                format!("{} … {}", self.group_name(FIRST), self.group_name(count - 2));
+            self.groups[merged].name = format!("{} … {}", self.group_name(FIRST), self.group_name(count - 2));
             self.groups[merged].parent = None;
         }
         let mut layers: BTreeMap<Place, usize> = BTreeMap::new();
