@@ -165,6 +165,57 @@ def test_unknown_names_are_refused(arguments: list[str], command: Command, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--path", "host0", "host99"], "--path host0 host99: there are 16 hosts, counted from 0, found `host99`"),
+        (["--ecmp", "host0", "spine0"], "--ecmp host0 spine0: no GPU `spine0`"),
+        (["--path", "host0", "host1", "--nic", "1"], "--nic: a GPU has 1 NIC, counted from 0, found 1"),
+        (["--path", "host0", "host1", "--entropy", str(2**32)], "invalid value for `--entropy`: expected "),
+        (["--path", "host0", "host1", "--seed", str(2**64)], "invalid value for `--seed`: expected "),
+    ],
+)
+def test_a_refusal_names_the_option(arguments: list[str], message: str, command: Command) -> None:
+    assert command("topology", FAT_TREE, *arguments, check=2).stderr.startswith(f"error: {message}")
+
+
+def test_tiers_of_buildings_are_added_up(command: Command) -> None:
+    # Of 3 x 8 leaves x 8 rails, 8 up; 16 ports down against 8 up; a spine of `a` has a cable to each pod of 8.
+    found = answer(command, TOPOLOGIES / "regions.yaml")
+    leaf, agg, spine = found["tiers"]
+    assert (leaf["ports_down"], leaf["ports_up"], leaf["oversubscription"]) == (8, 8, 1.0)
+    assert (agg["ports_down"], agg["ports_up"], agg["oversubscription"]) == (16, 8, 2.0)
+    assert agg["rate_down_bps"] == spine["rate_down_bps"] == 400_000_000_000
+    assert spine["ports_down_used"] == 640
+    assert spine["oversubscription"] == 640 / (2 * (32 + 32 + 16))
+    shown = command("topology", TOPOLOGIES / "regions.yaml").stdout
+    priced = [line.split()[0] for line in shown.split("cost and power")[1].splitlines()[1:4]]
+    assert priced == ["leaf", "agg", "spine"]
+    assert shown.split("cost and power")[1].count("spine") == 1
+    assert all(str(each["total_m"]) != "-0.0" for each in found["analysis"]["length_classes"])
+
+
+def test_a_single_host_is_a_topology(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(
+        "shape: clos\nhosts: 1\ntiers: [{ports_down: 8, rate: 100 Gbps}]\nhost: {gpus: 1, nics: 1}\n"
+    )
+    shown = command("topology", "one.yaml", "--check", "--svg", "one.svg").stdout
+    assert shown.startswith("clos · 1 host · 1 GPU · 1 switch · 1 cable\n")
+    assert shown.endswith("0 pairs of switches to compare\n")
+
+
+def test_a_drawing_names_the_buildings(command: Command, tmp_path: Path) -> None:
+    text = (TOPOLOGIES / "regions.yaml").read_text()
+    for old, new in (("a", "east"), ("b", "west"), ("c", "south")):
+        text = text.replace(f"name: {old}\n", f"name: {new}\n")
+    text = text.replace("[a, b]", "[east, west]").replace("[b, c]", "[west, south]").replace("[a, c]", "[east, south]")
+    (tmp_path / "regions.yaml").write_text(text)
+    command("topology", "regions.yaml", "--svg", "t.svg", "--path", "host0", "host100")
+    drawn = (tmp_path / "t.svg").read_text()
+    assert all(name in drawn for name in ("east", "west", "south"))
+    assert "building0" not in drawn
+
+
 def test_a_model_prices_all_switches(command: Command, tmp_path: Path) -> None:
     text = CLOS.read_text() + "switch: {model: tomahawk-5}\n"
     (tmp_path / "t5.yaml").write_text(text)

@@ -51,6 +51,11 @@ def count(number: float | None) -> str:
     return f"{number:,.0f}" if abs(number) >= 1000 or number == int(number) else _digits(number)
 
 
+def counted_words(number: int, word: str) -> str:
+    """A number and what is counted: `1 switch`, `24 switches`."""
+    return f"{count(number)} {word}{'' if number == 1 else 'es' if word.endswith('ch') else 's'}"
+
+
 def short_count(number: float | None) -> str:
     """A number with a prefix: `1.235 M`."""
     if number is None:

@@ -99,7 +99,10 @@ fn explained(place: String, message: &str) -> InputError {
 
 /// `invalid type: string "many", expected u32` as `expected a whole number of at least 0, found "many"`.
 fn typed(message: &str) -> String {
-    if message.starts_with("invalid length") {
+    if let Some(lengths) = message.strip_prefix("invalid length ") {
+        if let Some((found, expected)) = lengths.split_once(", expected an array of length ") {
+            return format!("expected a list of {expected}, found one of {found}");
+        }
         return "expected a mapping of keys to values, found a list".to_owned();
     }
     let parts = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
@@ -244,6 +247,20 @@ mod tests {
         let text = format!("{TEXT}fold: off\n");
         for overrides in [vec![], vec![("seed".to_owned(), "7".to_owned())]] {
             assert_eq!(scenario(&text, "a.yaml", &overrides).unwrap().fold, crate::schema::Fold::Off);
+        }
+    }
+
+    #[test]
+    fn a_list_of_the_wrong_length_is_not_called_a_mapping() {
+        let cases = [
+            ("invalid length 1, expected an array of length 2", "expected a list of 2, found one of 1"),
+            (
+                "invalid length 0, expected struct Tier with 6 elements",
+                "expected a mapping of keys to values, found a list",
+            ),
+        ];
+        for (message, text) in cases {
+            assert_eq!(typed(message), text);
         }
     }
 

@@ -45,9 +45,9 @@ pub struct TierSummary {
     pub name: String,
     /// Switches of all planes.
     pub switches: u64,
-    /// Ports down of a switch.
+    /// Ports down of a switch: to NICs and lower tiers.
     pub ports_down: u32,
-    /// Ports up of a switch; 0 at the top.
+    /// Ports up of a switch, those to its own tier among them (in regions to other buildings); 0 at the top.
     pub ports_up: u32,
     /// Of a link below.
     pub rate_down: BitRate,
@@ -55,11 +55,12 @@ pub struct TierSummary {
     pub rate_up: Option<BitRate>,
     /// Directed links below this tier.
     pub links: u64,
-    /// Ports down, of all switches, with a cable.
+    /// Ports down, of all switches, with a cable; of shapes other than Clos and regions, ports both down and up.
     pub ports_down_used: u64,
-    /// Ports down, of all switches, without one.
+    /// Likewise, without one.
     pub ports_down_unused: u64,
-    /// Rate down over rate up of a switch with all ports in use; `None` at the top.
+    /// Rate down over rate up of a switch with all ports in use; `None` at the top. At the top of regions that of the
+    /// cables down over that of the cables to other buildings.
     pub oversubscription: Option<f64>,
 }
 
@@ -67,11 +68,13 @@ pub struct TierSummary {
 pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> TopologySummary {
     struct Tier {
         switches: u64,
-        /// Of one switch, at most: towards NICs and switches, and all.
-        nics: u32,
-        switch_ports: u32,
+        /// Of one switch, at most.
+        ports_down: u32,
+        ports_up: u32,
+        /// Of all.
         ports: u64,
-        cabled: u64,
+        down: u64,
+        up: u64,
         rate_down: BitRate,
         rate_up: Option<BitRate>,
     }
@@ -82,36 +85,41 @@ pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> Topology
         while tiers.len() <= tier {
             tiers.push(Tier {
                 switches: 0,
-                nics: 0,
-                switch_ports: 0,
+                ports_down: 0,
+                ports_up: 0,
                 ports: 0,
-                cabled: 0,
+                down: 0,
+                up: 0,
                 rate_down: BitRate(0),
                 rate_up: None,
             });
         }
         let counts = &mut tiers[tier];
-        let (mut nics, mut switch_ports) = (0, 0);
+        let (mut down, mut up) = (0, 0);
         for port in 0..shape.ports(switch) {
             let Some(far) = shape.peer(switch, port) else { continue };
             let Cable { rate, propagation, .. } = shape.cable(switch, port);
-            match far {
-                Far::Nic { .. } => {
-                    nics += 1;
-                    counts.rate_down = counts.rate_down.max(rate);
-                }
+            let below = match far {
+                Far::Nic { .. } => true,
                 Far::Switch { switch, .. } => {
-                    switch_ports += 1;
-                    counts.rate_up = counts.rate_up.max(Some(rate));
                     slowest = slowest.max(propagation + shape.delay(switch));
+                    usize::from(shape.tier(switch)) < tier
                 }
+            };
+            if below {
+                down += 1;
+                counts.rate_down = counts.rate_down.max(rate);
+            } else {
+                up += 1;
+                counts.rate_up = counts.rate_up.max(Some(rate));
             }
         }
         counts.switches += 1;
-        counts.nics = counts.nics.max(nics);
-        counts.switch_ports = counts.switch_ports.max(switch_ports);
+        counts.ports_down = counts.ports_down.max(down);
+        counts.ports_up = counts.ports_up.max(up);
         counts.ports += u64::from(shape.ports(switch));
-        counts.cabled += u64::from(nics + switch_ports);
+        counts.down += u64::from(down);
+        counts.up += u64::from(up);
     }
     let links = u64::from(edge.fabric) + u64::from(shape.fabric_links());
     let alone = hosts.count == 1 && hosts.domains_per_host() == 1;
@@ -136,13 +144,13 @@ pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> Topology
                 tier: tier as u8,
                 name: shape.tier_name(tier as u8),
                 switches: counts.switches,
-                ports_down: counts.nics,
-                ports_up: counts.switch_ports,
+                ports_down: counts.ports_down,
+                ports_up: counts.ports_up,
                 rate_down: counts.rate_down,
                 rate_up: counts.rate_up,
-                links: 2 * counts.cabled,
-                ports_down_used: counts.cabled,
-                ports_down_unused: counts.ports - counts.cabled,
+                links: 2 * counts.down,
+                ports_down_used: counts.down + counts.up,
+                ports_down_unused: counts.ports - counts.down - counts.up,
                 oversubscription: None,
             })
             .collect(),

@@ -393,6 +393,14 @@ impl Topology {
         HostAddress { region, building, pod, rack, host: slot, nic }
     }
 
+    /// The building of a NIC by name; `None` in shapes whose buildings have none.
+    pub fn building_name(&self, nic: u32) -> Option<&str> {
+        match &self.shape {
+            AnyShape::Regions(regions) => Some(regions.building_name(nic / self.hosts.nics)),
+            _ => None,
+        }
+    }
+
     /// The NIC of an address; `None` for an address that is none.
     pub fn nic_at(&self, address: HostAddress) -> Option<u32> {
         let HostAddress { region, building, pod, rack, host: slot, nic } = address;
@@ -540,6 +548,10 @@ impl Topology {
         if let AnyShape::Clos(clos) = &self.shape {
             return clos.summary(&self.hosts);
         }
-        each!(&self.shape, shape => summary::count(shape, &self.hosts, &self.edge))
+        let mut counted = each!(&self.shape, shape => summary::count(shape, &self.hosts, &self.edge));
+        if let AnyShape::Regions(regions) = &self.shape {
+            counted.tiers = regions.tier_summaries();
+        }
+        counted
     }
 }

@@ -28,8 +28,10 @@ def topology(
         typer.Option("--ecmp", metavar="A B", help="Show the equal-cost ports of every switch from A to B."),
     ] = None,
     nic: Annotated[int, typer.Option(min=0, max=255, help="NIC of the sending GPU.")] = 0,
-    entropy: Annotated[int, typer.Option(min=0, help="What tells flows of the same ends apart.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the hash that chooses among equal-cost ports.")] = 0,
+    entropy: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="What tells flows of the same ends apart.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")
+    ] = 0,
     balancer: Annotated[str, typer.Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
     fail: Annotated[
         list[str] | None,
@@ -100,7 +102,10 @@ def _ask(file: Path, asked: Asked) -> tuple[str, dict[str, Any]]:
 
     request = json_module.dumps(asked.request())
     source = read_source(file)
-    text = engine.topology(source.text, source.name, str(source.base), request)
+    try:
+        text = engine.topology(source.text, source.name, str(source.base), request)
+    except InputError as error:
+        raise InputError(asked.in_options(str(error))) from None
     return text, json_module.loads(text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.text import count, duration, rate
+from windtunnel.text import count, counted_words, duration, rate
 from windtunnel.topology.circle import draw_buildings, draw_circle
 from windtunnel.topology.grid import draw_grid, has_grid
 from windtunnel.topology.layered import draw_layered
@@ -48,9 +48,7 @@ def compose(answer: dict[str, Any]) -> Picture:
 
 def _title(answer: dict[str, Any]) -> str:
     parts = [
-        f"{count(answer['hosts'])} hosts",
-        f"{count(answer['gpus'])} GPUs",
-        f"{count(answer['switches'])} switches",
+        counted_words(answer[key], word) for key, word in (("hosts", "host"), ("gpus", "GPU"), ("switches", "switch"))
     ]
     return f"{str(answer['shape']).replace('_', ' ')}: {', '.join(parts)}"
 

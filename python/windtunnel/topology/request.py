@@ -42,6 +42,16 @@ class Asked:
         """Whether anything is asked but what the topology is made of."""
         return self.path is not None or self.ecmp is not None or self.check
 
+    def in_options(self, message: str) -> str:
+        """A message of the engine with its place in the request as the option that put it there."""
+        for key, option, ends in (("paths[0]", "--path", self.path), ("ecmp[0]", "--ecmp", self.ecmp)):
+            if ends is not None:
+                given = f"{option} {ends[0]} {ends[1]}: "
+                for end in ("from", "to"):
+                    message = message.replace(f"{key}.{end}: ", given, 1)
+                message = message.replace(f"{key}.nic: ", "--nic: ", 1)
+        return message
+
     def request(self) -> dict[str, Any]:
         """The request; keys that were not given are left out, so that the file's own values hold."""
         one_of("--detour", self.detour, DETOURS)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.text import UNKNOWN, count, duration, percent, rate, short_count, size
+from windtunnel.text import UNKNOWN, count, counted_words, duration, percent, rate, short_count, size
 from windtunnel.topology.cells import metres
 from windtunnel.topology.show_routes import show_check, show_ecmp, show_faults, show_path
 
@@ -49,12 +49,8 @@ def _show_whole(console: Console, answer: Record) -> None:
 
 def _headline(answer: Record) -> Text:
     text = Text(str(answer["shape"]).replace("_", " "), style="bold")
-    words = [
-        f"{count(answer['hosts'])} hosts",
-        f"{count(answer['gpus'])} GPUs",
-        f"{count(answer['switches'])} switches",
-    ]
-    words.append(f"{count(answer['cables'])} cables")
+    counted = (("hosts", "host"), ("gpus", "GPU"), ("switches", "switch"), ("cables", "cable"))
+    words = [counted_words(answer[key], word) for key, word in counted]
     if answer["planes"] > 1:
         words.append(f"{answer['planes']} planes")
     text.append("".join(f" · {word}" for word in words), style="dim")
@@ -144,7 +140,7 @@ def _cost(console: Console, cost: Record) -> None:
     table.add_column("by")
     for name in ("count", "US$", "power"):
         table.add_column(name, justify="right")
-    for item in cost["items"]:
+    for item in _merged(cost["items"]):
         where = item["what"] if item["kind"] == "switch" else f"{item['what']}, {metres(item['length_m'])}"
         each = f" × {item['each']}" if item["each"] > 1 else ""
         table.add_row(
@@ -161,6 +157,22 @@ def _cost(console: Console, cost: Record) -> None:
             f"prices and powers: {guessed} of {len(rows)} figures ({share}) are inferred; `--json` has every source",
             style="dim", markup=False,
         )  # fmt: skip
+
+
+def _merged(items: list[Record]) -> list[Record]:
+    """Items that would be told in the same words as one: switches of a tier that differ in their ports alone."""
+    rows: dict[tuple[Any, ...], Record] = {}
+    for item in items:
+        key = tuple(item.get(name) for name in ("kind", "what", "length_m", "sheet", "each"))
+        row = rows.get(key)
+        rows[key] = item if row is None else {
+            **row, **{name: _sum(row[name], item[name]) for name in ("count", "usd", "power_w")}
+        }  # fmt: skip
+    return list(rows.values())
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
 
 
 def _rounded(usd: float | None) -> float | None:

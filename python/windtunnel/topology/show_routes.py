@@ -118,7 +118,8 @@ def show_check(console: Console, check: Record) -> None:
             console.print(Text(f"{one['name']}: {failure}", style="red"))
     pairs = check["pairs"]
     parts = [f"{count(pairs[key])} {key}" for key in ("legal", "detour", "unreachable", "blackhole") if pairs[key]]
-    console.print(f"{count(pairs['compared'])} pairs of switches: {', '.join(parts)}", style="dim")
+    found = f": {', '.join(parts)}" if parts else " to compare"
+    console.print(f"{count(pairs['compared'])} pairs of switches{found}", style="dim")
     for key, words in (("detoured", "by a detour"), ("cut_off", "cut off")):
         if pairs.get(key):
             console.print(Text(f"{words}: " + ", ".join(f"{a} → {b}" for a, b in pairs[key]), style="yellow"))

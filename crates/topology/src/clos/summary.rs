@@ -8,7 +8,8 @@ use crate::shape::Shape;
 use crate::summary::{TierSummary, TopologySummary};
 
 impl Clos {
-    pub(crate) fn summary(&self, hosts: &Hosts) -> TopologySummary {
+    /// Counts of every tier.
+    pub(crate) fn tier_summaries(&self) -> Vec<TierSummary> {
         let planes = u64::from(self.planes);
         let tier = |(index, level): (usize, &super::Level)| {
             let up = self.stages.get(index);
@@ -38,7 +39,11 @@ impl Clos {
                 }),
             }
         };
-        let tiers: Vec<TierSummary> = self.levels.iter().enumerate().map(tier).collect();
+        self.levels.iter().enumerate().map(tier).collect()
+    }
+
+    pub(crate) fn summary(&self, hosts: &Hosts) -> TopologySummary {
+        let tiers = self.tier_summaries();
         let reach = self.reach(hosts);
         let (diameter_links, diameter_latency) = match reach {
             Some(turn) => (2 * turn as u32 + 2, self.latencies[turn]),

@@ -22,6 +22,7 @@
 
 mod reach;
 mod rule;
+mod summary;
 mod survive;
 
 use windtunnel_kernel::Span;

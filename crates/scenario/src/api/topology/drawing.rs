@@ -207,6 +207,19 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// The building of a group of hosts, where buildings have names.
+    fn building_name(&self, number: usize) -> Option<String> {
+        let host = self.host_group.iter().position(|&group| group as usize == number)?;
+        let nic = host as u32 * self.topology.nics_per_host();
+        self.topology.building_name(nic).map(str::to_owned)
+    }
+
+    /// What a group of hosts is called: a building by its name, others by their number.
+    fn group_name(&self, number: usize) -> String {
+        let named = if self.level == Level::Building { self.building_name(number) } else { None };
+        named.unwrap_or_else(|| format!("{}{number}", self.word()))
+    }
+
     /// Groups with their members.
     fn gather(&mut self) {
         self.switch_place = self.places();
@@ -214,9 +227,10 @@ impl<'a> Drawing<'a> {
         let parents = self.level != Level::Building && self.buildings() > 1;
         let mut of_building: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         if parents {
-            for key in &self.keys {
+            for (number, key) in self.keys.iter().enumerate() {
                 let building = (key[0], key[1]);
-                let name = format!("building{}", of_building.len());
+                let name =
+                    self.building_name(number).unwrap_or_else(|| format!("building{}", of_building.len()));
                 let groups = &mut self.groups;
                 of_building.entry(building).or_insert_with(|| {
                     groups.push(Group { name, kind: "building", repeat: 1, ..Group::default() });
@@ -224,7 +238,6 @@ impl<'a> Drawing<'a> {
                 });
             }
         }
-        let word = self.word();
         let too_many = count > GROUPS;
         for number in 0..count {
             if too_many && number > FIRST && number < count - 1 {
@@ -238,7 +251,7 @@ impl<'a> Drawing<'a> {
             self.drawn.push(self.groups.len());
             self.groups.push(Group {
                 place: Some(Place::Hosts(number as u32)),
-                name: format!("{word}{number}"),
+                name: self.group_name(number),
                 kind: self.level.name(),
                 parent: of_building.get(&(key[0], key[1])).copied().filter(|_| !too_many),
                 repeat: 1,
@@ -247,7 +260,7 @@ impl<'a> Drawing<'a> {
         }
         if too_many {
             let merged = self.drawn[FIRST];
-            self.groups[merged].name = format!("{word}{FIRST} … {word}{}", count - 2);
+            self.groups[merged].name = format!("{} … {}", self.group_name(FIRST), self.group_name(count - 2));
             self.groups[merged].parent = None;
         }
         let mut layers: BTreeMap<Place, usize> = BTreeMap::new();

@@ -154,5 +154,6 @@ fn check_nic(nic: u8, key: &str, topology: &Topology) -> Result<(), InputError> 
     if u32::from(nic) < nics {
         return Ok(());
     }
-    Err(InputError::new(key, format!("a GPU has {nics} NICs, counted from 0, found {nic}")))
+    let plural = if nics == 1 { "" } else { "s" };
+    Err(InputError::new(key, format!("a GPU has {nics} NIC{plural}, counted from 0, found {nic}")))
 }

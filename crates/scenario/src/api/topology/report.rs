@@ -129,7 +129,8 @@ pub(super) fn analysis(forwarder: &mut Forwarder) -> Value {
     let classes: Vec<Value> = names
         .map(|class| {
             let of = || kinds.iter().filter(|kind| length_class(kind.length_mm) == class);
-            let total_m: f64 = of().map(|kind| metres(kind.length_mm, kind.count)).sum();
+            // From +0: the sum of no floats is -0, which JSON would show.
+            let total_m = of().fold(0.0, |sum, kind| sum + metres(kind.length_mm, kind.count));
             json!({ "class": class, "count": of().map(|kind| kind.count).sum::<u64>(), "total_m": total_m })
         })
         .collect();
