@@ -21,9 +21,10 @@ use crate::run::machine::{Stopwatch, peak_rss_bytes};
 #[derive(Clone, Copy)]
 struct Question {
     at: SwitchId,
-    from: u32,
     to: u32,
     plane: u32,
+    /// Of the flow: a packet carries it.
+    hash: u64,
 }
 
 /// Measures a topology: `lookups` next hops by rule, and if `tables` by breadth-first tables too.
@@ -124,7 +125,7 @@ fn questions(topology: &Topology, ring: &[u32]) -> Vec<Question> {
         let target = topology.target(to, topology.plane(hash));
         let mut at = topology.attachment(from, target.plane).0;
         loop {
-            questions.push(Question { at, from, to, plane: target.plane });
+            questions.push(Question { at, to, plane: target.plane, hash });
             let (port, _) = topology.next_hop(at, &target, Itinerary::DIRECT, hash);
             match topology.peer(at, port) {
                 Some(Peer::Switch { switch, .. }) => at = switch,
@@ -143,10 +144,11 @@ fn time(
     look_up: impl Fn(&Question, &Target, u64) -> u32,
 ) -> f64 {
     let watch = Stopwatch::start();
-    let (mut left, mut round) = (lookups, 0);
+    let (mut left, mut round) = (lookups, 0u64);
     while left > 0 && !questions.is_empty() {
         for question in &questions[..questions.len().min(left as usize)] {
-            let hash = flow_hash(1, u64::from(question.from), u64::from(question.to), round);
+            // Another flow in each round, so that no choice is made twice.
+            let hash = question.hash.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let target = topology.target(question.to, question.plane);
             black_box(look_up(question, &target, hash));
         }
