@@ -179,7 +179,7 @@ fn wrong_names_are_told_with_the_nearest_right_ones() {
         ),
         (
             json!({"ecmp": [{"from": 0, "to": 1, "nic": 1}]}),
-            "ecmp[0].nic: a GPU has 1 NICs, counted from 0, found 1",
+            "ecmp[0].nic: a GPU has 1 NIC, counted from 0, found 1",
         ),
     ];
     for (request, expected) in cases {
