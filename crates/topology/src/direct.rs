@@ -9,6 +9,7 @@ use crate::divide::Divisor;
 use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
+use crate::racks::Racks;
 use crate::shape::Cable;
 use crate::spec::{CableSpec, DirectSpec};
 
@@ -67,6 +68,11 @@ impl Direct {
             nic: cable(&spec.nic, spec, "nic")?,
             delay: spec.router_latency,
         })
+    }
+
+    /// Every forwarder a rack, `per_pod` of them a pod.
+    pub(crate) fn racks(&self, per_pod: Divisor) -> Racks {
+        Racks { count: self.routers, hosts: self.hosts_per_router, per_pod }
     }
 
     /// The forwarder of a NIC, and its number there.

@@ -8,6 +8,7 @@ use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::{PortSet, nth_bit};
+use crate::racks::Racks;
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 
 impl Shape for BCube {
@@ -225,14 +226,11 @@ impl Shape for BCube {
 
     /// A rack is the servers of a switch of level 0, a pod those of a BCube of two levels.
     fn site(&self, host: u32) -> Site {
-        let (rack, slot) = self.ports.split(host);
-        Site { pod: self.ports.quotient(rack), rack, slot, ..Site::default() }
+        self.racks().site(host)
     }
 
     fn host_at(&self, site: Site) -> Option<u32> {
-        let exists = site.rack < self.width.get() && site.slot < self.ports.get();
-        let host = exists.then(|| site.rack * self.ports.get() + site.slot)?;
-        (self.site(host) == site).then_some(host)
+        self.racks().host(site)
     }
 
     /// Cut between the lower and the upper values of the last digit: every switch of that level carries half of its
@@ -244,5 +242,12 @@ impl Shape for BCube {
 
     fn diameter(&self) -> u32 {
         2 * self.levels.get()
+    }
+}
+
+impl BCube {
+    /// Racks are the servers on one switch of the lowest level.
+    fn racks(&self) -> Racks {
+        Racks { count: self.width.get(), hosts: self.ports, per_pod: self.ports }
     }
 }

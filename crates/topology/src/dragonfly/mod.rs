@@ -33,7 +33,7 @@ use crate::direct::{Direct, cable, largest};
 use crate::divide::Divisor;
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
-use crate::shape::{Cable, Site};
+use crate::shape::Cable;
 use crate::spec::{CableSpec, DirectSpec, DragonflyRouting, DragonflySpec};
 use channels::Channels;
 pub(crate) use plus::DragonflyPlus;
@@ -139,20 +139,6 @@ fn check_latency(direct: &Direct, local: &Cable, global: &Cable) -> Result<(), T
     direct.check_latency(
         kinds.into_iter().map(|(path, cable, count)| (path.to_owned(), cable.length_mm, hop(cable), count)),
     )
-}
-
-/// Where a host stands; hosts hang on `per_group` switches of a group.
-fn site(direct: &Direct, per_group: Divisor, host: u32) -> Site {
-    let (rack, slot) = direct.hosts_per_router.split(host);
-    Site { pod: per_group.quotient(rack), rack, slot, ..Site::default() }
-}
-
-/// The inverse of [`site`].
-fn host_at(direct: &Direct, per_group: Divisor, place: Site) -> Option<u32> {
-    let per_router = direct.hosts_per_router.get();
-    let host = (place.rack < direct.routers && place.slot < per_router)
-        .then(|| place.rack * per_router + place.slot)?;
-    (site(direct, per_group, host) == place).then_some(host)
 }
 
 /// What the NICs of some routers can send.

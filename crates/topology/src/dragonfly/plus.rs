@@ -21,7 +21,7 @@ use windtunnel_kernel::{BitRate, Span};
 
 use super::channels::{Channels, Holders};
 use super::waypoint::waypoint;
-use super::{Size, alone, cable_if, check_latency, host_at, oversize, rate, site};
+use super::{Size, alone, cable_if, check_latency, oversize, rate};
 use crate::choose::choose_hashed;
 use crate::direct::Direct;
 use crate::divide::Divisor;
@@ -490,11 +490,11 @@ impl Shape for DragonflyPlus {
     }
 
     fn site(&self, host: u32) -> Site {
-        site(&self.direct, self.leaves, host)
+        self.direct.racks(self.leaves).site(host)
     }
 
     fn host_at(&self, place: Site) -> Option<u32> {
-        host_at(&self.direct, self.leaves, place)
+        self.direct.racks(self.leaves).host(place)
     }
 
     /// Between halves of the groups (of an odd number one half has a group more): their NICs, their cables between

@@ -7,7 +7,7 @@ use windtunnel_kernel::{BitRate, Span};
 
 use super::channels::{Holders, common};
 use super::waypoint::waypoint;
-use super::{Dragonfly, alone, host_at, rate, site};
+use super::{Dragonfly, alone, rate};
 use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
@@ -334,11 +334,11 @@ impl Shape for Dragonfly {
     }
 
     fn site(&self, host: u32) -> Site {
-        site(&self.direct, self.routers, host)
+        self.direct.racks(self.routers).site(host)
     }
 
     fn host_at(&self, place: Site) -> Option<u32> {
-        host_at(&self.direct, self.routers, place)
+        self.direct.racks(self.routers).host(place)
     }
 
     /// Between halves of the groups (of an odd number one half has a group more): their NICs, or the global cables

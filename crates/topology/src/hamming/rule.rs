@@ -9,6 +9,7 @@ use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::link::{LinkTier, PathClass};
 use crate::port::{PortSet, nth_bit};
+use crate::racks::Racks;
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 
 /// Ports of an accelerator towards others: back and forth along rows, then along columns.
@@ -304,15 +305,11 @@ impl Shape for HammingMesh {
 
     /// A rack is a board, a pod a row of boards.
     fn site(&self, host: u32) -> Site {
-        let (rack, slot) = self.board.split(host);
-        Site { pod: self.columns_of_boards.quotient(rack), rack, slot, ..Site::default() }
+        self.racks().site(host)
     }
 
     fn host_at(&self, site: Site) -> Option<u32> {
-        let boards = self.direct.routers / self.board.get();
-        let exists = site.rack < boards && site.slot < self.board.get();
-        let host = exists.then(|| site.rack * self.board.get() + site.slot)?;
-        (self.site(host) == site).then_some(host)
+        self.racks().host(site)
     }
 
     /// The narrower of the cuts across rows and across columns. Of an odd number of columns the middle one is halved
@@ -335,5 +332,16 @@ impl Shape for HammingMesh {
 
     fn diameter(&self) -> u32 {
         self.lines.iter().map(super::Line::farthest).sum()
+    }
+}
+
+impl HammingMesh {
+    /// A rack is a board, a pod a row of boards.
+    fn racks(&self) -> Racks {
+        Racks {
+            count: self.direct.routers / self.board.get(),
+            hosts: self.board,
+            per_pod: self.columns_of_boards,
+        }
     }
 }

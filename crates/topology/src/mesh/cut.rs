@@ -16,9 +16,9 @@ impl FullMesh {
         let mut least = vec![0u128; all + 1];
         for set in 1..=all {
             let inside = || self.axes.iter().enumerate().filter(|(number, _)| set >> number & 1 == 1);
-            let routers: u128 = inside().map(|(_, axis)| u128::from(axis.size.get())).product();
+            let routers: u128 = inside().map(|(_, axis)| u128::from(axis.place.size.get())).product();
             let by_dimension = inside().map(|(number, axis)| {
-                let size = u128::from(axis.size.get());
+                let size = u128::from(axis.place.size.get());
                 let (half, lines) = (size / 2, routers / size);
                 let rate = u128::from(axis.links.get()) * u128::from(axis.cable.rate.0);
                 let middle = if size % 2 == 1 { least[set & !(1 << number)] } else { 0 };

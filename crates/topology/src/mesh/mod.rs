@@ -26,6 +26,7 @@ use windtunnel_kernel::Span;
 use crate::direct::{Direct, cable, largest};
 use crate::divide::Divisor;
 use crate::error::TopologyError;
+use crate::grid::{self, Digit};
 use crate::hosts::Hosts;
 use crate::shape::Cable;
 use crate::spec::{Dimension, FullMeshSpec, MeshRouting};
@@ -36,9 +37,7 @@ const MOST_DIMENSIONS: usize = 8;
 /// A dimension.
 #[derive(Clone, Debug)]
 struct Axis {
-    size: Divisor,
-    /// Between the numbers of routers of neighbouring digits.
-    stride: Divisor,
+    place: Digit,
     /// Parallel cables.
     links: Divisor,
     /// Its first port.
@@ -122,8 +121,7 @@ impl FullMesh {
         for (index, dimension) in spec.dimensions.iter().enumerate() {
             stride /= dimension.size;
             axes.push(Axis {
-                size: Divisor::new(dimension.size),
-                stride: Divisor::new(stride),
+                place: Digit { size: Divisor::new(dimension.size), stride: Divisor::new(stride) },
                 links: Divisor::new(dimension.links),
                 first_port: fabric_ports,
                 cable: cable(&dimension.cable, &spec.direct, &format!("dimensions[{index}].cable"))?,
@@ -137,9 +135,14 @@ impl FullMesh {
             // Any dimension may be the one with the detour.
             (format!("dimensions[{index}].cable"), axis.cable.length_mm, hop, 1 + u64::from(detours))
         }))?;
-        let last_two = spec.dimensions.iter().rev().take(2).map(|dimension| dimension.size).product();
         let fabric_ports = Divisor::new(fabric_ports.max(1));
-        Ok(Self { direct, axes, fabric_ports, detours, plane: Divisor::new(last_two) })
+        Ok(Self {
+            direct,
+            axes,
+            fabric_ports,
+            detours,
+            plane: grid::plane(spec.dimensions.iter().map(|dimension| dimension.size)),
+        })
     }
 
     /// The digits in which `to` differs from `at`.
@@ -149,14 +152,14 @@ impl FullMesh {
         let (mut rest_at, mut rest_to) = (at, to);
         for (number, axis) in self.axes.iter().enumerate() {
             let (own, goal);
-            (own, rest_at) = axis.stride.split(rest_at);
-            (goal, rest_to) = axis.stride.split(rest_to);
+            (own, rest_at) = axis.place.stride.split(rest_at);
+            (goal, rest_to) = axis.place.stride.split(rest_to);
             if own != goal {
                 steps.push(Step {
                     axis: number as u32,
                     first: axis.port(own, goal),
                     links: axis.links.get(),
-                    delta: goal.wrapping_sub(own).wrapping_mul(axis.stride.get()),
+                    delta: goal.wrapping_sub(own).wrapping_mul(axis.place.stride.get()),
                 });
             }
         }
@@ -169,7 +172,7 @@ impl FullMesh {
         let number = self.axes.partition_point(|axis| axis.first_port <= port) - 1;
         let axis = &self.axes[number];
         let (group, parallel) = axis.links.split(port - axis.first_port);
-        let own = axis.digit(router);
+        let own = axis.place.of(router);
         (number, own, group + u32::from(group >= own), parallel)
     }
 
@@ -185,6 +188,11 @@ impl FullMesh {
         // A divisor is at least 1: a mesh of one router has no such port.
         if self.direct.routers == 1 { 0 } else { self.fabric_ports.get() }
     }
+
+    /// The dimensions, outermost first.
+    fn digits(&self) -> impl ExactSizeIterator<Item = Digit> + '_ {
+        self.axes.iter().map(|axis| axis.place)
+    }
 }
 
 /// Routers, and ports of each towards others, of valid dimensions.
@@ -195,12 +203,6 @@ fn counts(dimensions: &[Dimension]) -> (u64, u64) {
 }
 
 impl Axis {
-    /// The digit of a router.
-    #[inline]
-    fn digit(&self, router: u32) -> u32 {
-        self.size.remainder(self.stride.quotient(router))
-    }
-
     /// The first of the parallel ports from a router of digit `own` to another digit.
     #[inline]
     fn port(&self, own: u32, goal: u32) -> u32 {
@@ -210,7 +212,7 @@ impl Axis {
     /// The router with another digit.
     #[inline]
     fn with(&self, router: u32, own: u32, goal: u32) -> u32 {
-        router.wrapping_add(goal.wrapping_sub(own).wrapping_mul(self.stride.get()))
+        router.wrapping_add(goal.wrapping_sub(own).wrapping_mul(self.place.stride.get()))
     }
 }
 

@@ -5,6 +5,7 @@ use windtunnel_kernel::{BitRate, Span};
 use super::{FullMesh, MOST_DIMENSIONS};
 use crate::choose::choose_hashed;
 use crate::faults::Dead;
+use crate::grid;
 use crate::link::{LinkTier, PathClass};
 use crate::port::PortSet;
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
@@ -93,8 +94,8 @@ impl Shape for FullMesh {
         let (mut rest_at, mut rest_to, mut count) = (at, to, 0);
         for ((axis, first), links) in self.axes.iter().zip(&mut first).zip(&mut links) {
             let (own, goal);
-            (own, rest_at) = axis.stride.split(rest_at);
-            (goal, rest_to) = axis.stride.split(rest_to);
+            (own, rest_at) = axis.place.stride.split(rest_at);
+            (goal, rest_to) = axis.place.stride.split(rest_to);
             *first = axis.port(own, goal);
             *links = if own == goal { 0 } else { axis.links.get() };
             count += *links;
@@ -110,7 +111,7 @@ impl Shape for FullMesh {
 
     fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
         let (number, _, goal, _) = self.port(at, port);
-        goal == self.axes[number].digit(to)
+        goal == self.axes[number].place.of(to)
     }
 
     fn waypoint(&self, from: u32, to: u32, hash: u64, _queue: impl Fn(u32) -> u64) -> Option<u32> {
@@ -118,14 +119,14 @@ impl Shape for FullMesh {
             return None;
         }
         let steps = self.steps(from, to);
-        let thirds = |axis: u32| self.axes[axis as usize].size.get() - 2;
+        let thirds = |axis: u32| self.axes[axis as usize].place.size.get() - 2;
         let ways = 1 + steps.iter().map(|step| thirds(step.axis)).sum::<u32>();
         let mut left = choose_hashed(hash, DETOUR, ways).checked_sub(1)?;
         for step in &steps {
             let count = thirds(step.axis);
             if left < count {
                 let axis = &self.axes[step.axis as usize];
-                let (own, goal) = (axis.digit(from), axis.digit(to));
+                let (own, goal) = (axis.place.of(from), axis.place.of(to));
                 // The digit number `left` of those that are neither end's.
                 let mut third = left + u32::from(left >= own.min(goal));
                 third += u32::from(third >= own.max(goal));
@@ -156,13 +157,7 @@ impl Shape for FullMesh {
 
     /// A router, the routers of the last two dimensions, all.
     fn class(&self, a: u32, b: u32) -> PathClass {
-        if a == b {
-            PathClass::SameLeaf
-        } else if self.plane.quotient(a) == self.plane.quotient(b) {
-            PathClass::SamePod
-        } else {
-            PathClass::Beyond
-        }
+        grid::class(self.plane, a, b)
     }
 
     fn tier(&self, _switch: u32) -> u8 {
@@ -175,34 +170,27 @@ impl Shape for FullMesh {
 
     /// `router3.5.1`.
     fn switch_name(&self, switch: u32) -> String {
-        let digits: Vec<String> = self.coordinates(switch).iter().map(u32::to_string).collect();
-        format!("router{}", digits.join("."))
+        grid::name(&self.coordinates(switch))
     }
 
     fn axes(&self) -> Vec<String> {
-        (0..self.axes.len()).map(|number| format!("dimension{number}")).collect()
+        grid::axes(self.axes.len())
     }
 
     fn coordinates(&self, switch: u32) -> Coordinates {
-        self.axes.iter().map(|axis| axis.digit(switch)).collect()
+        grid::coordinates(self.digits(), switch)
     }
 
     fn switch_at(&self, coordinates: &[u32]) -> Option<u32> {
-        let valid = coordinates.len() == self.axes.len()
-            && coordinates.iter().zip(&self.axes).all(|(&digit, axis)| digit < axis.size.get());
-        valid.then(|| coordinates.iter().zip(&self.axes).map(|(digit, axis)| digit * axis.stride.get()).sum())
+        grid::router(self.digits(), coordinates)
     }
 
     fn site(&self, host: u32) -> Site {
-        let (rack, slot) = self.direct.hosts_per_router.split(host);
-        Site { pod: self.plane.quotient(rack), rack, slot, ..Site::default() }
+        self.direct.racks(self.plane).site(host)
     }
 
     fn host_at(&self, site: Site) -> Option<u32> {
-        let per_router = self.direct.hosts_per_router.get();
-        let exists = site.rack < self.direct.routers && site.slot < per_router;
-        let host = exists.then(|| site.rack * per_router + site.slot)?;
-        (self.site(host) == site).then_some(host)
+        self.direct.racks(self.plane).host(site)
     }
 
     fn bisection(&self) -> BitRate {
@@ -210,11 +198,11 @@ impl Shape for FullMesh {
     }
 
     fn diameter(&self) -> u32 {
-        self.axes.iter().filter(|axis| axis.size.get() > 1).count() as u32
+        self.axes.iter().filter(|axis| axis.place.size.get() > 1).count() as u32
     }
 
     fn longest(&self, _slowest: Span) -> Span {
-        let wide = self.axes.iter().filter(|axis| axis.size.get() > 1);
+        let wide = self.axes.iter().filter(|axis| axis.place.size.get() > 1);
         wide.map(|axis| axis.cable.propagation + self.direct.delay).sum()
     }
 }

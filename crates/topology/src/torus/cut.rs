@@ -19,9 +19,9 @@ impl Axis {
 impl Torus {
     /// Rate between the halves of the routers, per direction.
     pub(super) fn cut(&self) -> u128 {
-        let mut odd: Vec<&Axis> = self.axes.iter().filter(|axis| axis.size.get() > 1).collect();
-        let even: Vec<&Axis> = odd.extract_if(.., |axis| axis.size.get() % 2 == 0).collect();
-        let size = |axis: &Axis| u128::from(axis.size.get());
+        let mut odd: Vec<&Axis> = self.axes.iter().filter(|axis| axis.place.size.get() > 1).collect();
+        let even: Vec<&Axis> = odd.extract_if(.., |axis| axis.place.size.get() % 2 == 0).collect();
+        let size = |axis: &Axis| u128::from(axis.place.size.get());
         odd.sort_by(|a, b| (a.cut() * (size(b) - 1)).cmp(&(b.cut() * (size(a) - 1))));
         // Bent in the first few odd dimensions, then straight through an even one.
         let (mut bent, mut layer) = (0, u128::from(self.direct.routers));

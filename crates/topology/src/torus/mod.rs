@@ -24,6 +24,7 @@ use windtunnel_kernel::Span;
 use crate::direct::{Direct, cable, largest};
 use crate::divide::Divisor;
 use crate::error::TopologyError;
+use crate::grid::{self, Digit};
 use crate::hosts::Hosts;
 use crate::shape::Cable;
 use crate::spec::{Dimension, TorusRouting, TorusSpec};
@@ -31,9 +32,7 @@ use crate::spec::{Dimension, TorusRouting, TorusSpec};
 /// A dimension.
 #[derive(Clone, Debug)]
 struct Axis {
-    size: Divisor,
-    /// Between the numbers of neighbours.
-    stride: Divisor,
+    place: Digit,
     /// Whether there are two ways round: wrap, and a size of three or more.
     ring: bool,
     /// Parallel cables.
@@ -144,8 +143,7 @@ impl Torus {
                 (first..first + dimension.links).take(64).filter_map(|port| 1u64.checked_shl(port)).sum()
             };
             axes.push(Axis {
-                size: Divisor::new(dimension.size),
-                stride: Divisor::new(stride),
+                place: Digit { size: Divisor::new(dimension.size), stride: Divisor::new(stride) },
                 ring: steps == dimension.size,
                 links: Divisor::new(dimension.links),
                 steps: Divisor::new(steps.max(1)),
@@ -159,14 +157,13 @@ impl Torus {
             fabric_ports += (dimension.size.min(3) - 1) * dimension.links;
             links += 2 * one_way;
         }
-        let last_two = spec.dimensions.iter().rev().take(2).map(|dimension| dimension.size).product();
         let torus = Self {
             direct,
             axes,
             fabric_ports,
             links,
             adaptive: spec.routing == TorusRouting::MinimalAdaptive,
-            plane: Divisor::new(last_two),
+            plane: grid::plane(spec.dimensions.iter().map(|dimension| dimension.size)),
         };
         torus.direct.check_latency(torus.axes.iter().enumerate().map(|(index, axis)| {
             // The sum of two delays that were checked one by one may still be too long for 64 bits.
@@ -183,9 +180,14 @@ impl Torus {
         let number = self.axes.partition_point(|axis| axis.first_port <= port) - 1;
         let axis = &self.axes[number];
         let (group, parallel) = axis.links.split(port - axis.first_port);
-        let digit = axis.digit(router);
-        let up = if axis.size.get() == 2 { digit == 0 } else { group == 0 };
+        let digit = axis.place.of(router);
+        let up = if axis.place.size.get() == 2 { digit == 0 } else { group == 0 };
         Turn { number, axis, digit, up, parallel }
+    }
+
+    /// The dimensions, outermost first.
+    fn digits(&self) -> impl ExactSizeIterator<Item = Digit> + '_ {
+        self.axes.iter().map(|axis| axis.place)
     }
 }
 
@@ -201,16 +203,10 @@ struct Turn<'a> {
 }
 
 impl Axis {
-    /// The digit of a router.
-    #[inline]
-    fn digit(&self, router: u32) -> u32 {
-        self.size.remainder(self.stride.quotient(router))
-    }
-
     /// Ports up, or down.
     #[inline]
     fn group(&self, up: bool) -> u32 {
-        let second = !up && self.size.get() > 2;
+        let second = !up && self.place.size.get() > 2;
         self.first_port + if second { self.links.get() } else { 0 }
     }
 
@@ -220,7 +216,7 @@ impl Axis {
         if !self.ring {
             return (y > x, y < x);
         }
-        let size = self.size.get();
+        let size = self.place.size.get();
         // Modulo the size: one of the two has wrapped round 32 bits. A branch would be mispredicted half of the time.
         let ahead = y.wrapping_sub(x).min(y.wrapping_sub(x).wrapping_add(size));
         (2 * ahead <= size, 2 * ahead >= size)
@@ -230,18 +226,18 @@ impl Axis {
     #[inline]
     fn distance(&self, x: u32, y: u32) -> u32 {
         let direct = x.abs_diff(y);
-        if self.ring { direct.min(self.size.get() - direct) } else { direct }
+        if self.ring { direct.min(self.place.size.get() - direct) } else { direct }
     }
 
     /// Steps between the digits that are farthest apart.
     fn farthest(&self) -> u32 {
-        if self.ring { self.size.get() / 2 } else { self.size.get() - 1 }
+        if self.ring { self.place.size.get() / 2 } else { self.place.size.get() - 1 }
     }
 
     /// The digit one up or down; `None` beyond an end.
     #[inline]
     fn next(&self, digit: u32, up: bool) -> Option<u32> {
-        let last = self.size.get() - 1;
+        let last = self.place.size.get() - 1;
         match (up, self.ring) {
             (true, _) if digit < last => Some(digit + 1),
             (true, true) => Some(0),
@@ -254,6 +250,6 @@ impl Axis {
     /// The router with another digit.
     #[inline]
     fn with(&self, router: u32, digit: u32, next: u32) -> u32 {
-        router.wrapping_add(next.wrapping_sub(digit).wrapping_mul(self.stride.get()))
+        router.wrapping_add(next.wrapping_sub(digit).wrapping_mul(self.place.stride.get()))
     }
 }

@@ -5,6 +5,7 @@ use windtunnel_kernel::{BitRate, Span};
 use super::{Axis, Torus, Turn};
 use crate::choose::choose_hashed;
 use crate::faults::Dead;
+use crate::grid;
 use crate::link::{LinkTier, PathClass};
 use crate::port::{PortSet, nth_bit};
 use crate::shape::{Cable, Coordinates, Far, Shape, Site};
@@ -27,7 +28,7 @@ impl Torus {
     /// Whether the routers on the one path of dimension order have no dead port along it.
     fn path_is_clear(&self, dead: &Dead, mut at: u32, to: u32) -> bool {
         for axis in &self.axes {
-            let (mut x, y) = (axis.digit(at), axis.digit(to));
+            let (mut x, y) = (axis.place.of(at), axis.place.of(to));
             if x == y {
                 continue;
             }
@@ -48,7 +49,7 @@ impl Torus {
     /// Whether a router lies on a shortest path.
     fn is_between(&self, at: u32, to: u32, router: u32) -> bool {
         self.axes.iter().all(|axis| {
-            let (x, y, middle) = (axis.digit(at), axis.digit(to), axis.digit(router));
+            let (x, y, middle) = (axis.place.of(at), axis.place.of(to), axis.place.of(router));
             axis.distance(x, middle) + axis.distance(middle, y) == axis.distance(x, y)
         })
     }
@@ -107,9 +108,9 @@ impl Shape for Torus {
         let Turn { axis, digit, up, parallel, .. } = self.port(switch, port);
         let low = if up { digit } else { axis.next(digit, false).expect("a port with a cable") };
         // The router below the cable, with as many positions in a line as there are steps.
-        let (outer, inner) = axis.stride.split(switch);
-        let line = axis.size.quotient(outer) * axis.steps.get() + low;
-        let cable = (line * axis.stride.get() + inner) * axis.links.get() + parallel;
+        let (outer, inner) = axis.place.stride.split(switch);
+        let line = axis.place.size.quotient(outer) * axis.steps.get() + low;
+        let cable = (line * axis.place.stride.get() + inner) * axis.links.get() + parallel;
         cable + if up { axis.up } else { axis.down }
     }
 
@@ -118,10 +119,10 @@ impl Shape for Torus {
         let axis = &self.axes[self.axes.partition_point(|axis| axis.up <= link) - 1];
         let up = link < axis.down;
         let (rest, parallel) = axis.links.split(link - if up { axis.up } else { axis.down });
-        let (line, inner) = axis.stride.split(rest);
+        let (line, inner) = axis.place.stride.split(rest);
         let (line, low) = axis.steps.split(line);
         let digit = if up { low } else { axis.next(low, true).expect("a step of the line") };
-        let router = (line * axis.size.get() + digit) * axis.stride.get() + inner;
+        let router = (line * axis.place.size.get() + digit) * axis.place.stride.get() + inner;
         (router, axis.group(up) + parallel)
     }
 
@@ -133,7 +134,7 @@ impl Shape for Torus {
     #[inline]
     fn shortest(&self, at: u32, to: u32, ports: &mut PortSet) {
         for axis in &self.axes {
-            let (x, y) = (axis.digit(at), axis.digit(to));
+            let (x, y) = (axis.place.of(at), axis.place.of(to));
             if x != y {
                 self.push(axis, (x, y), ports);
                 if !self.adaptive {
@@ -149,7 +150,7 @@ impl Shape for Torus {
         let choose = |n| if n == 1 { 0 } else { choose_hashed(flow_hash, u64::from(at), n) };
         if !self.adaptive {
             for axis in &self.axes {
-                let (x, y) = (axis.digit(at), axis.digit(to));
+                let (x, y) = (axis.place.of(at), axis.place.of(to));
                 if x != y {
                     return axis.group(axis.ways(x, y).0) + choose(axis.links.get());
                 }
@@ -164,7 +165,8 @@ impl Shape for Torus {
         let (mut ports, mut rest_at, mut rest_to) = (0u64, at, to);
         for axis in self.axes.iter().rev() {
             // From the last digit on: one division each.
-            let ((outer_at, x), (outer_to, y)) = (axis.size.split(rest_at), axis.size.split(rest_to));
+            let ((outer_at, x), (outer_to, y)) =
+                (axis.place.size.split(rest_at), axis.place.size.split(rest_to));
             (rest_at, rest_to) = (outer_at, outer_to);
             // Both or neither of them without a branch that the next pair takes the other way.
             let (up, down) = axis.ways(x, y);
@@ -181,7 +183,7 @@ impl Shape for Torus {
 
     fn may_follow(&self, at: u32, port: u32, to: u32) -> bool {
         let Turn { number, axis, digit: x, up, .. } = self.port(at, port);
-        let y = axis.digit(to);
+        let y = axis.place.of(to);
         if x == y {
             return false;
         }
@@ -189,7 +191,7 @@ impl Shape for Torus {
         if self.adaptive {
             return if up { ways.0 } else { ways.1 };
         }
-        up == ways.0 && self.axes[..number].iter().all(|axis| axis.digit(at) == axis.digit(to))
+        up == ways.0 && self.axes[..number].iter().all(|axis| axis.place.of(at) == axis.place.of(to))
     }
 
     fn waypoint(&self, _from: u32, _to: u32, _hash: u64, _queue: impl Fn(u32) -> u64) -> Option<u32> {
@@ -217,13 +219,7 @@ impl Shape for Torus {
 
     /// A router, the routers of a plane (the last two dimensions), all.
     fn class(&self, a: u32, b: u32) -> PathClass {
-        if a == b {
-            PathClass::SameLeaf
-        } else if self.plane.quotient(a) == self.plane.quotient(b) {
-            PathClass::SamePod
-        } else {
-            PathClass::Beyond
-        }
+        grid::class(self.plane, a, b)
     }
 
     fn tier(&self, _switch: u32) -> u8 {
@@ -236,34 +232,27 @@ impl Shape for Torus {
 
     /// `router3.5.1`.
     fn switch_name(&self, switch: u32) -> String {
-        let digits: Vec<String> = self.coordinates(switch).iter().map(u32::to_string).collect();
-        format!("router{}", digits.join("."))
+        grid::name(&self.coordinates(switch))
     }
 
     fn axes(&self) -> Vec<String> {
-        (0..self.axes.len()).map(|number| format!("dimension{number}")).collect()
+        grid::axes(self.axes.len())
     }
 
     fn coordinates(&self, switch: u32) -> Coordinates {
-        self.axes.iter().map(|axis| axis.digit(switch)).collect()
+        grid::coordinates(self.digits(), switch)
     }
 
     fn switch_at(&self, coordinates: &[u32]) -> Option<u32> {
-        let valid = coordinates.len() == self.axes.len()
-            && coordinates.iter().zip(&self.axes).all(|(&digit, axis)| digit < axis.size.get());
-        valid.then(|| coordinates.iter().zip(&self.axes).map(|(digit, axis)| digit * axis.stride.get()).sum())
+        grid::router(self.digits(), coordinates)
     }
 
     fn site(&self, host: u32) -> Site {
-        let (rack, slot) = self.direct.hosts_per_router.split(host);
-        Site { pod: self.plane.quotient(rack), rack, slot, ..Site::default() }
+        self.direct.racks(self.plane).site(host)
     }
 
     fn host_at(&self, site: Site) -> Option<u32> {
-        let per_router = self.direct.hosts_per_router.get();
-        let exists = site.rack < self.direct.routers && site.slot < per_router;
-        let host = exists.then(|| site.rack * per_router + site.slot)?;
-        (self.site(host) == site).then_some(host)
+        self.direct.racks(self.plane).host(site)
     }
 
     fn bisection(&self) -> BitRate {
