@@ -271,7 +271,8 @@ impl Fabric for Literal {
     }
 
     fn unreceived(&self) -> Vec<(EndpointId, Ticket)> {
-        unimplemented!("compared by its own list of what is stuck")
+        let messages = self.unexpected.iter().flatten();
+        messages.map(|message| (message.endpoint, message.ticket)).collect()
     }
 
     fn next_time(&mut self) -> Time {
@@ -378,6 +379,7 @@ proptest! {
         prop_assert_eq!(fast, slow);
         prop_assert_eq!(host.events(), literal.events());
         prop_assert_eq!(host.stuck(), literal.stuck());
+        prop_assert_eq!(host.unreceived(), literal.unreceived());
         let finish: Vec<Time> = literal.streams.iter().map(|clocks| *clocks.iter().max().expect("clocks")).collect();
         prop_assert_eq!(host.finish_times(), finish);
     }
