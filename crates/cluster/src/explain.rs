@@ -8,13 +8,14 @@
 //! - a wait for a message: up to the instant at which its sender began to send, bubble (a pipeline stage that has not
 //!   yet sent because of the schedule); after it, exposed communication of the message's dimension;
 //! - a wait in a collective: up to the arrival of its last member, straggler; after it, exposed communication;
-//! - anything else (overheads, a send held by its rendezvous): host.
+//! - anything else (kernels that the host had not launched yet, overheads, a send held by its rendezvous): host.
 //!
 //! The segments are contiguous and in integer picoseconds, so they sum to the iteration time exactly (tested). A wait
 //! for a peer stays on the waiting rank: following the message to its sender would turn every bubble into the sender's
 //! computation and hide it.
 
 use windtunnel_kernel::{RankId, Time};
+use windtunnel_workload::program::HOST_STREAM;
 use windtunnel_workload::replay::{ITERATION_START, OpRecord};
 use windtunnel_workload::{Dimension, OpKind, Program};
 
@@ -122,6 +123,7 @@ pub fn walk(program: &Program, begin: Time, end: Time, record: impl Fn(u32) -> O
         let now = record(op);
         path.back_to(now.finish.max(gap), Category::Host, op);
         match operation.kind {
+            OpKind::Calc { stream: HOST_STREAM, .. } => path.back_to(now.remote.max(gap), Category::Host, op),
             OpKind::Calc { .. } => {}
             OpKind::Receive { .. } => {
                 path.back_to(now.remote.max(now.ready).max(gap), Category::Exposed(operation.dimension), op);
@@ -152,7 +154,9 @@ struct Busy {
 /// Disjoint stretches of computation in time order; where streams overlap, each instant is given to one operation.
 fn busy_intervals(program: &Program, record: &impl Fn(u32) -> OpRecord) -> Vec<Busy> {
     let calcs = (0..program.ops.len() as u32)
-        .filter(|&op| matches!(program.ops[op as usize].kind, OpKind::Calc { .. }))
+        .filter(|&op| {
+            matches!(program.ops[op as usize].kind, OpKind::Calc { stream, .. } if stream != HOST_STREAM)
+        })
         .map(|op| Busy { start: record(op).remote, finish: record(op).finish, op });
     let mut all: Vec<Busy> = calcs.filter(|busy| busy.start < busy.finish).collect();
     all.sort_unstable_by_key(|busy| (busy.start, busy.finish, busy.op));
@@ -253,6 +257,28 @@ mod tests {
         assert_eq!(path.len(), 3);
         assert_eq!((path[1].op, path[1].category), (send, Category::Host));
         assert_eq!((Breakdown::of(&path).compute, Breakdown::of(&path).host), (10, 20));
+    }
+
+    #[test]
+    fn waiting_for_a_launch_is_host() {
+        // Launches 0-10 and 10-25; computations begin with them: 0-4 and 10-20; the pass ends with the second launch.
+        let mut builder = ProgramBuilder::new();
+        let launches = [builder.calc(Span(10), HOST_STREAM, 0), builder.calc(Span(15), HOST_STREAM, 0)];
+        let calcs = [builder.calc(Span(4), StreamId(0), 0), builder.calc(Span(10), StreamId(0), 0)];
+        builder.requires(launches[1], launches[0]);
+        builder.requires(calcs[1], calcs[0]);
+        for (calc, launch) in calcs.into_iter().zip(launches) {
+            builder.irequires(calc, launch);
+        }
+        let program = builder.finish().unwrap();
+        let records = [
+            record(0, 0, 10, ITERATION_START),
+            record(10, 10, 25, launches[0]),
+            record(0, 0, 4, launches[0]),
+            record(10, 10, 20, launches[1]),
+        ];
+        let path = walk(&program, Time(0), Time(25), |op| records[op as usize]);
+        assert_eq!((Breakdown::of(&path).compute, Breakdown::of(&path).host), (14, 11));
     }
 
     #[test]

@@ -16,6 +16,9 @@ use crate::collectives::CollectiveSpec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CommSlot(pub u16);
 
+/// The stream on which the host launches kernels: beside the GPU's, 0 for computation and 1 to 5 for communication.
+pub const HOST_STREAM: StreamId = StreamId(6);
+
 /// What an operation is for: the dimension under which its exposed time is booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Dimension {

@@ -425,3 +425,42 @@ fn gemm_times_are_near_the_measured_ones() {
         assert!(errors.len() > 1000 && median < limit, "{file}: {median}");
     }
 }
+
+/// Every unit of every pass begins with what its kernels and collectives take to launch, and nothing else changes.
+#[test]
+fn launches_stand_before_what_they_launch() {
+    let kernels = gpu("a100-80");
+    let mut training = Training::new(model("megatron-7.5b"), 2048);
+    (training.tp, training.recompute) = (4, Recompute::Full);
+    let chunk = Chunk { layers: 0..3, embedding: true, head: true };
+    let without = training.chunk(&chunk, &kernels).work;
+    training.dispatch = Span(1_000);
+    let with = training.chunk(&chunk, &kernels).work;
+    let launches = |pieces: &[Piece]| -> Vec<u64> {
+        let launch = |piece: &Piece| if let Piece::Launch(span) = piece { Some(span.0) } else { None };
+        pieces.iter().filter_map(launch).collect()
+    };
+    for (before, after) in [
+        (&without.forward, &with.forward),
+        (&without.backward, &with.backward),
+        (&without.backward_weight, &with.backward_weight),
+    ] {
+        let rest: Vec<Piece> =
+            after.iter().filter(|piece| !matches!(piece, Piece::Launch(_))).copied().collect();
+        assert_eq!(&rest, before);
+        for unit in after.split(|piece| matches!(piece, Piece::UnitDone(_))).filter(|unit| !unit.is_empty()) {
+            assert!(matches!(unit[0], Piece::Launch(_)), "{unit:?}");
+        }
+    }
+    // A layer forward: 2 norms, 2 residual additions, 4 projections, attention, rotary or not, activation; 2 all-reduces.
+    let forward = launches(&with.forward);
+    let collectives = |pieces: &[Piece]| collectives(pieces).len() as u64;
+    assert_eq!(forward.len(), 5);
+    assert!(forward[1..4].iter().all(|&launch| launch == forward[1]), "equal layers");
+    let kernels = forward[1] / 1_000 - 2;
+    assert!((10..=14).contains(&kernels), "{kernels} kernels a layer");
+    assert!(forward.iter().sum::<u64>() / 1_000 > collectives(&with.forward));
+    // Backward with recomputation: the forward again, and two GEMMs for each.
+    let backward = launches(&with.backward);
+    assert!(backward[1] > 2 * forward[1] && backward[1] < 4 * forward[1], "{backward:?} {forward:?}");
+}

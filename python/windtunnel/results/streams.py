@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def stream_name(stream: int, operations: pl.DataFrame) -> str:
-    """`compute`, or the dimension all its messages belong to; its number if its `operations` differ."""
+    """`compute`, `host` (kernels being launched), or the dimension all its messages belong to; its number if its `operations` differ."""
     if (operations["kind"] == "calc").all():
-        return "compute"
+        return "host" if (operations["label"] == "launch").all() else "compute"
     dimensions = operations["dimension"].unique()
     if len(dimensions) == 1 and dimensions[0] != "other" and (operations["kind"] != "calc").all():
         return str(dimensions[0]).upper()

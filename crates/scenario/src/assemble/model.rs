@@ -1,7 +1,7 @@
 //! A model and a layout as a workload: layers over stages, work over pieces, pieces over ranks.
 
 use serde_json::{Value, json};
-use windtunnel_kernel::{Bytes, RankId};
+use windtunnel_kernel::{Bytes, RankId, Span};
 use windtunnel_workload::generate::{
     Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
 };
@@ -285,6 +285,7 @@ impl Transformer<'_> {
             schedule: self.schedule()?,
             bucket_bytes: given.bucket.0,
             overlap_gradients: given.overlap_gradients,
+            blocking_exchange: given.blocking_exchange,
             prefetch: given.prefetch,
             reshard,
             reduce,
@@ -359,6 +360,7 @@ impl Transformer<'_> {
             overlap_chunks: settings.overlap_chunks.unwrap_or(1),
             overlap_backward: settings.overlap_backward.unwrap_or(true),
             scatter_gather: settings.scatter_gather,
+            dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
             optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
             expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },
             ..Training::new(architecture, self.sequence)

@@ -102,6 +102,9 @@ pub struct ModelJob {
     /// Run the backward tensor-parallel collective of a layer's input beside the GEMM of its weight gradient; on unless
     /// `false` (Megatron-LM before October 2021).
     pub overlap_backward: Option<bool>,
+    /// Time of the host to launch one kernel of the model, for frameworks that interpret: small models wait for it. If left
+    /// out, the host is always ahead.
+    pub dispatch: Option<Duration>,
     /// Relative extra time of a backward pass that is split in input and weight gradients.
     pub split_overhead: Option<f64>,
     /// Largest over mean load of an expert-parallel rank.
@@ -142,6 +145,9 @@ pub struct Parallelism {
     pub bucket: Size,
     /// Reduce gradients beside the backward pass; `false` reduces them whole, after the last pass (ZeRO 0 to 2).
     pub overlap_gradients: bool,
+    /// Whether the host waits for each exchange between stages before it launches on (early Megatron-LM); matters with
+    /// `training.dispatch`.
+    pub blocking_exchange: bool,
     /// Layers gathered ahead by FSDP.
     pub prefetch: u32,
     /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3).
@@ -168,6 +174,7 @@ impl Default for Parallelism {
             schedule: ScheduleJob::default(),
             bucket: Size(windtunnel_kernel::Bytes(80_000_000)),
             overlap_gradients: true,
+            blocking_exchange: false,
             prefetch: 1,
             reduce: None,
             reshard: None,

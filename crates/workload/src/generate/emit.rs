@@ -7,6 +7,9 @@
 //!
 //! Collectives of one communicator run one after another in program order, as NCCL serialises them.
 //!
+//! Where launching takes time the host's launches are a chain of their own on [`HOST_STREAM`], one for each unit: a pass waits
+//! for its launch to begin, and ends after it.
+//!
 //! Receives are posted a pass or more ahead, sends leave as soon as a pass ends and are awaited by nobody. Parameters are
 //! gathered ahead of their use, gradients leave in buckets as their units complete, and the optimiser waits for all.
 
@@ -19,7 +22,7 @@ use super::passes::{Exchange, Pass, Step};
 use super::sharding::{Gathers, Load, Planner};
 use super::{ChunkWork, Clip, GenerateError, Layout};
 use crate::collectives::{CollectiveKind, CollectiveSpec};
-use crate::program::{CommSlot, Dimension, OpKind, Peer, Program, ProgramBuilder};
+use crate::program::{CommSlot, Dimension, HOST_STREAM, OpKind, Peer, Program, ProgramBuilder};
 use crate::schedules::{Action, ActionKind, Placement, Schedule, Shape};
 
 /// The compiled passes of a stage.
@@ -30,6 +33,9 @@ pub(super) struct StagePasses {
 
 /// Operations that something waits for.
 type Tail = SmallVec<[u32; 4]>;
+
+/// Bit of an operation in a tail that need only have started: a launch by the host.
+const STARTED: u32 = 1 << 31;
 
 /// Bytes of the norm of a gradient: one 32-bit float.
 const NORM: Bytes = Bytes(4);
@@ -67,6 +73,8 @@ struct Lane {
     input: Option<u32>,
     held: Option<(Span, &'static str)>,
     issued: SmallVec<[(u32, u32); 4]>,
+    /// The host's last launch for this pass.
+    launch: Option<u32>,
     bucket: Load,
     /// Whether this pass completes gradients that are reduced now.
     reduces: bool,
@@ -98,6 +106,7 @@ pub(super) fn emit(
         late: Vec::new(),
         gathered: Vec::new(),
         entry: 0,
+        launch: None,
     };
     emitter.run(schedule);
     let Emitter { builder, slots, .. } = emitter;
@@ -125,6 +134,8 @@ struct Emitter<'a> {
     gathered: Vec<SmallVec<[u32; 2]>>,
     /// Entries into units emitted so far.
     entry: usize,
+    /// The host's last launch.
+    launch: Option<u32>,
 }
 
 impl<'a> Emitter<'a> {
@@ -171,6 +182,7 @@ impl<'a> Emitter<'a> {
                     input: self.receive(action, &posted),
                     held: None,
                     issued: SmallVec::new(),
+                    launch: None,
                     bucket: Load { chunk: action.chunk, ..Load::default() },
                     reduces: gradient && (always || last_gradient[usize::from(action.chunk)] == index),
                 };
@@ -250,7 +262,10 @@ impl<'a> Emitter<'a> {
 
     fn requires_all(&mut self, op: u32, tail: &[u32]) {
         for &prerequisite in tail {
-            self.builder.requires(op, prerequisite);
+            match prerequisite & STARTED {
+                0 => self.builder.requires(op, prerequisite),
+                _ => self.builder.irequires(op, prerequisite & !STARTED),
+            }
         }
     }
 
@@ -356,9 +371,28 @@ impl<'a> Emitter<'a> {
                     lane.tail.push(op);
                 }
             }
+            Step::Launch(span) => self.launch(lane, *span),
             Step::Enter(_) => self.enter(lane),
             Step::Leave(units) => self.leave(lane, units),
         }
+    }
+
+    /// The host launches what follows on the lane, after what it launched before. Where it waits for each exchange between
+    /// stages, a pass is launched once its input is here and the pass before has ended.
+    fn launch(&mut self, lane: &mut Lane, span: Span) {
+        self.flush(lane);
+        let label = self.builder.label("launch");
+        let op = self.builder.calc(span, HOST_STREAM, label);
+        if let Some(before) = self.launch {
+            self.builder.requires(op, before);
+        }
+        if lane.launch.is_none() && self.layout.blocking_exchange {
+            self.requires_all(op, &lane.tail);
+        }
+        self.launch = Some(op);
+        lane.launch = Some(op);
+        lane.tail.retain(|op| *op & STARTED == 0);
+        lane.tail.push(op | STARTED);
     }
 
     /// A computation in n parts beside its neighbours: part j needs the share (j + 1) / n of what comes before it, and
@@ -528,6 +562,8 @@ impl<'a> Emitter<'a> {
     fn close(&mut self, lane: &mut Lane) {
         self.flush(lane);
         self.reduce(lane);
+        lane.tail.retain(|op| *op & STARTED == 0);
+        lane.tail.extend(lane.launch);
         lane.tail.extend(lane.issued.drain(..).map(|(_, op)| op));
         let Action { kind, chunk, microbatch, .. } = lane.action;
         let (to, gradient) = match kind {

@@ -148,6 +148,9 @@ pub struct Layout {
     pub overlap_gradients: bool,
     /// Passes ahead of its own at which a receive is posted; 0 posts it when the pass before has ended.
     pub receive_ahead: u32,
+    /// Whether the host waits for each exchange between stages before it launches on, as Megatron-LM did with
+    /// `torch.cuda.synchronize`; matters where launches take time ([`Piece::Launch`](super::Piece::Launch)).
+    pub blocking_exchange: bool,
     /// GPUs of one scale-up domain; ranks fill domains in order.
     pub domain: u32,
     /// How collectives are done, by [`Dimension::ALL`].
@@ -178,6 +181,7 @@ impl Default for Layout {
             tied_embedding: None,
             overlap_gradients: true,
             receive_ahead: 1,
+            blocking_exchange: false,
             domain: 1,
             collectives: [CollectiveChoice::default(); 6],
             overlap_slowdown: 0.0,

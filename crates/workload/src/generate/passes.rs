@@ -41,6 +41,8 @@ pub(super) enum Step {
     Issue(u32, Exchange),
     /// Waits for the collective of an id.
     Wait(u32),
+    /// The host launches what follows.
+    Launch(Span),
     /// The gradients of these units are complete.
     Leave(Units),
 }
@@ -221,6 +223,7 @@ impl Compiler<'_> {
                         found.1 = false;
                     }
                 }
+                Piece::Launch(span) => steps.push(Step::Launch(span)),
                 Piece::UnitDone(_) => unreachable!("markers end segments"),
             }
         }

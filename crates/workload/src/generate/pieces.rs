@@ -58,6 +58,10 @@ pub enum Piece {
     },
     /// What follows needs the collective issued with [`Overlap::Async`] under this id.
     Wait(u32),
+    /// The host needs this long to launch the kernels that follow, up to the next of these. It launches in program order
+    /// and runs ahead of the GPU: they start no sooner than the host has come to them, and what comes after the pass no
+    /// sooner than the last is launched.
+    Launch(Span),
     /// The pieces of this unit end here.
     UnitDone(u32),
 }

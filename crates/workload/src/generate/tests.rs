@@ -70,6 +70,13 @@ fn execute(workload: &Workload, prices: &Prices) -> Run {
                 let start = now.max(*clock);
                 *clock = start + duration;
                 end(rank, op, start, *clock);
+                for &next in program.irequires.of(op) {
+                    let left = &mut left[rank as usize][next as usize];
+                    *left -= 1;
+                    if *left == 0 {
+                        events.push(Reverse((start, true, rank, next)));
+                    }
+                }
             }
             OpKind::Send { peer, tag, .. } => {
                 let to = workload.resolve(id, peer);
@@ -195,6 +202,40 @@ fn free_communication_gives_the_makespan_of_the_schedule() {
     let schedule = ScheduleSettings::new(ScheduleName::Interleaved);
     let layout = Layout { pp: 4, microbatches: 8, schedule, ..Layout::default() };
     assert_eq!(execute(&generate(&layout, &stages(8, 1, 1)).unwrap().workload, &FREE).makespan, 57);
+}
+
+/// Layers of `cost` forward and twice that backward, each after a launch of `launch`, twice that backward.
+fn launched(layers: u32, cost: u64, launch: u64) -> ChunkWork {
+    let with_launch = |times: u64| {
+        move |unit| [Piece::Launch(Span(times * launch)), calc(times * cost), Piece::UnitDone(unit)]
+    };
+    ChunkWork {
+        forward: (0..layers).flat_map(with_launch(1)).collect(),
+        backward: (0..layers).rev().flat_map(with_launch(2)).collect(),
+        ..stage(layers, cost)
+    }
+}
+
+#[test]
+fn a_slow_host_is_the_pace_of_a_fast_gpu() {
+    let makespan = |layout: &Layout, stages: u32, cost, launch| {
+        let works: Vec<ChunkWork> = (0..stages).map(|_| launched(3 / stages, cost, launch)).collect();
+        execute(&generate(layout, &works).unwrap().workload, &FREE).makespan
+    };
+    let alone = Layout { microbatches: 5, ..Layout::default() };
+    // 3 layers, 5 micro-batches, one part forward and two backward: whichever is slower, and nothing of the other.
+    for (cost, launch) in [(10, 1), (10, 10), (10, 25), (1, 25)] {
+        assert_eq!(makespan(&alone, 1, cost, launch), 3 * 5 * 3 * cost.max(launch), "{cost} {launch}");
+    }
+    // Two stages of a layer, one micro-batch. The second stage's passes are launched while it waits for the first (d), so
+    // they take the GPU's time from the arrival on: forward d + g, backward no sooner than its launch's end, 3d.
+    let two = Layout { pp: 2, ..Layout::default() };
+    let (g, d) = (10, 25);
+    assert_eq!(makespan(&two, 2, g, d), 3 * d + 2 * g);
+    // A host that waits for every exchange launches each of the four passes in turn: d, d, 2d, 2d.
+    let blocking = Layout { blocking_exchange: true, ..two };
+    assert_eq!(makespan(&blocking, 2, g, d), 6 * d);
+    assert_eq!(makespan(&blocking, 2, d, g), 6 * d);
 }
 
 #[test]

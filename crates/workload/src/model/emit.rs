@@ -17,13 +17,26 @@ pub(super) struct Emit<'a> {
     pub(super) flops: u64,
     pub(super) recomputed: u64,
     next_async: u32,
+    /// Kernels written since [`Self::launched`] was last called, and where in the list these begin.
+    kernels_written: u64,
+    first_of_unit: usize,
     /// The next computation belongs to a split with the collective before it.
     sealed: bool,
 }
 
 impl<'a> Emit<'a> {
     pub(super) fn new(training: &'a Training, kernels: &'a KernelModel) -> Self {
-        Self { training, kernels, list: Vec::new(), flops: 0, recomputed: 0, next_async: 0, sealed: false }
+        Self {
+            training,
+            kernels,
+            list: Vec::new(),
+            flops: 0,
+            recomputed: 0,
+            next_async: 0,
+            kernels_written: 0,
+            first_of_unit: 0,
+            sealed: false,
+        }
     }
 
     /// Writes what `f` writes and books its FLOPs as recomputed.
@@ -37,6 +50,7 @@ impl<'a> Emit<'a> {
         if time == Span::ZERO {
             return;
         }
+        self.kernels_written += 1;
         match self.list.last_mut() {
             Some(Piece::Calc { duration, .. }) if !self.sealed => *duration += time,
             _ => {
@@ -83,6 +97,7 @@ impl<'a> Emit<'a> {
         let dtype = self.training.precision.compute;
         self.flops += gemm.flops();
         let time = self.split(gemm, self.training.overlap_chunks, dtype);
+        self.kernels_written += u64::from(self.training.overlap_chunks);
         self.list.push(Piece::Calc { duration: time, label });
         self.sealed = true;
     }
@@ -108,6 +123,7 @@ impl<'a> Emit<'a> {
     /// Attention stands apart where context parallelism splits it with its exchange.
     fn core(&mut self, time: Span) {
         if self.training.cp > 1 {
+            self.kernels_written += self.training.cp;
             self.list.push(Piece::Calc { duration: time, label: "attention" });
             self.sealed = true;
         } else {
@@ -140,8 +156,22 @@ impl<'a> Emit<'a> {
     }
 
     pub(super) fn done(&mut self, unit: u32) {
+        self.launched();
         self.list.push(Piece::UnitDone(unit));
+        self.first_of_unit = self.list.len();
         self.sealed = false;
+    }
+
+    /// Puts what the host spends on the kernels written since the last call before them.
+    pub(super) fn launched(&mut self) {
+        let kernels = std::mem::take(&mut self.kernels_written);
+        let first = std::mem::replace(&mut self.first_of_unit, self.list.len());
+        let span = self.training.dispatch * kernels;
+        if span > Span::ZERO {
+            self.list.insert(first, Piece::Launch(span));
+            self.first_of_unit += 1;
+            self.sealed = false;
+        }
     }
 
     pub(super) fn collective(
@@ -159,6 +189,7 @@ impl<'a> Emit<'a> {
             Dimension::Pp | Dimension::Dp | Dimension::Other => 2,
         };
         if ranks > 1 {
+            self.kernels_written += 1;
             self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), label, overlap });
             self.sealed = false;
         }

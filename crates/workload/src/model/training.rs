@@ -4,6 +4,8 @@
 //! heads with fewer rows than tensor-parallel ranks are padded or replicated as Megatron does: the vocabulary up to a
 //! multiple of tp, key/value heads to at least one per rank.
 
+use windtunnel_kernel::Span;
+
 use super::architecture::{Architecture, Attention, LayerKind};
 use super::sheets::Dtype;
 
@@ -108,6 +110,9 @@ pub struct Training {
     /// Without sequence parallelism: whether a tensor-parallel rank hands only its slice of the activation to the next
     /// stage, which gathers the slices (Narayanan et al. 2021, arXiv:2104.04473 §4.1).
     pub scatter_gather: bool,
+    /// Time of the host to launch a kernel of this model or a collective; a framework that interprets (eager PyTorch) launches
+    /// several for each. Zero: the GPU is never kept waiting.
+    pub dispatch: Span,
     /// Ranks over which the optimiser state of dense parameters is sharded; 1: none.
     pub optimiser_shards: u64,
     /// The same for expert parameters.
@@ -187,6 +192,7 @@ impl Training {
             overlap_chunks: 1,
             overlap_backward: true,
             scatter_gather: false,
+            dispatch: Span::ZERO,
             optimiser_shards: 1,
             expert_optimiser_shards: 1,
         }

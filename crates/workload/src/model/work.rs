@@ -600,6 +600,8 @@ impl Part {
     fn finish(self, emit: &mut Emit<'_>, unit: u32) {
         if self.weight() {
             emit.done(unit);
+        } else {
+            emit.launched();
         }
     }
 }
