@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Peer, SwitchId, Target, Topology};
 
 use super::link::{LinkFacts, LinkKind};
-use super::message::Messages;
+use super::message::{Incoming, Outgoing, Slots};
 use super::nic::NicPort;
 use super::packets::{Kind, NONE, Packets};
 use super::port::{Far, List, Port};
@@ -36,16 +37,41 @@ pub(super) mod class {
     pub const START: u32 = 4;
 }
 
-/// Order of events: time, class, and the number of the port, queue pair or message. Each has at most one event of a
-/// class at an instant (several equal ones of a NIC or queue pair mean the same), so this order is total and knows
-/// nothing of processes.
+/// Order of events: time, class, port, and for queue pairs the count that names one at its NIC port. Each has at most one
+/// event of a class at an instant (several equal ones of a NIC or queue pair mean the same), so this order is total and
+/// knows nothing of processes, nor of the places that things lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key(u128);
 
+/// Ports are numbered in so many bits of a key.
+const PORT_BITS: u32 = 28;
+
 impl Key {
+    /// Of a port or a NIC port.
     #[inline]
-    pub(super) const fn new(time: u64, class: u32, index: u32) -> Self {
-        Self((time as u128) << 64 | (class as u128) << 32 | index as u128)
+    pub(super) const fn new(time: u64, class: u32, port: u32) -> Self {
+        Self::named(time, class, port, 0)
+    }
+
+    /// Of the queue pair that is called `name` at its NIC port.
+    #[inline]
+    pub(super) const fn named(time: u64, class: u32, port: u32, name: u32) -> Self {
+        Self((time as u128) << 64 | (class as u128) << (32 + PORT_BITS) | (port as u128) << 32 | name as u128)
+    }
+
+    #[inline]
+    const fn class(self) -> u32 {
+        (self.0 as u64 >> (32 + PORT_BITS)) as u32
+    }
+
+    #[inline]
+    const fn port(self) -> u32 {
+        (self.0 >> 32) as u32 & ((1 << PORT_BITS) - 1)
+    }
+
+    #[inline]
+    const fn name(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -74,6 +100,13 @@ pub struct OpenRequest<'a> {
     pub keep: bool,
     /// The links to take there and back, chosen by the host; empty: the balancer chooses.
     pub route: [&'a [LinkId]; 2],
+}
+
+/// An open queue pair: where its halves lie. Places are used again after it has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueuePair {
+    pub(super) sender: u32,
+    pub(super) receiver: u32,
 }
 
 /// A message whose last byte has arrived.
@@ -130,13 +163,23 @@ pub struct Engine<T: Transport> {
     /// Where packets to a NIC port leave the fabric.
     pub(super) targets: Vec<Target>,
     pub(super) packets: Packets,
-    pub(super) messages: Messages,
+    /// Messages at their senders and at their receivers.
+    pub(super) outgoing: Slots<Outgoing>,
+    pub(super) incoming: Slots<Incoming>,
+    /// Halves of queue pairs: control packets name the sending one, data packets the receiving one.
     pub(super) senders: Vec<Sender<T::Flow>>,
     pub(super) receivers: Vec<Receiver<T::Peer>>,
-    pub(super) free_flows: Vec<u32>,
+    pub(super) free_senders: Vec<u32>,
+    pub(super) free_receivers: Vec<u32>,
+    /// Place of the sending half called so at its NIC port, while it is not done.
+    pub(super) named: FxHashMap<(u32, u32), u32>,
+    /// Queue pairs that are done, but may have packets left in the network; looked through when there are so many.
+    pub(super) retired: Vec<QueuePair>,
+    pub(super) settle_at: usize,
     pub(super) feedbacks: Feedbacks,
     pub(super) paths: Paths,
-    pub(super) done: Vec<Completion>,
+    /// With the port whose packet completed it.
+    pub(super) done: Vec<(u32, Completion)>,
     pub(super) totals: Counters,
 }
 
@@ -172,6 +215,7 @@ impl<T: Transport> Engine<T> {
         }
         let planes = topology.planes();
         let nic_ports = topology.nics() * planes;
+        assert!(topology.link_count() < 1 << PORT_BITS, "fewer than 2^{PORT_BITS} ports");
         let mut switches = Vec::with_capacity(topology.switches() as usize);
         let mut next = nic_ports;
         for number in 0..topology.switches() {
@@ -187,10 +231,15 @@ impl<T: Transport> Engine<T> {
             nics: vec![NicPort::default(); nic_ports as usize],
             targets: Vec::with_capacity(nic_ports as usize),
             packets: Packets::new(),
-            messages: Messages::default(),
+            outgoing: Slots::default(),
+            incoming: Slots::default(),
             senders: Vec::new(),
             receivers: Vec::new(),
-            free_flows: Vec::new(),
+            free_senders: Vec::new(),
+            free_receivers: Vec::new(),
+            named: FxHashMap::default(),
+            retired: Vec::new(),
+            settle_at: 0,
             feedbacks: Feedbacks::default(),
             paths: Paths::default(),
             done: Vec::new(),
@@ -280,6 +329,11 @@ impl<T: Transport> Engine<T> {
         self.totals
     }
 
+    /// Most queue pairs that were open at once: places are used again.
+    pub fn places(&self) -> usize {
+        self.senders.len()
+    }
+
     /// Packets in the network.
     pub fn packets_live(&self) -> u32 {
         self.packets.live()
@@ -318,7 +372,7 @@ impl<T: Transport> Engine<T> {
 
     /// Messages that have not arrived: the caller's names, in no order that means anything.
     pub fn unfinished(&self) -> Vec<u64> {
-        self.messages.unfinished().map(|message| message.token).collect()
+        self.incoming.live().map(|message| message.token).collect()
     }
 
     /// Handles events up to `limit`, at most `budget` and the rest of an instant begun, until messages have completed;
@@ -342,7 +396,7 @@ impl<T: Transport> Engine<T> {
             }
             self.handle(key);
         }
-        done.append(&mut self.done);
+        done.extend(self.done.drain(..).map(|(_, completion)| completion));
         if self.next_time() > limit && limit != Time::NEVER && done.is_empty() {
             self.clock = self.clock.max(limit.0);
         }
@@ -352,28 +406,38 @@ impl<T: Transport> Engine<T> {
     /// Loads the packet that the next event will be about: it left the caches a microsecond ago, and comes while the
     /// event in hand is dealt with.
     #[inline]
-    fn touch(&self, Key(bits): Key) {
-        if (bits >> 32) as u32 == class::PORT {
-            let head = self.ports[bits as u32 as usize].flight.head;
+    fn touch(&self, key: Key) {
+        if key.class() == class::PORT {
+            let head = self.ports[key.port() as usize].flight.head;
             std::hint::black_box(self.packets.peek(head));
         }
     }
 
     #[inline]
-    fn handle(&mut self, Key(bits): Key) {
-        let (time, class, index) = ((bits >> 64) as u64, (bits >> 32) as u32, bits as u32);
-        match class {
-            class::PORT => self.port_event(index, time),
-            class::WAKE => self.wake(index, time),
-            class::TIMER => self.timer(index, time),
-            class::SILENCE => self.silence(index, time),
-            _ => self.start_message(index, time),
+    fn handle(&mut self, key: Key) {
+        let (time, port) = (key.time().0, key.port());
+        match key.class() {
+            class::PORT => self.port_event(port, time),
+            class::WAKE => self.wake(port, time),
+            class::START => self.start_messages(port, time),
+            class => {
+                // One that is done has no timers.
+                let Some(&flow) = self.named.get(&(port, key.name())) else { return };
+                if class == class::TIMER { self.timer(flow, time) } else { self.silence(flow, time) }
+            }
         }
     }
 
     #[inline]
-    pub(super) fn schedule(&mut self, time: u64, class: u32, index: u32) {
-        self.queue.push(Key::new(time, class, index), ());
+    pub(super) fn schedule(&mut self, time: u64, class: u32, port: u32) {
+        self.queue.push(Key::new(time, class, port), ());
+    }
+
+    /// An event of the sending half `flow`.
+    #[inline]
+    pub(super) fn schedule_flow(&mut self, time: u64, class: u32, flow: u32) {
+        let sender = &self.senders[flow as usize];
+        self.queue.push(Key::named(time, class, sender.port, sender.name), ());
     }
 
     /// The first packet on the cable of port `p` reaches the far end, or a transmission ends that was overtaken by its
@@ -419,7 +483,7 @@ impl<T: Transport> Engine<T> {
         }
         match far.as_switch() {
             Some(switch) => self.forward(switch, arrived, now),
-            None => self.deliver(arrived, now),
+            None => self.deliver(p, arrived, now),
         }
     }
 
@@ -479,17 +543,11 @@ impl<T: Transport> Engine<T> {
         if packet.kind == Kind::Ack {
             self.feedbacks.release(packet.detail);
         }
-        self.release(id, packet.flow);
-    }
-
-    /// A packet is no more.
-    #[inline]
-    pub(super) fn release(&mut self, id: u32, flow: u32) {
         self.packets.release(id);
-        let sender = &mut self.senders[flow as usize];
-        sender.alive -= 1;
-        if sender.alive == 0 && !sender.keep {
-            self.close_if_done(flow);
+        if packet.kind.is_control() {
+            self.senders[packet.flow as usize].control_gone += 1;
+        } else {
+            self.receivers[packet.flow as usize].data_gone += 1;
         }
     }
 }

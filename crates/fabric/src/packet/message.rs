@@ -4,35 +4,46 @@ use windtunnel_kernel::Time;
 
 use super::packets::NONE;
 
-/// A message of a queue pair, from the request to the last acknowledgement.
+/// A message at its sender, from the request to the last acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Message {
-    /// The caller's name.
-    pub token: u64,
+pub(super) struct Outgoing {
     pub bytes: u64,
-    /// When it was handed over.
-    pub start: Time,
     /// First packet.
     pub first: u32,
     pub packets: u32,
-    /// Packets that have not arrived.
-    pub missing: u32,
     pub flow: u32,
     /// The next one of the queue pair.
     pub next: u32,
-    pub delivered: bool,
-    pub acknowledged: bool,
+}
+
+/// A message at its receiver, from the request to its report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    /// The caller's name.
+    pub token: u64,
+    pub bytes: u64,
+    /// When it is handed over.
+    pub start: Time,
+    pub packets: u32,
+    /// The next one of the queue pair.
+    pub next: u32,
 }
 
 /// Messages; places are used again.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Messages {
-    slots: Vec<Message>,
+#[derive(Clone, Debug)]
+pub(super) struct Slots<M> {
+    slots: Vec<M>,
     free: Vec<u32>,
 }
 
-impl Messages {
-    pub(super) fn insert(&mut self, message: Message) -> u32 {
+impl<M> Default for Slots<M> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<M> Slots<M> {
+    pub(super) fn insert(&mut self, message: M) -> u32 {
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = message;
             return id;
@@ -41,39 +52,35 @@ impl Messages {
         self.slots.len() as u32 - 1
     }
 
-    /// Frees the place if both ends are done with it.
-    pub(super) fn settle(&mut self, id: u32) {
-        let message = &self.slots[id as usize];
-        if message.delivered && message.acknowledged {
-            self.free.push(id);
-        }
+    pub(super) fn release(&mut self, id: u32) {
+        self.free.push(id);
     }
 
-    /// Messages that have not arrived whole, in the order of their places.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Message> {
+    /// Messages there are, in the order of their places.
+    pub(super) fn live(&self) -> impl Iterator<Item = &M> {
         let free: rustc_hash::FxHashSet<u32> = self.free.iter().copied().collect();
         let live = (0u32..).zip(&self.slots).filter(move |(id, _)| !free.contains(id));
-        live.map(|(_, message)| message).filter(|message| !message.delivered)
+        live.map(|(_, message)| message)
     }
 }
 
-impl std::ops::Index<u32> for Messages {
-    type Output = Message;
+impl<M> std::ops::Index<u32> for Slots<M> {
+    type Output = M;
 
     #[inline]
-    fn index(&self, id: u32) -> &Message {
+    fn index(&self, id: u32) -> &M {
         &self.slots[id as usize]
     }
 }
 
-impl std::ops::IndexMut<u32> for Messages {
+impl<M> std::ops::IndexMut<u32> for Slots<M> {
     #[inline]
-    fn index_mut(&mut self, id: u32) -> &mut Message {
+    fn index_mut(&mut self, id: u32) -> &mut M {
         &mut self.slots[id as usize]
     }
 }
 
-impl Message {
+impl Outgoing {
     /// Payload bytes of its packet `sequence` when a full one carries `payload`.
     #[inline]
     pub(super) fn payload_of(&self, sequence: u32, payload: u64) -> u64 {
@@ -187,18 +194,7 @@ mod tests {
 
     #[test]
     fn the_last_packet_is_short() {
-        let message = Message {
-            token: 0,
-            bytes: 10_000,
-            start: Time::ZERO,
-            first: 5,
-            packets: 3,
-            missing: 3,
-            flow: 0,
-            next: NONE,
-            delivered: false,
-            acknowledged: false,
-        };
+        let message = Outgoing { bytes: 10_000, first: 5, packets: 3, flow: 0, next: NONE };
         assert_eq!([5, 6, 7].map(|sequence| message.payload_of(sequence, 4_096)), [4_096, 4_096, 1_808]);
         assert!(!message.holds(4) && message.holds(7) && !message.holds(8));
     }

@@ -31,7 +31,7 @@ mod statistics;
 mod switch;
 pub mod transport;
 
-pub use engine::{Completion, Counters, Engine, OpenRequest};
+pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
 pub use model::{PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
 pub use settings::{Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings};

@@ -13,7 +13,7 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
-use super::engine::{Completion, Engine, OpenRequest};
+use super::engine::{Completion, Engine, OpenRequest, QueuePair};
 use super::settings::{Balancer, PacketError, PacketSettings};
 use super::transport::Transport;
 use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
@@ -52,7 +52,7 @@ pub struct PacketNetwork<T: Transport> {
     queue_pairs: u32,
     records: Option<Vec<FlowRecord>>,
     /// Queue pairs that stay open.
-    pairs: FxHashMap<(u32, u32, u32), u32>,
+    pairs: FxHashMap<(u32, u32, u32), QueuePair>,
     messages: Vec<Outside>,
     free: Vec<u32>,
     clock: Time,
@@ -173,7 +173,7 @@ impl<T: Transport> PacketNetwork<T> {
         self.inside.take_records(records);
     }
 
-    fn open(&mut self, departure: &Departure, entropy: u32) -> u32 {
+    fn open(&mut self, departure: &Departure, entropy: u32) -> QueuePair {
         let Departure { from, to, nic, ordered, .. } = *departure;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
         let key = (source, sink, entropy);

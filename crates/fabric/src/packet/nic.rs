@@ -31,8 +31,13 @@ pub(super) enum Turn {
 pub(super) struct NicPort {
     /// Those that may send, in the order of their turns.
     ready: List,
-    /// Those that may send later: when, which.
-    paced: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those that may send later: when, what they are called, which.
+    paced: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Messages to come: when, in which order they were handed over, which.
+    pub starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Sending halves opened here, and messages handed over, ever.
+    pub opened: u32,
+    pub handed: u32,
     /// Nothing on the ring may start before.
     since: u64,
     /// When the earliest wake-up is due.
@@ -41,7 +46,15 @@ pub(super) struct NicPort {
 
 impl Default for NicPort {
     fn default() -> Self {
-        Self { ready: List::EMPTY, paced: BinaryHeap::new(), since: 0, wake: u64::MAX }
+        Self {
+            ready: List::EMPTY,
+            paced: BinaryHeap::new(),
+            starts: BinaryHeap::new(),
+            opened: 0,
+            handed: 0,
+            since: 0,
+            wake: u64::MAX,
+        }
     }
 }
 
@@ -62,14 +75,14 @@ impl<T: Transport> Engine<T> {
             let mut start = port.free_at.max(nic.since);
             if nic.ready.is_empty() {
                 match nic.paced.peek() {
-                    Some(&Reverse((earliest, _))) => start = start.max(earliest),
+                    Some(&Reverse((earliest, ..))) => start = start.max(earliest),
                     None => break u64::MAX,
                 }
             }
             if start > now {
                 break start;
             }
-            while let Some(&Reverse((earliest, flow))) = nic.paced.peek()
+            while let Some(&Reverse((earliest, _, flow))) = nic.paced.peek()
                 && earliest <= start
             {
                 nic.paced.pop();
@@ -94,7 +107,7 @@ impl<T: Transport> Engine<T> {
                 sender.turn = Turn::Idle;
             } else if sender.eligible > start {
                 sender.turn = Turn::Paced;
-                nic.paced.push(Reverse((sender.eligible, flow)));
+                nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
             } else {
                 push(&mut nic.ready, flow, &mut self.senders);
             }
@@ -118,7 +131,7 @@ impl<T: Transport> Engine<T> {
         nic.since = now;
         if sender.eligible > now {
             sender.turn = Turn::Paced;
-            nic.paced.push(Reverse((sender.eligible, flow)));
+            nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
         } else {
             sender.turn = Turn::Ready;
             push(&mut nic.ready, flow, &mut self.senders);

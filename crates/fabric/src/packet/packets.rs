@@ -53,11 +53,11 @@ pub(super) struct Packet {
     pub stamp: u64,
     /// Next on its list.
     pub next: u32,
-    /// Queue pair.
+    /// Half of the queue pair that it goes to: of data the receiving one, of control the sending one.
     pub flow: u32,
     /// Place in the queue pair's packets.
     pub sequence: u32,
-    /// Message of a data packet.
+    /// Of an acknowledgement the place of its feedback.
     pub detail: u32,
     /// Port of the NIC it goes to: nic · planes + plane.
     pub to: u32,

@@ -1,11 +1,11 @@
 //! The receiving half of a queue pair.
 
-use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
+use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
-use super::engine::Engine;
-use super::message::{Arrivals, NO_MESSAGE};
+use super::engine::{Completion, Engine};
+use super::message::{Arrivals, Incoming, NO_MESSAGE};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::settings::Balancer;
 use super::transport::{Arrived, Recovery, Transport};
@@ -23,8 +23,19 @@ pub(super) struct Receiver<P> {
     /// Its NIC port, and the sender's.
     port: u32,
     to: u32,
-    /// First message not reported.
-    pub delivering: u32,
+    /// Messages not reported: the first and the last; and how many packets there were up to the end of the first,
+    /// `u32::MAX` if there is none. Messages of a queue pair lie one after the other, so it is whole when everything
+    /// before its end has arrived.
+    delivering: u32,
+    last: u32,
+    whole_at: u32,
+    /// Packets of the messages reported.
+    reported: u32,
+    /// The sending half.
+    pub peer_slot: u32,
+    /// Data packets that are no more, and control packets sent: see [`Engine::settle`].
+    pub data_gone: u32,
+    pub control_sent: u32,
     /// Data packets not yet answered, and those marked.
     pending: u16,
     marked: u16,
@@ -46,6 +57,12 @@ impl<P: Default> Receiver<P> {
             port,
             to,
             delivering: NO_MESSAGE,
+            last: NO_MESSAGE,
+            whole_at: u32::MAX,
+            reported: 0,
+            peer_slot: NONE,
+            data_gone: 0,
+            control_sent: 0,
             pending: 0,
             marked: 0,
             asked: NONE,
@@ -111,19 +128,21 @@ impl Feedbacks {
 impl<T: Transport> Engine<T> {
     /// A packet has reached its NIC.
     #[inline]
-    pub(super) fn deliver(&mut self, id: u32, now: u64) {
+    pub(super) fn deliver(&mut self, p: u32, id: u32, now: u64) {
         match self.packets[id].kind {
-            Kind::Data => self.receive(id, now),
+            Kind::Data => self.receive(p, id, now),
             Kind::Ack => self.acknowledged(id, now),
             Kind::Notify => self.notified(id, now),
         }
     }
 
-    fn receive(&mut self, id: u32, now: u64) {
+    fn receive(&mut self, p: u32, id: u32, now: u64) {
         let packet = self.packets[id];
         let flow = packet.flow;
+        self.packets.release(id);
         self.totals.data_packets += 1;
         let receiver = &mut self.receivers[flow as usize];
+        receiver.data_gone += 1;
         let sequence = packet.sequence;
         let marked = packet.flags & flag::MARKED != 0;
         let out_of_order = sequence > receiver.expected;
@@ -158,13 +177,9 @@ impl<T: Transport> Engine<T> {
         receiver.marked += u16::from(marked);
         let arrived = Arrived { now: Time(now), sequence, wire: packet.wire, marked, out_of_order };
         let answer = self.transport.on_data(&mut receiver.peer, &arrived);
-        if fresh {
-            let message = &mut self.messages[packet.detail];
-            message.missing -= 1;
-            if message.missing == 0 {
-                now_or_never = true;
-                self.report(flow, now);
-            }
+        if fresh && self.receivers[flow as usize].expected >= self.receivers[flow as usize].whole_at {
+            now_or_never = true;
+            self.report(p, flow, now);
         }
         let every = self.settings.ack_every;
         let pending = u32::from(self.receivers[flow as usize].pending);
@@ -174,20 +189,52 @@ impl<T: Transport> Engine<T> {
         if answer.notify {
             self.send_back(&packet, Kind::Notify, NONE, now);
         }
-        self.release(id, flow);
     }
 
-    /// Reports the messages of a queue pair that are whole, in order.
-    fn report(&mut self, flow: u32, now: u64) {
-        loop {
-            let receiver = &mut self.receivers[flow as usize];
+    /// Reports the messages of a queue pair that are whole, in order; port `p` brought the last packet missing.
+    fn report(&mut self, p: u32, flow: u32, now: u64) {
+        let receiver = &mut self.receivers[flow as usize];
+        while receiver.expected >= receiver.whole_at {
             let id = receiver.delivering;
-            if id == NO_MESSAGE || self.messages[id].missing > 0 {
-                return;
-            }
-            receiver.delivering = self.messages[id].next;
-            self.complete(id, now);
+            let Incoming { token, bytes, start, packets, next } = self.incoming[id];
+            receiver.reported += packets;
+            receiver.delivering = next;
+            receiver.whole_at = match next {
+                NO_MESSAGE => u32::MAX,
+                next => receiver.reported + self.incoming[next].packets,
+            };
+            self.incoming.release(id);
+            self.totals.bytes_delivered += bytes;
+            self.done.push((p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) }));
         }
+    }
+
+    /// Tells the receiving half of a message to come. They start in the order of time, then of telling.
+    pub(super) fn expect(&mut self, flow: u32, message: Incoming) {
+        let start = message.start;
+        let id = self.incoming.insert(message);
+        let receiver = &mut self.receivers[flow as usize];
+        let mut before = NO_MESSAGE;
+        if receiver.delivering != NO_MESSAGE {
+            let last = receiver.last;
+            if self.incoming[last].start <= start {
+                before = last;
+            } else {
+                let mut next = receiver.delivering;
+                while self.incoming[next].start <= start {
+                    (before, next) = (next, self.incoming[next].next);
+                }
+            }
+        }
+        let next = match before {
+            NO_MESSAGE => std::mem::replace(&mut receiver.delivering, id),
+            before => std::mem::replace(&mut self.incoming[before].next, id),
+        };
+        self.incoming[id].next = next;
+        if next == NO_MESSAGE {
+            receiver.last = id;
+        }
+        receiver.whole_at = receiver.reported + self.incoming[receiver.delivering].packets;
     }
 
     /// Sends an acknowledgement for what has arrived since the last, caused by `cause`.
@@ -210,7 +257,8 @@ impl<T: Transport> Engine<T> {
 
     /// Sends a control packet back to where `cause` came from.
     fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, now: u64) {
-        let receiver = &self.receivers[cause.flow as usize];
+        let receiver = &mut self.receivers[cause.flow as usize];
+        receiver.control_sent += 1;
         let hash = match self.settings.balancer {
             Balancer::Spray { .. } => combine(receiver.hash, u64::from(cause.path)),
             _ => receiver.hash,
@@ -221,7 +269,7 @@ impl<T: Transport> Engine<T> {
             joined: now,
             stamp: cause.stamp,
             next: NONE,
-            flow: cause.flow,
+            flow: receiver.peer_slot,
             sequence: receiver.expected,
             detail,
             to: receiver.to,
@@ -232,7 +280,6 @@ impl<T: Transport> Engine<T> {
             flags: receiver.flags,
         };
         let port = receiver.port;
-        self.senders[cause.flow as usize].alive += 1;
         let id = self.packets.insert(packet);
         self.send_control(port, id, now);
     }

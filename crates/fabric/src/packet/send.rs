@@ -1,12 +1,14 @@
 //! The sending half of a queue pair: opening, messages, packets, acknowledgements, losses.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Itinerary, LinkId, SwitchId, flow_hash};
 
-use super::engine::{Completion, Engine, OpenRequest, class};
-use super::message::{Arrivals, Message, NO_MESSAGE};
+use super::engine::{Engine, OpenRequest, QueuePair, class};
+use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::receive::Receiver;
@@ -43,8 +45,13 @@ pub(super) struct Sender<F> {
     sending: u32,
     oldest: u32,
     last: u32,
-    /// Packets of the queue pair in the network.
-    pub alive: u32,
+    /// What it is called at its NIC port: how many were opened there before.
+    pub name: u32,
+    /// The receiving half.
+    pub peer_slot: u32,
+    /// Data packets sent, and control packets that are no more: see [`Engine::settle`].
+    pub data_sent: u32,
+    pub control_gone: u32,
     /// Packets sent, for path numbers.
     round: u32,
     /// When the transport's timer is due, and when silence is looked for.
@@ -55,7 +62,8 @@ pub(super) struct Sender<F> {
     pub keep: bool,
     /// Whether the last packet sent is answered at once.
     asked: bool,
-    open: bool,
+    /// Used once, and done.
+    retired: bool,
     /// Arrived beyond `una`.
     beyond: Arrivals,
 }
@@ -114,8 +122,11 @@ impl std::ops::Index<u32> for Paths {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Opens a queue pair and returns its number, which is used again after it has closed.
-    pub fn open(&mut self, request: &OpenRequest<'_>) -> u32 {
+    /// Opens a queue pair.
+    pub fn open(&mut self, request: &OpenRequest<'_>) -> QueuePair {
+        if self.retired.len() > self.settle_at {
+            self.settle();
+        }
         let OpenRequest { from, to, entropy, keep, route } = *request;
         let seed = self.settings.seed;
         let there = flow_hash(seed, u64::from(from), u64::from(to), entropy);
@@ -165,7 +176,10 @@ impl<T: Transport> Engine<T> {
             sending: NO_MESSAGE,
             oldest: NO_MESSAGE,
             last: NO_MESSAGE,
-            alive: 0,
+            name: self.nics[port as usize].opened,
+            peer_slot: NONE,
+            data_sent: 0,
+            control_gone: 0,
             round: 0,
             timer: u64::MAX,
             watch: u64::MAX,
@@ -173,7 +187,7 @@ impl<T: Transport> Engine<T> {
             flags: if fixed { flag::ROUTED } else { flag::FRESH },
             keep,
             asked: true,
-            open: true,
+            retired: false,
             beyond: Arrivals::default(),
         };
         let receiver = Receiver::new(
@@ -183,23 +197,45 @@ impl<T: Transport> Engine<T> {
             sender.flags,
             [path.len() as u32, path_back.len() as u32],
         );
-        match self.free_flows.pop() {
-            Some(flow) => {
-                self.senders[flow as usize] = sender;
-                self.receivers[flow as usize] = receiver;
-                flow
+        let pair = QueuePair { sender: self.open_sender(sender), receiver: self.open_receiver(receiver) };
+        self.senders[pair.sender as usize].peer_slot = pair.receiver;
+        self.receivers[pair.receiver as usize].peer_slot = pair.sender;
+        pair
+    }
+
+    fn open_sender(&mut self, sender: Sender<T::Flow>) -> u32 {
+        let name = (sender.port, sender.name);
+        self.nics[sender.port as usize].opened += 1;
+        let slot = match self.free_senders.pop() {
+            Some(slot) => {
+                self.senders[slot as usize] = sender;
+                slot
             }
             None => {
                 self.senders.push(sender);
-                self.receivers.push(receiver);
                 self.senders.len() as u32 - 1
+            }
+        };
+        self.named.insert(name, slot);
+        slot
+    }
+
+    fn open_receiver(&mut self, receiver: Receiver<T::Peer>) -> u32 {
+        match self.free_receivers.pop() {
+            Some(slot) => {
+                self.receivers[slot as usize] = receiver;
+                slot
+            }
+            None => {
+                self.receivers.push(receiver);
+                self.receivers.len() as u32 - 1
             }
         }
     }
 
     /// Links from the sender to the receiver of an open queue pair.
-    pub fn links(&self, flow: u32) -> u32 {
-        self.receivers[flow as usize].lengths[0] + 1
+    pub fn links(&self, pair: QueuePair) -> u32 {
+        self.receivers[pair.receiver as usize].lengths[0] + 1
     }
 
     /// Egress ports on the way from one NIC port to another that the hash chooses.
@@ -261,47 +297,45 @@ impl<T: Transport> Engine<T> {
 
     /// Hands a message of `bytes` over to a queue pair at `at`, not before the clock; `token` comes back in its
     /// [`Completion`].
-    pub fn send(&mut self, at: Time, flow: u32, bytes: Bytes, token: u64) {
+    pub fn send(&mut self, at: Time, pair: QueuePair, bytes: Bytes, token: u64) {
         let bytes = bytes.0.max(1);
         let packets =
             u32::try_from(self.settings.packets(Bytes(bytes))).expect("a message of fewer than 2^32 packets");
-        let message = self.messages.insert(Message {
-            token,
-            bytes,
-            start: at,
-            first: 0,
-            packets,
-            missing: packets,
-            flow,
-            next: NO_MESSAGE,
-            delivered: false,
-            acknowledged: false,
-        });
-        if at.0 > self.clock {
-            self.schedule(at.0, class::START, message);
-        } else {
-            self.start_message(message, at.0);
+        let QueuePair { sender: flow, receiver } = pair;
+        self.expect(receiver, Incoming { token, bytes, start: at, packets, next: NO_MESSAGE });
+        let message = Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE };
+        let message = self.outgoing.insert(message);
+        let port = self.senders[flow as usize].port;
+        let nic = &mut self.nics[port as usize];
+        nic.starts.push(Reverse((at.0, nic.handed, message)));
+        nic.handed += 1;
+        self.schedule(at.0, class::START, port);
+    }
+
+    /// Messages whose time has come join their queue pairs.
+    pub(super) fn start_messages(&mut self, p: u32, now: u64) {
+        while let Some(&Reverse((at, _, message))) = self.nics[p as usize].starts.peek()
+            && at <= now
+        {
+            self.nics[p as usize].starts.pop();
+            self.start_message(message, now);
         }
     }
 
     /// A message joins its queue pair.
-    pub(super) fn start_message(&mut self, id: u32, now: u64) {
-        let flow = self.messages[id].flow;
+    fn start_message(&mut self, id: u32, now: u64) {
+        let flow = self.outgoing[id].flow;
         let port = self.senders[flow as usize].port;
         self.pull(port, now);
         let sender = &mut self.senders[flow as usize];
-        let message = &mut self.messages[id];
+        let message = &mut self.outgoing[id];
         message.first = sender.limit;
         sender.limit += message.packets;
         if sender.oldest == NO_MESSAGE {
             sender.oldest = id;
-            self.receivers[flow as usize].delivering = id;
         } else {
             let last = sender.last;
-            self.messages[last].next = id;
-            if self.receivers[flow as usize].delivering == NO_MESSAGE {
-                self.receivers[flow as usize].delivering = id;
-            }
+            self.outgoing[last].next = id;
         }
         if sender.sending == NO_MESSAGE {
             sender.sending = id;
@@ -336,14 +370,14 @@ impl<T: Transport> Engine<T> {
             sender.again += 1;
             self.totals.retransmissions += 1;
             let mut id = sender.oldest;
-            while !self.messages[id].holds(sequence) {
-                id = self.messages[id].next;
+            while !self.outgoing[id].holds(sequence) {
+                id = self.outgoing[id].next;
             }
             (sequence, id)
         } else {
             (sender.next, sender.sending)
         };
-        let facts = &self.messages[message];
+        let facts = self.outgoing[message];
         let last = sequence + 1 == facts.first + facts.packets;
         if sequence == sender.next {
             sender.next += 1;
@@ -363,7 +397,7 @@ impl<T: Transport> Engine<T> {
         };
         sender.round = sender.round.wrapping_add(1);
         sender.sent += u64::from(wire);
-        sender.alive += 1;
+        sender.data_sent += 1;
         self.transport.on_send(&mut sender.cc, Time(start), wire);
         sender.eligible = start + self.transport.gap(&sender.cc, wire).0;
         // More than the receiver answers together in flight, and some answer will come.
@@ -376,9 +410,9 @@ impl<T: Transport> Engine<T> {
             joined: start,
             stamp: start,
             next: NONE,
-            flow,
+            flow: sender.peer_slot,
             sequence,
-            detail: message,
+            detail: NONE,
             to: sender.to,
             itinerary: Itinerary::DIRECT,
             wire,
@@ -390,7 +424,13 @@ impl<T: Transport> Engine<T> {
             sender.heard = sender.heard.max(start);
             sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.clock);
             let due = sender.watch;
-            self.schedule(due, class::SILENCE, flow);
+            self.schedule_flow(due, class::SILENCE, flow);
+        }
+        if last && self.settings.ack_every == 0 {
+            // Nothing will be heard: what has been sent is done with.
+            let sender = &mut self.senders[flow as usize];
+            sender.una = sender.next;
+            self.strike(flow);
         }
         self.packets.insert(packet)
     }
@@ -401,7 +441,13 @@ impl<T: Transport> Engine<T> {
         let flow = packet.flow;
         let feedback = self.feedbacks.take(packet.detail);
         self.totals.acknowledgements += 1;
-        let port = self.senders[flow as usize].port;
+        self.packets.release(id);
+        let sender = &mut self.senders[flow as usize];
+        sender.control_gone += 1;
+        if sender.retired {
+            return;
+        }
+        let port = sender.port;
         self.pull(port, now);
         let sender = &mut self.senders[flow as usize];
         let bytes = feedback.received.saturating_sub(sender.received);
@@ -442,31 +488,44 @@ impl<T: Transport> Engine<T> {
             Recovery::None | Recovery::GoBackN => {}
             Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
         }
-        let sender = &mut self.senders[flow as usize];
-        while sender.oldest != NO_MESSAGE {
-            let message = &mut self.messages[sender.oldest];
-            if message.first + message.packets > sender.una {
-                break;
-            }
-            message.acknowledged = true;
-            let done = sender.oldest;
-            sender.oldest = message.next;
-            self.messages.settle(done);
-        }
+        self.strike(flow);
         self.rearm(flow, now);
         self.ready(flow, now);
-        self.release(id, flow);
+    }
+
+    /// Forgets messages that are known to have arrived; a queue pair that is used once is done with its own.
+    fn strike(&mut self, flow: u32) {
+        let sender = &mut self.senders[flow as usize];
+        while sender.oldest != NO_MESSAGE {
+            let message = self.outgoing[sender.oldest];
+            if message.first + message.packets > sender.una {
+                return;
+            }
+            self.outgoing.release(sender.oldest);
+            sender.oldest = message.next;
+        }
+        if !sender.keep && !sender.retired && sender.una >= sender.limit {
+            sender.retired = true;
+            sender.beyond = Arrivals::default();
+            self.named.remove(&(sender.port, sender.name));
+            self.retired.push(QueuePair { sender: flow, receiver: sender.peer_slot });
+        }
     }
 
     /// A notification of congestion has come.
     pub(super) fn notified(&mut self, id: u32, now: u64) {
         let flow = self.packets[id].flow;
-        let port = self.senders[flow as usize].port;
+        self.packets.release(id);
+        let sender = &mut self.senders[flow as usize];
+        sender.control_gone += 1;
+        if sender.retired {
+            return;
+        }
+        let port = sender.port;
         self.pull(port, now);
         self.transport.on_notify(&mut self.senders[flow as usize].cc, Time(now));
         self.rearm(flow, now);
         self.ready(flow, now);
-        self.release(id, flow);
     }
 
     /// Marks as lost what lies `reorder` packets or more before the highest that has arrived.
@@ -502,8 +561,7 @@ impl<T: Transport> Engine<T> {
     /// Looks whether anything was heard since the watch was set.
     pub(super) fn silence(&mut self, flow: u32, now: u64) {
         let sender = &mut self.senders[flow as usize];
-        // One of a queue pair closed since is none of this one's.
-        if !sender.open || sender.watch != now {
+        if sender.watch != now {
             return;
         }
         if sender.una == sender.next {
@@ -514,7 +572,7 @@ impl<T: Transport> Engine<T> {
         let due = sender.heard + self.transport.timeout(&sender.cc).0;
         if due > now {
             sender.watch = due;
-            self.schedule(due, class::SILENCE, flow);
+            self.schedule_flow(due, class::SILENCE, flow);
             return;
         }
         let port = sender.port;
@@ -525,7 +583,7 @@ impl<T: Transport> Engine<T> {
         sender.heard = now;
         let due = now + self.transport.timeout(&sender.cc).0;
         sender.watch = due;
-        self.schedule(due, class::SILENCE, flow);
+        self.schedule_flow(due, class::SILENCE, flow);
         self.rearm(flow, now);
         self.ready(flow, now);
     }
@@ -533,7 +591,7 @@ impl<T: Transport> Engine<T> {
     /// The transport's timer.
     pub(super) fn timer(&mut self, flow: u32, now: u64) {
         let sender = &mut self.senders[flow as usize];
-        if !sender.open || sender.timer != now {
+        if sender.timer != now {
             return;
         }
         let port = sender.port;
@@ -553,42 +611,31 @@ impl<T: Transport> Engine<T> {
         let due = due.max(now);
         if sender.timer != due {
             sender.timer = due;
-            self.schedule(due, class::TIMER, flow);
+            self.schedule_flow(due, class::TIMER, flow);
         }
     }
 
-    /// Reports a message whose packets have all arrived and whose turn it is.
-    pub(super) fn complete(&mut self, id: u32, now: u64) {
-        let message = &mut self.messages[id];
-        message.delivered = true;
-        let (token, start, bytes) = (message.token, message.start, Bytes(message.bytes));
-        self.totals.bytes_delivered += bytes.0;
-        self.done.push(Completion { token, at: Time(now), start, bytes });
-        if self.settings.ack_every == 0 {
-            // Nothing will be heard: what has arrived is done with.
-            message.acknowledged = true;
-            let (flow, end, next) = (message.flow, message.first + message.packets, message.next);
-            let sender = &mut self.senders[flow as usize];
-            (sender.una, sender.oldest) = (end, next);
-        }
-        self.messages.settle(id);
-    }
-
-    /// Closes a queue pair that is used once, with nothing left of it in the network.
-    pub(super) fn close_if_done(&mut self, flow: u32) {
-        let sender = &mut self.senders[flow as usize];
-        if !sender.open || sender.has_more() || sender.una < sender.limit {
-            return;
-        }
-        sender.open = false;
-        sender.beyond = Arrivals::default();
-        let receiver = &mut self.receivers[flow as usize];
-        let (back, [len, len_back]) = receiver.close();
-        if sender.flags & flag::ROUTED != 0 {
-            let place = sender.hash;
-            self.paths.release(place as u32, len);
-            self.paths.release(back as u32, len_back);
-        }
-        self.free_flows.push(flow);
+    /// Frees the places of queue pairs that are done and have nothing left in the network: what one half sent, the other
+    /// has counted as gone. Nothing that happens depends on when this is asked, for a half that is done answers what
+    /// still comes and does no more.
+    #[cold]
+    fn settle(&mut self) {
+        let mut retired = std::mem::take(&mut self.retired);
+        retired.retain(|&QueuePair { sender: flow, receiver: peer }| {
+            let (sender, receiver) = (&self.senders[flow as usize], &mut self.receivers[peer as usize]);
+            if sender.data_sent != receiver.data_gone || sender.control_gone != receiver.control_sent {
+                return true;
+            }
+            let (back, [len, len_back]) = receiver.close();
+            if sender.flags & flag::ROUTED != 0 {
+                self.paths.release(sender.hash as u32, len);
+                self.paths.release(back as u32, len_back);
+            }
+            self.free_senders.push(flow);
+            self.free_receivers.push(peer);
+            false
+        });
+        self.settle_at = 2 * retired.len();
+        self.retired = retired;
     }
 }
