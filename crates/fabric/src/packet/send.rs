@@ -13,7 +13,7 @@ use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::receive::Receiver;
 use super::settings::Balancer;
-use super::transport::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+use super::transport::{Ack, Loss, LossKind, PathChoice, PathFacts, Recovery, Transport};
 
 /// The sending half.
 #[derive(Clone, Debug)]
@@ -388,10 +388,10 @@ impl<T: Transport> Engine<T> {
         let wire = (facts.payload_of(sequence, payload) + self.settings.header.0) as u16;
         let (hash, path) = match self.settings.balancer {
             Balancer::Spray { paths } => {
-                let (round, place) = (sender.round / paths, sender.round % paths);
-                let mask = combine(sender.hash, u64::from(round)) as u32 & (paths - 1);
-                let path = place ^ mask;
-                (combine(sender.hash, u64::from(path)), path as u16)
+                let choice = PathChoice { now: Time(start), round: sender.round, paths, hash: sender.hash };
+                let path = self.transport.path(&mut sender.cc, &choice);
+                let path = path.unwrap_or_else(|| choice.in_turn(sender.round));
+                (combine(sender.hash, u64::from(path)), path)
             }
             _ => (sender.hash, 0),
         };

@@ -30,6 +30,7 @@ mod nscc;
 mod swift;
 mod tcp;
 
+use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Span, Time};
 
 pub use cubic::{Cubic, CubicFlow};
@@ -136,6 +137,29 @@ pub struct Arrived {
     pub out_of_order: bool,
 }
 
+/// What a sprayed packet's path number is chosen from: see [`Transport::path`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathChoice {
+    /// When the packet's transmission begins.
+    pub now: Time,
+    /// Packets that the queue pair has sent so far, modulo 2^32.
+    pub round: u32,
+    /// Path numbers are below this, a power of two up to 65,536.
+    pub paths: u32,
+    /// Of the queue pair: the same for all its packets, and of no other.
+    pub hash: u64,
+}
+
+impl PathChoice {
+    /// Path number of the place `turn` in an order that takes every number once before any again, and differs from one
+    /// round to the next.
+    #[inline]
+    pub fn in_turn(&self, turn: u32) -> u16 {
+        let (lap, place) = (turn / self.paths, turn % self.paths);
+        (place ^ (combine(self.hash, u64::from(lap)) as u32 & (self.paths - 1))) as u16
+    }
+}
+
 /// What a receiver answers beside the acknowledgements that are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -176,6 +200,15 @@ pub trait Transport: Clone + std::fmt::Debug {
     #[inline]
     fn on_send(&self, flow: &mut Self::Flow, now: Time, wire: u16) {
         let _ = (flow, now, wire);
+    }
+
+    /// Path number of the next packet where packets are sprayed ([`Balancer::Spray`](crate::packet::Balancer::Spray)), by
+    /// what [`Ack::path`] and [`Ack::echo`] told before; `None`: the next in turn. Asked once for each packet, before
+    /// [`Self::on_send`].
+    #[inline]
+    fn path(&self, flow: &mut Self::Flow, choice: &PathChoice) -> Option<u16> {
+        let _ = (flow, choice);
+        None
     }
 
     /// An acknowledgement has come.
