@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def stream_name(stream: int, operations: pl.DataFrame) -> str:
-    """`compute`, `host` (kernels being launched), or the dimension all its messages belong to; its number if its `operations` differ."""
+    """`compute`, `host` (launches), or the dimension all messages belong to; its number if its `operations` differ."""
     if (operations["kind"] == "calc").all():
         return "host" if (operations["label"] == "launch").all() else "compute"
     dimensions = operations["dimension"].unique()

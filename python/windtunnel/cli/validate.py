@@ -1,0 +1,72 @@
+"""`windtunnel validate`."""
+
+from __future__ import annotations
+
+import difflib
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.cli.app import DONE
+from windtunnel.cli.console import out, print_json, talk
+from windtunnel.engine import InputError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+TARGET = Path("runs") / "validation"
+
+
+@app.command()
+def validate(
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="NAME", help="A table of the board; all if left out. Repeatable."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of measured tables; its `systems/*.yaml` are read first.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Every tenth row.")] = False,
+    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where rows (CSV) and page (HTML) go.")] = TARGET,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> int:
+    """Predict published measurements and say how far off the predictions are."""
+    from windtunnel.results.folder import write_beside
+    from windtunnel.validate import NAMES
+    from windtunnel.validate import validate as run_board
+    from windtunnel.validate.output import HEAD, cells, html, rows_csv
+
+    for name in tables or []:
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(NAMES)}"
+            raise InputError(f"no such table: `{name}`\n\nhint: {hint}")
+
+    def done(i: int, of: int) -> None:
+        if i == of or i % max(1, of // 10) == 0:
+            talk().print(f"{i} of {of} predictions", style="dim")
+
+    board = run_board(tables or NAMES, data=data, quick=quick, done=None if json else done)
+    for score in board.scores:
+        write_beside(folder / f"{score.name}.csv", rows_csv(score).encode())
+    write_beside(folder / "index.html", html(board).encode())
+    if json:
+        print_json(json_module.dumps(board.record(), indent=2))
+        return DONE
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("table")
+    for name in HEAD:
+        table.add_column(name, justify="right")
+    for score in board.scores:
+        table.add_row(Text(score.name), *cells(score.figures))
+    out().print(table)
+    for score in board.scores:
+        for e in score.excluded:
+            out().print(Text(f"{score.name}: {e.rows} rows left out: {e.reason}", style="dim"))
+    for name in board.absent:
+        out().print(Text(f"{name}: its file is not in the folder", style="dim"))
+    out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
+    return DONE

@@ -1,0 +1,90 @@
+"""The board: tables are read, predicted together, and scored one by one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.engine import InputError
+from windtunnel.validate.predict import key_of, predict
+from windtunnel.validate.score import Score
+from windtunnel.validate.systems import read_systems
+from windtunnel.validate.tables import NAMES, READERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from windtunnel.validate.rows import Row, Table
+
+ENVIRONMENT = "WINDTUNNEL_VALIDATION_DATA"
+QUICK = 10
+"""`--quick` takes every tenth row."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """The scores of some tables, and those of which the data are not there."""
+
+    scores: Sequence[Score]
+    absent: Sequence[str]
+
+    def record(self) -> dict[str, Any]:
+        """As `--json` has it."""
+        return {"tables": [score.record() for score in self.scores]}
+
+
+def data_folder(given: Path | None) -> Path:
+    """The folder of measured tables: as given, from the environment, or `shared/data` beside the checkout."""
+    if given is not None:
+        if not given.is_dir():
+            raise InputError(f"{given}: no such folder\n\nhint: `--data` names a folder with measured tables")
+        return given
+    places = [Path(os.environ[ENVIRONMENT])] if ENVIRONMENT in os.environ else []
+    places += [folder.parent / "shared" / "data" for folder in [Path(__file__).resolve().parents[3], Path.cwd()]]
+    for place in places:
+        if place.is_dir():
+            return place
+    raise InputError(
+        "no folder of measured tables\n\nhint: name it with `--data DIR`, or in the environment as "
+        f"`{ENVIRONMENT}`; docs/validation.md says what is in it"
+    )
+
+
+def validate(
+    tables: Sequence[str] = NAMES,
+    *,
+    data: Path | None = None,
+    quick: bool = False,
+    processes: int | None = None,
+    done: Callable[[int, int], None] | None = None,
+) -> Board:
+    """Predicts and scores `tables`; those whose files are not in the folder are named as absent."""
+    folder = data_folder(data)
+    systems = read_systems(folder)
+    found: list[Table] = []
+    absent: list[str] = []
+    for name in tables:
+        table = READERS[name](folder, systems)
+        if table is None:
+            absent.append(name)
+            continue
+        if quick:
+            table.rows = table.rows[::QUICK]
+        found.append(table)
+    results = predict((row for table in found for row in table.rows), processes=processes, done=done)
+    return Board([_score(table, results) for table in found], absent)
+
+
+def _score(table: Table, results: dict[str, dict[str, Any] | str]) -> Score:
+    rows: list[Row] = []
+    predicted: list[float] = []
+    for row in table.rows:
+        result = results[key_of(row)]
+        if isinstance(result, str):
+            table.exclude(f"could not be run: {result}")
+            continue
+        rows.append(row)
+        predicted.append(float(result["jobs"][0]["iteration_time_s"]["mean"]))
+    return Score(table.name, rows, predicted, table.excluded)

@@ -1,0 +1,96 @@
+"""What the board leaves: rows as CSV, a page as HTML, and the table of docs/validation.md."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from windtunnel.report.canvas import figure, svg
+from windtunnel.report.html import Raw, page, section, table
+from windtunnel.text import UNKNOWN, percent
+
+if TYPE_CHECKING:
+    from windtunnel.validate.board import Board
+    from windtunnel.validate.score import Figures, Score
+
+HEAD = ("rows", "median error", "95th percentile", "largest", "bias", "rank correlation")
+
+
+def cells(figures: Figures) -> list[str]:
+    """Figures as a line of a table."""
+    rank = UNKNOWN if figures.rank_correlation is None else f"{figures.rank_correlation:.3f}"
+    return [
+        str(figures.rows),
+        percent(figures.median_abs_error),
+        percent(figures.p95_abs_error),
+        percent(figures.max_abs_error),
+        percent(figures.bias, signed=True),
+        rank,
+    ]
+
+
+def rows_csv(score: Score) -> str:
+    """Every scored row: id, system, measured, predicted, error, groups."""
+    names = sorted({name for row in score.rows for name in row.groups})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "system", "measured", "predicted", "error", *names])
+    for row, predicted in zip(score.rows, score.predicted, strict=True):
+        error = predicted / row.measured - 1
+        groups = [row.groups.get(name, "") for name in names]
+        writer.writerow([row.id, row.system, f"{row.measured:.9g}", f"{predicted:.9g}", f"{error:.6f}", *groups])
+    return text.getvalue()
+
+
+def html(board: Board) -> str:
+    """A page: all tables, then each with predicted against measured and its groups."""
+    overview = table(
+        ("table", *HEAD), [[score.name, *cells(score.figures)] for score in board.scores], numbers=range(1, 7)
+    )
+    parts = [
+        Raw("<header><h1>Validation</h1><p>Predictions against published measurements.</p></header>"),
+        section("All tables", "Errors are |predicted/measured - 1| of time.", overview),
+        *[_section(score) for score in board.scores],
+    ]
+    return page("Windtunnel: validation", *parts)
+
+
+def _section(score: Score) -> Raw:
+    content: list[str] = []
+    if score.rows:
+        content.append(_scatter(score))
+        groups = [
+            [
+                *next(iter(group["by"].items())),
+                group["rows"],
+                *(percent(group[key]) for key in ("median_abs_error", "p95_abs_error")),
+            ]
+            for group in score.groups()
+        ]
+        content.append(table(("by", "value", "rows", "median error", "95th percentile"), groups, numbers=(2, 3, 4)))
+    if score.excluded:
+        content.append(table(("left out because", "rows"), [(e.reason, e.rows) for e in score.excluded], numbers=(1,)))
+    return section(score.name, "", *content)
+
+
+def _scatter(score: Score) -> str:
+    fig, axes = figure(4.2)
+    measured = [row.measured for row in score.rows]
+    low, high = min([*measured, *score.predicted]) * 0.8, max([*measured, *score.predicted]) * 1.25
+    axes.plot([low, high], [low, high], color="0.4", linewidth=1)
+    for factor in (0.8, 1.25):
+        axes.plot([low, high], [low * factor, high * factor], color="0.75", linewidth=1, linestyle="--")
+    axes.scatter(measured, score.predicted, s=12, alpha=0.7, zorder=3)
+    axes.set(
+        xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), xlabel="measured (s)", ylabel="predicted (s)"
+    )
+    return svg(fig, score.name)
+
+
+def markdown(board: Board) -> str:
+    """The table of docs/validation.md."""
+    lines = [f"| table | {' | '.join(HEAD)} |", "|---|" + "---:|" * len(HEAD)]
+    lines += [f"| `{score.name}` | {' | '.join(cells(score.figures))} |" for score in board.scores]
+    left_out = [f"- `{s.name}`: {e.rows} rows, {e.reason}" for s in board.scores for e in s.excluded]
+    return "\n".join([*lines, "", *(["Left out:", "", *left_out] if left_out else [])]).rstrip() + "\n"

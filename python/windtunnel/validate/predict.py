@@ -1,0 +1,82 @@
+"""Predictions: every distinct scenario runs once, on as many processes as there are processors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windtunnel import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from windtunnel.validate.rows import Row
+
+
+def key_of(row: Row) -> str:
+    """A name for what is run: equal scenarios and models have equal names."""
+    text = json.dumps([row.scenario, row.models], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def predict(
+    rows: Iterable[Row], *, processes: int | None = None, done: Callable[[int, int], None] | None = None
+) -> dict[str, dict[str, Any] | str]:
+    """The summary of each distinct scenario by `key_of`, or the error message where it could not run.
+
+    `done` is told of each scenario that has ended, and of how many there are.
+    """
+    work: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        key = key_of(row)
+        if key not in work:
+            work[key] = (json.dumps(row.scenario), json.dumps(dict(row.models)))
+    keys = list(work)
+    count = processes or os.cpu_count() or 1
+    found: dict[str, dict[str, Any] | str] = {}
+    if count == 1 or len(keys) < 2:
+        results: Iterable[dict[str, Any] | str] = map(_run, (work[key] for key in keys))
+        _collect(keys, results, found, done)
+        return found
+    with ProcessPoolExecutor(count) as pool:
+        chunk = max(1, min(16, len(keys) // (4 * count)))
+        _collect(keys, pool.map(_run, (work[key] for key in keys), chunksize=chunk), found, done)
+    return found
+
+
+def _collect(
+    keys: Sequence[str],
+    results: Iterable[dict[str, Any] | str],
+    found: dict[str, dict[str, Any] | str],
+    done: Callable[[int, int], None] | None,
+) -> None:
+    for i, (key, result) in enumerate(zip(keys, results, strict=True)):
+        found[key] = result
+        if done is not None:
+            done(i + 1, len(keys))
+
+
+def _run(work: tuple[str, str]) -> dict[str, Any] | str:
+    scenario, models = work
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
+        for name, model in json.loads(models).items():
+            (Path(folder) / name).write_text(json.dumps(model), encoding="utf-8")
+        try:
+            text = engine.run(scenario, "row", folder, [], {"threads": 1}, _ignore_rows, _ignore_progress)
+        except (engine.InputError, engine.RunError) as error:
+            return str(error).partition("\n")[0].removeprefix("row: ")
+    summary: dict[str, Any] = json.loads(text)
+    return summary
+
+
+def _ignore_rows(_table: str, _columns: object) -> None:
+    pass
+
+
+def _ignore_progress(_fraction: float | None, _simulated: float, _events: int) -> None:
+    pass

@@ -1,0 +1,61 @@
+"""Measured rows and what becomes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measurement and the scenario that predicts it.
+
+    `measured` is in seconds, or in bytes for tables of memory. `models` are `config.json` files that the scenario
+    names, by file name. `groups` is what the row is shown by, such as `{"size": "3.6B"}`.
+    """
+
+    id: str
+    system: str
+    measured: float
+    scenario: Mapping[str, Any]
+    groups: Mapping[str, str]
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """Rows left out for one reason."""
+
+    reason: str
+    rows: int
+
+
+@dataclass
+class Table:
+    """The rows of a table that are predicted, and those that are not."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    fitted: frozenset[str] = frozenset()
+    """Rows that a constant was fitted on, by id: excluded from every figure."""
+    _excluded: Counter[str] = field(default_factory=Counter)
+
+    def exclude(self, reason: str, rows: int = 1) -> None:
+        """Leaves `rows` rows out."""
+        self._excluded[reason] += rows
+
+    def add(self, row: Row) -> None:
+        """Takes a row in, unless a constant was fitted on it."""
+        if row.id in self.fitted:
+            self.exclude("used to fit a constant")
+        else:
+            self.rows.append(row)
+
+    @property
+    def excluded(self) -> list[Excluded]:
+        """What was left out, by reason."""
+        return [Excluded(reason, rows) for reason, rows in sorted(self._excluded.items())]

@@ -1,0 +1,76 @@
+"""Systems: the machines that tables were measured on, as files `data/systems/NAME.yaml`.
+
+A system has the hosts, NICs and fabric of a scenario, what its software does (`training`, `parallelism`), and constants
+with their evidence; a calibrated constant names the rows that it was fitted on (`fitted`).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.engine import InputError
+from windtunnel.experiments.spec import parse_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OWN = Path(__file__).resolve().parents[3] / "data" / "systems"
+"""The systems of the checkout."""
+
+KEYS = {"name", "title", "source", "evidence", "topology", "network", "training", "parallelism", "constants", "notes"}
+
+
+@dataclass(frozen=True)
+class System:
+    """A machine and its software. `path` is where it was read."""
+
+    name: str
+    path: Path
+    record: Mapping[str, Any]
+
+    @property
+    def fitted(self) -> frozenset[str]:
+        """Ids of the rows that a constant was fitted on."""
+        constants = self.record.get("constants") or {}
+        return frozenset(str(row) for constant in constants.values() for row in constant.get("fitted", []))
+
+    def constant(self, name: str) -> Any:  # noqa: ANN401
+        """The value of a constant, None if the system has none of that name."""
+        found = (self.record.get("constants") or {}).get(name)
+        return None if found is None else found["value"]
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A copy of a section, empty if it has none."""
+        return copy.deepcopy(dict(self.record.get(name) or {}))
+
+
+def read_systems(data: Path | None) -> dict[str, System]:
+    """The systems of `data/systems` (of a validation folder), then the checkout's own, by name."""
+    folders = [folder / "systems" for folder in [data] if folder is not None] + [OWN]
+    found: dict[str, System] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.yaml")):
+            system = read_system(path)
+            found.setdefault(system.name, system)
+    return found
+
+
+def read_system(path: Path) -> System:
+    """The system in the file `path`. Raises `InputError` with file and key."""
+    record = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    if not isinstance(record, dict):
+        raise InputError(f"{path}: expected a system, found {type(record).__name__}")
+    for key in ("name", "topology"):
+        if key not in record:
+            raise InputError(f"{path}: `{key}` is missing")
+    for key in record:
+        if key not in KEYS:
+            raise InputError(f"{path}: unknown key `{key}`\n\nhint: a system has {', '.join(sorted(KEYS))}")
+    for name, constant in (record.get("constants") or {}).items():
+        missing = {"value", "evidence", "source"} - set(constant if isinstance(constant, dict) else ())
+        if missing:
+            raise InputError(f"{path}: constants.{name}: `{min(missing)}` is missing")
+    return System(str(record["name"]), path, record)

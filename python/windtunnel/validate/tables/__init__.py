@@ -1,0 +1,24 @@
+"""The tables of the board: a reader each, which gives None where the table's file is not in the folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windtunnel.validate.tables import korthikanti, published, vtrain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from windtunnel.validate.rows import Table
+    from windtunnel.validate.systems import System
+
+READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
+    "vtrain-single": vtrain.single,
+    "vtrain-multi": vtrain.multi,
+    "megatron-sc21": published.megatron_sc21,
+    "korthikanti": korthikanti.read,
+    "zero-bubble": published.zero_bubble,
+}
+
+NAMES = tuple(READERS)

@@ -1,0 +1,112 @@
+"""What the readers of training tables share: CSV with checked columns, and a scenario from a system and a layout."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from windtunnel.validate.systems import System
+
+
+class Line:
+    """A line of a table; its figures are checked as they are asked for."""
+
+    def __init__(self, path: Path, number: int, cells: Mapping[str, str]) -> None:
+        self.path, self.number, self._cells = path, number, cells
+
+    def text(self, column: str) -> str:
+        """A cell as it is."""
+        return (self._cells[column] or "").strip()
+
+    def number_in(self, column: str) -> float:
+        """A positive number. Raises `InputError` with file and line."""
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (value > 0 and math.isfinite(value)):
+            raise InputError(f"{self.path}:{self.number}: `{column}`: expected a positive number, found `{text}`")
+        return value
+
+    def count(self, column: str) -> int:
+        """A positive whole number. Raises `InputError` with file and line."""
+        value = self.number_in(column)
+        if value != int(value):
+            raise InputError(
+                f"{self.path}:{self.number}: `{column}`: expected a whole number, found `{self.text(column)}`"
+            )
+        return int(value)
+
+
+def lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
+    """The lines of a CSV file that has at least `columns`. Raises `InputError` where one is missing."""
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        names = [name.strip() for name in reader.fieldnames or []]
+        missing = [column for column in columns if column not in names]
+        if missing:
+            raise InputError(f"{path}:1: column `{missing[0]}` is missing\n\nhint: it has {', '.join(names)}")
+        reader.fieldnames = names
+        for cells in reader:
+            yield Line(path, reader.line_num, cells)
+
+
+def gpt(
+    layers: int, hidden: int, heads: int, sequence: int, vocabulary: int, feedforward: int | None = None
+) -> dict[str, Any]:
+    """A `config.json` of a GPT-2 shape."""
+    return {
+        "model_type": "gpt2",
+        "n_embd": hidden,
+        "n_layer": layers,
+        "n_head": heads,
+        "n_inner": feedforward or 4 * hidden,
+        "n_positions": sequence,
+        "vocab_size": vocabulary,
+    }
+
+
+def training_scenario(
+    system: System,
+    *,
+    gpus: int,
+    workload: Mapping[str, Any],
+    parallelism: Mapping[str, Any],
+    training: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A job that trains on the first `gpus` GPUs of `system`: iterations are equal, so one is simulated."""
+    topology = system.section("topology")
+    per_host = int(topology["host"]["gpus"])
+    # A fabric needs a second host to be one.
+    topology["hosts"] = max(2, -(-gpus // per_host))
+    merged = {**system.section("training"), **(training or {})}
+    dispatch = system.constant("dispatch")
+    if dispatch is not None:
+        merged.setdefault("dispatch", dispatch)
+    return {
+        "windtunnel": 1,
+        "name": system.name,
+        "seed": 1,
+        "fidelity": "flow",
+        "topology": topology,
+        "network": system.section("network"),
+        "memory": "ignore",
+        "jobs": [
+            {
+                "name": "job",
+                "workload": {**workload, "training": merged},
+                "parallelism": {**system.section("parallelism"), **parallelism},
+                "iterations": 1,
+            }
+        ],
+        "cluster": {"episodes": {"iterations": 1}},
+        "results": {"operations": "none", "flows": "none", "ideal": False},
+    }

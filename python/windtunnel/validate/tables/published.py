@@ -1,0 +1,128 @@
+"""Iteration times copied from papers (`e2e_iteration/published_tables.json.gz`): Megatron-LM SC'21 and Zero Bubble."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.engine import InputError
+from windtunnel.validate.rows import Row, Table
+from windtunnel.validate.tables.common import gpt, training_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from windtunnel.validate.systems import System
+
+ZERO_BUBBLE = {"1F1B": ("1f1b", 1), "1F1B-I": ("interleaved", None), "ZB-H1": ("zb-h1", 1), "ZB-1p": ("zb1p", 1)}
+"""Schedules of Qi et al. that the engine has: name and chunks."""
+
+
+def megatron_sc21(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """Narayanan et al. 2021 (arXiv:2104.04473), table 1: ten models on 32 to 3,072 GPUs."""
+    return _read("megatron-sc21", "megatron_sc21_t1_", "selene", data, systems, _megatron)
+
+
+def zero_bubble(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """Qi et al. 2024 (arXiv:2401.10241), table 4: four models under four schedules."""
+    return _read("zero-bubble", "zb_t4_", "zero-bubble-a100", data, systems, _zero_bubble)
+
+
+def _read(
+    name: str,
+    prefix: str,
+    system_name: str,
+    data: Path,
+    systems: Mapping[str, System],
+    place: Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, Any], dict[str, Any], str] | str],
+) -> Table | None:
+    path = data / "e2e_iteration" / "published_tables.json.gz"
+    if not path.is_file():
+        return None
+    system = systems.get(system_name)
+    table = Table(name, fitted=system.fitted if system else frozenset())
+    for record in _records(path, prefix):
+        if system is None:
+            table.exclude(f"no file of system `{system_name}`")
+            continue
+        placed = place(record)
+        if isinstance(placed, str):
+            table.exclude(placed)
+            continue
+        workload, parallelism, training, kind = placed
+        model, hardware = record["model"], record["hardware"]
+        table.add(
+            Row(
+                id=f"{name}/{record['id']}",
+                system=system.name,
+                measured=float(record["measured"]["iteration_time_s_derived"]),
+                scenario=training_scenario(
+                    system,
+                    gpus=int(hardware["gpus"]),
+                    workload={"model": "model.json", "sequence": model["seq"], **workload},
+                    parallelism=parallelism,
+                    training=training,
+                ),
+                groups={"size": str(model.get("name") or f"{model['params_B']:g}B"), "kind": kind},
+                models={
+                    "model.json": gpt(
+                        model["layers"], model["hidden"], model["heads"], model["seq"], model["vocab"], model["ffn"]
+                    )
+                },
+            )
+        )
+    return table
+
+
+def _records(path: Path, prefix: str) -> Iterator[dict[str, Any]]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            rows = json.load(file)["rows"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a table of published rows: {error}") from error
+    for i, record in enumerate(rows):
+        try:
+            wanted = str(record["id"]).startswith(prefix)
+            if wanted:
+                float(record["measured"]["iteration_time_s_derived"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: rows[{i}]: {error} is missing or no number") from error
+        if wanted:
+            yield record
+
+
+def _megatron(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
+    layout = record["parallelism"]
+    chunks = int(layout["virtual_pp"] or 1)
+    schedule = {"name": "interleaved", "chunks": chunks} if chunks > 1 else {"name": "1f1b"}
+    return (
+        {"global_batch": layout["global_batch"], "micro_batch": layout["micro_batch"]},
+        {"tp": layout["TP"], "pp": layout["PP"], "dp": layout["DP"], "schedule": schedule},
+        {"recompute": "full", "sequence_parallel": False, "overlap_backward": False},
+        str(schedule["name"]),
+    )
+
+
+def _zero_bubble(
+    record: dict[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str] | str:
+    layout, model = record["parallelism"], record["model"]
+    name = str(layout["schedule"])
+    if name not in ZERO_BUBBLE:
+        return f"schedule `{name}` is not modelled"
+    schedule, chunks = ZERO_BUBBLE[name]
+    pp, micro = int(layout["PP"]), int(layout["micro_batch"])
+    # Section 5: interleaving with the most chunks that the layers allow, one layer each; the first and the last stage
+    # hold one layer less beside embedding and head.
+    chunks = chunks or -(-int(model["layers"]) // pp)
+    return (
+        {"global_batch": micro * int(layout["num_microbatches"]), "micro_batch": micro},
+        {
+            "pp": pp,
+            "schedule": {"name": schedule, "chunks": chunks} if schedule == "interleaved" else {"name": schedule},
+        },
+        {},
+        name,
+    )

@@ -1,0 +1,157 @@
+"""The validation board: scores, systems, tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from windtunnel.engine import InputError
+from windtunnel.validate import NAMES, Figures, Row, Score, validate
+from windtunnel.validate.predict import key_of
+from windtunnel.validate.score import spearman
+from windtunnel.validate.systems import OWN, read_system, read_systems
+from windtunnel.validate.tables import READERS
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the measured tables are not here")
+
+HEAD = (
+    "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,"
+    "data parallelism,pipeline parallelism,iteration time (ms)\n"
+)
+
+
+def table(folder: Path, *rows: str) -> Path:
+    """A folder with a table of single-host rows."""
+    place = folder / "e2e_iteration"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "vtrain_ground_truth_single.csv").write_text(HEAD + "".join(f"{row}\n" for row in rows))
+    return folder
+
+
+def test_figures_of_errors_worked_by_hand() -> None:
+    figures = Figures.of([1.1, 1.6, 3.3, 4.0], [1.0, 2.0, 3.0, 4.0])
+    assert figures.rows == 4
+    assert figures.median_abs_error == pytest.approx(0.1)
+    assert figures.max_abs_error == pytest.approx(0.2)
+    # Between the third of three gaps: 0.1 + 0.85 · (0.2 - 0.1).
+    assert figures.p95_abs_error == pytest.approx(0.185)
+    assert figures.bias == pytest.approx(0.05)
+    assert figures.rank_correlation == pytest.approx(1.0)
+
+
+def test_rank_correlation_takes_mean_ranks_for_ties() -> None:
+    # Ranks 0.5, 0.5, 2 against 0, 1, 2: covariance 0.75 over sqrt(1.5 · 2)/... = sqrt(3)/2.
+    assert spearman(np.array([5.0, 5.0, 9.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(np.sqrt(3) / 2)
+    assert spearman(np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, 3.0])) is None
+    assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0])) is None
+    assert Figures.of([], []).median_abs_error is None
+
+
+def test_groups_split_the_rows() -> None:
+    rows = [Row(str(i), "here", 1.0, {}, {"size": size}) for i, size in enumerate(["a", "a", "b"])]
+    groups = Score("t", rows, [1.1, 1.3, 2.0], []).groups()
+    by = {next(iter(group["by"].items())): group for group in groups}
+    assert by["size", "a"]["median_abs_error"] == pytest.approx(0.2)
+    assert (by["size", "b"]["rows"], by["system", "here"]["rows"]) == (1, 3)
+
+
+def test_equal_configurations_run_once() -> None:
+    a = Row("a", "s", 1.0, {"x": 1}, {}, {"m.json": {"y": 2}})
+    b = Row("b", "other", 2.0, {"x": 1}, {"size": "1"}, {"m.json": {"y": 2}})
+    assert key_of(a) == key_of(b)
+    assert key_of(a) != key_of(Row("c", "s", 1.0, {"x": 1}, {}, {"m.json": {"y": 3}}))
+
+
+def test_every_system_says_where_it_is_from() -> None:
+    systems = read_systems(None)
+    assert {"vtrain-a100", "selene", "zero-bubble-a100"} <= systems.keys()
+    for system in systems.values():
+        assert system.path.parent == OWN
+        assert system.record["source"], system.name
+        assert system.record["evidence"] in {"measured", "calibrated", "data sheet", "inferred"}
+
+
+def test_a_slow_host_is_predicted_and_fitted_rows_are_never_scored(tmp_path: Path) -> None:
+    # Bound by launches: the time of the two rows differs by the number of micro-batches.
+    fitted = "8,128,1,1024,16,12,1024,1,8,1,160"
+    rows = ["2,8,1,1024,16,16,1024,1,2,1,230", "2,16,1,1024,16,16,1024,1,2,1,430", fitted]
+    board = validate(["vtrain-single"], data=table(tmp_path, *rows), processes=1)
+    (score,) = board.scores
+    assert [e.reason for e in score.excluded] == ["used to fit a constant"]
+    four, eight = score.predicted
+    # 4 and 8 micro-batches of 16 layers, what is done once (optimiser, gradients) apart.
+    assert 1.8 < eight / four < 2.0
+    record = board.record()["tables"][0]
+    assert (record["name"], record["rows"]) == ("vtrain-single", 2)
+
+
+def test_systems_of_the_folder_come_first_and_those_without_a_file_are_counted(tmp_path: Path) -> None:
+    folder = table(tmp_path, "2,8,1,1024,16,16,1024,1,2,1,230")
+    (folder / "systems").mkdir()
+    own = (OWN / "vtrain-a100.yaml").read_text().split("constants:")[0]
+    (folder / "systems" / "a.yaml").write_text(own)
+    found = read_systems(folder)["vtrain-a100"]
+    assert (found.path.parent, found.fitted, found.constant("dispatch")) == (folder / "systems", frozenset(), None)
+    unknown = READERS["vtrain-single"](folder, {})
+    assert unknown is not None
+    assert [(e.reason, e.rows) for e in unknown.excluded] == [("no file of system `vtrain-a100`", 1)]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            "2,8,1,1024,16,16,1024,1,2,1,fast",
+            "single.csv:2: `iteration time (ms)`: expected a positive number, found `fast`",
+        ),
+        ("2,8,1.5,1024,16,16,1024,1,2,1,9", "single.csv:2: `micro batch`: expected a whole number, found `1.5`"),
+        ("2,8,0,1024,16,16,1024,1,2,1,9", "single.csv:2: `micro batch`: expected a positive number, found `0`"),
+    ],
+)
+def test_a_bad_cell_is_named(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(InputError, match="vtrain_ground_truth") as error:
+        READERS["vtrain-single"](table(tmp_path, row), read_systems(None))
+    assert message in str(error.value)
+
+
+def test_a_missing_column_and_a_bad_system_are_named(tmp_path: Path) -> None:
+    folder = table(tmp_path)
+    (folder / "e2e_iteration" / "vtrain_ground_truth_single.csv").write_text("# GPUs,global batch\n1,2\n")
+    with pytest.raises(InputError, match=r"single.csv:1: column `micro batch` is missing"):
+        READERS["vtrain-single"](folder, read_systems(None))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("name: x\ntopolgy: {}\n")
+    with pytest.raises(InputError, match=r"bad.yaml: `topology` is missing"):
+        read_system(bad)
+    bad.write_text("name: x\ntopology: {}\nconstants: {dispatch: {value: 1 us}}\n")
+    with pytest.raises(InputError, match=r"constants.dispatch: `evidence` is missing"):
+        read_system(bad)
+    (folder / "e2e_iteration" / "published_tables.json.gz").write_bytes(
+        gzip.compress(json.dumps({"rows": [{}]}).encode())
+    )
+    with pytest.raises(InputError, match=r"rows\[0\]"):
+        READERS["megatron-sc21"](folder, read_systems(None))
+
+
+@with_data
+def test_the_board_reads_every_table_there_is() -> None:
+    systems = read_systems(None)
+    for name in NAMES:
+        found = READERS[name](DATA, systems)
+        assert found is not None, name
+        assert found.rows, name
+
+
+@with_data
+def test_korthikanti_within_its_target() -> None:
+    (score,) = validate(["korthikanti"], data=DATA, processes=2).scores
+    assert score.figures.rows == 8
+    assert score.figures.median_abs_error is not None
+    assert score.figures.median_abs_error <= 0.08
+    assert score.figures.p95_abs_error is not None
+    assert score.figures.p95_abs_error <= 0.20
