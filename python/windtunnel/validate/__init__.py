@@ -1,8 +1,8 @@
 """The validation board: predictions against published measurements, table by table.
 
 A table (`tables/`) reads measured rows and turns each into an ordinary scenario over a system (`data/systems`);
-`predict` runs every distinct scenario once; `score` compares. Rows that cannot be predicted are excluded with a reason, rows that
-a constant was fitted on are never scored.
+`predict` runs every distinct scenario once; `score` compares. Rows that cannot be predicted are excluded with a reason,
+rows that a constant was fitted on are never scored.
 """
 
 from windtunnel.validate.board import Board, validate
