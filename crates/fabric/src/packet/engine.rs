@@ -13,6 +13,7 @@ use super::message::{Incoming, Outgoing, Slots};
 use super::nic::NicPort;
 use super::packets::{Kind, NONE, Packets};
 use super::port::{Far, List, Port};
+use super::queues::Queues;
 use super::receive::{Feedbacks, Receiver};
 use super::send::{Paths, Sender};
 use super::settings::{Forwarding, PacketError, PacketSettings};
@@ -35,6 +36,12 @@ pub(super) mod class {
     pub const SILENCE: u32 = 3;
     /// A message is handed over.
     pub const START: u32 = 4;
+    /// Something is due at a switch's port that no packet's arrival brings about.
+    pub const TOUCH: u32 = 5;
+    /// A queue may have been paused for too long.
+    pub const CHECK: u32 = 6;
+    /// A pause frame reaches the port that it is for; its name is twice the queue, and one more for a pause.
+    pub const PAUSE: u32 = 7;
 }
 
 /// Order of events: time, class, port, and for queue pairs the count that names one at its NIC port. Each has at most one
@@ -143,6 +150,8 @@ pub struct Counters {
     pub timeouts: u64,
     /// Payload of messages completed.
     pub bytes_delivered: u64,
+    /// Times that a queue of a port was paused.
+    pub pauses: u64,
 }
 
 /// Ports, switches, NICs, queue pairs and packets, and their events.
@@ -160,6 +169,8 @@ pub struct Engine<T: Transport> {
     pub(super) ports: Vec<Port>,
     pub(super) switches: Vec<Switch>,
     pub(super) nics: Vec<NicPort>,
+    /// Several data queues a port, and pauses; off where there are none.
+    pub(super) queues: Queues,
     /// Where packets to a NIC port leave the fabric.
     pub(super) targets: Vec<Target>,
     pub(super) packets: Packets,
@@ -247,11 +258,13 @@ impl<T: Transport> Engine<T> {
             clock: 0,
             queue: CalendarQueue::new(),
             forwarder: None,
+            queues: Queues::default(),
             topology,
             settings,
             transport,
         };
         engine.build();
+        engine.build_queues()?;
         Ok(engine)
     }
 
@@ -321,6 +334,9 @@ impl<T: Transport> Engine<T> {
     /// Time of the next event, [`Time::NEVER`] if there is none.
     #[inline]
     pub fn next_time(&mut self) -> Time {
+        if self.has_halted() {
+            return Time::NEVER;
+        }
         self.queue.peek().map_or(Time::NEVER, EventOrder::time)
     }
 
@@ -354,20 +370,52 @@ impl<T: Transport> Engine<T> {
     /// What each port with traffic saw until now, by link.
     pub fn port_reports(&self) -> Vec<PortReport> {
         let span = Span(self.clock);
-        let planes = self.topology.planes();
-        let nic_link = |port: u32| self.topology.nic_link(port / planes, port % planes);
-        let nics = (0..self.nics.len() as u32).map(|port| (port, nic_link(port)));
-        let switch_ports = (0u32..).zip(&self.switches).flat_map(|(number, switch)| {
-            let link = move |port: u32| self.topology.out_link(SwitchId(number), port);
-            (0..switch.count).filter_map(move |port| Some((switch.first + port, link(port)?)))
-        });
-        let mut reports: Vec<PortReport> = nics
-            .chain(switch_ports)
-            .map(|(port, link)| self.ports[port as usize].counters.report(link, span))
-            .filter(|report| report.bytes > 0 || report.drops > 0)
+        let nics = self.nics.len() as u32;
+        let wired = (0..self.ports.len() as u32).filter(|&port| port < nics || self.has_link(port));
+        let report = |port: u32| {
+            let station = self.queues.stations.get(port as usize);
+            PortReport {
+                pauses: station.map_or(0, |station| u64::from(station.pauses)),
+                paused: Span(self.paused_for(port)),
+                watchdog_drops: station.map_or(0, |station| u64::from(station.dropped)),
+                ..self.ports[port as usize].counters.report(self.link_of(port), span)
+            }
+        };
+        let mut reports: Vec<PortReport> = wired
+            .map(report)
+            .filter(|report| report.bytes > 0 || report.drops > 0 || report.pauses > 0)
             .collect();
         reports.sort_by_key(|report| report.link);
         reports
+    }
+
+    /// Time that queues of ports were paused until now, over all ports.
+    pub fn paused(&self) -> Span {
+        Span((0..self.queues.stations.len() as u32).map(|port| self.paused_for(port)).sum())
+    }
+
+    /// The link that leaves a port.
+    pub(super) fn link_of(&self, port: u32) -> LinkId {
+        let owner = self.ports[port as usize].owner;
+        if owner == NONE {
+            let planes = self.topology.planes();
+            return self.topology.nic_link(port / planes, port % planes);
+        }
+        let local = port - self.switches[owner as usize].first;
+        self.topology.out_link(SwitchId(owner), local).expect("a port with a cable")
+    }
+
+    /// Whether a switch's port has a cable.
+    fn has_link(&self, port: u32) -> bool {
+        let owner = self.ports[port as usize].owner;
+        let local = port - self.switches[owner as usize].first;
+        self.topology.out_link(SwitchId(owner), local).is_some()
+    }
+
+    /// Whether pauses wait for one another, and the run is over.
+    #[inline]
+    fn has_halted(&self) -> bool {
+        self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
     }
 
     /// Messages that have not arrived: the caller's names, in no order that means anything.
@@ -381,7 +429,7 @@ impl<T: Transport> Engine<T> {
         let mut left = budget;
         while let Some(key) = self.queue.peek() {
             let time = key.time();
-            if time > limit {
+            if time > limit || self.has_halted() {
                 break;
             }
             if (left == 0 || !self.done.is_empty()) && time.0 > self.clock {
@@ -420,6 +468,9 @@ impl<T: Transport> Engine<T> {
             class::PORT => self.port_event(port, time),
             class::WAKE => self.wake(port, time),
             class::START => self.start_messages(port, time),
+            class::TOUCH => self.touched(port, time),
+            class::CHECK => self.check_pause(port, time),
+            class::PAUSE => self.pause_event(port, key.name(), time),
             class => {
                 // One that is done has no timers.
                 let Some(&flow) = self.named.get(&(port, key.name())) else { return };
@@ -465,6 +516,10 @@ impl<T: Transport> Engine<T> {
         }
         if owner == NONE {
             self.pull(p, now);
+        } else if self.queues.on {
+            self.serve(p, now);
+            self.look_again(p, now);
+            self.send_frames(now);
         } else if self.ports[p as usize].waits() {
             self.advance(p, now);
             let port = &mut self.ports[p as usize];
@@ -482,7 +537,13 @@ impl<T: Transport> Engine<T> {
             return;
         }
         match far.as_switch() {
-            Some(switch) => self.forward(switch, arrived, now),
+            Some(switch) => {
+                if self.queues.on {
+                    // It stands on no cable until it is sent on.
+                    self.packets[arrived].next_time = u64::from(p);
+                }
+                self.forward(switch, arrived, now);
+            }
             None => self.deliver(p, arrived, now),
         }
     }

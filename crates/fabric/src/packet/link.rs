@@ -22,6 +22,8 @@ pub(super) struct LinkKind {
     /// Bytes that must be in before a cut-through.
     header: u16,
     pub ecn: Marking,
+    /// Whether its queue marks or drops early: those of switches do.
+    pub ecn_allowed: bool,
 }
 
 /// Thresholds in bytes of one port.
@@ -36,9 +38,9 @@ pub(super) struct Marking {
 
 impl Marking {
     /// Never.
-    const OFF: Self = Self { kmin: u32::MAX, kmax: u32::MAX, slope: 0, at_dequeue: false };
+    pub(super) const OFF: Self = Self { kmin: u32::MAX, kmax: u32::MAX, slope: 0, at_dequeue: false };
 
-    fn new(ecn: &EcnSettings, rate: BitRate) -> Self {
+    pub(super) fn new(ecn: &EcnSettings, rate: BitRate) -> Self {
         let scale = |size: Bytes| {
             let scaled = u128::from(size.0) * u128::from(rate.0) / u128::from(ecn.rate.0.max(1));
             u32::try_from(scaled).unwrap_or(u32::MAX - 1)
@@ -87,6 +89,7 @@ impl LinkKind {
             full: (mtu.0 as u16, exact(mtu)),
             control: (control.0 as u16, exact(control)),
             header: header.0 as u16,
+            ecn_allowed: facts.marks,
             ecn: ecn.filter(|_| facts.marks).map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate)),
         }
     }

@@ -23,7 +23,10 @@ mod model;
 mod network;
 mod nic;
 mod packets;
+mod pfc;
 mod port;
+mod queue_settings;
+mod queues;
 mod receive;
 mod send;
 mod settings;
@@ -34,5 +37,8 @@ pub mod transport;
 pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
 pub use model::{PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
+pub use queue_settings::{
+    Discipline, DropProfile, MOST_QUEUES, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
+};
 pub use settings::{Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings};
 pub use statistics::PortReport;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
-use windtunnel_topology::Topology;
+use windtunnel_topology::{LinkId, Topology};
 
 use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
@@ -27,6 +27,10 @@ pub trait PacketModel: Network {
     fn queueing(&self) -> Span;
     /// What each port with traffic saw until now, by link.
     fn port_reports(&self) -> Vec<PortReport>;
+    /// Time that queues of ports were paused until now, over all ports.
+    fn paused(&self) -> Span;
+    /// Links whose pauses wait for one another: the run is over. Empty while there are none.
+    fn pause_cycle(&self) -> Vec<LinkId>;
     /// Completion times of messages outside scale-up domains.
     fn completion_times(&self) -> &CompletionTimes;
     /// Messages arrived.
@@ -54,6 +58,14 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn port_reports(&self) -> Vec<PortReport> {
         self.engine().port_reports()
+    }
+
+    fn paused(&self) -> Span {
+        self.engine().paused()
+    }
+
+    fn pause_cycle(&self) -> Vec<LinkId> {
+        self.engine().pause_cycle()
     }
 
     fn completion_times(&self) -> &CompletionTimes {

@@ -52,7 +52,7 @@ pub struct PacketNetwork<T: Transport> {
     queue_pairs: u32,
     records: Option<Vec<FlowRecord>>,
     /// Queue pairs that stay open.
-    pairs: FxHashMap<(u32, u32, u32), QueuePair>,
+    pairs: FxHashMap<(u32, u32, u32, u8), QueuePair>,
     messages: Vec<Outside>,
     free: Vec<u32>,
     clock: Time,
@@ -174,9 +174,9 @@ impl<T: Transport> PacketNetwork<T> {
     }
 
     fn open(&mut self, departure: &Departure, entropy: u32) -> QueuePair {
-        let Departure { from, to, nic, ordered, .. } = *departure;
+        let Departure { from, to, nic, ordered, class, .. } = *departure;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
-        let key = (source, sink, entropy);
+        let key = (source, sink, entropy, self.engine.queue_of_class(class));
         if ordered && let Some(&pair) = self.pairs.get(&key) {
             return pair;
         }
@@ -203,6 +203,7 @@ impl<T: Transport> PacketNetwork<T> {
         let (there, back) = (links(from, to), links(to, from));
         let request = OpenRequest { from: source, to: sink, entropy, keep: ordered, route: [&there, &back] };
         let pair = self.engine.open(&request);
+        self.engine.classify(pair, class);
         if ordered {
             self.pairs.insert(key, pair);
         }

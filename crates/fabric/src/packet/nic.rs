@@ -24,6 +24,8 @@ pub(super) enum Turn {
     Paced,
     /// Its window is full.
     Blocked,
+    /// Its queue is paused.
+    Parked,
 }
 
 /// The queue pairs of a NIC port.
@@ -91,6 +93,11 @@ impl<T: Transport> Engine<T> {
             }
             let flow = nic.ready.head;
             nic.ready.head = self.senders[flow as usize].after;
+            if self.queues.on && self.queues.stops(p, self.senders[flow as usize].queue()) {
+                self.senders[flow as usize].turn = Turn::Parked;
+                self.queues.parked[p as usize].push(flow);
+                continue;
+            }
             if !self.senders[flow as usize].finds_more() {
                 self.senders[flow as usize].turn = Turn::Idle;
                 continue;
@@ -124,7 +131,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn ready(&mut self, flow: u32, now: u64) {
         let sender = &mut self.senders[flow as usize];
         let p = sender.port;
-        if matches!(sender.turn, Turn::Ready | Turn::Paced) || !sender.has_more() {
+        if matches!(sender.turn, Turn::Ready | Turn::Paced | Turn::Parked) || !sender.has_more() {
             return;
         }
         let nic = &mut self.nics[p as usize];
@@ -137,6 +144,19 @@ impl<T: Transport> Engine<T> {
             push(&mut nic.ready, flow, &mut self.senders);
         }
         self.pull(p, now);
+    }
+
+    /// Gives the queue pairs of NIC port `p` that were stopped by a pause their turns back; those whose queue is still
+    /// paused lose them again.
+    pub(super) fn unpark(&mut self, p: u32, now: u64) {
+        let parked = std::mem::take(&mut self.queues.parked[p as usize]);
+        for flow in parked {
+            // A queue pair closed and opened again meanwhile waits for nothing.
+            if self.senders[flow as usize].turn == Turn::Parked {
+                self.senders[flow as usize].turn = Turn::Blocked;
+                self.ready(flow, now);
+            }
+        }
     }
 
     pub(super) fn wake(&mut self, p: u32, now: u64) {

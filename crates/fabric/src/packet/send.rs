@@ -11,6 +11,7 @@ use super::engine::{Engine, OpenRequest, QueuePair, class};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
+use super::queues::{queue_flags, queue_of};
 use super::receive::Receiver;
 use super::settings::Balancer;
 use super::transport::{Ack, Loss, LossKind, PathChoice, PathFacts, Recovery, Transport};
@@ -82,6 +83,12 @@ impl<F> Sender<F> {
             self.again += 1;
         }
         self.has_more()
+    }
+
+    /// The data queue of its packets.
+    #[inline]
+    pub(super) const fn queue(&self) -> usize {
+        queue_of(self.flags)
     }
 
     #[inline]
@@ -231,6 +238,18 @@ impl<T: Transport> Engine<T> {
                 self.receivers.len() as u32 - 1
             }
         }
+    }
+
+    /// Gives an open queue pair its traffic class, before its first message: its packets take that class's queue.
+    pub fn classify(&mut self, pair: QueuePair, class: u8) {
+        let queue = self.queue_of_class(class);
+        let flags = &mut self.senders[pair.sender as usize].flags;
+        *flags = *flags & !queue_flags(7) | queue_flags(queue);
+    }
+
+    /// The data queue of a traffic class.
+    pub fn queue_of_class(&self, class: u8) -> u8 {
+        self.settings.classes.get(usize::from(class)).copied().unwrap_or(0)
     }
 
     /// Links from the sender to the receiver of an open queue pair.

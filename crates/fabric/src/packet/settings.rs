@@ -3,6 +3,8 @@
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
+use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
+
 /// When a switch may pass a packet on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Forwarding {
@@ -92,6 +94,14 @@ pub struct PacketSettings {
     pub nic_latency: Span,
     /// Links that run at a part of their rate; one named twice at the product.
     pub slow_links: Vec<(LinkId, f64)>,
+    /// Data queues of every port; empty: one.
+    pub queues: Vec<QueueSettings>,
+    /// Which of them goes next among equal priorities.
+    pub discipline: Discipline,
+    /// The queue of a message's traffic class; 0 for those beyond the list.
+    pub classes: Vec<u8>,
+    /// Pauses of lossless queues; none without.
+    pub pfc: Option<PfcSettings>,
     /// Keep a record of each message.
     pub records: bool,
 }
@@ -112,6 +122,10 @@ impl Default for PacketSettings {
             queue_pairs: 1,
             nic_latency: Span::ZERO,
             slow_links: Vec::new(),
+            queues: Vec::new(),
+            discipline: Discipline::default(),
+            classes: Vec::new(),
+            pfc: None,
             records: false,
         }
     }
@@ -167,6 +181,110 @@ pub enum PacketError {
         /// For each.
         reserve: Bytes,
         /// Of all.
+        size: Bytes,
+    },
+    /// More queues than a packet can name.
+    #[error("`queues` has {found} entries, expected at most {MOST_QUEUES}")]
+    Queues {
+        /// Their number.
+        found: usize,
+    },
+    /// A queue that would never have its turn.
+    #[error("`queues[{index}].weight` is 0, expected at least 1")]
+    Weight {
+        /// Place of the queue.
+        index: usize,
+    },
+    /// A queue that may never send.
+    #[error("`queues[{index}].shaper.rate` is 0 bps, expected more")]
+    ShaperRate {
+        /// Place of the queue.
+        index: usize,
+    },
+    /// A bucket in which no full packet fits.
+    #[error("`queues[{index}].shaper.burst` is {} B, expected at least `mtu`: {} B", burst.0, mtu.0)]
+    Burst {
+        /// Place of the queue.
+        index: usize,
+        /// The bucket.
+        burst: Bytes,
+        /// A full packet.
+        mtu: Bytes,
+    },
+    /// Thresholds of a queue in the wrong order.
+    #[error("`{name}` of queue {index}: `kmin` is {} B, expected at most `kmax`: {} B", kmin.0, kmax.0)]
+    Profile {
+        /// The setting.
+        name: &'static str,
+        /// Place of the queue.
+        index: usize,
+        /// Start.
+        kmin: Bytes,
+        /// End.
+        kmax: Bytes,
+    },
+    /// A class of a queue that there is not.
+    #[error("class {class} goes to queue {queue}, expected one of {known} from 0 on")]
+    NoQueue {
+        /// The class.
+        class: usize,
+        /// Its queue.
+        queue: u8,
+        /// Number of queues.
+        known: usize,
+    },
+    /// Pauses of nothing.
+    #[error("`pfc` pauses lossless queues, but no queue is lossless")]
+    NothingLossless,
+    /// A share of a buffer without limit.
+    #[error("`pfc.alpha` is a share of the free buffer, but `buffers` sets no size")]
+    NoBuffer,
+    /// An offset below nothing.
+    #[error("`pfc.xon_offset` is {} B, expected at most `pfc.xoff`: {} B", offset.0, xoff.0)]
+    XonOffset {
+        /// The offset.
+        offset: Bytes,
+        /// From here.
+        xoff: Bytes,
+    },
+    /// A resume before the pause.
+    #[error("`pfc.xon` is {} B, expected at most `pfc.xoff`: {} B", xon.0, xoff.0)]
+    Xon {
+        /// Resume.
+        xon: Bytes,
+        /// Pause.
+        xoff: Bytes,
+    },
+    /// Every packet would pause.
+    #[error("`pfc.xoff` is {} B, expected at least `mtu`: {} B", xoff.0, mtu.0)]
+    XoffBelowPacket {
+        /// Pause.
+        xoff: Bytes,
+        /// A full packet.
+        mtu: Bytes,
+    },
+    /// A pause that never comes.
+    #[error("`pfc.xoff` is {} B, expected at most what `buffers[{tier}]` shares beside reserves and headroom: {} B", xoff.0, shared.0)]
+    Xoff {
+        /// Tier of the switch.
+        tier: u8,
+        /// Pause.
+        xoff: Bytes,
+        /// What is shared.
+        shared: Bytes,
+    },
+    /// More set aside than there is.
+    #[error("`buffers[{tier}]` keeps {} B aside, {} B of headroom for each of {ports} ports and reserves, expected less than the {} B that it shares", aside.0, each.0, size.0)]
+    Headroom {
+        /// Tier of the switch.
+        tier: u8,
+        /// Ingresses of the switch.
+        ports: u32,
+        /// Headroom of one, on average.
+        each: Bytes,
+        /// All that is set aside.
+        aside: Bytes,
+        /// What was shared before.
         size: Bytes,
     },
     /// A transport that would wait for ever.
@@ -227,7 +345,8 @@ impl PacketSettings {
                 return Err(PacketError::Share { name: "buffers.alpha", found: buffer.alpha, expected });
             }
         }
-        Ok(())
+        let buffered = !self.buffers.is_empty();
+        queue_settings::check(&self.queues, &self.classes, self.pfc.as_ref(), mtu, buffered)
     }
 
     /// Payload of a full packet.

@@ -45,6 +45,12 @@ pub struct PortReport {
     pub mean_depth: f64,
     /// Time from joining the queue to the start of transmission, over data packets.
     pub queueing: Span,
+    /// Times that a queue of it was paused.
+    pub pauses: u64,
+    /// Time that queues of it were paused; of several at once, the sum.
+    pub paused: Span,
+    /// Packets that were dropped because a pause lasted too long.
+    pub watchdog_drops: u64,
 }
 
 impl PortCounters {
@@ -72,6 +78,9 @@ impl PortCounters {
             max_depth: u64::from(self.deepest),
             mean_depth,
             queueing: Span(self.waited),
+            pauses: 0,
+            paused: Span::ZERO,
+            watchdog_drops: 0,
         }
     }
 }

@@ -4,7 +4,8 @@ use windtunnel_kernel::random::combine;
 use windtunnel_topology::SwitchId;
 
 use super::engine::Engine;
-use super::packets::{Kind, flag};
+use super::link::Marking;
+use super::packets::{Kind, Packet, flag};
 use super::settings::{BufferSettings, PacketError};
 use super::transport::Transport;
 
@@ -20,11 +21,11 @@ pub(super) struct Switch {
     /// For each port alone.
     reserve: u32,
     /// α in units of 2^-16.
-    alpha: u64,
+    pub alpha: u64,
     /// Size of the shared part; `u64::MAX` without a limit.
-    shared: u64,
+    pub shared: u64,
     /// Bytes in the shared part, at least.
-    used: u64,
+    pub used: u64,
 }
 
 impl Switch {
@@ -55,12 +56,18 @@ impl Switch {
     }
 
     #[inline]
-    const fn is_limited(&self) -> bool {
+    pub(super) const fn is_limited(&self) -> bool {
         self.shared != u64::MAX
     }
 
+    /// Bytes free in the shared part, at most.
     #[inline]
-    fn excess(&self, held: u32) -> u64 {
+    pub(super) const fn free(&self) -> u64 {
+        self.shared.saturating_sub(self.used)
+    }
+
+    #[inline]
+    pub(super) fn excess(&self, held: u32) -> u64 {
         u64::from(held.saturating_sub(self.reserve))
     }
 
@@ -70,7 +77,7 @@ impl Switch {
         if held <= self.reserve {
             return true;
         }
-        let free = self.shared.saturating_sub(self.used);
+        let free = self.free();
         let (had, has) = (self.excess(before), self.excess(held));
         // A port's excess of data may reach alpha times what is free before the packet; control only needs room.
         has - had <= free && (control || has <= (free * self.alpha) >> 16)
@@ -122,6 +129,10 @@ impl<T: Transport> Engine<T> {
     /// A packet joins the queue of a port, or starts if the port is free.
     #[inline]
     pub(super) fn enqueue(&mut self, p: u32, id: u32, now: u64) {
+        if self.queues.on {
+            self.join(p, id, now);
+            return;
+        }
         if self.ports[p as usize].waits() {
             self.advance(p, now);
         }
@@ -200,17 +211,24 @@ impl<T: Transport> Engine<T> {
 
     /// Marks a data packet if the draw says so.
     fn mark(&mut self, p: u32, id: u32, depth: u32) {
-        let port = &mut self.ports[p as usize];
-        let packet = &mut self.packets[id];
-        let draw = || {
-            let seed = combine(self.settings.seed ^ MARK, u64::from(p) << 32 | u64::from(packet.to));
-            (combine(seed, packet.joined ^ u64::from(packet.sequence) << 48) >> 32) as u32
-        };
-        if self.kinds[usize::from(port.kind)].ecn.marks(depth, draw) {
-            port.counters.marks += 1;
+        let marking = self.kinds[usize::from(self.ports[p as usize].kind)].ecn;
+        self.mark_by(p, id, depth, &marking);
+    }
+
+    /// The same, by thresholds of a queue's own.
+    pub(super) fn mark_by(&mut self, p: u32, id: u32, depth: u32, marking: &Marking) {
+        let packet = &self.packets[id];
+        if marking.marks(depth, || self.draw(MARK, p, packet)) {
+            self.ports[p as usize].counters.marks += 1;
             self.totals.marks += 1;
-            packet.flags |= flag::MARKED;
+            self.packets[id].flags |= flag::MARKED;
         }
+    }
+
+    /// 32 random bits for what may happen to a packet as it joins a queue.
+    pub(super) fn draw(&self, what: u64, p: u32, packet: &Packet) -> u32 {
+        let seed = combine(self.settings.seed ^ what, u64::from(p) << 32 | u64::from(packet.to));
+        (combine(seed, packet.joined ^ u64::from(packet.sequence) << 48) >> 32) as u32
     }
 
     /// Advances all ports of a switch, so that what it holds is exact.

@@ -1,0 +1,515 @@
+//! Priority flow control: what each ingress holds, pause frames, the watchdog, and pauses that wait for one another.
+//!
+//! **Life cycle.** A lossless packet is charged to its ingress: the far end of the port it came by, which names it. Up to
+//! xoff it takes shared buffer. One that does not fit goes to the ingress's headroom, and a pause frame leaves by the port
+//! of the same cable, before all that waits there, after what is in service. Its event, `PAUSE` at the upstream port, is
+//! all that the other end learns: that port starts nothing of the queue from that instant on (a service that begins at it
+//! is not stopped). What is sent gives its bytes back, headroom first; when headroom is empty and the rest is down to xon,
+//! a frame that resumes goes the same way.
+//!
+//! **Exactness.** Bytes are given back when a port is touched, which may be late, so what is known is an upper bound. An
+//! ingress that the bound would pause has the switch's ports served first; and as long as a switch pauses any ingress,
+//! each of its ports has an event at the end of its transmission, so a resume leaves when bytes are given back.
+//!
+//! **Invariants.** Sums over queues and ingresses of a switch's lossless bytes are equal. `pausing` lists the ingresses
+//! with `paused`. Pause frames of one cable arrive in the order in which they were decided.
+//!
+//! **Failure modes.** Headroom set below what the cable needs drops packets (counted as drops of the egress). Pauses that
+//! wait for one another in a cycle end the run, unless a watchdog breaks them.
+//!
+//! IEEE 802.1Qbb-2011; Guo et al., "RDMA over commodity Ethernet at scale", SIGCOMM 2016 (deadlocks, watchdog); Hu et al.,
+//! "Deadlocks in datacenter networks: why do they form, and how to avoid them", HotNets 2016.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windtunnel_kernel::{Bytes, Span};
+use windtunnel_topology::{LinkId, Peer, SwitchId};
+
+use super::engine::{Engine, Key, class};
+use super::link::Marking;
+use super::packets::NONE;
+use super::queue_settings::{PfcSettings, Reach, Xoff, Xon};
+use super::queues::{Queues, queue_of, share};
+use super::settings::PacketError;
+use super::transport::Transport;
+
+/// Pauses in numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    settings: PfcSettings,
+    xoff: Limit,
+    /// Headroom by upstream port.
+    headroom: Vec<u32>,
+    /// Ports that wait for one another, once there are such.
+    pub cycle: Vec<(u32, u8)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Bytes(u64),
+    /// α in units of 2^-16.
+    Share(u64),
+}
+
+impl Guard {
+    /// What an ingress may hold in the shared part, with `free` bytes there.
+    fn xoff(&self, free: u64) -> u64 {
+        match self.xoff {
+            Limit::Bytes(bytes) => bytes,
+            Limit::Share(alpha) => share(free, alpha),
+        }
+    }
+
+    /// What it may hold when it is resumed.
+    fn xon(&self, free: u64) -> u64 {
+        match self.settings.xon {
+            Xon::At(bytes) => bytes.0.min(self.xoff(free)),
+            Xon::Below(offset) => self.xoff(free).saturating_sub(offset.0),
+        }
+    }
+}
+
+/// Bytes of one queue that came by one port and are held at its far end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ingress {
+    pub shared: u32,
+    pub headroom: u32,
+    pub paused: bool,
+}
+
+/// A pause or resume to be sent to an upstream port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    upstream: u32,
+    queue: u8,
+    pause: bool,
+}
+
+impl<T: Transport> Engine<T> {
+    /// Makes queues and pauses, once ports and their kinds are known.
+    pub(super) fn build_queues(&mut self) -> Result<(), PacketError> {
+        let settings = &self.settings;
+        if settings.queues.is_empty() && settings.pfc.is_none() {
+            return Ok(());
+        }
+        let mut queues = Queues::new(&settings.queues, settings.discipline, settings.mtu);
+        let reverse: Vec<u32> = (0..self.ports.len() as u32).map(|p| self.reverse(p)).collect();
+        queues.make(reverse.into_iter());
+        let of = |index: usize| settings.queues.get(index);
+        for kind in &self.kinds {
+            for index in 0..queues.count {
+                let own = of(index).and_then(|queue| queue.ecn.as_ref());
+                queues.marking.push(match own {
+                    Some(ecn) if kind.ecn_allowed => Marking::new(ecn, kind.rate),
+                    _ => kind.ecn,
+                });
+            }
+        }
+        if settings.queues.iter().any(|queue| queue.red.is_some()) {
+            for kind in &self.kinds {
+                for queue in &settings.queues {
+                    let red = queue.red.as_ref().filter(|_| kind.ecn_allowed);
+                    queues.red.push(red.map_or(Marking::OFF, |red| Marking::new(red, kind.rate)));
+                }
+            }
+        }
+        queues.parked = vec![Vec::new(); self.nics.len()];
+        queues.pausing = vec![Vec::new(); self.switches.len()];
+        if let Some(pfc) = settings.pfc {
+            let lossless = queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
+            let headroom = (0..self.ports.len() as u32)
+                .map(|p| {
+                    if self.ports[p as usize].far.as_switch().is_none() {
+                        0
+                    } else {
+                        self.reach(p, &pfc, lossless)
+                    }
+                })
+                .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+                .collect();
+            queues.ingress = vec![Ingress::default(); self.ports.len() * queues.count];
+            queues.guard = Some(Guard {
+                settings: pfc,
+                xoff: match pfc.xoff {
+                    Xoff::Static(bytes) => Limit::Bytes(bytes.0),
+                    Xoff::Dynamic(alpha) => Limit::Share((alpha * 65_536.0) as u64),
+                },
+                headroom,
+                cycle: Vec::new(),
+            });
+        }
+        self.queues = queues;
+        self.set_headroom_aside()
+    }
+
+    /// The headroom of the far end of port `p`.
+    fn reach(&self, p: u32, pfc: &PfcSettings, lossless: u64) -> u64 {
+        if let Some(headroom) = pfc.headroom {
+            return headroom.0;
+        }
+        let forth = &self.kinds[usize::from(self.ports[p as usize].kind)];
+        let back = &self.kinds[usize::from(self.ports[self.reverse(p) as usize].kind)];
+        let largest = self.settings.mtu.max(self.settings.control).0 as u16;
+        let way = back.serialise(largest) + lossless * back.serialise(pfc.frame.0 as u16) + back.delay;
+        Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.0 }.headroom(self.settings.mtu)
+    }
+
+    /// Takes headroom and the queues' reserves out of each switch's shared part.
+    fn set_headroom_aside(&mut self) -> Result<(), PacketError> {
+        let lossless = self.queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
+        let mut headroom = vec![0u64; self.switches.len()];
+        let mut ingresses = vec![0u64; self.switches.len()];
+        if let Some(guard) = &self.queues.guard {
+            for (port, &bytes) in self.ports.iter().zip(&guard.headroom) {
+                if let Some(switch) = port.far.as_switch() {
+                    headroom[switch as usize] += u64::from(bytes) * lossless;
+                    ingresses[switch as usize] += 1;
+                }
+            }
+        }
+        let pfc = self.queues.guard.is_some();
+        let reserved = |keeps: bool| -> u64 {
+            let rules = self.queues.rules.iter().filter(|rule| (rule.lossless && pfc) == keeps);
+            rules.map(|rule| u64::from(rule.reserve)).sum()
+        };
+        let (per_ingress, per_port) = (reserved(true), reserved(false));
+        for number in 0..self.switches.len() {
+            let tier = self.topology.tier(SwitchId(number as u32));
+            let switch = &mut self.switches[number];
+            if !switch.is_limited() {
+                continue;
+            }
+            let aside =
+                headroom[number] + per_ingress * ingresses[number] + per_port * u64::from(switch.count);
+            let (size, ports) = (Bytes(switch.shared), ingresses[number] as u32);
+            match switch.shared.checked_sub(aside) {
+                Some(left) if left > 0 => switch.shared = left,
+                _ => {
+                    let each = Bytes(headroom[number] / ingresses[number].max(1));
+                    return Err(PacketError::Headroom { tier, ports, each, aside: Bytes(aside), size });
+                }
+            }
+            if let Some(Limit::Bytes(xoff)) = self.queues.guard.as_ref().map(|guard| guard.xoff)
+                && xoff > switch.shared
+            {
+                return Err(PacketError::Xoff { tier, xoff: Bytes(xoff), shared: Bytes(switch.shared) });
+            }
+        }
+        Ok(())
+    }
+
+    /// The port of the same cable at the far end.
+    fn reverse(&self, p: u32) -> u32 {
+        let owner = self.ports[p as usize].owner;
+        if owner == NONE {
+            let target = &self.targets[p as usize];
+            return self.switches[target.switch.0 as usize].first + target.port;
+        }
+        let port = p - self.switches[owner as usize].first;
+        match self.topology.peer(SwitchId(owner), port) {
+            Some(Peer::Switch { switch, port }) => self.switches[switch.0 as usize].first + port,
+            Some(Peer::Nic { nic, plane }) => nic * self.topology.planes() + plane,
+            None => NONE,
+        }
+    }
+
+    /// Takes room for a lossless packet at its ingress; pauses its sender if that is headroom.
+    pub(super) fn admit_ingress(&mut self, p: u32, queue: usize, upstream: u32, wire: u16, now: u64) -> bool {
+        if self.fits(p, queue, upstream, wire) {
+            return true;
+        }
+        let owner = self.ports[p as usize].owner;
+        self.refresh_queues(owner, now);
+        if self.fits(p, queue, upstream, wire) {
+            return true;
+        }
+        let place = self.queues.place(upstream, queue);
+        let limit = self.queues.guard.as_ref().map_or(0, |guard| guard.headroom[upstream as usize]);
+        let ingress = &mut self.queues.ingress[place];
+        let room = ingress.headroom + u32::from(wire) <= limit;
+        if room {
+            ingress.headroom += u32::from(wire);
+        }
+        if !ingress.paused {
+            ingress.paused = true;
+            let queue = queue as u8;
+            self.queues.frames.push(Frame { upstream, queue, pause: true });
+            self.queues.pausing[owner as usize].push((upstream, queue));
+            if self.queues.pausing[owner as usize].len() == 1 {
+                let (first, count) =
+                    (self.switches[owner as usize].first, self.switches[owner as usize].count);
+                for port in first..first + count {
+                    self.look_again(port, now);
+                }
+            }
+        }
+        room
+    }
+
+    /// Takes shared buffer for a packet if its ingress may hold it.
+    fn fits(&mut self, p: u32, queue: usize, upstream: u32, wire: u16) -> bool {
+        let place = self.queues.place(upstream, queue);
+        let switch = &mut self.switches[self.ports[p as usize].owner as usize];
+        let Some(guard) = &self.queues.guard else { return false };
+        let reserve = self.queues.rules[queue].reserve;
+        let ingress = &mut self.queues.ingress[place];
+        let held = ingress.shared + u32::from(wire);
+        let (had, has) = (ingress.shared.saturating_sub(reserve), held.saturating_sub(reserve));
+        let more = u64::from(has - had);
+        let free = switch.free();
+        let counted = match guard.xoff {
+            Limit::Bytes(_) => held,
+            Limit::Share(_) => has,
+        };
+        if has > 0 && (u64::from(counted) > guard.xoff(free) || more > free) {
+            return false;
+        }
+        ingress.shared = held;
+        switch.used += more;
+        true
+    }
+
+    /// A lossless packet is held no longer.
+    pub(super) fn release_ingress(&mut self, owner: usize, queue: usize, upstream: u32, wire: u16, now: u64) {
+        let place = self.queues.place(upstream, queue);
+        let reserve = self.queues.rules[queue].reserve;
+        let ingress = &mut self.queues.ingress[place];
+        let from_headroom = ingress.headroom.min(u32::from(wire));
+        ingress.headroom -= from_headroom;
+        let before = ingress.shared.saturating_sub(reserve);
+        ingress.shared -= u32::from(wire) - from_headroom;
+        self.switches[owner].used -= u64::from(before - ingress.shared.saturating_sub(reserve));
+        self.resume_all(owner, now);
+    }
+
+    /// Resumes the ingresses of a switch that may go on.
+    #[inline]
+    pub(super) fn resume_all(&mut self, owner: usize, now: u64) {
+        if self.queues.pausing[owner].is_empty() {
+            return;
+        }
+        self.resume_some(owner, now);
+    }
+
+    fn resume_some(&mut self, owner: usize, _now: u64) {
+        let Queues { guard, ingress, pausing, frames, count, .. } = &mut self.queues;
+        let Some(guard) = guard else { return };
+        let xon = guard.xon(self.switches[owner].free());
+        pausing[owner].retain(|&(upstream, queue)| {
+            let state = &mut ingress[upstream as usize * *count + usize::from(queue)];
+            let goes_on = state.headroom == 0 && (u64::from(state.shared) <= xon || state.shared == 0);
+            if goes_on {
+                state.paused = false;
+                frames.push(Frame { upstream, queue, pause: false });
+            }
+            !goes_on
+        });
+    }
+
+    /// Sends the pause frames that have been decided, in that order.
+    #[inline]
+    pub(super) fn send_frames(&mut self, now: u64) {
+        let mut sent = 0;
+        while let Some(&frame) = self.queues.frames.get(sent) {
+            sent += 1;
+            self.send_frame(frame, now);
+        }
+        self.queues.frames.clear();
+    }
+
+    fn send_frame(&mut self, frame: Frame, now: u64) {
+        let by = self.queues.stations[frame.upstream as usize].reverse;
+        self.serve(by, now);
+        let Some(guard) = &self.queues.guard else { return };
+        let (size, response) = (guard.settings.frame.0 as u16, guard.settings.response.0);
+        let port = &mut self.ports[by as usize];
+        let kind = &self.kinds[usize::from(port.kind)];
+        port.free_at = port.free_at.max(now) + kind.serialise(size);
+        port.counters.bytes += u64::from(size);
+        let heeded = port.free_at + kind.delay + response;
+        self.look_again(by, now);
+        let name = u32::from(frame.queue) << 1 | u32::from(frame.pause);
+        self.queue.push(Key::named(heeded, class::PAUSE, frame.upstream, name), ());
+    }
+
+    /// A pause or resume has reached port `p`; `name` says which of what queue.
+    pub(super) fn pause_event(&mut self, p: u32, name: u32, now: u64) {
+        let (queue, pause) = ((name >> 1) as usize, name & 1 == 1);
+        let nic = self.ports[p as usize].owner == NONE;
+        if nic {
+            self.pull(p, now);
+        } else {
+            self.serve(p, now);
+        }
+        let place = self.queues.place(p, queue);
+        let station = &mut self.queues.stations[p as usize];
+        let bit = 1u8 << queue;
+        if pause {
+            station.paused |= bit;
+            station.pauses += 1;
+            self.queues.each[place].paused_at = now;
+            self.totals.pauses += 1;
+            let Some(guard) = &self.queues.guard else { return };
+            match guard.settings.watchdog {
+                Some(Span(patience)) if !nic => self.schedule(now + patience, class::TOUCH, p),
+                Some(_) => {}
+                None => {
+                    let due = now + guard.settings.patience.0;
+                    self.schedule(due, class::CHECK, p);
+                }
+            }
+        } else {
+            station.paused &= !bit;
+            station.dropping &= !bit;
+            station.paused_for += now - self.queues.each[place].paused_at;
+            station.since = now;
+            if nic {
+                self.unpark(p, now);
+                return;
+            }
+            self.serve(p, now);
+            self.look_again(p, now);
+        }
+        self.send_frames(now);
+    }
+
+    /// Drops what waits in queues of port `p` that have been paused for too long.
+    pub(super) fn watch_pause(&mut self, p: u32, now: u64) {
+        let Some(Span(limit)) = self.queues.guard.as_ref().and_then(|guard| guard.settings.watchdog) else {
+            return;
+        };
+        for queue in 0..self.queues.count {
+            let place = self.queues.place(p, queue);
+            let bit = 1u8 << queue;
+            let station = &mut self.queues.stations[p as usize];
+            let due = self.queues.each[place].paused_at.saturating_add(limit) <= now;
+            if station.paused & !station.dropping & bit == 0 || !due {
+                continue;
+            }
+            station.dropping |= bit;
+            while !self.queues.each[place].waiting.is_empty() {
+                let id = self.queues.each[place].waiting.pop(&self.packets);
+                let packet = &self.packets[id];
+                let (upstream, wire) = (packet.next_time as u32, packet.wire);
+                self.queues.stations[p as usize].dropped += 1;
+                self.give_up(p, queue, upstream, wire, now);
+                self.drop_packet(p, id);
+            }
+        }
+    }
+
+    /// A queue of port `p` may have been paused for long: if its pause cannot end any more, the run does.
+    pub(super) fn check_pause(&mut self, p: u32, now: u64) {
+        let Some(guard) = &self.queues.guard else { return };
+        let (patience, count) = (guard.settings.patience.0, self.queues.count);
+        let paused = self.queues.stations[p as usize].paused;
+        let long = (0..count).any(|queue| {
+            paused & 1 << queue != 0
+                && self.queues.each[self.queues.place(p, queue)].paused_at + patience <= now
+        });
+        if !long {
+            return;
+        }
+        let cycle = self.waits_for_itself();
+        if cycle.is_empty() {
+            self.schedule(now + patience, class::CHECK, p);
+        } else if let Some(guard) = &mut self.queues.guard {
+            guard.cycle = cycle;
+        }
+    }
+
+    /// Ports (with their queue) each of which is paused until the next one has sent what it holds, and the last until the
+    /// first has; empty if every pause can end.
+    ///
+    /// The largest set of paused ports is sought whose pauses would stay if everything else had been sent: what an ingress
+    /// holds in queues of the set keeps it above xon.
+    fn waits_for_itself(&self) -> Vec<(u32, u8)> {
+        type Paused = (u32, u8);
+        let Some(guard) = &self.queues.guard else { return Vec::new() };
+        let count = self.queues.count;
+        let paused = |p: usize, queue: usize| self.queues.stations[p].paused & 1 << queue != 0;
+        let mut stuck: BTreeSet<Paused> = (0..self.ports.len())
+            .flat_map(|p| (0..count).map(move |queue| (p, queue)))
+            .filter(|&(p, queue)| paused(p, queue) && self.queues.ingress[p * count + queue].paused)
+            .map(|(p, queue)| (p as u32, queue as u8))
+            .collect();
+        // What waits where: bytes by (queue that they wait in, ingress they came by).
+        let mut waits: BTreeMap<Paused, BTreeMap<Paused, u64>> = BTreeMap::new();
+        for &(p, queue) in &stuck {
+            if self.ports[p as usize].owner == NONE {
+                continue;
+            }
+            let mut id = self.queues.each[self.queues.place(p, usize::from(queue))].waiting.head;
+            while id != NONE {
+                let packet = &self.packets[id];
+                let by = (packet.next_time as u32, queue_of(packet.flags) as u8);
+                *waits.entry((p, queue)).or_default().entry(by).or_default() += u64::from(packet.wire);
+                id = packet.next;
+            }
+        }
+        loop {
+            // What would still be held, by ingress and by switch.
+            let mut held: BTreeMap<Paused, u64> = BTreeMap::new();
+            let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+            for (at, came) in waits.iter().filter(|(at, _)| stuck.contains(at)) {
+                for (&by, &bytes) in came {
+                    *held.entry(by).or_default() += bytes;
+                    *used.entry(self.ports[at.0 as usize].owner).or_default() += bytes;
+                }
+            }
+            let before = stuck.len();
+            stuck.retain(|&(p, queue)| {
+                let Some(&left) = held.get(&(p, queue)) else { return false };
+                let Some(switch) = self.ports[p as usize].far.as_switch() else { return false };
+                let ingress = &self.queues.ingress[p as usize * count + usize::from(queue)];
+                let gone = u64::from(ingress.shared + ingress.headroom) - left;
+                let headroom = u64::from(ingress.headroom).saturating_sub(gone);
+                let used = used.get(&switch).copied().unwrap_or(0);
+                let free = self.switches[switch as usize].shared.saturating_sub(used);
+                headroom > 0 || left > guard.xon(free)
+            });
+            if stuck.len() == before {
+                break;
+            }
+        }
+        // Follow from any of them what it waits for until one comes again.
+        let Some(&first) = stuck.first() else { return Vec::new() };
+        let mut way = vec![first];
+        loop {
+            let last = way[way.len() - 1];
+            let next = waits.iter().find(|(at, came)| stuck.contains(at) && came.contains_key(&last));
+            let Some((&next, _)) = next else { return way };
+            if let Some(place) = way.iter().position(|&seen| seen == next) {
+                return way.split_off(place);
+            }
+            way.push(next);
+        }
+    }
+
+    /// Links whose pauses wait for one another, each for the next and the last for the first: nothing on them moves any
+    /// more, and the engine has stopped. Empty while there are none.
+    pub fn pause_cycle(&self) -> Vec<LinkId> {
+        let cycle = self.queues.guard.iter().flat_map(|guard| &guard.cycle);
+        cycle.map(|&(p, _)| self.link_of(p)).collect()
+    }
+
+    /// The headroom of the far end of each link to a switch, in bytes; empty without PFC.
+    pub fn headrooms(&self) -> Vec<(LinkId, Bytes)> {
+        let Some(guard) = &self.queues.guard else { return Vec::new() };
+        let ingress =
+            (0u32..).zip(&guard.headroom).filter(|&(p, _)| self.queues.stations[p as usize].reverse != NONE);
+        ingress
+            .filter(|&(p, _)| self.ports[p as usize].far.as_switch().is_some())
+            .map(|(p, &bytes)| (self.link_of(p), Bytes(u64::from(bytes))))
+            .collect()
+    }
+
+    /// Time for which queues of port `p` have been paused until now.
+    pub(super) fn paused_for(&self, p: u32) -> u64 {
+        let Some(station) = self.queues.stations.get(p as usize) else { return 0 };
+        let open = (0..self.queues.count)
+            .filter(|queue| station.paused & 1 << queue != 0)
+            .map(|queue| self.clock - self.queues.each[self.queues.place(p, queue)].paused_at);
+        station.paused_for + open.sum::<u64>()
+    }
+}

@@ -1,0 +1,243 @@
+//! What is told of data queues and of pauses.
+
+use windtunnel_kernel::{BitRate, Bytes, Span};
+
+use super::settings::{EcnSettings, PacketError};
+
+/// Data queues of a port at most: a packet carries its queue in 3 bits, as Ethernet carries a priority.
+pub const MOST_QUEUES: usize = 8;
+
+/// Which of the data queues of equal priority that may send goes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Discipline {
+    /// The one whose first packet came first.
+    #[default]
+    Fifo,
+    /// The one listed first.
+    Strict,
+    /// In turns of `weight` packets.
+    WeightedRoundRobin,
+    /// In turns of `weight` full packets' bytes; what is left of a turn is kept while packets wait. Shreedhar and Varghese,
+    /// "Efficient fair queueing using deficit round robin", SIGCOMM 1995.
+    DeficitRoundRobin,
+}
+
+/// A token bucket: no more than `burst` + `rate` × t bytes begin in any time t.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shaper {
+    /// Bytes on the wire per second, in bits.
+    pub rate: BitRate,
+    /// Depth of the bucket; at least a full packet.
+    pub burst: Bytes,
+}
+
+/// RED for packets that are not marked but dropped: sizes as in [`EcnSettings`].
+pub type DropProfile = EcnSettings;
+
+/// One data queue of every port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// Queues of higher priority go first.
+    pub priority: u8,
+    /// Share among queues of equal priority, at least 1.
+    pub weight: u32,
+    /// Limit of its rate.
+    pub shaper: Option<Shaper>,
+    /// Bytes kept for it: at each port, of a lossless queue at each ingress.
+    pub reserve: Bytes,
+    /// Its own dynamic threshold; that of the buffer without.
+    pub alpha: Option<f64>,
+    /// Whether [`PfcSettings`] pause it.
+    pub lossless: bool,
+    /// Its own marking; [`PacketSettings::ecn`](super::PacketSettings::ecn) without.
+    pub ecn: Option<EcnSettings>,
+    /// Drops at random as the queue grows (WRED), for traffic that does not heed marks.
+    pub red: Option<DropProfile>,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            priority: 0,
+            weight: 1,
+            shaper: None,
+            reserve: Bytes(0),
+            alpha: None,
+            lossless: true,
+            ecn: None,
+            red: None,
+        }
+    }
+}
+
+/// What an ingress may hold before it is paused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Xoff {
+    /// So many bytes.
+    Static(Bytes),
+    /// So many times what is free of the shared buffer.
+    Dynamic(f64),
+}
+
+/// When an ingress is resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xon {
+    /// When it holds no more than this.
+    At(Bytes),
+    /// When it holds this much less than xoff.
+    Below(Bytes),
+}
+
+/// Priority flow control (IEEE 802.1Qbb, now 802.1Q clause 36) of the lossless queues.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PfcSettings {
+    /// A packet that an ingress has no room for up to here goes to its headroom, and the sender is paused.
+    pub xoff: Xoff,
+    /// When it goes on.
+    pub xon: Xon,
+    /// Room of each ingress for what is under way when it pauses its sender; sized from its cable without.
+    pub headroom: Option<Bytes>,
+    /// From a pause frame's arrival to the last start of a packet that it stops, beside the pipeline there.
+    pub response: Span,
+    /// Size of a pause frame.
+    pub frame: Bytes,
+    /// A queue paused for so long drops what waits and comes, until it is resumed.
+    pub watchdog: Option<Span>,
+    /// A queue paused for so long has it looked up whether its pause can end.
+    pub patience: Span,
+}
+
+impl Default for PfcSettings {
+    /// xoff at 1/8 of what is free (as the switch model of HPCC, Li et al., SIGCOMM 2019, has it), xon two packets of
+    /// 4,160 B below, headroom by the cable.
+    fn default() -> Self {
+        Self {
+            xoff: Xoff::Dynamic(0.125),
+            xon: Xon::Below(Bytes(8_320)),
+            headroom: None,
+            response: Span::ZERO,
+            frame: Bytes(64),
+            watchdog: None,
+            patience: Span::from_us(1_000),
+        }
+    }
+}
+
+/// Headroom of a link whose sender is paused from the other end: bytes that may come, from the packet that crosses xoff
+/// on, before the pause has its effect.
+///
+/// The pause frame waits for a full packet that has just begun on its way back, and for the frames of other classes; it is
+/// sent, propagates, and is heeded; the sender may have begun a full packet at that instant; all that is then on the cable
+/// comes too. With rates equal in both directions that is 2 × propagation × rate, response, pause frame, a packet at each
+/// end and the packet that crossed. IEEE 802.1Qbb-2011, the informative annex on buffer requirements; Zhu et al.,
+/// "Congestion control for large-scale RDMA deployments" (DCQCN), SIGCOMM 2015, section 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// Of the sender paused.
+    pub rate: BitRate,
+    /// From its last bit's leaving to the queue.
+    pub delay: u64,
+    /// The way of the pause frame: waiting for a packet, frames of all lossless classes, delay, response.
+    pub back: u64,
+}
+
+impl Reach {
+    pub(super) fn headroom(self, mtu: Bytes) -> u64 {
+        let bits = u128::from(self.delay + self.back) * u128::from(self.rate.0);
+        bits.div_ceil(8_000_000_000_000) as u64 + 2 * mtu.0
+    }
+}
+
+/// # Errors
+/// [`PacketError`] for queues or pauses that cannot work, whatever the topology.
+pub(super) fn check(
+    queues: &[QueueSettings],
+    classes: &[u8],
+    pfc: Option<&PfcSettings>,
+    mtu: Bytes,
+    buffered: bool,
+) -> Result<(), PacketError> {
+    if queues.len() > MOST_QUEUES {
+        return Err(PacketError::Queues { found: queues.len() });
+    }
+    for (index, queue) in queues.iter().enumerate() {
+        if queue.weight == 0 {
+            return Err(PacketError::Weight { index });
+        }
+        if let Some(Shaper { rate, burst }) = queue.shaper {
+            if rate.0 == 0 {
+                return Err(PacketError::ShaperRate { index });
+            }
+            if burst < mtu {
+                return Err(PacketError::Burst { index, burst, mtu });
+            }
+        }
+        if let Some(alpha) = queue.alpha
+            && !(alpha > 0.0 && alpha <= 1_024.0)
+        {
+            let expected = "a number above 0, at most 1024";
+            return Err(PacketError::Share { name: "queues.alpha", found: alpha, expected });
+        }
+        for (name, profile) in [("queues.ecn", &queue.ecn), ("queues.red", &queue.red)] {
+            let Some(EcnSettings { kmin, kmax, pmax, .. }) = *profile else { continue };
+            if kmin > kmax {
+                return Err(PacketError::Profile { name, index, kmin, kmax });
+            }
+            if !(0.0..=1.0).contains(&pmax) {
+                return Err(PacketError::Share { name, found: pmax, expected: "a `pmax` of 0 to 1" });
+            }
+        }
+    }
+    let known = queues.len().max(1);
+    if let Some((class, &queue)) = classes.iter().enumerate().find(|(_, queue)| usize::from(**queue) >= known)
+    {
+        return Err(PacketError::NoQueue { class, queue, known });
+    }
+    let Some(pfc) = pfc else { return Ok(()) };
+    if !queues.is_empty() && queues.iter().all(|queue| !queue.lossless) {
+        return Err(PacketError::NothingLossless);
+    }
+    if pfc.frame.0 == 0 || pfc.frame.0 > u64::from(u16::MAX) {
+        return Err(PacketError::Size { name: "pfc.frame", found: pfc.frame });
+    }
+    match pfc.xoff {
+        Xoff::Dynamic(alpha) => {
+            if !(alpha > 0.0 && alpha <= 1_024.0) {
+                let expected = "a number above 0, at most 1024";
+                return Err(PacketError::Share { name: "pfc.alpha", found: alpha, expected });
+            }
+            if !buffered {
+                return Err(PacketError::NoBuffer);
+            }
+        }
+        Xoff::Static(xoff) => {
+            let xon = match pfc.xon {
+                Xon::At(xon) => xon,
+                Xon::Below(offset) if offset <= xoff => xoff - offset,
+                Xon::Below(offset) => return Err(PacketError::XonOffset { offset, xoff }),
+            };
+            if xon > xoff {
+                return Err(PacketError::Xon { xon, xoff });
+            }
+            if xoff < mtu {
+                return Err(PacketError::XoffBelowPacket { xoff, mtu });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The terms of the derivation added up: 100 m (500 ns) each way at 400 Gbps, packets of 4,160 B, a frame of 64 B.
+    #[test]
+    fn headroom_is_the_sum_of_its_terms() {
+        let rate = BitRate::from_gbps(400);
+        let (cable, packet, frame) = (500_000, 83_200, 1_280);
+        let reach = Reach { rate, delay: cable, back: packet + frame + cable };
+        // 50 B a nanosecond.
+        assert_eq!(reach.headroom(Bytes(4_160)), 2 * 500 * 50 + 3 * 4_160 + 64);
+    }
+}
