@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Peer, SwitchId, Target, Topology};
 
+use super::balance::Balance;
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
 use super::nic::NicPort;
@@ -15,6 +16,7 @@ use super::packets::{Kind, NONE, Packets};
 use super::port::{Far, List, Port};
 use super::queues::Queues;
 use super::receive::{Feedbacks, Receiver};
+use super::reorder::Reordering;
 use super::send::{Paths, Sender};
 use super::settings::{Forwarding, PacketError, PacketSettings};
 use super::statistics::PortReport;
@@ -189,6 +191,9 @@ pub struct Engine<T: Transport> {
     pub(super) settle_at: usize,
     pub(super) feedbacks: Feedbacks,
     pub(super) paths: Paths,
+    pub(super) balance: Balance,
+    /// Of the queue pairs closed.
+    pub(super) reordering: Reordering,
     /// With the port whose packet completed it.
     pub(super) done: Vec<(u32, Completion)>,
     pub(super) totals: Counters,
@@ -219,8 +224,16 @@ impl<T: Transport> Engine<T> {
     ///
     /// # Errors
     /// [`PacketError`] for settings that cannot work on this topology.
-    pub fn new(topology: Arc<Topology>, settings: PacketSettings, transport: T) -> Result<Self, PacketError> {
+    pub fn new(
+        topology: Arc<Topology>,
+        mut settings: PacketSettings,
+        transport: T,
+    ) -> Result<Self, PacketError> {
         settings.check()?;
+        if settings.ack_every == 0 {
+            // Nothing would ever be known to have arrived.
+            settings.in_flight = u32::MAX;
+        }
         if settings.ack_every == 0 && transport.recovery() != Recovery::None {
             return Err(PacketError::Unanswered { transport: T::NAME });
         }
@@ -253,6 +266,8 @@ impl<T: Transport> Engine<T> {
             settle_at: 0,
             feedbacks: Feedbacks::default(),
             paths: Paths::default(),
+            balance: Balance::default(),
+            reordering: Reordering::default(),
             done: Vec::new(),
             totals: Counters::default(),
             clock: 0,
@@ -365,6 +380,16 @@ impl<T: Transport> Engine<T> {
     /// Sum over data packets of the time between joining a queue and the start of transmission.
     pub fn queueing(&self) -> Span {
         Span(self.ports.iter().map(|port| port.counters.waited).sum())
+    }
+
+    /// What queue pairs held out of order until now.
+    pub fn reordering(&self) -> Reordering {
+        let mut sum = self.reordering;
+        let free: FxHashSet<u32> = self.free_receivers.iter().copied().collect();
+        for (_, receiver) in (0..).zip(&self.receivers).filter(|(place, _)| !free.contains(place)) {
+            receiver.count_held(&mut sum);
+        }
+        sum
     }
 
     /// What each port with traffic saw until now, by link.

@@ -16,6 +16,7 @@
 //! **Failure modes.** Settings that cannot work are [`PacketError`]s. A packet that finds no room is dropped and counted;
 //! without recovery its message never completes, and the run ends with the message named as stuck.
 
+mod balance;
 mod engine;
 mod link;
 mod message;
@@ -28,6 +29,7 @@ mod port;
 mod queue_settings;
 mod queues;
 mod receive;
+mod reorder;
 mod send;
 mod settings;
 mod statistics;
@@ -40,5 +42,6 @@ pub use network::{PacketNetwork, PacketNetworkError};
 pub use queue_settings::{
     Discipline, DropProfile, MOST_QUEUES, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
 };
+pub use reorder::Reordering;
 pub use settings::{Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings};
 pub use statistics::PortReport;

@@ -10,6 +10,7 @@ use windtunnel_topology::{LinkId, Topology};
 
 use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
+use super::reorder::Reordering;
 use super::settings::PacketSettings;
 use super::statistics::PortReport;
 use super::transport::{Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Nscc, Swift, Transport};
@@ -31,6 +32,8 @@ pub trait PacketModel: Network {
     fn paused(&self) -> Span;
     /// Links whose pauses wait for one another: the run is over. Empty while there are none.
     fn pause_cycle(&self) -> Vec<LinkId>;
+    /// What queue pairs held out of order until now.
+    fn reordering(&self) -> Reordering;
     /// Completion times of messages outside scale-up domains.
     fn completion_times(&self) -> &CompletionTimes;
     /// Messages arrived.
@@ -66,6 +69,10 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn pause_cycle(&self) -> Vec<LinkId> {
         self.engine().pause_cycle()
+    }
+
+    fn reordering(&self) -> Reordering {
+        self.engine().reordering()
     }
 
     fn completion_times(&self) -> &CompletionTimes {

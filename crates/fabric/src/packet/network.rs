@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
-use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology, flow_hash};
 
 use super::engine::{Completion, Engine, OpenRequest, QueuePair};
 use super::settings::{Balancer, PacketError, PacketSettings};
@@ -173,7 +173,8 @@ impl<T: Transport> PacketNetwork<T> {
         self.inside.take_records(records);
     }
 
-    fn open(&mut self, departure: &Departure, entropy: u32) -> QueuePair {
+    /// The queue pair of part `part` of a message. Parts take the planes of their NIC in turn.
+    fn open(&mut self, departure: &Departure, entropy: u32, part: u64) -> QueuePair {
         let Departure { from, to, nic, ordered, class, .. } = *departure;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
         let key = (source, sink, entropy, self.engine.queue_of_class(class));
@@ -182,12 +183,12 @@ impl<T: Transport> PacketNetwork<T> {
         }
         let balancer = match self.balancer {
             Balancer::DestinationModulo => LoadBalancer::DestinationModulo,
-            Balancer::Ecmp | Balancer::Spray { .. } => LoadBalancer::Ecmp,
+            _ => LoadBalancer::Ecmp,
         };
         let routed = match self.balancer {
             Balancer::DestinationModulo => true,
             Balancer::Ecmp => self.rerouter.is_some(),
-            Balancer::Spray { .. } => false,
+            _ => false,
         };
         let mut route = Route::new();
         let mut links = |from, to| -> Vec<LinkId> {
@@ -202,7 +203,13 @@ impl<T: Transport> PacketNetwork<T> {
         };
         let (there, back) = (links(from, to), links(to, from));
         let request = OpenRequest { from: source, to: sink, entropy, keep: ordered, route: [&there, &back] };
-        let pair = self.engine.open(&request);
+        let planes = self.topology.planes();
+        let plane = (planes > 1 && self.queue_pairs > 1).then(|| {
+            let (from, to) = (u64::from(source), u64::from(sink));
+            let first = self.topology.plane(flow_hash(self.seed, from, to, departure.entropy));
+            ((u64::from(first) + part) % u64::from(planes)) as u32
+        });
+        let pair = self.engine.open_on(&request, plane);
         self.engine.classify(pair, class);
         if ordered {
             self.pairs.insert(key, pair);
@@ -271,7 +278,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
                 0 => departure.entropy,
                 part => combine(u64::from(departure.entropy), part) as u32,
             };
-            let pair = self.open(&departure, entropy);
+            let pair = self.open(&departure, entropy, part);
             let share = (packets / parts + u64::from(part < packets % parts)) * self.payload;
             let size = share.min(left);
             left -= size;

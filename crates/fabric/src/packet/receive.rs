@@ -7,6 +7,7 @@ use windtunnel_topology::Itinerary;
 use super::engine::{Completion, Engine};
 use super::message::{Arrivals, Incoming, NO_MESSAGE};
 use super::packets::{Kind, NONE, Packet, flag};
+use super::reorder::{Held, Reordering};
 use super::settings::Balancer;
 use super::transport::{Arrived, Recovery, Transport};
 
@@ -45,6 +46,7 @@ pub(super) struct Receiver<P> {
     /// Switches on the ways there and back.
     pub lengths: [u32; 2],
     beyond: Arrivals,
+    held: Held,
 }
 
 impl<P: Default> Receiver<P> {
@@ -69,11 +71,18 @@ impl<P: Default> Receiver<P> {
             flags,
             lengths,
             beyond: Arrivals::default(),
+            held: Held::default(),
         }
     }
 
+    /// What it held out of order is counted.
+    pub(super) fn count_held(&self, reordering: &mut Reordering) {
+        reordering.add(&self.held);
+    }
+
     /// Gives up what it holds; the place of its path, and the lengths of both.
-    pub(super) fn close(&mut self) -> (u64, [u32; 2]) {
+    pub(super) fn close(&mut self, reordering: &mut Reordering) -> (u64, [u32; 2]) {
+        reordering.add(&std::mem::take(&mut self.held));
         self.beyond = Arrivals::default();
         (self.hash, self.lengths)
     }
@@ -148,11 +157,13 @@ impl<T: Transport> Engine<T> {
         let out_of_order = sequence > receiver.expected;
         let mut now_or_never = packet.flags & flag::ASKS != 0;
         let mut asks = false;
+        let full = self.settings.mtu.0 as u16;
         let in_order_only = self.transport.recovery() == Recovery::GoBackN;
         let fresh = if sequence == receiver.expected {
             receiver.expected += 1;
             while receiver.beyond.has(receiver.expected) {
                 receiver.beyond.clear(receiver.expected);
+                receiver.held.give(receiver.expected, full);
                 receiver.expected += 1;
             }
             true
@@ -167,7 +178,11 @@ impl<T: Transport> Engine<T> {
                 receiver.asked = receiver.expected;
                 false
             } else {
-                receiver.beyond.mark(receiver.expected, sequence)
+                let new = receiver.beyond.mark(receiver.expected, sequence);
+                if new {
+                    receiver.held.take(sequence, packet.wire, full);
+                }
+                new
             }
         };
         if fresh || !in_order_only {
@@ -260,7 +275,8 @@ impl<T: Transport> Engine<T> {
         let receiver = &mut self.receivers[cause.flow as usize];
         receiver.control_sent += 1;
         let hash = match self.settings.balancer {
-            Balancer::Spray { .. } => combine(receiver.hash, u64::from(cause.path)),
+            _ if receiver.flags & flag::ROUTED != 0 => receiver.hash,
+            Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(cause.path)),
             _ => receiver.hash,
         };
         let packet = Packet {

@@ -7,6 +7,7 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Itinerary, LinkId, SwitchId, flow_hash};
 
+use super::balance::Recycler;
 use super::engine::{Engine, OpenRequest, QueuePair, class};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
@@ -67,6 +68,8 @@ pub(super) struct Sender<F> {
     retired: bool,
     /// Arrived beyond `una`.
     beyond: Arrivals,
+    /// Path numbers to be used again, if the balancer is REPS.
+    recycler: Option<Box<Recycler>>,
 }
 
 impl<F> Sender<F> {
@@ -131,6 +134,11 @@ impl std::ops::Index<u32> for Paths {
 impl<T: Transport> Engine<T> {
     /// Opens a queue pair.
     pub fn open(&mut self, request: &OpenRequest<'_>) -> QueuePair {
+        self.open_on(request, None)
+    }
+
+    /// [`Self::open`] on a plane of the NIC; `None`: the one that the entropy chooses. A route given decides before it.
+    pub fn open_on(&mut self, request: &OpenRequest<'_>, wish: Option<u32>) -> QueuePair {
         if self.retired.len() > self.settle_at {
             self.settle();
         }
@@ -148,7 +156,7 @@ impl<T: Transport> Engine<T> {
         let plane_back = plane_of(to, route[1]);
         let plane = plane.unwrap_or_else(|| match &mut self.forwarder {
             Some(forwarder) => forwarder.plane(from, to, there).unwrap_or(0),
-            None => self.topology.plane(there),
+            None => wish.unwrap_or_else(|| self.topology.plane(there)),
         });
         let plane_back = plane_back.unwrap_or(plane);
         let (port, far) = (from * planes + plane, to * planes + plane);
@@ -157,8 +165,8 @@ impl<T: Transport> Engine<T> {
         let path_back =
             if route[1].is_empty() { self.walk(port_back, far_back, back) } else { self.along(route[1]) };
         let facts = self.facts(port, &path, port_back, &path_back);
-        // With spraying every packet asks the topology anew.
-        let fixed = !matches!(self.settings.balancer, Balancer::Spray { .. });
+        // Otherwise every packet asks the topology anew.
+        let fixed = self.settings.balancer.is_fixed() || !route[0].is_empty();
         let (hash, hash_back) = if fixed {
             (u64::from(self.paths.insert(&path)), u64::from(self.paths.insert(&path_back)))
         } else {
@@ -196,6 +204,10 @@ impl<T: Transport> Engine<T> {
             asked: true,
             retired: false,
             beyond: Arrivals::default(),
+            recycler: match self.settings.balancer {
+                Balancer::Reps { .. } if !fixed => Some(Box::new(Recycler::new(there, &facts))),
+                _ => None,
+            },
         };
         let receiver = Receiver::new(
             port_back,
@@ -375,6 +387,9 @@ impl<T: Transport> Engine<T> {
         let sender = &self.senders[flow as usize];
         let in_flight = sender.in_flight();
         let full = self.settings.mtu.0;
+        if sender.next - sender.una >= self.settings.in_flight && sender.again >= sender.again_end {
+            return false;
+        }
         in_flight == 0
             || in_flight + full <= self.transport.window(&sender.cc)
             || (!sender.asked && in_flight < full * u64::from(self.settings.ack_every))
@@ -406,10 +421,15 @@ impl<T: Transport> Engine<T> {
         }
         let wire = (facts.payload_of(sequence, payload) + self.settings.header.0) as u16;
         let (hash, path) = match self.settings.balancer {
+            _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
             Balancer::Spray { paths } => {
                 let choice = PathChoice { now: Time(start), round: sender.round, paths, hash: sender.hash };
                 let path = self.transport.path(&mut sender.cc, &choice);
                 let path = path.unwrap_or_else(|| choice.in_turn(sender.round));
+                (combine(sender.hash, u64::from(path)), path)
+            }
+            Balancer::Reps { paths } => {
+                let path = sender.recycler.as_mut().map_or(0, |recycler| recycler.next(paths));
                 (combine(sender.hash, u64::from(path)), path)
             }
             _ => (sender.hash, 0),
@@ -422,7 +442,8 @@ impl<T: Transport> Engine<T> {
         // More than the receiver answers together in flight, and some answer will come.
         let (full, in_flight) = (self.settings.mtu.0, sender.in_flight());
         let few = in_flight < full * u64::from(self.settings.ack_every);
-        sender.asked = last || (few && in_flight + full > self.transport.window(&sender.cc));
+        let most = sender.next - sender.una >= self.settings.in_flight;
+        sender.asked = last || most || (few && in_flight + full > self.transport.window(&sender.cc));
         let packet = Packet {
             hash,
             next_time: 0,
@@ -501,6 +522,9 @@ impl<T: Transport> Engine<T> {
             path: packet.path,
             in_flight: sender.in_flight(),
         };
+        if let Some(recycler) = &mut sender.recycler {
+            recycler.heard(packet.path, feedback.echo, feedback.packets - feedback.marked, now);
+        }
         self.transport.on_ack(&mut sender.cc, &ack);
         match self.transport.recovery() {
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
@@ -526,6 +550,7 @@ impl<T: Transport> Engine<T> {
         if !sender.keep && !sender.retired && sender.una >= sender.limit {
             sender.retired = true;
             sender.beyond = Arrivals::default();
+            sender.recycler = None;
             self.named.remove(&(sender.port, sender.name));
             self.retired.push(QueuePair { sender: flow, receiver: sender.peer_slot });
         }
@@ -597,6 +622,9 @@ impl<T: Transport> Engine<T> {
         let port = sender.port;
         self.pull(port, now);
         self.totals.timeouts += 1;
+        if let Some(recycler) = &mut self.senders[flow as usize].recycler {
+            recycler.failed(now);
+        }
         self.go_back(flow, now, LossKind::Timeout);
         let sender = &mut self.senders[flow as usize];
         sender.heard = now;
@@ -645,7 +673,7 @@ impl<T: Transport> Engine<T> {
             if sender.data_sent != receiver.data_gone || sender.control_gone != receiver.control_sent {
                 return true;
             }
-            let (back, [len, len_back]) = receiver.close();
+            let (back, [len, len_back]) = receiver.close(&mut self.reordering);
             if sender.flags & flag::ROUTED != 0 {
                 self.paths.release(sender.hash as u32, len);
                 self.paths.release(back as u32, len_back);

@@ -29,6 +29,25 @@ pub enum Balancer {
         /// Path numbers, 1 to 65,536.
         paths: u32,
     },
+    /// Every switch draws a new path for packets of a flow that come more than `gap` after the ones before (LetFlow).
+    Flowlet {
+        /// Pause that ends a flowlet.
+        gap: Span,
+    },
+    /// Every packet takes the equal-cost port with the fewest bytes, at every switch.
+    Adaptive,
+    /// Every packet takes a path number whose acknowledgement came unmarked, the oldest first, else a drawn one (REPS).
+    Reps {
+        /// Path numbers, 1 to 65,536.
+        paths: u32,
+    },
+}
+
+impl Balancer {
+    /// Whether all packets of a queue pair take the path that its opening found.
+    pub const fn is_fixed(self) -> bool {
+        matches!(self, Self::Ecmp | Self::DestinationModulo)
+    }
 }
 
 /// Where a packet is marked.
@@ -90,6 +109,8 @@ pub struct PacketSettings {
     pub ecn: Option<EcnSettings>,
     /// Queue pairs over which each message is cut into equal parts, each with its own path number; 1 cuts nothing.
     pub queue_pairs: u32,
+    /// Packets from the first not acknowledged to the last sent that a queue pair may have; `u32::MAX`: no limit.
+    pub in_flight: u32,
     /// Latency of both NICs of a path together, added to a message's arrival.
     pub nic_latency: Span,
     /// Links that run at a part of their rate; one named twice at the product.
@@ -120,6 +141,7 @@ impl Default for PacketSettings {
             buffers: Vec::new(),
             ecn: None,
             queue_pairs: 1,
+            in_flight: u32::MAX,
             nic_latency: Span::ZERO,
             slow_links: Vec::new(),
             queues: Vec::new(),
@@ -296,6 +318,9 @@ pub enum PacketError {
     /// No queue pair to send on.
     #[error("`queue_pairs` is 0, expected at least 1")]
     QueuePairs,
+    /// No packet could be sent.
+    #[error("`in_flight` is 0, expected at least 1 packet")]
+    InFlight,
     /// A number of paths that cannot be permuted by a mask.
     #[error("`paths` is {found}, expected a power of two from 1 to 65536")]
     Paths {
@@ -317,10 +342,13 @@ impl PacketSettings {
         if self.queue_pairs == 0 {
             return Err(PacketError::QueuePairs);
         }
+        if self.in_flight == 0 {
+            return Err(PacketError::InFlight);
+        }
         if mtu <= header {
             return Err(PacketError::Mtu { mtu, header });
         }
-        if let Balancer::Spray { paths } = self.balancer
+        if let Balancer::Spray { paths } | Balancer::Reps { paths } = self.balancer
             && !(paths.is_power_of_two() && paths <= 1 << 16)
         {
             return Err(PacketError::Paths { found: paths });

@@ -6,7 +6,7 @@ use windtunnel_topology::SwitchId;
 use super::engine::Engine;
 use super::link::Marking;
 use super::packets::{Kind, Packet, flag};
-use super::settings::{BufferSettings, PacketError};
+use super::settings::{Balancer, BufferSettings, PacketError};
 use super::transport::Transport;
 
 /// Sets the draws of marks apart from others.
@@ -93,7 +93,17 @@ impl<T: Transport> Engine<T> {
             let egress = self.paths[packet.hash as u32];
             packet.hash += 1;
             egress
+        } else if self.settings.balancer == Balancer::Adaptive {
+            let Some(egress) = self.least_loaded(switch, id, now) else {
+                self.drop_packet(self.switches[switch as usize].first, id);
+                return;
+            };
+            egress
         } else {
+            let hash = match self.settings.balancer {
+                Balancer::Flowlet { gap } => self.balance.flowlet(switch, packet.hash, now, gap),
+                _ => packet.hash,
+            };
             let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
             let target = &self.targets[packet.to as usize];
             let fresh = packet.flags & flag::FRESH != 0;
@@ -101,9 +111,9 @@ impl<T: Transport> Engine<T> {
             if let Some(forwarder) = &mut self.forwarder {
                 let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
                 if fresh {
-                    packet.itinerary = forwarder.enter(at, target, packet.hash, held);
+                    packet.itinerary = forwarder.enter(at, target, hash, held);
                 }
-                match forwarder.next_hop(at, target, packet.itinerary, packet.hash) {
+                match forwarder.next_hop(at, target, packet.itinerary, hash) {
                     Ok(hop) => {
                         packet.itinerary = hop.itinerary;
                         first + hop.port
@@ -116,9 +126,9 @@ impl<T: Transport> Engine<T> {
             } else {
                 if fresh {
                     let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
-                    packet.itinerary = self.topology.enter(at, target, packet.hash, held);
+                    packet.itinerary = self.topology.enter(at, target, hash, held);
                 }
-                let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, packet.hash);
+                let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, hash);
                 packet.itinerary = itinerary;
                 first + port
             }

@@ -207,6 +207,7 @@ impl<'a> FabricRunner<'a> {
             self.record.packet_hops = Some((before.0 + data, before.1 + control));
             self.record.events += packet.totals().events;
             self.record.network.add_packets(&packet.totals(), packet.queueing());
+            self.record.network.add_reordering(&packet.reordering());
             let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);

@@ -31,9 +31,9 @@ const EAGER: Bytes = Bytes(u64::MAX);
 /// The topology's name for the scenario's.
 pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
     match name {
-        LoadBalancerName::Ecmp => LoadBalancer::Ecmp,
+        LoadBalancerName::Ecmp | LoadBalancerName::Flowlet => LoadBalancer::Ecmp,
         LoadBalancerName::DestinationModulo => LoadBalancer::DestinationModulo,
-        LoadBalancerName::Spray => LoadBalancer::Spray,
+        LoadBalancerName::Spray | LoadBalancerName::Adaptive | LoadBalancerName::Reps => LoadBalancer::Spray,
         LoadBalancerName::Ideal => LoadBalancer::Ideal,
     }
 }
@@ -132,10 +132,13 @@ pub fn packet_settings(
         LoadBalancerName::Ecmp => Balancer::Ecmp,
         LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
         LoadBalancerName::Spray => Balancer::Spray { paths: network.paths },
+        LoadBalancerName::Flowlet => Balancer::Flowlet { gap: network.flowlet_gap.0 },
+        LoadBalancerName::Adaptive => Balancer::Adaptive,
+        LoadBalancerName::Reps => Balancer::Reps { paths: network.paths },
         LoadBalancerName::Ideal => {
             let message = "`ideal` shares no path inside the fabric, but packets take real ones";
             return Err(InputError::new(place("load_balancer"), message)
-                .hint("expected `ecmp`, `destination_modulo` or `spray`"));
+                .hint("expected `ecmp`, `destination_modulo`, `spray`, `flowlet`, `adaptive` or `reps`"));
         }
     };
     let buffer = |buffer: &Buffer| BufferSettings {
@@ -166,6 +169,7 @@ pub fn packet_settings(
             },
         }),
         queue_pairs: network.queue_pairs,
+        in_flight: in_flight(assembled, balancer, &transport),
         // As in the flow model.
         nic_latency: parts.nic_latency + parts.overhead * 2,
         slow_links: assembled.slow_links.clone(),
@@ -173,6 +177,19 @@ pub fn packet_settings(
     };
     settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     Ok((transport, settings))
+}
+
+/// Packets that a queue pair of RoCE tracks where its NIC's sheet does not say: those of ConnectX-6.
+const TRACKED: u32 = 512;
+
+/// Packets that a queue pair may have under way.
+fn in_flight(assembled: &Assembled, balancer: Balancer, transport: &TransportChoice) -> u32 {
+    let roce = matches!(transport, TransportChoice::Dcqcn(_));
+    let spreads = matches!(balancer, Balancer::Spray { .. } | Balancer::Adaptive | Balancer::Reps { .. });
+    let sheet = assembled.fabric.nic.as_ref().and_then(|nic| nic.in_flight.as_ref());
+    let tracked = sheet.map_or(TRACKED, |figure| figure.value);
+    let default = if roce && spreads { tracked } else { u32::MAX };
+    assembled.scenario.network.in_flight.unwrap_or(default)
 }
 
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the

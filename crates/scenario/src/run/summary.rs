@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use windtunnel_cluster::explain::Breakdown;
-use windtunnel_fabric::packet::Counters;
+use windtunnel_fabric::packet::{Counters, Reordering};
 use windtunnel_fabric::reroute::Rerouter;
 use windtunnel_kernel::{CalendarTime, Span};
 use windtunnel_topology::{Node, Topology};
@@ -176,6 +176,8 @@ pub struct NetworkSummary {
     pub mean_queueing_delay_s: Option<f64>,
     /// Packet fidelity only.
     pub reordered_packets: Option<u64>,
+    /// Packets and bytes that queue pairs held out of order; packet fidelity only.
+    pub reorder_buffers: Option<ReorderBuffers>,
     /// Pairs of GPUs that only a detour joins, of those that sent; null where nothing has failed.
     pub detoured_pairs: Option<u64>,
     /// The first of them, by name.
@@ -188,6 +190,40 @@ pub struct NetworkSummary {
     /// See above.
     #[serde(skip)]
     pub queued_packets: u64,
+}
+
+/// What queue pairs held out of order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReorderBuffers {
+    /// Queue pairs.
+    pub queue_pairs: u64,
+    /// Most packets that one held at once.
+    pub max_packets: u64,
+    /// Most bytes.
+    pub max_bytes: u64,
+    /// Most packets that half of them held, as the next power of two less one.
+    pub p50_packets: u64,
+    /// That 99% of them held.
+    pub p99_packets: u64,
+    /// Of all episodes.
+    #[serde(skip)]
+    sum: Reordering,
+}
+
+impl NetworkSummary {
+    /// Adds what an episode's queue pairs held out of order.
+    pub fn add_reordering(&mut self, reordering: &Reordering) {
+        let mut sum = self.reorder_buffers.take().map_or_else(Reordering::default, |known| known.sum);
+        sum.merge(reordering);
+        self.reorder_buffers = Some(ReorderBuffers {
+            queue_pairs: sum.queue_pairs.iter().sum(),
+            max_packets: sum.most_packets,
+            max_bytes: sum.most_bytes,
+            p50_packets: sum.percentile(50),
+            p99_packets: sum.percentile(99),
+            sum,
+        });
+    }
 }
 
 impl NetworkSummary {

@@ -102,8 +102,14 @@ pub struct Network {
     pub ack_every: u32,
     /// When a switch passes a packet on (packet fidelity).
     pub forwarding: ForwardingName,
-    /// Path numbers among which `load_balancer: spray` goes round, a power of two (packet fidelity).
+    /// Path numbers that `load_balancer: spray` goes round and `reps` draws from, a power of two (packet fidelity).
     pub paths: u32,
+    /// Pause after which `load_balancer: flowlet` may choose another path (packet fidelity).
+    pub flowlet_gap: Duration,
+    /// Packets that a queue pair may have from the first not acknowledged to the last sent (packet fidelity). If left out:
+    /// with `dcqcn` and packets that spread (`spray`, `adaptive`, `reps`) what the NIC's sheet says, else 512; otherwise no
+    /// limit.
+    pub in_flight: Option<u32>,
     /// Queue pairs over which each message is spread (packet fidelity).
     pub queue_pairs: u32,
     /// Bytes that a queue pair may have in flight, for `transport: none` (packet fidelity); no limit if left out.
@@ -133,6 +139,8 @@ impl Default for Network {
             ack_every: 4,
             forwarding: ForwardingName::default(),
             paths: 64,
+            flowlet_gap: Duration(windtunnel_kernel::Span(10_000_000)),
+            in_flight: None,
             queue_pairs: 1,
             window: None,
             recovery: RecoveryName::default(),
@@ -234,6 +242,13 @@ pub enum LoadBalancerName {
     DestinationModulo,
     /// Equal parts over all shortest paths.
     Spray,
+    /// A switch draws a new path for packets that come more than `flowlet_gap` after the ones of their flow before
+    /// (LetFlow). Flow fidelity takes it for `ecmp`.
+    Flowlet,
+    /// Every packet takes the least loaded of the equal ports at every switch. Flow fidelity takes it for `spray`.
+    Adaptive,
+    /// The sender uses path numbers again whose packets came through unmarked (REPS). Flow fidelity takes it for `spray`.
+    Reps,
     /// No path inside the fabric is ever shared: only the NICs count.
     Ideal,
 }

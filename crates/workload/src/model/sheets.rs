@@ -284,6 +284,8 @@ pub struct NicSheet {
     pub gap: Figure<Span>,
     /// Latency from doorbell to wire and from wire to memory, together, switches and cables apart.
     pub latency: Figure<Span>,
+    /// Packets that a queue pair can have under way where they may arrive out of order; absent: not known.
+    pub in_flight: Option<Figure<u32>>,
 }
 
 impl NicSheet {
@@ -302,6 +304,9 @@ impl NicSheet {
         push(&mut list, "overhead", &self.overhead);
         push(&mut list, "gap", &self.gap);
         push(&mut list, "latency", &self.latency);
+        if let Some(figure) = &self.in_flight {
+            push(&mut list, "in_flight", figure);
+        }
         list
     }
 }
