@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
-use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{Forwarder, LinkId, Peer, SwitchId, Target, Topology};
+use windtunnel_topology::{Forwarder, LinkId, Node, Peer, SwitchId, Target, Topology};
 
 use super::balance::Balance;
+use super::impair::{Changes, Clocks, PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
 use super::nic::NicPort;
@@ -17,14 +17,12 @@ use super::port::{Far, List, Port};
 use super::queues::Queues;
 use super::receive::{Feedbacks, Receiver};
 use super::reorder::Reordering;
+use super::sample::Sampler;
 use super::send::{Paths, Sender};
 use super::settings::{Forwarding, PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::switch::Switch;
 use super::transport::{Recovery, Transport};
-
-/// Sets the draws of losses apart from others.
-const LOSS: u64 = 0x6c6f_7373;
 
 /// What kind of event: see [`Key`].
 pub(super) mod class {
@@ -44,6 +42,8 @@ pub(super) mod class {
     pub const CHECK: u32 = 6;
     /// A pause frame reaches the port that it is for; its name is twice the queue, and one more for a pause.
     pub const PAUSE: u32 = 7;
+    /// Something changes that was known ahead: by its number, after all else at that instant.
+    pub const CHANGE: u32 = 15;
 }
 
 /// Order of events: time, class, port, and for queue pairs the count that names one at its NIC port. Each has at most one
@@ -142,6 +142,10 @@ pub struct Counters {
     pub acknowledgements: u64,
     /// Packets refused for lack of room or lost on a cable.
     pub drops: u64,
+    /// Of them those lost on a cable that works.
+    pub corrupted: u64,
+    /// Of them those that were on a link that went down, waited for it, or met it.
+    pub link_down: u64,
     /// Data packets marked.
     pub marks: u64,
     /// Data packets sent again.
@@ -192,6 +196,9 @@ pub struct Engine<T: Transport> {
     pub(super) feedbacks: Feedbacks,
     pub(super) paths: Paths,
     pub(super) balance: Balance,
+    pub(super) changes: Changes,
+    pub(super) clocks: Clocks,
+    pub(super) sampler: Sampler,
     /// Of the queue pairs closed.
     pub(super) reordering: Reordering,
     /// With the port whose packet completed it.
@@ -202,13 +209,14 @@ pub struct Engine<T: Transport> {
 /// Collects the kinds of links; there are few.
 struct Kinds<'a> {
     settings: &'a PacketSettings,
-    facts: Vec<(u64, u64, bool, u64, bool)>,
+    facts: Vec<(u64, u64, bool, u64, bool, bool)>,
     found: Vec<LinkKind>,
 }
 
 impl Kinds<'_> {
     fn of(&mut self, facts: &LinkFacts) -> u16 {
-        let key = (facts.rate.0, facts.delay, facts.cut_through, facts.loss.to_bits(), facts.marks);
+        let key =
+            (facts.rate.0, facts.delay, facts.cut_through, facts.loss.to_bits(), facts.marks, facts.impaired);
         if let Some(place) = self.facts.iter().rposition(|known| *known == key) {
             return place as u16;
         }
@@ -267,6 +275,9 @@ impl<T: Transport> Engine<T> {
             feedbacks: Feedbacks::default(),
             paths: Paths::default(),
             balance: Balance::default(),
+            changes: Changes::default(),
+            clocks: Clocks::new(topology.nics(), &settings.impairments.clocks),
+            sampler: Sampler::new(settings.sample_every.map(|every| every.0), next),
             reordering: Reordering::default(),
             done: Vec::new(),
             totals: Counters::default(),
@@ -308,22 +319,39 @@ impl<T: Transport> Engine<T> {
             let first = slow.partition_point(|&(other, _)| other < link);
             slow[first..].iter().take_while(|&&(other, _)| other == link).map(|&(_, part)| part).product()
         };
-        let mut kind_of = |id: LinkId, far: Far, marks: bool| {
+        let impairments = &self.settings.impairments;
+        let turned = impairments.changes.iter().filter(|change| !matches!(change.state, PartState::Rate(_)));
+        let mut impaired: Vec<LinkId> = turned.flat_map(|change| links_of(&topology, change.part)).collect();
+        impaired.extend(impairments.losses.iter().map(|&(link, _)| link));
+        impaired.sort_unstable();
+        let mut kind_of = |id: LinkId, far: Far, marks: bool, share: f64| {
             let link = topology.link(id);
-            let rate = match part(id) {
+            let rate = match part(id) * share {
                 1.0 => link.rate,
                 part => BitRate(((link.rate.0 as f64 * part) as u64).max(1)),
             };
             let cut_through =
                 far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(rate));
-            kinds.of(&LinkFacts { rate, delay: link.latency.0, cut_through, loss: link.loss, marks })
+            let impaired = impaired.binary_search(&id).is_ok();
+            kinds.of(&LinkFacts {
+                rate,
+                delay: link.latency.0,
+                cut_through,
+                loss: link.loss,
+                marks,
+                impaired,
+            })
         };
         let planes = topology.planes();
         for nic in 0..topology.nics() {
             for plane in 0..planes {
                 let target = topology.target(nic, plane);
                 let far = Far::switch(target.switch.0);
-                self.ports.push(Port::new(far, NONE, kind_of(topology.nic_link(nic, plane), far, false)));
+                self.ports.push(Port::new(
+                    far,
+                    NONE,
+                    kind_of(topology.nic_link(nic, plane), far, false, 1.0),
+                ));
                 self.targets.push(target);
             }
         }
@@ -334,11 +362,24 @@ impl<T: Transport> Engine<T> {
                     Some(Peer::Switch { switch, .. }) => Far::switch(switch.0),
                     Some(Peer::Nic { .. }) | None => Far::nic(),
                 };
-                let kind = topology.out_link(switch, port).map_or(0, |link| kind_of(link, far, true));
+                let kind = topology.out_link(switch, port).map_or(0, |link| kind_of(link, far, true, 1.0));
                 self.ports.push(Port::new(far, number, kind));
             }
         }
+        let mut changed = FxHashMap::default();
+        for (number, change) in impairments.changes.iter().enumerate() {
+            let PartState::Rate(share) = change.state else { continue };
+            for link in links_of(&topology, change.part) {
+                let (from, to) = topology.link_ends(link);
+                let far = match to {
+                    Node::Switch(SwitchId(switch)) => Far::switch(switch),
+                    _ => Far::nic(),
+                };
+                changed.insert((number, link), kind_of(link, far, matches!(from, Node::Switch(_)), share));
+            }
+        }
         self.kinds = kinds.found;
+        self.build_impairments(&changed);
     }
 
     /// The clock: the instant of the last event.
@@ -460,6 +501,9 @@ impl<T: Transport> Engine<T> {
             if (left == 0 || !self.done.is_empty()) && time.0 > self.clock {
                 break;
             }
+            if time.0 > self.sampler.due {
+                self.sample(time.0);
+            }
             left = left.saturating_sub(1);
             self.queue.pop();
             self.clock = time.0;
@@ -496,6 +540,7 @@ impl<T: Transport> Engine<T> {
             class::TOUCH => self.touched(port, time),
             class::CHECK => self.check_pause(port, time),
             class::PAUSE => self.pause_event(port, key.name(), time),
+            class::CHANGE => self.change(port, time),
             class => {
                 // One that is done has no timers.
                 let Some(&flow) = self.named.get(&(port, key.name())) else { return };
@@ -557,8 +602,7 @@ impl<T: Transport> Engine<T> {
         if arrived == NONE {
             return;
         }
-        if self.kinds[usize::from(kind)].loss != 0 && self.lost(p, kind, now) {
-            self.drop_packet(p, arrived);
+        if self.kinds[usize::from(kind)].fragile && self.perishes(p, arrived, kind, now) {
             return;
         }
         match far.as_switch() {
@@ -571,13 +615,6 @@ impl<T: Transport> Engine<T> {
             }
             None => self.deliver(p, arrived, now),
         }
-    }
-
-    /// Draws whether the packet that reaches the far end of port `p` now is lost on the way. No two do so at one instant.
-    #[cold]
-    fn lost(&self, p: u32, kind: u16, now: u64) -> bool {
-        let seed = combine(self.settings.seed ^ LOSS, u64::from(p));
-        combine(seed, now) < self.kinds[usize::from(kind)].loss
     }
 
     /// Starts the transmission of a packet on a port that is free at `start`.
@@ -622,10 +659,15 @@ impl<T: Transport> Engine<T> {
         self.totals.drops += 1;
         let counters = &mut self.ports[p as usize].counters;
         counters.drops += 1;
-        let packet = self.packets[id];
-        if packet.kind.is_control() {
+        if self.packets[id].kind.is_control() {
             counters.control_drops += 1;
         }
+        self.discard(id);
+    }
+
+    /// Forgets a packet whose loss has been counted.
+    pub(super) fn discard(&mut self, id: u32) {
+        let packet = self.packets[id];
         if packet.kind == Kind::Ack {
             self.feedbacks.release(packet.detail);
         }

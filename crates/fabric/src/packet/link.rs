@@ -14,6 +14,8 @@ pub(super) struct LinkKind {
     pub cut_through: bool,
     /// Share of packets lost, as a threshold of 64 random bits; 0 for none.
     pub loss: u64,
+    /// Whether packets may be lost on the cable at all.
+    pub fragile: bool,
     /// Picoseconds a byte where that is whole, else 0.
     per_byte: u64,
     /// A full packet and what it takes, for rates whose byte is not whole picoseconds.
@@ -68,6 +70,8 @@ pub(super) struct LinkFacts {
     pub loss: f64,
     /// Whether its queue marks: those of switches do.
     pub marks: bool,
+    /// Whether an impairment may lose packets.
+    pub impaired: bool,
 }
 
 impl LinkKind {
@@ -85,6 +89,7 @@ impl LinkKind {
             delay: facts.delay,
             cut_through: facts.cut_through,
             loss: (facts.loss * 18_446_744_073_709_551_615.0) as u64,
+            fragile: facts.impaired || facts.loss > 0.0,
             per_byte: if whole { 8_000_000_000_000 / facts.rate.0 } else { 0 },
             full: (mtu.0 as u16, exact(mtu)),
             control: (control.0 as u16, exact(control)),
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     fn kind(rate: BitRate, ecn: Option<&EcnSettings>) -> LinkKind {
-        let facts = LinkFacts { rate, delay: 0, cut_through: false, loss: 0.0, marks: true };
+        let facts = LinkFacts { rate, delay: 0, cut_through: false, loss: 0.0, marks: true, impaired: false };
         LinkKind::new(&facts, Bytes(4_160), Bytes(64), Bytes(64), ecn)
     }
 

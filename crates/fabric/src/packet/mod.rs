@@ -18,6 +18,7 @@
 
 mod balance;
 mod engine;
+mod impair;
 mod link;
 mod message;
 mod model;
@@ -30,6 +31,7 @@ mod queue_settings;
 mod queues;
 mod receive;
 mod reorder;
+mod sample;
 mod send;
 mod settings;
 mod statistics;
@@ -37,11 +39,13 @@ mod switch;
 pub mod transport;
 
 pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
+pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use model::{PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
 pub use queue_settings::{
     Discipline, DropProfile, MOST_QUEUES, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
 };
 pub use reorder::Reordering;
+pub use sample::QueueSample;
 pub use settings::{Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings};
 pub use statistics::PortReport;

@@ -11,6 +11,7 @@ use windtunnel_topology::{LinkId, Topology};
 use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
 use super::reorder::Reordering;
+use super::sample::QueueSample;
 use super::settings::PacketSettings;
 use super::statistics::PortReport;
 use super::transport::{Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Nscc, Swift, Transport};
@@ -34,6 +35,8 @@ pub trait PacketModel: Network {
     fn pause_cycle(&self) -> Vec<LinkId>;
     /// What queue pairs held out of order until now.
     fn reordering(&self) -> Reordering;
+    /// Appends the samples of queues since the last call.
+    fn take_samples(&mut self, samples: &mut Vec<QueueSample>);
     /// Completion times of messages outside scale-up domains.
     fn completion_times(&self) -> &CompletionTimes;
     /// Messages arrived.
@@ -73,6 +76,10 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn reordering(&self) -> Reordering {
         self.engine().reordering()
+    }
+
+    fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
+        self.engine_mut().take_samples(samples);
     }
 
     fn completion_times(&self) -> &CompletionTimes {

@@ -44,6 +44,7 @@ pub struct PacketNetwork<T: Transport> {
     /// Traffic inside scale-up domains.
     inside: FlowNetwork,
     balancer: Balancer,
+    moves_paths: bool,
     seed: u64,
     rerouter: Option<SharedRerouter>,
     nic_latency: Span,
@@ -98,11 +99,13 @@ impl<T: Transport> PacketNetwork<T> {
         let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);
         let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
         let records = settings.records.then(Vec::new);
+        let moves_paths = settings.impairments.moves_paths();
         Ok(Self {
             engine: Engine::new(topology.clone(), settings, transport)?,
             topology,
             inside,
             balancer,
+            moves_paths,
             seed,
             rerouter: None,
             nic_latency,
@@ -143,6 +146,11 @@ impl<T: Transport> PacketNetwork<T> {
     /// The engine, for what it counted.
     pub fn engine(&self) -> &Engine<T> {
         &self.engine
+    }
+
+    /// The engine, to take off it what it keeps.
+    pub(super) fn engine_mut(&mut self) -> &mut Engine<T> {
+        &mut self.engine
     }
 
     /// The flows inside scale-up domains.
@@ -187,7 +195,7 @@ impl<T: Transport> PacketNetwork<T> {
         };
         let routed = match self.balancer {
             Balancer::DestinationModulo => true,
-            Balancer::Ecmp => self.rerouter.is_some(),
+            Balancer::Ecmp => self.rerouter.is_some() && !self.moves_paths,
             _ => false,
         };
         let mut route = Route::new();

@@ -63,6 +63,9 @@ impl Default for NicPort {
 impl<T: Transport> Engine<T> {
     /// Lets NIC port `p` start everything whose turn has come by `now`.
     pub(super) fn pull(&mut self, p: u32, now: u64) {
+        if self.ports[p as usize].down {
+            return;
+        }
         let later = loop {
             let port = &mut self.ports[p as usize];
             if !port.control.is_empty() {
@@ -171,6 +174,10 @@ impl<T: Transport> Engine<T> {
         self.pull(p, now);
         self.packets[id].joined = now;
         let port = &mut self.ports[p as usize];
+        if port.down {
+            self.drop_down(p, id);
+            return;
+        }
         if port.free_at <= now && port.control.is_empty() {
             self.begin(p, id, now);
             return;

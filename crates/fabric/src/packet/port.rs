@@ -85,6 +85,8 @@ pub(super) struct Port {
     pub kind: u16,
     /// Whether it has an event.
     pub armed: bool,
+    /// Whether its link is down.
+    pub down: bool,
     pub counters: PortCounters,
 }
 
@@ -102,6 +104,7 @@ impl Port {
             owner,
             kind,
             armed: false,
+            down: false,
             counters: PortCounters::NEW,
         }
     }

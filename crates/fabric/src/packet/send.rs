@@ -62,6 +62,8 @@ pub(super) struct Sender<F> {
     pub turn: Turn,
     flags: u8,
     pub keep: bool,
+    /// What its host's clock is behind the whole picoseconds counted.
+    rest: u64,
     /// Whether the last packet sent is answered at once.
     asked: bool,
     /// Used once, and done.
@@ -166,7 +168,7 @@ impl<T: Transport> Engine<T> {
             if route[1].is_empty() { self.walk(port_back, far_back, back) } else { self.along(route[1]) };
         let facts = self.facts(port, &path, port_back, &path_back);
         // Otherwise every packet asks the topology anew.
-        let fixed = self.settings.balancer.is_fixed() || !route[0].is_empty();
+        let fixed = self.settings.has_fixed_paths() || !route[0].is_empty();
         let (hash, hash_back) = if fixed {
             (u64::from(self.paths.insert(&path)), u64::from(self.paths.insert(&path_back)))
         } else {
@@ -201,6 +203,7 @@ impl<T: Transport> Engine<T> {
             turn: Turn::Idle,
             flags: if fixed { flag::ROUTED } else { flag::FRESH },
             keep,
+            rest: 0,
             asked: true,
             retired: false,
             beyond: Arrivals::default(),
@@ -438,7 +441,14 @@ impl<T: Transport> Engine<T> {
         sender.sent += u64::from(wire);
         sender.data_sent += 1;
         self.transport.on_send(&mut sender.cc, Time(start), wire);
-        sender.eligible = start + self.transport.gap(&sender.cc, wire).0;
+        let gap = self.transport.gap(&sender.cc, wire).0;
+        sender.eligible = start
+            + if self.clocks.are_right() {
+                gap
+            } else {
+                let nic = sender.port / self.topology.planes();
+                self.clocks.real(nic, gap, &mut sender.rest)
+            };
         // More than the receiver answers together in flight, and some answer will come.
         let (full, in_flight) = (self.settings.mtu.0, sender.in_flight());
         let few = in_flight < full * u64::from(self.settings.ack_every);

@@ -4,6 +4,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
 use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
+use super::impair::Impairments;
 
 /// When a switch may pass a packet on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -123,6 +124,10 @@ pub struct PacketSettings {
     pub classes: Vec<u8>,
     /// Pauses of lossless queues; none without.
     pub pfc: Option<PfcSettings>,
+    /// What goes wrong.
+    pub impairments: Impairments,
+    /// How often queues are looked at; never if left out.
+    pub sample_every: Option<Span>,
     /// Keep a record of each message.
     pub records: bool,
 }
@@ -148,6 +153,8 @@ impl Default for PacketSettings {
             discipline: Discipline::default(),
             classes: Vec::new(),
             pfc: None,
+            impairments: Impairments::default(),
+            sample_every: None,
             records: false,
         }
     }
@@ -321,6 +328,14 @@ pub enum PacketError {
     /// No packet could be sent.
     #[error("`in_flight` is 0, expected at least 1 packet")]
     InFlight,
+    /// Samples without end at one instant.
+    #[error("`queues` is 0, expected a time between samples above 0")]
+    Sampling,
+    /// Paths worked out ahead on links that may go down.
+    #[error(
+        "links go down in mid-run, but `destination_modulo` has one path for each pair; expected another balancer"
+    )]
+    Moving,
     /// A number of paths that cannot be permuted by a mask.
     #[error("`paths` is {found}, expected a power of two from 1 to 65536")]
     Paths {
@@ -341,6 +356,9 @@ impl PacketSettings {
         }
         if self.queue_pairs == 0 {
             return Err(PacketError::QueuePairs);
+        }
+        if self.sample_every == Some(Span::ZERO) {
+            return Err(PacketError::Sampling);
         }
         if self.in_flight == 0 {
             return Err(PacketError::InFlight);
@@ -367,6 +385,10 @@ impl PacketSettings {
                 return Err(PacketError::Share { name: "slow_links", found: part, expected });
             }
         }
+        self.impairments.check()?;
+        if self.balancer == Balancer::DestinationModulo && self.impairments.moves_paths() {
+            return Err(PacketError::Moving);
+        }
         for buffer in &self.buffers {
             if !(buffer.alpha > 0.0 && buffer.alpha <= 1024.0) {
                 let expected = "a number above 0, at most 1024";
@@ -375,6 +397,11 @@ impl PacketSettings {
         }
         let buffered = !self.buffers.is_empty();
         queue_settings::check(&self.queues, &self.classes, self.pfc.as_ref(), mtu, buffered)
+    }
+
+    /// Whether all packets of a queue pair take the path that its opening found: not where links may go down.
+    pub fn has_fixed_paths(&self) -> bool {
+        self.balancer.is_fixed() && !self.impairments.moves_paths()
     }
 
     /// Payload of a full packet.

@@ -95,7 +95,7 @@ impl<T: Transport> Engine<T> {
             egress
         } else if self.settings.balancer == Balancer::Adaptive {
             let Some(egress) = self.least_loaded(switch, id, now) else {
-                self.drop_packet(self.switches[switch as usize].first, id);
+                self.drop_unled(self.switches[switch as usize].first, id);
                 return;
             };
             egress
@@ -119,7 +119,7 @@ impl<T: Transport> Engine<T> {
                         first + hop.port
                     }
                     Err(_) => {
-                        self.drop_packet(first, id);
+                        self.drop_unled(first, id);
                         return;
                     }
                 }
@@ -133,7 +133,20 @@ impl<T: Transport> Engine<T> {
                 first + port
             }
         };
+        if self.ports[egress as usize].down {
+            self.drop_down(egress, id);
+            return;
+        }
         self.enqueue(egress, id, now);
+    }
+
+    /// A packet has no next hop: only what is down can be the cause, from the start or since.
+    #[cold]
+    fn drop_unled(&mut self, p: u32, id: u32) {
+        if self.settings.impairments.moves_paths() {
+            self.totals.link_down += 1;
+        }
+        self.drop_packet(p, id);
     }
 
     /// A packet joins the queue of a port, or starts if the port is free.
@@ -209,7 +222,7 @@ impl<T: Transport> Engine<T> {
 
     /// Sets what a port holds, and its switch with it.
     #[inline]
-    fn hold(&mut self, p: u32, held: u32) {
+    pub(super) fn hold(&mut self, p: u32, held: u32) {
         let port = &mut self.ports[p as usize];
         let before = std::mem::replace(&mut port.held, held);
         if let Some(switch) = self.switches.get_mut(port.owner as usize)

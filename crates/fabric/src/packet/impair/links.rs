@@ -1,0 +1,230 @@
+//! Links that lose packets, and changes of links in mid-run.
+
+use rustc_hash::FxHashMap;
+use windtunnel_kernel::random::combine;
+use windtunnel_topology::{Forwarder, LinkId, Node, SwitchId, Topology};
+
+use super::loss::Chain;
+use super::{FabricPart, PartState};
+use crate::packet::engine::{Engine, class};
+use crate::packet::packets::NONE;
+use crate::packet::transport::Transport;
+
+/// Sets the draws of losses apart from others.
+const LOSS: u64 = 0x6c6f_7373;
+
+/// Links that are impaired, and what is to change.
+#[derive(Clone, Debug, Default)]
+pub(in crate::packet) struct Changes {
+    /// By port.
+    links: FxHashMap<u32, Impaired>,
+    steps: Vec<Step>,
+}
+
+/// A link that may lose packets.
+#[derive(Clone, Debug)]
+struct Impaired {
+    chains: Vec<Chain>,
+    /// What reaches its far end up to here was on it when it went down.
+    doomed: Option<u64>,
+}
+
+/// What happens at an instant.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A part goes down (`true`) or comes up.
+    Turn(FabricPart, bool),
+    /// Ports get another kind of link.
+    Kinds(Vec<(u32, u16)>),
+    /// Every switch knows what is down.
+    Converge,
+}
+
+/// Both directions of a part's cables.
+pub(in crate::packet) fn links_of(topology: &Topology, part: FabricPart) -> Vec<LinkId> {
+    match part {
+        FabricPart::Cable(link) => vec![link, topology.reverse(link)],
+        FabricPart::Switch(switch) => {
+            let out = (0..topology.ports(switch)).filter_map(|port| topology.out_link(switch, port));
+            out.flat_map(|link| [link, topology.reverse(link)]).collect()
+        }
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// The port that a link leaves; `None` inside hosts.
+    fn port_of(&self, link: LinkId) -> Option<u32> {
+        if let Some((SwitchId(switch), port)) = self.topology.link_source(link) {
+            return Some(self.switches[switch as usize].first + port);
+        }
+        let Node::Nic(nic) = self.topology.link_ends(link).0 else { return None };
+        let planes = self.topology.planes();
+        let plane = (0..planes).find(|&plane| self.topology.nic_link(nic, plane) == link)?;
+        Some(nic * planes + plane)
+    }
+
+    /// Sets up what the settings say. `kinds` are those of links whose rate changes, by the change's number and link.
+    pub(in crate::packet) fn build_impairments(&mut self, kinds: &FxHashMap<(usize, LinkId), u16>) {
+        let impairments = std::mem::take(&mut self.settings.impairments);
+        if impairments.moves_paths() {
+            self.forwarder = Some(Forwarder::new(self.topology.clone(), impairments.policy));
+        }
+        let fresh = || Impaired { chains: Vec::new(), doomed: None };
+        for &(link, model) in &impairments.losses {
+            let Some(port) = self.port_of(link) else { continue };
+            let chains = &mut self.changes.links.entry(port).or_insert_with(fresh).chains;
+            chains.push(Chain::new(model, self.settings.seed, link.0, chains.len()));
+        }
+        let mut steps = Vec::new();
+        for (number, change) in impairments.changes.iter().enumerate() {
+            let ports: Vec<(LinkId, u32)> = links_of(&self.topology, change.part)
+                .into_iter()
+                .filter_map(|link| Some((link, self.port_of(link)?)))
+                .collect();
+            if matches!(change.state, PartState::Rate(_)) {
+                let ports = ports.iter().map(|&(link, port)| (port, kinds[&(number, link)]));
+                steps.push((change.at, Step::Kinds(ports.collect())));
+                continue;
+            }
+            for &(_, port) in &ports {
+                self.changes.links.entry(port).or_insert_with(fresh);
+            }
+            steps.push((change.at, Step::Turn(change.part, change.state == PartState::Down)));
+            steps.push((change.at + impairments.convergence, Step::Converge));
+        }
+        for (place, (at, step)) in (0..).zip(steps) {
+            self.schedule(at.0, class::CHANGE, place);
+            self.changes.steps.push(step);
+        }
+        self.settings.impairments = impairments;
+    }
+
+    /// Something changes.
+    #[cold]
+    pub(in crate::packet) fn change(&mut self, place: u32, now: u64) {
+        match self.changes.steps[place as usize].clone() {
+            Step::Converge => {
+                if let Some(forwarder) = &mut self.forwarder {
+                    forwarder.converge();
+                }
+            }
+            Step::Kinds(kinds) => {
+                for (port, kind) in kinds {
+                    self.settle_port(port, now);
+                    self.ports[port as usize].kind = kind;
+                }
+            }
+            Step::Turn(part, down) => {
+                let Some(forwarder) = &mut self.forwarder else { return };
+                match (part, down) {
+                    (FabricPart::Cable(link), true) => forwarder.fail_cable(link),
+                    (FabricPart::Cable(link), false) => forwarder.recover_cable(link),
+                    (FabricPart::Switch(switch), true) => forwarder.fail_switch(switch),
+                    (FabricPart::Switch(switch), false) => forwarder.recover_switch(switch),
+                }
+                for link in links_of(&self.topology, part) {
+                    // Another part may hold it down too.
+                    let down = self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_dead(link));
+                    if let Some(port) = self.port_of(link) {
+                        self.turn(port, down, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts everything at a port whose turn has come.
+    pub(in crate::packet) fn settle_port(&mut self, p: u32, now: u64) {
+        if self.ports[p as usize].owner == NONE {
+            self.pull(p, now);
+        } else if self.ports[p as usize].waits() {
+            self.advance(p, now);
+        }
+    }
+
+    /// Port `p` goes down or comes up.
+    fn turn(&mut self, p: u32, down: bool, now: u64) {
+        if self.ports[p as usize].down == down {
+            return;
+        }
+        if !down {
+            let port = &mut self.ports[p as usize];
+            port.down = false;
+            port.free_at = port.free_at.max(now);
+            self.settle_port(p, now);
+            return;
+        }
+        self.settle_port(p, now);
+        self.ports[p as usize].down = true;
+        self.doom(p);
+        loop {
+            let port = &mut self.ports[p as usize];
+            let list = if port.control.is_empty() { &mut port.data } else { &mut port.control };
+            if list.is_empty() {
+                break;
+            }
+            let id = list.pop(&self.packets);
+            self.drop_down(p, id);
+        }
+        if self.ports[p as usize].owner != NONE {
+            let port = &self.ports[p as usize];
+            let held = if port.free_at > now { port.in_service } else { 0 };
+            self.hold(p, held);
+        }
+    }
+
+    /// Counts what is on the cable of port `p` as lost; it is forgotten as it reaches the far end.
+    fn doom(&mut self, p: u32) {
+        let port = &self.ports[p as usize];
+        let impaired = self.changes.links.get_mut(&p).expect("a link that goes down is known");
+        let (mut id, mut reaches, mut lost) = (port.flight.head, port.reaches, 0);
+        let mut last = impaired.doomed;
+        while id != NONE {
+            let packet = &self.packets[id];
+            // One that an earlier change has doomed is counted.
+            if impaired.doomed.is_none_or(|doomed| reaches > doomed) {
+                lost += 1;
+            }
+            last = Some(reaches);
+            (id, reaches) = (packet.next, packet.next_time);
+        }
+        impaired.doomed = last;
+        self.totals.drops += lost;
+        self.totals.link_down += lost;
+        self.ports[p as usize].counters.drops += lost as u32;
+    }
+
+    /// A packet meets a link that is down.
+    #[cold]
+    pub(in crate::packet) fn drop_down(&mut self, p: u32, id: u32) {
+        self.totals.link_down += 1;
+        self.drop_packet(p, id);
+    }
+
+    /// Whether the packet `id` that reaches the far end of port `p` now is lost on the way; it is gone then.
+    #[cold]
+    pub(in crate::packet) fn perishes(&mut self, p: u32, id: u32, kind: u16, now: u64) -> bool {
+        if let Some(impaired) = self.changes.links.get_mut(&p) {
+            if impaired.doomed.is_some_and(|doomed| now <= doomed) {
+                self.discard(id);
+                return true;
+            }
+            let wire = self.packets[id].wire;
+            // Every chain sees every packet.
+            let lost = impaired.chains.iter_mut().fold(false, |lost, chain| chain.loses(wire) | lost);
+            if lost {
+                self.totals.corrupted += 1;
+                self.drop_packet(p, id);
+                return true;
+            }
+        }
+        // No two packets reach the far end at one instant.
+        let share = self.kinds[usize::from(kind)].loss;
+        let lost = share != 0 && combine(combine(self.settings.seed ^ LOSS, u64::from(p)), now) < share;
+        if lost {
+            self.totals.corrupted += 1;
+            self.drop_packet(p, id);
+        }
+        lost
+    }
+}

@@ -1,0 +1,89 @@
+//! Queues over time: at every multiple of an interval what each port holds, and what it has sent since the last.
+//!
+//! A sample is taken before the first event after its instant: ports are then advanced to the instant, which changes nothing
+//! that happens (they would be at their next touch). Ports that hold nothing and have sent nothing are left out, and a
+//! quiet network is not looked at until something happens. Samples wait here until they are taken.
+
+use windtunnel_kernel::Time;
+use windtunnel_topology::{LinkId, SwitchId};
+
+use super::engine::Engine;
+use super::transport::Transport;
+
+/// A port at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSample {
+    /// When.
+    pub at: Time,
+    /// The link that leaves it.
+    pub link: LinkId,
+    /// Bytes that it holds, the packet in service whole; a NIC's wait in their queue pairs, and are not counted.
+    pub bytes: u32,
+    /// Bytes of the packets whose transmission has begun since the sample before.
+    pub sent: u64,
+}
+
+/// When the next samples are due, and those not yet taken.
+#[derive(Clone, Debug)]
+pub(super) struct Sampler {
+    /// `u64::MAX`: never.
+    pub due: u64,
+    every: u64,
+    /// Bytes sent up to the sample before, by port.
+    sent: Vec<u64>,
+    found: Vec<QueueSample>,
+}
+
+impl Sampler {
+    pub(super) fn new(every: Option<u64>, ports: u32) -> Self {
+        let (due, ports) = every.map_or((u64::MAX, 0), |every| (every, ports));
+        Self { due, every: every.unwrap_or(1), sent: vec![0; ports as usize], found: Vec::new() }
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// Takes the samples that are due before an event at `time`.
+    #[cold]
+    pub(super) fn sample(&mut self, time: u64) {
+        while self.sampler.due < time {
+            let (at, before) = (self.sampler.due, self.sampler.found.len());
+            let nics = self.nics.len() as u32;
+            for p in 0..nics {
+                let planes = self.topology.planes();
+                let link = self.topology.nic_link(p / planes, p % planes);
+                self.sample_port(p, link, at);
+            }
+            for switch in 0..self.switches.len() as u32 {
+                let (first, count) =
+                    (self.switches[switch as usize].first, self.switches[switch as usize].count);
+                for port in 0..count {
+                    if let Some(link) = self.topology.out_link(SwitchId(switch), port) {
+                        self.sample_port(first + port, link, at);
+                    }
+                }
+            }
+            let sampler = &mut self.sampler;
+            sampler.due += sampler.every;
+            if sampler.found.len() == before && sampler.due < time {
+                sampler.due = (time - 1) / sampler.every * sampler.every;
+            }
+        }
+    }
+
+    fn sample_port(&mut self, p: u32, link: LinkId, at: u64) {
+        self.settle_port(p, at);
+        let port = &self.ports[p as usize];
+        let bytes = if port.free_at > at { port.held } else { 0 };
+        let last = &mut self.sampler.sent[p as usize];
+        let sent = port.counters.bytes - *last;
+        if bytes > 0 || sent > 0 {
+            *last = port.counters.bytes;
+            self.sampler.found.push(QueueSample { at: Time(at), link, bytes, sent });
+        }
+    }
+
+    /// Appends the samples since the last call, by time and then by port.
+    pub fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
+        samples.append(&mut self.sampler.found);
+    }
+}
