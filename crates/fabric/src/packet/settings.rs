@@ -3,8 +3,8 @@
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
-use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
 use super::impair::Impairments;
+use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
 
 /// When a switch may pass a packet on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

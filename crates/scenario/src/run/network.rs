@@ -174,6 +174,7 @@ pub fn packet_settings(
         nic_latency: parts.nic_latency + parts.overhead * 2,
         slow_links: assembled.slow_links.clone(),
         records,
+        ..PacketSettings::default()
     };
     settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     Ok((transport, settings))
@@ -187,7 +188,7 @@ fn in_flight(assembled: &Assembled, balancer: Balancer, transport: &TransportCho
     let roce = matches!(transport, TransportChoice::Dcqcn(_));
     let spreads = matches!(balancer, Balancer::Spray { .. } | Balancer::Adaptive | Balancer::Reps { .. });
     let sheet = assembled.fabric.nic.as_ref().and_then(|nic| nic.in_flight.as_ref());
-    let tracked = sheet.map_or(TRACKED, |figure| figure.value);
+    let tracked = sheet.map_or(TRACKED, |figure| u32::try_from(figure.value).unwrap_or(u32::MAX));
     let default = if roce && spreads { tracked } else { u32::MAX };
     assembled.scenario.network.in_flight.unwrap_or(default)
 }

@@ -285,7 +285,7 @@ pub struct NicSheet {
     /// Latency from doorbell to wire and from wire to memory, together, switches and cables apart.
     pub latency: Figure<Span>,
     /// Packets that a queue pair can have under way where they may arrive out of order; absent: not known.
-    pub in_flight: Option<Figure<u32>>,
+    pub in_flight: Option<Figure<u64>>,
 }
 
 impl NicSheet {
