@@ -116,7 +116,6 @@ pub struct Shard<'a, F, O> {
     enough: u64,
     /// Whether every job has done enough; kept, because it is asked at every event.
     satisfied_now: bool,
-    rank_iterations: u64,
     /// See [`Shard::keep_rings_coupled`].
     rings: bool,
     /// See [`Shard::couple`].
@@ -170,7 +169,6 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             complete: Vec::new(),
             enough: u64::MAX,
             satisfied_now: false,
-            rank_iterations: 0,
             rings: false,
             coupling: Coupling::default(),
         }
@@ -258,9 +256,13 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.jobs.iter().all(|running| running.ended >= running.job.iterations.min(self.enough))
     }
 
-    /// Iterations of single ranks that have ended, over all jobs.
-    pub fn rank_iterations(&self) -> u64 {
-        self.rank_iterations
+    /// Part of what is to be seen that has been, of the job that has most left. Looks at every rank.
+    pub fn progress(&self) -> f64 {
+        let of_job = |running: &Running| {
+            let iterations = running.job.iterations.min(self.enough);
+            running.replay.progress() / (iterations as f64 * running.ranks as f64).max(1.0)
+        };
+        self.jobs.iter().map(of_job).fold(1.0, f64::min)
     }
 
     /// Handles up to `events` events; `false` once enough is seen or no event is left.
@@ -406,7 +408,6 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     }
 
     fn iteration_done(&mut self, job: usize, rank: RankId) {
-        self.rank_iterations += 1;
         let running = &mut self.jobs[job];
         let at = running.replay.iteration_finish(rank);
         let iteration = running.iteration[rank.0 as usize];

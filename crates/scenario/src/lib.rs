@@ -8,6 +8,7 @@ pub mod assemble;
 pub mod cost;
 pub mod error;
 pub mod load;
+pub mod modules;
 pub mod run;
 pub mod schema;
 pub mod sheets;

@@ -17,11 +17,7 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
     if overrides.is_empty() {
         return plain;
     }
-    let mut tree: Value = from_yaml(text, source)?;
-    for (path, value) in overrides {
-        let value: Value = from_yaml(value, &format!("--set {path}"))?;
-        set(&mut tree, path, value)?;
-    }
+    let tree = tree(text, source, overrides)?;
     match serde_path_to_error::deserialize::<_, Scenario>(tree) {
         Ok(scenario) => Ok(scenario),
         // An error that the text has on its own is shown where it stands there.
@@ -31,6 +27,19 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
             Err(explained(format!("{source} with --set: {path}"), &error.inner().to_string()))
         }
     }
+}
+
+/// The tree of YAML `text` with the overrides in their places, whatever it means.
+///
+/// # Errors
+/// [`InputError`] for what is no YAML, or a path that leads nowhere.
+pub fn tree(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Value, InputError> {
+    let mut tree: Value = from_yaml(text, source)?;
+    for (path, value) in overrides {
+        let value: Value = from_yaml(value, &format!("--set {path}"))?;
+        set(&mut tree, path, value)?;
+    }
+    Ok(tree)
 }
 
 /// Reads any value from YAML.

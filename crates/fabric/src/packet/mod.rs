@@ -40,7 +40,7 @@ pub mod transport;
 
 pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
-pub use model::{PacketModel, TransportChoice};
+pub use model::{NetworkOf, PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
 pub use queue_settings::{
     Discipline, DropProfile, MOST_QUEUES, PfcSettings, QueueSettings, Shaper, Xoff, Xon,

@@ -1,7 +1,7 @@
 //! The packet network with its transport chosen at run time: one call through a table of functions covers thousands of
 //! events, and inside everything is resolved.
 //!
-//! A transport of another crate joins by building its own [`PacketNetwork`] and boxing it.
+//! A transport of another crate joins as a [`NetworkOf`], which every [`Transport`] is.
 
 use std::sync::Arc;
 
@@ -202,6 +202,31 @@ impl TransportChoice {
             Self::MpRdma(transport) => boxed(topology, settings, *transport, rerouter),
             Self::Uec(transport) => boxed(topology, settings, *transport, rerouter),
         }
+    }
+}
+
+/// A transport of any crate, as what builds the network that it is compiled into.
+pub trait NetworkOf: std::fmt::Debug + Send + Sync {
+    /// The idle network of this transport, around what has failed.
+    ///
+    /// # Errors
+    /// [`PacketNetworkError`] for settings that cannot work on this topology.
+    fn network(
+        &self,
+        topology: Arc<Topology>,
+        settings: PacketSettings,
+        rerouter: Option<SharedRerouter>,
+    ) -> Result<Box<dyn PacketModel>, PacketNetworkError>;
+}
+
+impl<T: Transport + Send + Sync + 'static> NetworkOf for T {
+    fn network(
+        &self,
+        topology: Arc<Topology>,
+        settings: PacketSettings,
+        rerouter: Option<SharedRerouter>,
+    ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
+        boxed(topology, settings, self.clone(), rerouter)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::assemble::{Assembled, assemble};
 pub use crate::error::Failure;
 use crate::error::{InputError, nearest};
 use crate::load;
+use crate::modules::Modules;
 use crate::run::machine::Stopwatch;
 use crate::run::{self, RunOptions};
 use crate::schema::{Fidelity, OperationsTable, Scenario};
@@ -43,6 +44,8 @@ pub struct RunRequest {
     pub fidelity: Option<String>,
     /// Simulate every iteration, and write the operations of every rank.
     pub full: bool,
+    /// What the program brings along.
+    pub modules: Modules,
 }
 
 impl RunRequest {
@@ -73,7 +76,8 @@ impl RunRequest {
     }
 
     fn assemble(&self) -> Result<Assembled, InputError> {
-        assemble(self.scenario()?, &self.source, &self.base)
+        let assembled = assemble(self.scenario()?, &self.source, &self.base)?;
+        Ok(Assembled { modules: self.modules.clone(), ..assembled })
     }
 
     /// SHA-256 of everything that decides the results.
@@ -122,6 +126,14 @@ pub fn run(
 /// [`Failure::Input`].
 pub fn explain(request: &RunRequest) -> Result<String, Failure> {
     Ok(request.assemble()?.explanation().to_string())
+}
+
+/// A scenario as it is written, with `overrides` in their places, as JSON text: what two runs differ in.
+///
+/// # Errors
+/// [`Failure::Input`].
+pub fn scenario_tree(text: &str, source: &str, overrides: &[(String, String)]) -> Result<String, Failure> {
+    Ok(load::tree(text, source, overrides)?.to_string())
 }
 
 /// What a model needs before its first packet: a state for every directed port, written, and one path from end to end.

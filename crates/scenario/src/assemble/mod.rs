@@ -7,7 +7,7 @@ pub mod jobs;
 pub mod model;
 mod variation;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use windtunnel_workload::Workload;
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use crate::error::InputError;
+use crate::modules::Modules;
 use crate::schema::Scenario;
 
 /// What is known of a job that trains a model.
@@ -97,6 +98,10 @@ pub struct Assembled {
     pub slow_links: Vec<(LinkId, f64)>,
     /// What the results rest on.
     pub evidence: EvidenceList,
+    /// What the program brings along.
+    pub modules: Modules,
+    /// Folder of relative paths.
+    pub base: PathBuf,
 }
 
 /// Checks `scenario` and builds everything that a run needs; `source` is its file's name and `base` the folder of relative
@@ -141,7 +146,8 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     }
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
-    Ok(Assembled { scenario, fabric, jobs: plans, noise, slow_links, evidence })
+    let (modules, base) = (Modules::default(), base.to_owned());
+    Ok(Assembled { scenario, fabric, jobs: plans, noise, slow_links, evidence, modules, base })
 }
 
 impl Assembled {

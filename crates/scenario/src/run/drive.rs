@@ -1,5 +1,6 @@
 //! Driving a shard to its end on the executor, watched: progress, cancellation, and the rows of messages as they end.
 
+use windtunnel_backend::BackendNetwork;
 use windtunnel_cluster::shard::Shard;
 use windtunnel_fabric::Fabric;
 use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork, FlowRecord};
@@ -36,6 +37,10 @@ pub trait Observed: Fabric {
     }
     /// The account of messages, at message fidelity.
     fn account(&mut self) -> Option<&mut Account>;
+    /// What went wrong inside the network: the run cannot go on.
+    fn fault(&self) -> Option<&str> {
+        None
+    }
     /// Completion times, messages and payload bytes so far.
     fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)>;
 }
@@ -76,6 +81,30 @@ impl Observed for Host<Box<dyn PacketModel>> {
     fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
         let packet = self.network();
         Some((packet.completion_times(), packet.messages(), packet.bytes_delivered()))
+    }
+}
+
+impl Observed for Host<BackendNetwork> {
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+        None
+    }
+
+    fn take_flow_records(&mut self, records: &mut Vec<FlowRecord>) -> bool {
+        self.network_mut().take_records(records);
+        true
+    }
+
+    fn account(&mut self) -> Option<&mut Account> {
+        None
+    }
+
+    fn fault(&self) -> Option<&str> {
+        self.network().fault()
+    }
+
+    fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
+        let model = self.network();
+        Some((model.completion_times(), model.messages(), model.bytes_delivered()))
     }
 }
 
@@ -134,8 +163,6 @@ impl FlowRows {
 
 /// What driving needs to know of the run around it.
 pub struct Watch<'a> {
-    /// Iterations of all ranks.
-    pub total: u64,
     /// Start of the episode.
     pub origin_ps: u64,
     /// Events of the episodes before.
@@ -153,7 +180,7 @@ pub fn drive<F: Observed>(
     progress: &mut dyn ProgressSink,
     mut flows: FlowRows,
 ) -> (Outcome, u64) {
-    let &Watch { total, origin_ps, events_before, topology, cut_off } = watch;
+    let &Watch { origin_ps, events_before, topology, cut_off } = watch;
     let already = flows.written;
     let (mut records, mut messages) = (Vec::new(), Vec::new());
     let mut pace = Pace::new();
@@ -170,11 +197,11 @@ pub fn drive<F: Observed>(
         };
         let mut cancelled = false;
         if !ended && pace.due() {
-            let done = shard.rank_iterations();
-            let fraction = (total > 0).then(|| done as f64 / total as f64);
-            let simulated = windtunnel_kernel::Span(origin_ps + shard.fabric().now().0).seconds();
-            let events = events_before + shard.fabric().events();
-            cancelled = !progress.progress(fraction, simulated, events);
+            let simulated = Span(origin_ps + shard.fabric().now().0).seconds();
+            let fraction = shard.progress();
+            let packets = shard.fabric_mut().packet_network().map_or(0, |packet| packet.totals().events);
+            let events = events_before + shard.fabric().events() + packets;
+            cancelled = !progress.progress(Some(fraction), simulated, events);
         }
         let last = ended || cancelled;
         if shard.fabric_mut().take_flow_records(&mut records) && flows.due(&mut records, last) {
@@ -190,6 +217,9 @@ pub fn drive<F: Observed>(
         }
         if let Some(failure) = shard.observer_mut().failure() {
             break Outcome::Failed(failure.to_owned());
+        }
+        if let Some(fault) = shard.fabric().fault() {
+            break Outcome::Failed(fault.to_owned());
         }
         if ended || cut_off().is_some() {
             break Outcome::Dry;

@@ -174,16 +174,11 @@ impl<'a> FabricRunner<'a> {
         if assembled.scenario.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
         }
-        let ranks = |job: &EpisodeJob| match simulated.len() {
-            0 => assembled.jobs[job.job].ranks() as u64,
-            _ => simulated.iter().filter(|rank| **rank).count() as u64,
-        };
-        let total: u64 = jobs.iter().map(|job| job.left.min(iterations).saturating_mul(ranks(job))).sum();
         let flows = FlowRows::of(assembled, self.flow_rows);
         let topology = &assembled.fabric.topology;
         let events = self.record.events;
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
-        let watch = Watch { total, origin_ps, events_before: events, topology, cut_off: &cut_off };
+        let watch = Watch { origin_ps, events_before: events, topology, cut_off: &cut_off };
         let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
         self.flow_rows += rows;
         self.record.events += shard.fabric().events();
@@ -194,6 +189,9 @@ impl<'a> FabricRunner<'a> {
         let all_done = jobs.len() == 1 && jobs[0].left <= iterations;
         if all_done {
             shard.drain();
+        }
+        if let Some(fault) = shard.fabric().fault() {
+            return Err(Stop::Failed(Failure::Run(fault.to_owned())));
         }
         let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
         if let Some(flow) = shard.fabric_mut().flow_network() {
@@ -280,6 +278,10 @@ impl EpisodeRunner for FabricRunner<'_> {
                 let rerouter = rerouter.as_ref();
                 let fabric = network::message(assembled, spec, &self.options.source, records, rerouter)?;
                 self.simulate(fabric, start, jobs, iterations, None, rerouter)
+            }
+            Fidelity::Packet if let Some(backend) = &scenario.network.backend => {
+                let fabric = network::backend(assembled, spec, backend, &self.options.source, records)?;
+                self.simulate(fabric, start, jobs, iterations, None, None)
             }
             Fidelity::Packet => {
                 let rerouter = network::rerouter(assembled);

@@ -23,6 +23,7 @@ use windtunnel_kernel::{CalendarTime, Span, memory};
 use self::episode::{FabricRunner, Stop};
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
+use self::network::Chosen;
 use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
 use crate::assemble::Assembled;
 use crate::error::Failure;
@@ -54,17 +55,25 @@ pub fn execute(
 ) -> Result<serde_json::Value, Failure> {
     let watch = options.watch;
     let fidelity = assembled.scenario.fidelity;
-    if fidelity == Fidelity::Packet {
-        // Before the ideal runs, which may take long.
-        network::packet_settings(assembled, &options.source, false)?;
-        let given = assembled.scenario.network.transport.as_deref();
-        let (name, kind) =
-            (given.unwrap_or(network::DEFAULT_TRANSPORT), if given.is_some() { "given" } else { "inferred" });
-        assembled.evidence.add(
-            &format!("transport {name}"),
-            kind,
-            "parameters of its paper or specification",
-        );
+    // Before the ideal runs, which may take long.
+    match &assembled.scenario.network.backend {
+        Some(backend) if fidelity == Fidelity::Packet => {
+            let library = network::library(assembled, backend, &options.source)?;
+            let file = format!("`{}`", backend.library);
+            assembled.evidence.add(&format!("network model {}", library.name()), "given", &file);
+        }
+        None if fidelity == Fidelity::Packet => {
+            let (chosen, _) = network::packet_settings(assembled, &options.source, false)?;
+            let given = assembled.scenario.network.transport.as_deref();
+            let kind = if given.is_some() { "given" } else { "inferred" };
+            let source = match chosen {
+                Chosen::Known(_) => "parameters of its paper or specification",
+                Chosen::Registered(_) => "brought along by the program",
+            };
+            let name = given.unwrap_or(network::DEFAULT_TRANSPORT);
+            assembled.evidence.add(&format!("transport {name}"), kind, source);
+        }
+        _ => {}
     }
     for plan in &assembled.jobs {
         for spec in plan.workload.programs.iter().flat_map(|program| &program.specs) {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use windtunnel_backend::{BackendNetwork, BackendSettings, Library};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketModel, PacketSettings, TransportChoice,
+    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, NetworkOf, PacketModel, PacketNetworkError,
+    PacketSettings, TransportChoice,
 };
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
@@ -19,7 +21,7 @@ use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
 use crate::error::{InputError, nearest};
 use crate::schema::{
-    Buffer, ForwardingName, LoadBalancerName, MarkName, ReceiverName, RecoveryName, Scenario,
+    Backend, Buffer, ForwardingName, LoadBalancerName, MarkName, ReceiverName, RecoveryName, Scenario,
 };
 
 /// The transport of a scenario that names none.
@@ -97,28 +99,53 @@ pub fn packet(
     Ok(Host::new(spec, costs, network))
 }
 
-/// What the packet model is told.
-///
-/// # Errors
-/// [`InputError`] for an unknown transport, or settings that cannot work on any fabric.
-pub fn packet_settings(
-    assembled: &Assembled,
-    source: &str,
-    records: bool,
-) -> Result<(TransportChoice, PacketSettings), InputError> {
-    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
-    let network = &scenario.network;
+/// A transport of ours, or one that the program brings along.
+pub enum Chosen {
+    /// Ours.
+    Known(TransportChoice),
+    /// The program's.
+    Registered(Arc<dyn NetworkOf>),
+}
+
+impl Chosen {
+    fn network(
+        &self,
+        topology: Arc<Topology>,
+        settings: PacketSettings,
+        rerouter: Option<SharedRerouter>,
+    ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
+        match self {
+            Self::Known(known) => known.network(topology, settings, rerouter),
+            Self::Registered(registered) => registered.network(topology, settings, rerouter),
+        }
+    }
+}
+
+/// The transport that the scenario names, among the program's own and ours.
+fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputError> {
+    let network = &assembled.scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
     let name = network.transport.as_deref().unwrap_or(DEFAULT_TRANSPORT);
-    let transport = TransportChoice::by_name(name).ok_or_else(|| {
-        let known = TransportChoice::NAMES;
+    if let Some(built) = assembled.modules.build_transport(name, &network.parameters) {
+        return built
+            .map(Chosen::Registered)
+            .map_err(|message| InputError::new(place("parameters"), format!("`{name}`: {message}")));
+    }
+    let Some(known) = TransportChoice::by_name(name) else {
+        let own = assembled.modules.transports().map(|(name, _)| name);
+        let known: Vec<&str> = own.chain(TransportChoice::NAMES).collect();
         let error = InputError::new(place("transport"), format!("no transport `{name}`"));
-        match nearest(name, known) {
+        return Err(match nearest(name, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint(format!("expected `{}`", known.join("`, `"))),
-        }
-    })?;
-    let transport = match transport {
+        });
+    };
+    if let Some(key) = network.parameters.keys().next() {
+        let message = format!("`{name}` takes no parameters, found `{key}`");
+        return Err(InputError::new(place("parameters"), message)
+            .hint("they are for transports that a program brings along"));
+    }
+    Ok(Chosen::Known(match known {
         TransportChoice::None(none) => TransportChoice::None(NoTransport {
             window: network.window.map_or(u64::MAX, |window| window.0.0),
             ..none
@@ -127,7 +154,71 @@ pub fn packet_settings(
             TransportChoice::Dctcp(Dctcp { recovery: Recovery::GoBackN, ..dctcp })
         }
         other => other,
+    }))
+}
+
+/// The library that `network.backend` names.
+///
+/// # Errors
+/// [`InputError`] for one that cannot be used, or a scenario with what it is not told of.
+pub fn library(assembled: &Assembled, given: &Backend, source: &str) -> Result<Library, InputError> {
+    let parts = &assembled.fabric;
+    let place = |key: &str| format!("{source}: network.backend.{key}");
+    if parts.faults.is_some() {
+        let message = "a model of one's own is not told what has failed";
+        return Err(InputError::new(place("library"), message).hint("leave `topology.failed` out"));
+    }
+    if let Some((link, _)) = assembled.slow_links.first() {
+        let name = parts.topology.link_name(*link);
+        let message = format!("a model of one's own is not told what is slow, `{name}` among others");
+        return Err(InputError::new(place("library"), message).hint("leave `variation.nics` out"));
+    }
+    Library::load(&assembled.base.join(&given.library))
+        .map_err(|error| InputError::new(place("library"), error.to_string()))
+}
+
+/// The model that `network.backend` names.
+///
+/// # Errors
+/// [`InputError`] for a library that cannot be used, or a model that does not open.
+pub fn backend(
+    assembled: &Assembled,
+    spec: HostSpec,
+    given: &Backend,
+    source: &str,
+    records: bool,
+) -> Result<Host<BackendNetwork>, InputError> {
+    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
+    let place = |key: &str| format!("{source}: network.backend.{key}");
+    let library = library(assembled, given, source)?;
+    let settings = BackendSettings {
+        seed: scenario.seed,
+        mtu: scenario.network.mtu.0,
+        header: scenario.network.header.0,
+        parameters: serde_json::Value::from(given.parameters.clone()).to_string(),
+        // As in the other models.
+        nic_latency: parts.nic_latency + parts.overhead * 2,
+        records,
     };
+    let network = BackendNetwork::new(library, parts.topology.clone(), &settings)
+        .map_err(|error| InputError::new(place("parameters"), error.to_string()))?;
+    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
+    Ok(Host::new(spec, costs, network))
+}
+
+/// What the packet model is told.
+///
+/// # Errors
+/// [`InputError`] for an unknown transport, or settings that cannot work on any fabric.
+pub fn packet_settings(
+    assembled: &Assembled,
+    source: &str,
+    records: bool,
+) -> Result<(Chosen, PacketSettings), InputError> {
+    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
+    let network = &scenario.network;
+    let place = |key: &str| format!("{source}: network.{key}");
+    let transport = transport(assembled, source)?;
     let balancer = match network.load_balancer {
         LoadBalancerName::Ecmp => Balancer::Ecmp,
         LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,

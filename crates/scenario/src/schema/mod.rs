@@ -95,7 +95,12 @@ pub struct Network {
     pub load_balancer: LoadBalancerName,
     /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dcqcn`,
     /// `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`. If left out: `dctcp`.
+    /// A program of one's own may bring more.
     pub transport: Option<String>,
+    /// Parameters of a `transport` that the program brings along, handed to it as they are written (packet fidelity).
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// A network model of one's own in place of the packet model: a shared library (packet fidelity).
+    pub backend: Option<Backend>,
     /// Size of acknowledgements and other control packets (packet fidelity).
     pub control: Size,
     /// Data packets of a queue pair that one acknowledgement answers (packet fidelity).
@@ -135,6 +140,8 @@ impl Default for Network {
             header: Size(windtunnel_kernel::Bytes(66)),
             load_balancer: LoadBalancerName::default(),
             transport: None,
+            parameters: serde_json::Map::new(),
+            backend: None,
             control: Size(windtunnel_kernel::Bytes(64)),
             ack_every: 4,
             forwarding: ForwardingName::default(),
@@ -150,6 +157,17 @@ impl Default for Network {
             receiver: ReceiverName::default(),
         }
     }
+}
+
+/// A shared library with a network model, built with `windtunnel_fabric.h`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Backend {
+    /// The library's file, relative to the scenario's. It runs in this process: name only one that you trust.
+    pub library: String,
+    /// Handed to it as JSON.
+    #[serde(default)]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
 }
 
 /// When a switch passes a packet on.

@@ -6,7 +6,7 @@
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, Time};
 
 use super::prepare::{Prepared, tag_step};
-use crate::collectives::{MAX_LANES, Round};
+use crate::collectives::{MAX_LANES, Plan, Round};
 use crate::machine::{Machine, Outgoing, Token};
 use crate::program::Dimension;
 
@@ -43,6 +43,16 @@ pub(super) struct Slot {
     lanes_left: u32,
     first_cell: u32,
     lanes: [Lane; MAX_LANES as usize],
+}
+
+impl Slot {
+    /// Part of its rounds that is complete.
+    pub fn done(&self, plan: &Plan) -> f64 {
+        let lanes = (0..plan.lanes()).map(|lane| (self.lanes[lane as usize].done, plan.rounds(lane)));
+        let (done, rounds) =
+            lanes.fold((0, 0), |sum, lane| (sum.0 + u64::from(lane.0), sum.1 + u64::from(lane.1)));
+        done as f64 / rounds.max(1) as f64
+    }
 }
 
 /// A round under way.
