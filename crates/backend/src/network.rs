@@ -128,7 +128,8 @@ impl BackendNetwork {
         let world = Box::new(World { setup, topology, _links: links, _parameters: parameters });
         let mut words = [0u8; WORDS];
         // SAFETY: the setup lives in a box that is dropped after the model is closed; the buffer has the size told.
-        let model = unsafe { (library.table.open)(setup_of(&world), words.as_mut_ptr().cast::<c_char>(), WORDS) };
+        let model =
+            unsafe { (library.table.open)(setup_of(&world), words.as_mut_ptr().cast::<c_char>(), WORDS) };
         if model.is_null() {
             let end = words.iter().position(|byte| *byte == 0).unwrap_or(WORDS);
             let reason = match String::from_utf8_lossy(&words[..end]) {
@@ -229,9 +230,8 @@ impl BackendNetwork {
         self.calls += 1;
         loop {
             // SAFETY: the model is open, and the buffer has the capacity told.
-            let count = unsafe {
-                (self.library.table.advance)(self.model, to.0, arrived.as_mut_ptr(), BATCH as u32)
-            };
+            let count =
+                unsafe { (self.library.table.advance)(self.model, to.0, arrived.as_mut_ptr(), BATCH as u32) };
             self.next = None;
             let Ok(count) = usize::try_from(count) else { return self.fail_by_itself("advance") };
             if count > BATCH {

@@ -253,8 +253,9 @@ impl Replay {
         };
         let ranks: f64 = self.ranks.iter().enumerate().map(of_rank).sum();
         let slots = self.collectives.slots.iter().filter(|slot| slot.active);
-        let rounds = slots
-            .map(|slot| slot.done(&self.prepared.plans[slot.plan as usize].plan) / operations(slot.rank.index()));
+        let rounds = slots.map(|slot| {
+            slot.done(&self.prepared.plans[slot.plan as usize].plan) / operations(slot.rank.index())
+        });
         ranks + rounds.sum::<f64>()
     }
 

@@ -275,8 +275,8 @@ pub fn packet_settings(
 const TRACKED: u32 = 512;
 
 /// Packets that a queue pair may have under way.
-fn in_flight(assembled: &Assembled, balancer: Balancer, transport: &TransportChoice) -> u32 {
-    let roce = matches!(transport, TransportChoice::Dcqcn(_));
+fn in_flight(assembled: &Assembled, balancer: Balancer, transport: &Chosen) -> u32 {
+    let roce = matches!(transport, Chosen::Known(TransportChoice::Dcqcn(_)));
     let spreads = matches!(balancer, Balancer::Spray { .. } | Balancer::Adaptive | Balancer::Reps { .. });
     let sheet = assembled.fabric.nic.as_ref().and_then(|nic| nic.in_flight.as_ref());
     let tracked = sheet.map_or(TRACKED, |figure| u32::try_from(figure.value).unwrap_or(u32::MAX));
