@@ -22,11 +22,16 @@
 //! [`Sequential`] and [`Parallel`] differ only in who calls [`Process::advance`]: one thread, or several, each for the
 //! processes it holds. Outcome, progress and errors are the same.
 
+//!
+//! [`Parallel`] borrows its processes for a run and starts its threads anew each time; a [`Crew`] owns its processes and
+//! keeps its threads, for models that are run in many short steps.
+
 mod balance;
 #[cfg(loom)]
 pub mod barrier;
 #[cfg(not(loom))]
 mod barrier;
+mod crew;
 mod inbox;
 #[cfg(loom)]
 pub mod mailbox;
@@ -37,6 +42,7 @@ mod process;
 mod sequential;
 mod statistics;
 
+pub use crew::{Crew, Loan};
 pub use parallel::Parallel;
 pub use process::{End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Verdict};
 pub use sequential::Sequential;

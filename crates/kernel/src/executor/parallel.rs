@@ -1,7 +1,7 @@
 //! All processes at once, on several threads.
 //!
-//! **Life cycle.** The caller's thread leads; the others are started for the run and joined before it returns. A window:
-//! each thread takes the mail of the last window for its processes, lets them advance to the horizon, leaves their mail
+//! **Life cycle.** The caller's thread leads; the others are started for the run and joined before it returns
+//! ([`Parallel`]), or kept for the next one ([`Crew`](super::Crew)). A window: each thread takes the mail of the last window for its processes, lets them advance to the horizon, leaves their mail
 //! in boxes and the earliest time it knows of (of events and of mail posted) in its report, and meets the others at the
 //! barrier. There the leader, alone, takes the minimum, asks the control, now and then deals the processes anew, and
 //! sets the next horizon. One barrier a window. Where this takes longer than the work of all threads together, the leader
@@ -18,8 +18,8 @@
 use std::any::Any;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::balance;
@@ -42,12 +42,12 @@ const SPINS: u32 = 2_000;
 pub struct Parallel {
     threads: NonZeroUsize,
     /// Whether the leader never goes on alone.
-    together: bool,
+    pub(super) together: bool,
     /// Of each process.
     owners: Vec<u32>,
     /// Of each process.
     loads: Vec<u64>,
-    statistics: RunStatistics,
+    pub(super) statistics: RunStatistics,
 }
 
 impl Parallel {
@@ -133,63 +133,36 @@ impl Parallel {
         P: Process + Send,
         P::Message: Send,
     {
-        let count = processes.len();
-        let outbox = Outbox::new(homes(processes)?, count, lookahead);
-        let earliest = processes.iter_mut().map(Process::next_time).min().unwrap_or(Time::NEVER);
-        if let Some(end) = End::before(earliest, until) {
-            return Ok(Outcome {
-                end,
-                progress: Progress { time: earliest.min(until), ..Progress::default() },
-            });
+        let homes = homes(processes)?;
+        self.deal(processes.len(), threads);
+        let shared = Arc::new(Shared::new(processes.iter_mut().collect(), &self.owners, threads));
+        let mut leader = Leader::new(&shared, homes, lookahead);
+        std::thread::scope(|scope| {
+            for thread in 1..threads {
+                let mut worker = leader.worker(thread);
+                scope.spawn(move || worker.serve());
+            }
+            // Sends the workers home, also when the control panics, so that the scope can join them.
+            let _home = SendHome(&shared);
+            shared.barrier.gather();
+            leader.run(self, until, control)
+        })
+    }
+
+    /// Deals the processes out, unless that has been done.
+    pub(super) fn deal(&mut self, processes: usize, threads: usize) {
+        if self.owners.len() != processes || self.owners.iter().any(|&owner| owner as usize >= threads) {
+            self.owners = balance::first_deal(processes, threads);
+            self.loads = vec![0; processes];
         }
-        if self.owners.len() != count || self.owners.iter().any(|&owner| owner as usize >= threads) {
-            self.owners = balance::first_deal(count, threads);
-            self.loads = vec![0; count];
-        }
-        let shared = Shared::new(processes, &self.owners, threads);
-        let mut leader = Leader {
-            shared: &shared,
-            control,
-            lookahead,
-            until,
-            progress: Progress::default(),
-            critical_events: 0,
-            redeals: 0,
-            windows_alone: 0,
-            pause: 0,
-            patience: 1,
-            busy: Duration::ZERO,
-            looked: now(),
-            balance: self,
-        };
-        let ended = std::thread::scope(|scope| {
-            let workers: Vec<_> = (1..threads)
-                .map(|thread| {
-                    let mut worker = Worker::new(&shared, thread, outbox.fresh());
-                    scope.spawn(move || worker.serve())
-                })
-                .collect();
-            let mut own = Worker::new(&shared, 0, outbox);
-            let end = {
-                let _stop = StopOnUnwind(&shared);
-                leader.lead(&mut own, earliest)
-            };
-            let mut threads = vec![own.statistics];
-            threads.extend(workers.into_iter().map(|worker| worker.join().expect("workers catch panics")));
-            (end, threads)
-        });
-        let (progress, critical) = (leader.progress, leader.critical_events);
-        let (redeals, windows_alone) = (leader.redeals, leader.windows_alone);
-        let (end, threads) = ended;
-        self.statistics.redeals += redeals;
-        self.statistics.windows_alone += windows_alone;
-        self.count(&progress, critical, &threads);
-        match shared.failure() {
-            None => Ok(Outcome { end: end.expect("a run ends or fails"), progress }),
-            Some(Failure::Repeated(key)) => Err(ExecutorError::RepeatedKey { key }),
-            Some(Failure::Wrong(_, error)) => Err(error),
-            Some(Failure::Panic(_, payload)) => resume_unwind(payload),
-        }
+        self.statistics
+            .threads
+            .resize(threads.max(self.statistics.threads.len()), ThreadStatistics::default());
+    }
+
+    /// Thread of each process.
+    pub(super) fn owners(&self) -> &[u32] {
+        &self.owners
     }
 
     fn count(&mut self, progress: &Progress, critical_events: u64, threads: &[ThreadStatistics]) {
@@ -235,8 +208,21 @@ enum Command {
     Redeal,
     /// Take mail and end.
     End,
-    /// End at once.
+    /// Put back all processes and forget the mail, after a failure.
     Abort,
+    /// Go home.
+    Quit,
+}
+
+impl Report {
+    /// Of the thread so far.
+    fn statistics(&self) -> ThreadStatistics {
+        ThreadStatistics {
+            events: self.handled.load(Relaxed),
+            busy: Duration::from_nanos(self.busy.load(Relaxed)),
+            waiting: Duration::from_nanos(self.waiting.load(Relaxed)),
+        }
+    }
 }
 
 /// What a thread leaves for the leader, on cache lines of its own.
@@ -246,30 +232,32 @@ struct Report {
     earliest: AtomicU64,
     events: AtomicU64,
     mail: AtomicU64,
-    /// Nanoseconds in processes and mail, of the run so far.
+    /// Events, nanoseconds in processes and mail, and at the barrier, so far.
+    handled: AtomicU64,
     busy: AtomicU64,
+    waiting: AtomicU64,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
 }
 
 /// What all threads see. The barrier orders the relaxed atomics.
-struct Shared<'a, P: Process> {
-    barrier: Barrier,
+pub(super) struct Shared<P: Process> {
+    pub(super) barrier: Barrier,
     command: AtomicU8,
     horizon: AtomicU64,
     window: AtomicU64,
     reports: Vec<Report>,
     mailboxes: Mailboxes<Envelope<P::Message>>,
     /// Processes that no thread holds.
-    pool: Vec<Mutex<Option<&'a mut P>>>,
+    pub(super) pool: Vec<Mutex<Option<P>>>,
     /// Thread of each process.
     owners: Vec<AtomicU32>,
     /// Events and mail of each process since the last look; written just before one.
     loads: Vec<AtomicU64>,
 }
 
-impl<'a, P: Process> Shared<'a, P> {
-    fn new(processes: &'a mut [P], owners: &[u32], threads: usize) -> Self {
+impl<P: Process> Shared<P> {
+    pub(super) fn new(processes: Vec<P>, owners: &[u32], threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             barrier: Barrier::new(threads - 1, if threads > cores { 0 } else { SPINS }),
@@ -280,7 +268,7 @@ impl<'a, P: Process> Shared<'a, P> {
             mailboxes: Mailboxes::new(threads, processes.len()),
             owners: owners.iter().map(|&owner| AtomicU32::new(owner)).collect(),
             loads: owners.iter().map(|_| AtomicU64::new(0)).collect(),
-            pool: processes.iter_mut().map(|process| Mutex::new(Some(process))).collect(),
+            pool: processes.into_iter().map(|process| Mutex::new(Some(process))).collect(),
         }
     }
 
@@ -294,8 +282,17 @@ impl<'a, P: Process> Shared<'a, P> {
             0 => Command::Window,
             1 => Command::Redeal,
             2 => Command::End,
-            _ => Command::Abort,
+            3 => Command::Abort,
+            _ => Command::Quit,
         }
+    }
+
+    /// The time of the earliest event of all processes, which lie in the pool.
+    fn earliest(&self) -> Time {
+        let next = |place: &Mutex<Option<P>>| {
+            place.lock().expect("nothing panics under this mutex").as_mut().map(Process::next_time)
+        };
+        self.pool.iter().filter_map(next).min().unwrap_or(Time::NEVER)
     }
 
     /// The failure that comes first.
@@ -305,115 +302,160 @@ impl<'a, P: Process> Shared<'a, P> {
     }
 }
 
-/// Sends the workers home when the control panics, so that the scope can join them.
-struct StopOnUnwind<'s, 'a, P: Process>(&'s Shared<'a, P>);
+/// Sends the workers, who are at the barrier, home when the leader is done, or unwinds.
+pub(super) struct SendHome<'s, P: Process>(pub(super) &'s Shared<P>);
 
-impl<P: Process> Drop for StopOnUnwind<'_, '_, P> {
+impl<P: Process> Drop for SendHome<'_, P> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.release(Command::Abort);
-        }
+        self.0.release(Command::Quit);
     }
 }
 
-/// The caller's thread between windows.
-struct Leader<'s, 'a, P: Process, C> {
-    shared: &'s Shared<'a, P>,
-    control: C,
+/// The caller's thread, from run to run. Between two runs the workers are gathered at the barrier and all processes lie
+/// in the pool.
+pub(super) struct Leader<P: Process> {
+    own: Worker<P>,
     lookahead: Span,
-    until: Time,
-    progress: Progress,
-    critical_events: u64,
-    redeals: u64,
-    windows_alone: u64,
+    /// Windows of all runs.
+    windows: u64,
     /// Looks left until the others are called back; 0 while all work together.
     pause: u64,
     /// Looks of the next pause.
     patience: u64,
-    /// Of all threads, and when, at the last look.
+    /// Work of all threads at the last look, the time that runs have taken since, and when that was last added to.
     busy: Duration,
-    looked: Instant,
-    balance: &'s mut Parallel,
+    time: Duration,
+    since: Instant,
 }
 
 /// Looks of the longest pause.
 const LONGEST_PAUSE: u64 = 64;
 
-impl<P: Process, C: FnMut(&Progress) -> Verdict> Leader<'_, '_, P, C> {
-    /// Leads the run to its end; `None` after a failure.
-    fn lead(&mut self, own: &mut Worker<'_, '_, P>, mut earliest: Time) -> Option<End> {
-        self.shared.barrier.gather();
-        self.looked = now();
+impl<P: Process> Leader<P> {
+    pub(super) fn new(shared: &Arc<Shared<P>>, homes: Arc<[u32]>, lookahead: Span) -> Self {
+        let outbox = Outbox::new(homes, shared.pool.len(), lookahead);
+        Self {
+            own: Worker::new(Arc::clone(shared), 0, outbox),
+            lookahead,
+            windows: 0,
+            pause: 0,
+            patience: 1,
+            busy: Duration::ZERO,
+            time: Duration::ZERO,
+            since: now(),
+        }
+    }
+
+    /// Another thread's part.
+    pub(super) fn worker(&self, thread: usize) -> Worker<P> {
+        Worker::new(Arc::clone(&self.own.shared), thread, self.own.outbox.fresh())
+    }
+
+    /// A run: see [`Parallel::run`].
+    pub(super) fn run(
+        &mut self,
+        balance: &mut Parallel,
+        until: Time,
+        control: impl FnMut(&Progress) -> Verdict,
+    ) -> Result<Outcome, ExecutorError> {
+        self.since = now();
+        self.own.last = self.since;
+        let before: Vec<ThreadStatistics> = self.own.shared.reports.iter().map(Report::statistics).collect();
+        let mut tally = Tally::default();
+        let end = self.lead(balance, until, control, &mut tally);
+        self.time += self.since.elapsed();
+        let threads = self.own.shared.reports.iter().zip(before);
+        let threads: Vec<ThreadStatistics> =
+            threads.map(|(report, before)| report.statistics().since(before)).collect();
+        balance.statistics.redeals += tally.redeals;
+        balance.statistics.windows_alone += tally.windows_alone;
+        balance.count(&tally.progress, tally.critical_events, &threads);
+        match self.own.shared.failure() {
+            None => Ok(Outcome { end: end.expect("a run ends or fails"), progress: tally.progress }),
+            Some(Failure::Repeated(key)) => Err(ExecutorError::RepeatedKey { key }),
+            Some(Failure::Wrong(_, error)) => Err(error),
+            Some(Failure::Panic(_, payload)) => resume_unwind(payload),
+        }
+    }
+
+    /// Leads a run to its end; `None` after a failure.
+    fn lead(
+        &mut self,
+        balance: &mut Parallel,
+        until: Time,
+        mut control: impl FnMut(&Progress) -> Verdict,
+        tally: &mut Tally,
+    ) -> Option<End> {
+        let mut earliest = self.own.shared.earliest();
         loop {
-            self.progress.time = earliest.min(self.until);
-            let mut end = End::before(earliest, self.until);
-            if end.is_none() && self.progress.windows > 0 && (self.control)(&self.progress) == Verdict::Cancel
-            {
-                end = Some(End::Cancelled);
-            }
-            if end.is_some() {
-                self.shared.window.store(self.progress.windows, Relaxed);
-                self.round(own, Command::End);
+            tally.progress.time = earliest.min(until);
+            let mut end = End::before(earliest, until);
+            if end.is_some() && tally.progress.windows == 0 {
                 return end;
             }
-            self.shared.window.store(self.progress.windows, Relaxed);
-            if self.progress.windows > 0 && balance::due(self.progress.windows) {
-                self.look(own);
+            if end.is_none() && tally.progress.windows > 0 && control(&tally.progress) == Verdict::Cancel {
+                end = Some(End::Cancelled);
             }
-            self.shared.horizon.store(window_end(earliest, self.lookahead).min(self.until).0, Relaxed);
-            self.progress.windows += 1;
-            if self.pause == 0 {
-                self.round(own, Command::Window);
-            } else {
-                // The others sleep at the barrier, where they have arrived.
-                self.windows_alone += 1;
-                own.book_waiting();
-                own.obey(Command::Window);
-                own.book_busy();
+            self.own.shared.window.store(self.windows, Relaxed);
+            if end.is_some() {
+                self.round(Command::End);
+                return end;
             }
-            earliest = self.collect();
-            if self.shared.reports.iter().any(|report| report.failed.load(Relaxed)) {
-                self.shared.release(Command::Abort);
+            if self.windows > 0 && balance::due(self.windows) {
+                self.look(balance, tally);
+            }
+            self.own.shared.horizon.store(window_end(earliest, self.lookahead).min(until).0, Relaxed);
+            tally.progress.windows += 1;
+            self.windows += 1;
+            tally.windows_alone += u64::from(self.pause > 0);
+            self.round(Command::Window);
+            earliest = self.collect(tally);
+            if self.own.shared.reports.iter().any(|report| report.failed.load(Relaxed)) {
+                self.round(Command::Abort);
                 return None;
             }
         }
     }
 
-    /// Lets all threads do `command`, this one included, and waits for them; nobody comes back from an end.
-    fn round(&self, own: &mut Worker<'_, '_, P>, command: Command) {
-        self.shared.release(command);
-        own.book_waiting();
-        own.obey(command);
-        own.book_busy();
-        if command != Command::End {
-            self.shared.barrier.gather();
+    /// Lets all threads do `command`, this one included, and waits for them. In a pause the others sleep at the barrier,
+    /// where they have arrived, and hold nothing.
+    fn round(&mut self, command: Command) {
+        let together = self.pause == 0 || command == Command::Redeal;
+        if together {
+            self.own.shared.release(command);
+        }
+        self.own.book_waiting();
+        self.own.obey(command);
+        self.own.book_busy();
+        if together {
+            self.own.shared.barrier.gather();
         }
     }
 
     /// Sums up the reports of a window and returns the earliest time of events and mail.
-    fn collect(&mut self) -> Time {
+    fn collect(&self, tally: &mut Tally) -> Time {
         let (mut earliest, mut most) = (Time::NEVER, 0);
-        let working = if self.pause == 0 { self.shared.reports.len() } else { 1 };
-        for report in &self.shared.reports[..working] {
+        let working = if self.pause == 0 { self.own.shared.reports.len() } else { 1 };
+        for report in &self.own.shared.reports[..working] {
             let events = report.events.load(Relaxed);
             earliest = earliest.min(Time(report.earliest.load(Relaxed)));
             most = most.max(events);
-            self.progress.events += events;
-            self.progress.mail += report.mail.load(Relaxed);
+            tally.progress.events += events;
+            tally.progress.mail += report.mail.load(Relaxed);
         }
-        self.critical_events += most;
+        tally.critical_events += most;
         earliest
     }
 
     /// Looks at loads and times: deals the processes anew if the threads are uneven, and goes on alone for a while if
     /// that is faster, as where windows hold a few events, or where somebody else has the cores.
-    fn look(&mut self, own: &mut Worker<'_, '_, P>) {
+    fn look(&mut self, balance: &mut Parallel, tally: &mut Tally) {
+        let shared = Arc::clone(&self.own.shared);
         let busy = |report: &Report| Duration::from_nanos(report.busy.load(Relaxed));
-        let busy: Duration = self.shared.reports.iter().map(busy).sum();
-        let (time, work) = (self.looked.elapsed(), busy.saturating_sub(self.busy));
-        let threads = self.shared.reports.len();
-        let balance = &mut *self.balance;
-        for (load, fresh) in balance.loads.iter_mut().zip(&self.shared.loads) {
+        let busy: Duration = shared.reports.iter().map(busy).sum();
+        let (time, work) = (self.time + self.since.elapsed(), busy.saturating_sub(self.busy));
+        let threads = shared.reports.len();
+        for (load, fresh) in balance.loads.iter_mut().zip(&shared.loads) {
             *load = *load / 2 + fresh.load(Relaxed);
         }
         let mut moved = false;
@@ -432,35 +474,44 @@ impl<P: Process, C: FnMut(&Progress) -> Verdict> Leader<'_, '_, P, C> {
             && let Some(better) = balance::redeal(&balance.loads, &balance.owners, threads)
         {
             balance.owners = better;
-            self.redeals += 1;
+            tally.redeals += 1;
             moved = true;
         }
         if moved {
-            for (shared, &owner) in self.shared.owners.iter().zip(&balance.owners) {
+            for (shared, &owner) in shared.owners.iter().zip(&balance.owners) {
                 shared.store(if self.pause == 0 { owner } else { 0 }, Relaxed);
             }
-            self.round(own, Command::Redeal);
+            self.round(Command::Redeal);
         }
         self.busy = busy;
-        self.looked = now();
+        (self.time, self.since) = (Duration::ZERO, now());
     }
 }
 
+/// What a run adds to the statistics.
+#[derive(Default)]
+struct Tally {
+    progress: Progress,
+    critical_events: u64,
+    redeals: u64,
+    windows_alone: u64,
+}
+
 /// A process in the hands of a thread.
-struct Held<'a, P> {
+struct Held<P> {
     number: u32,
-    process: &'a mut P,
+    process: P,
     next: Time,
     /// Events and mail since the last look.
     load: u64,
 }
 
 /// A thread and the processes it holds.
-struct Worker<'s, 'a, P: Process> {
-    shared: &'s Shared<'a, P>,
+pub(super) struct Worker<P: Process> {
+    shared: Arc<Shared<P>>,
     thread: usize,
     /// In the order of their numbers; the same order finds the same failure first.
-    held: Vec<Held<'a, P>>,
+    held: Vec<Held<P>>,
     outbox: Outbox<P::Message>,
     inbox: Inbox<P::Message>,
     /// The process whose turn it is.
@@ -471,8 +522,8 @@ struct Worker<'s, 'a, P: Process> {
     last: Instant,
 }
 
-impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
-    fn new(shared: &'s Shared<'a, P>, thread: usize, outbox: Outbox<P::Message>) -> Self {
+impl<P: Process> Worker<P> {
+    fn new(shared: Arc<Shared<P>>, thread: usize, outbox: Outbox<P::Message>) -> Self {
         Self {
             shared,
             thread,
@@ -486,31 +537,44 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         }
     }
 
-    /// Obeys the leader until the end of the run.
-    fn serve(&mut self) -> ThreadStatistics {
+    /// Obeys the leader until it is sent home.
+    pub(super) fn serve(&mut self) {
+        let mut resting = true;
         for round in 0.. {
             self.shared.barrier.arrive();
             self.shared.barrier.wait(round);
             let command = self.shared.command();
+            if command == Command::Quit {
+                return;
+            }
+            if resting {
+                // Between runs nobody waits for work.
+                self.last = now();
+            }
             self.book_waiting();
             self.obey(command);
             self.book_busy();
-            if matches!(command, Command::End | Command::Abort) {
-                break;
-            }
+            resting = matches!(command, Command::End | Command::Abort);
         }
-        self.statistics
     }
 
     fn obey(&mut self, command: Command) {
         let done = catch_unwind(AssertUnwindSafe(|| match command {
             Command::Window => self.window(),
-            Command::End => self.take_mail(self.shared.window.load(Relaxed)),
+            Command::End => {
+                let taken = self.take_mail(self.shared.window.load(Relaxed));
+                self.put_back(true);
+                taken
+            }
             Command::Redeal => {
-                self.put_back();
+                self.put_back(false);
                 Ok(())
             }
-            Command::Abort => Ok(()),
+            Command::Abort => {
+                self.put_back(true);
+                Ok(())
+            }
+            Command::Quit => Ok(()),
         }));
         let failure = match done {
             Ok(Ok(())) => return,
@@ -524,7 +588,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
 
     /// One window of the processes held.
     fn window(&mut self) -> Result<(), Failure> {
-        let shared = self.shared;
+        let shared = Arc::clone(&self.shared);
         let window = shared.window.load(Relaxed);
         let horizon = Time(shared.horizon.load(Relaxed));
         self.pick_up();
@@ -535,7 +599,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
                 self.turn = held.number;
                 let handled = self
                     .outbox
-                    .turn(held.number, held.process, held.next, horizon)
+                    .turn(held.number, &mut held.process, held.next, horizon)
                     .map_err(|error| Failure::Wrong(held.number, error))?;
                 held.next = held.process.next_time();
                 held.load += handled;
@@ -554,6 +618,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         let report = &shared.reports[self.thread];
         report.earliest.store(earliest.min(arrival).0, Relaxed);
         report.events.store(events, Relaxed);
+        report.handled.store(self.statistics.events, Relaxed);
         report.mail.store(mail, Relaxed);
         Ok(())
     }
@@ -565,7 +630,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         for held in &mut self.held {
             self.turn = held.number;
             self.shared.mailboxes.take(window, held.number as usize, |mail| self.inbox.collect(mail));
-            match self.inbox.deliver(held.process) {
+            match self.inbox.deliver(&mut held.process) {
                 Ok(0) => {}
                 Ok(count) => {
                     held.load += count;
@@ -582,13 +647,13 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         if !std::mem::take(&mut self.dealt) {
             return;
         }
-        let shared = self.shared;
+        let shared = Arc::clone(&self.shared);
         for ((number, owner), place) in (0..).zip(&shared.owners).zip(&shared.pool) {
             if owner.load(Relaxed) as usize != self.thread {
                 continue;
             }
             // Those held already are not in the pool.
-            if let Some(process) = place.lock().expect("nothing panics under this mutex").take() {
+            if let Some(mut process) = place.lock().expect("nothing panics under this mutex").take() {
                 self.turn = number;
                 let next = process.next_time();
                 self.held.push(Held { number, process, next, load: 0 });
@@ -597,12 +662,13 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         self.held.sort_by_key(|held| held.number);
     }
 
-    /// Puts the processes dealt to others into the pool.
-    fn put_back(&mut self) {
+    /// Puts the processes dealt to others, or all, into the pool.
+    fn put_back(&mut self, all: bool) {
         self.dealt = true;
-        let shared = self.shared;
-        let lost =
-            |held: &mut Held<P>| shared.owners[held.number as usize].load(Relaxed) as usize != self.thread;
+        let shared = Arc::clone(&self.shared);
+        let lost = |held: &mut Held<P>| {
+            all || shared.owners[held.number as usize].load(Relaxed) as usize != self.thread
+        };
         for held in self.held.extract_if(.., lost) {
             let place = &shared.pool[held.number as usize];
             *place.lock().expect("nothing panics under this mutex") = Some(held.process);
@@ -614,6 +680,7 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
         let now = now();
         self.statistics.waiting += now - self.last;
         self.last = now;
+        self.shared.reports[self.thread].waiting.store(self.statistics.waiting.as_nanos() as u64, Relaxed);
     }
 
     /// Books the time since the last look as busy.
@@ -626,6 +693,6 @@ impl<'s, 'a, P: Process> Worker<'s, 'a, P> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "statistics tell the wall clock; no result depends on it")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }

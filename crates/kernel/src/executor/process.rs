@@ -37,6 +37,48 @@ pub trait Process {
     fn receive(&mut self, envelope: Envelope<Self::Message>);
 }
 
+/// A process on loan to a run.
+impl<P: Process> Process for &mut P {
+    type Message = P::Message;
+
+    fn entities(&self) -> Vec<u32> {
+        (**self).entities()
+    }
+
+    fn next_time(&mut self) -> Time {
+        (**self).next_time()
+    }
+
+    fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Self::Message>) -> u64 {
+        (**self).advance(horizon, outbox)
+    }
+
+    fn receive(&mut self, envelope: Envelope<Self::Message>) {
+        (**self).receive(envelope);
+    }
+}
+
+/// A process that is handed from thread to thread without being moved.
+impl<P: Process> Process for Box<P> {
+    type Message = P::Message;
+
+    fn entities(&self) -> Vec<u32> {
+        (**self).entities()
+    }
+
+    fn next_time(&mut self) -> Time {
+        (**self).next_time()
+    }
+
+    fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Self::Message>) -> u64 {
+        (**self).advance(horizon, outbox)
+    }
+
+    fn receive(&mut self, envelope: Envelope<Self::Message>) {
+        (**self).receive(envelope);
+    }
+}
+
 /// Where a process leaves its mail. A thread has one for all processes it holds.
 #[derive(Debug)]
 pub struct Outbox<M> {

@@ -35,6 +35,17 @@ pub struct ThreadStatistics {
     pub waiting: Duration,
 }
 
+impl ThreadStatistics {
+    /// What came after `earlier`.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            events: self.events - earlier.events,
+            busy: self.busy.saturating_sub(earlier.busy),
+            waiting: self.waiting.saturating_sub(earlier.waiting),
+        }
+    }
+}
+
 impl RunStatistics {
     /// Mean events a window.
     pub fn events_per_window(&self) -> f64 {
