@@ -1,5 +1,6 @@
 //! From a scenario as it is written to one that can run: the fabric, the jobs' workloads, and what they rest on.
 
+mod buffers;
 pub mod evidence;
 pub mod fabric;
 pub mod flows;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windtunnel_cluster::placement::Placement;
 use windtunnel_cluster::variation::Noise;
+use windtunnel_fabric::packet::BufferSettings;
 use windtunnel_kernel::{CalendarTime, RankId, Span};
 use windtunnel_topology::LinkId;
 use windtunnel_workload::Workload;
@@ -21,7 +23,7 @@ use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use crate::error::InputError;
 use crate::modules::Modules;
-use crate::schema::Scenario;
+use crate::schema::{Fidelity, Scenario};
 
 /// What is known of a job that trains a model.
 #[derive(Clone, Debug)]
@@ -96,6 +98,8 @@ pub struct Assembled {
     pub noise: Noise,
     /// Links that run at a part of their rate.
     pub slow_links: Vec<(LinkId, f64)>,
+    /// Shared buffers of switches by tier (packet fidelity).
+    pub buffers: Vec<BufferSettings>,
     /// What the results rest on.
     pub evidence: EvidenceList,
     /// What the program brings along.
@@ -135,6 +139,12 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let mut evidence = EvidenceList::default();
     let topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
     let fabric = fabric::fabric(&topology, &mut evidence)?;
+    let buffers = match scenario.fidelity {
+        Fidelity::Packet => {
+            buffers::buffers(&scenario.network, &fabric.topology, &topology, source, &mut evidence)?
+        }
+        _ => Vec::new(),
+    };
     let mut plans: Vec<JobPlan> = Vec::new();
     for (index, job) in scenario.jobs.iter().enumerate() {
         let place = at(&format!("jobs[{index}]"));
@@ -147,7 +157,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let (modules, base) = (Modules::default(), base.to_owned());
-    Ok(Assembled { scenario, fabric, jobs: plans, noise, slow_links, evidence, modules, base })
+    Ok(Assembled { scenario, fabric, jobs: plans, noise, slow_links, buffers, evidence, modules, base })
 }
 
 impl Assembled {

@@ -7,7 +7,7 @@ use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
-use windtunnel_topology::{Detour, LoadBalancer, Node};
+use windtunnel_topology::{Detour, LinkId, LoadBalancer, Node};
 use windtunnel_workload::replay::Coupling;
 
 use super::RunOptions;
@@ -199,6 +199,7 @@ impl<'a> FabricRunner<'a> {
             self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
         }
+        let mut cycle = Vec::new();
         if let Some(packet) = shard.fabric_mut().packet_network() {
             let (data, control) = packet.packet_hops();
             let before = self.record.packet_hops.unwrap_or_default();
@@ -206,6 +207,8 @@ impl<'a> FabricRunner<'a> {
             self.record.events += packet.totals().events;
             self.record.network.add_packets(&packet.totals(), packet.queueing());
             self.record.network.add_reordering(&packet.reordering());
+            self.record.network.add_pauses(&packet.port_reports(), topology);
+            cycle = packet.pause_cycle();
             let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
@@ -233,6 +236,9 @@ impl<'a> FabricRunner<'a> {
         drop(shard);
         if let Some(pair) = cut_off() {
             return Err(Stop::Failed(cut_off_failure(assembled, pair)));
+        }
+        if !cycle.is_empty() {
+            return Err(Stop::Failed(cycle_failure(assembled, &cycle)));
         }
         match outcome {
             Outcome::Cancelled => {
@@ -405,6 +411,23 @@ fn cut_off_failure(assembled: &Assembled, pair: CutOff) -> Failure {
         Detour::Allow => "no way is left at all: let less fail".to_owned(),
     };
     Failure::Run(format!("no path from `{from}` to `{to}` is left by what has `failed`\n\nhint: {hint}"))
+}
+
+/// Links named of a cycle of pauses.
+const LINKS: usize = 12;
+
+fn cycle_failure(assembled: &Assembled, cycle: &[LinkId]) -> Failure {
+    let topology = &assembled.fabric.topology;
+    let line = |&link: &LinkId| format!("\n  {}", topology.link_name(link));
+    let lines: String = cycle.iter().take(LINKS).map(line).collect();
+    let more = cycle.len().saturating_sub(LINKS);
+    let more = if more > 0 { format!("\n  … and {more} more") } else { String::new() };
+    Failure::Run(format!(
+        "the run cannot go on: {} links are paused by `pfc`, each until the next one moves, the last until the first \
+         does{lines}{more}\n\nhint: a routing without cycles (up and down in a tree, virtual queues in a ring) has no \
+         such pauses; `pfc: {{watchdog: 100 ms}}` drops what waits too long",
+        cycle.len()
+    ))
 }
 
 fn stuck_failure(

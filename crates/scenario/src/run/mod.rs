@@ -12,6 +12,7 @@ mod ideal;
 pub(crate) mod machine;
 pub(crate) mod network;
 mod paths;
+mod queues;
 mod recorder;
 mod summary;
 mod usage;

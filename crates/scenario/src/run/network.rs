@@ -8,8 +8,7 @@ use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, NetworkOf, PacketModel, PacketNetworkError,
-    PacketSettings, TransportChoice,
+    Balancer, Forwarding, NetworkOf, PacketModel, PacketNetworkError, PacketSettings, TransportChoice,
 };
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
@@ -20,9 +19,9 @@ use windtunnel_workload::{OpKind, Workload};
 use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
 use crate::error::{InputError, nearest};
-use crate::schema::{
-    Backend, Buffer, ForwardingName, LoadBalancerName, MarkName, ReceiverName, RecoveryName, Scenario,
-};
+use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, RecoveryName, Scenario};
+
+use super::queues::{Switching, marking, switching};
 
 /// The transport of a scenario that names none.
 pub const DEFAULT_TRANSPORT: &str = "dctcp";
@@ -232,11 +231,7 @@ pub fn packet_settings(
                 .hint("expected `ecmp`, `destination_modulo`, `spray`, `flowlet`, `adaptive` or `reps`"));
         }
     };
-    let buffer = |buffer: &Buffer| BufferSettings {
-        size: buffer.size.0,
-        alpha: buffer.alpha,
-        reserve: buffer.reserve.map_or(Bytes(0), |reserve| reserve.0),
-    };
+    let Switching { queues, discipline, classes, pfc } = switching(network, source)?;
     let settings = PacketSettings {
         seed: scenario.seed,
         mtu: network.mtu.0,
@@ -248,22 +243,17 @@ pub fn packet_settings(
             ForwardingName::CutThrough => Forwarding::CutThrough,
         },
         balancer,
-        buffers: network.buffers.iter().map(buffer).collect(),
-        ecn: Some(EcnSettings {
-            rate: network.ecn.rate.0,
-            kmin: network.ecn.kmin.0,
-            kmax: network.ecn.kmax.0,
-            pmax: network.ecn.pmax,
-            at: match network.ecn.at {
-                MarkName::Enqueue => MarkAt::Enqueue,
-                MarkName::Dequeue => MarkAt::Dequeue,
-            },
-        }),
+        buffers: assembled.buffers.clone(),
+        ecn: Some(marking(&network.ecn)),
         queue_pairs: network.queue_pairs,
         in_flight: in_flight(assembled, balancer, &transport),
         // As in the flow model.
         nic_latency: parts.nic_latency + parts.overhead * 2,
         slow_links: assembled.slow_links.clone(),
+        queues,
+        discipline,
+        classes,
+        pfc,
         records,
         ..PacketSettings::default()
     };

@@ -1,9 +1,11 @@
 //! `summary.json`: every key of docs/results.md, in its order. What is unknown is null, never absent.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use windtunnel_cluster::explain::Breakdown;
-use windtunnel_fabric::packet::{Counters, Reordering};
+use windtunnel_fabric::packet::{Counters, PortReport, Reordering};
 use windtunnel_fabric::reroute::Rerouter;
 use windtunnel_kernel::{CalendarTime, Span};
 use windtunnel_topology::{Node, Topology};
@@ -170,6 +172,10 @@ pub struct NetworkSummary {
     pub ecn_marked: Option<u64>,
     /// Packet fidelity only.
     pub pfc_pause_s: Option<f64>,
+    /// The same by tier of the links that were paused; packet fidelity only.
+    pub pfc_pause_by_tier_s: Option<BTreeMap<String, f64>>,
+    /// Pauses of queues; packet fidelity only.
+    pub pfc_pauses: Option<u64>,
     /// Packet fidelity only.
     pub retransmissions: Option<u64>,
     /// Packet fidelity only.
@@ -230,6 +236,7 @@ impl NetworkSummary {
     /// Adds what an episode's packets came to; `queueing` is the time that all its data packets waited in queues.
     pub fn add_packets(&mut self, totals: &Counters, queueing: Span) {
         let sum = |kept: &mut Option<u64>, more: u64| *kept = Some(kept.unwrap_or(0) + more);
+        sum(&mut self.pfc_pauses, totals.pauses);
         sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements);
         sum(&mut self.packets_dropped, totals.drops);
         sum(&mut self.ecn_marked, totals.marks);
@@ -244,6 +251,16 @@ impl NetworkSummary {
 }
 
 impl NetworkSummary {
+    /// Adds the time that each port was paused in an episode.
+    pub fn add_pauses(&mut self, reports: &[PortReport], topology: &Topology) {
+        let tiers = self.pfc_pause_by_tier_s.get_or_insert_with(BTreeMap::new);
+        for report in reports.iter().filter(|report| report.pauses > 0) {
+            let tier = topology.link(report.link).tier.name().into_owned();
+            *tiers.entry(tier).or_insert(0.0) += report.paused.seconds();
+        }
+        self.pfc_pause_s = Some(tiers.values().sum());
+    }
+
     /// Enters the detours of an episode. What has failed does not change, so episodes see the same pairs again: the
     /// count is the largest of any one.
     pub fn add_detours(&mut self, account: &Rerouter, topology: &Topology) {

@@ -102,7 +102,10 @@ pub fn ports(
         .with("packets_dropped", u64s(&|report| report.drops))
         .with("queue_max_bytes", u64s(&|report| report.max_depth))
         .with("queue_mean_bytes", Column::F64(reports.iter().map(|report| report.mean_depth).collect()))
-        .with("queueing_ps", u64s(&|report| report.queueing.0));
+        .with("queueing_ps", u64s(&|report| report.queueing.0))
+        .with("pauses", u64s(&|report| report.pauses))
+        .with("paused_ps", u64s(&|report| report.paused.0))
+        .with("watchdog_dropped", u64s(&|report| report.watchdog_drops));
     // Stable: links of equal load stay in link order.
     loads.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
     loads.truncate(MOST_LOADED);

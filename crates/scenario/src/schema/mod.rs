@@ -5,6 +5,7 @@
 
 pub mod jobs;
 pub mod quantity;
+pub mod queues;
 pub mod topology;
 
 use schemars::JsonSchema;
@@ -15,6 +16,7 @@ pub use jobs::{
     ScheduleJob, WorkloadSource,
 };
 pub use quantity::{Duration, Length, Rate, Size};
+pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue};
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
     RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
@@ -124,8 +126,14 @@ pub struct Network {
     /// When queues mark packets (packet fidelity).
     pub ecn: Ecn,
     /// Shared buffers of switches by tier, from the hosts up; the last holds for all tiers above (packet fidelity). If
-    /// left out, queues have no limit and nothing is lost.
+    /// left out, queues have no limit and nothing is lost; with `pfc`, switches have the buffer of a data sheet.
     pub buffers: Vec<Buffer>,
+    /// Data queues of each port of each switch, at most 8 (packet fidelity). If left out: one for all traffic.
+    pub queues: Vec<Queue>,
+    /// Which of the `queues` of equal priority goes next (packet fidelity).
+    pub discipline: DisciplineName,
+    /// Priority flow control of lossless queues (packet fidelity); `{}` takes all defaults. None if left out.
+    pub pfc: Option<Pfc>,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
     /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
@@ -153,6 +161,9 @@ impl Default for Network {
             recovery: RecoveryName::default(),
             ecn: Ecn::default(),
             buffers: Vec::new(),
+            queues: Vec::new(),
+            discipline: DisciplineName::default(),
+            pfc: None,
             loggops: None,
             receiver: ReceiverName::default(),
         }

@@ -1,0 +1,151 @@
+//! Data queues and pauses of switches, as they are written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Duration, Ecn, Rate, Size};
+
+/// Traffic by what a job sends it for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassName {
+    /// Tensor parallelism.
+    Tp,
+    /// Context parallelism.
+    Cp,
+    /// Expert parallelism.
+    Ep,
+    /// Pipeline parallelism.
+    Pp,
+    /// Data parallelism.
+    Dp,
+    /// Anything else: plain collectives, flows, GOAL files.
+    Other,
+}
+
+/// Which of the data queues of equal priority goes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DisciplineName {
+    /// The one whose first packet came first.
+    #[default]
+    Fifo,
+    /// The one listed first.
+    Strict,
+    /// In turns of `weight` packets.
+    Wrr,
+    /// In turns of `weight` full packets' bytes (deficit round robin).
+    Dwrr,
+}
+
+/// A data queue of every port of every switch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// What it is called in messages.
+    pub name: String,
+    /// Traffic that it takes; what no queue names goes to the first one.
+    #[serde(default)]
+    pub classes: Vec<ClassName>,
+    /// Queues of higher priority go first.
+    #[serde(default)]
+    pub priority: u8,
+    /// Share among queues of equal priority (`wrr`, `dwrr`).
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// It sends at no more than this rate (token bucket); no limit if left out.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+    /// Depth of the token bucket; two packets if left out.
+    #[serde(default)]
+    pub burst: Option<Size>,
+    /// Buffer kept for it at each port; of a lossless queue at each ingress.
+    #[serde(default)]
+    pub reserve: Option<Size>,
+    /// Its own dynamic threshold; that of the buffer if left out.
+    #[serde(default)]
+    pub alpha: Option<f64>,
+    /// Whether `pfc` pauses it, rather than that it drops.
+    #[serde(default = "yes")]
+    pub lossless: bool,
+    /// Its own marking; `network.ecn` if left out.
+    #[serde(default)]
+    pub ecn: Option<Ecn>,
+    /// It drops at random as it grows (WRED), for traffic that heeds no marks.
+    #[serde(default)]
+    pub red: Option<DropProfile>,
+}
+
+/// How a queue drops at random as it grows. Sizes hold for a port of `rate` and grow in proportion.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DropProfile {
+    /// Rate of a port that the sizes are for.
+    #[serde(default = "rate")]
+    pub rate: Rate,
+    /// No packet is dropped up to here.
+    pub kmin: Size,
+    /// Every packet is dropped above.
+    pub kmax: Size,
+    /// Probability at `kmax`.
+    #[serde(default = "certain")]
+    pub pmax: f64,
+}
+
+/// Priority flow control (IEEE 802.1Qbb): a switch pauses the senders of a lossless queue before it must drop.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pfc {
+    /// An ingress that holds so many bytes pauses its sender; a share of what is free (`alpha`) if left out.
+    pub xoff: Option<Size>,
+    /// The same as so many times what is free of the shared buffer. If neither is given: 0.125.
+    pub alpha: Option<f64>,
+    /// It resumes it when it holds no more than this.
+    pub xon: Option<Size>,
+    /// The same as so much below xoff. If neither is given: two packets.
+    pub xon_offset: Option<Size>,
+    /// Buffer of each ingress for what is under way when it pauses its sender; sized from its cable if left out.
+    pub headroom: Option<Size>,
+    /// From a pause frame's arrival to its effect, beside the switch's own latency. IEEE 802.3 allows 905 × 512 bit times at
+    /// 400 Gbps (1,158 ns).
+    pub response: Duration,
+    /// Size of a pause frame.
+    pub frame: Size,
+    /// A queue that has been paused for so long drops what waits and comes until it is resumed; never if left out.
+    pub watchdog: Option<Duration>,
+    /// A queue that has been paused for so long has it looked up whether pauses wait for one another in a cycle, which
+    /// ends the run.
+    pub deadlock_after: Duration,
+}
+
+impl Default for Pfc {
+    fn default() -> Self {
+        Self {
+            xoff: None,
+            alpha: None,
+            xon: None,
+            xon_offset: None,
+            headroom: None,
+            response: Duration(windtunnel_kernel::Span::ZERO),
+            frame: Size(windtunnel_kernel::Bytes(64)),
+            watchdog: None,
+            deadlock_after: Duration(windtunnel_kernel::Span::from_us(1_000)),
+        }
+    }
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn certain() -> f64 {
+    1.0
+}
+
+fn rate() -> Rate {
+    Ecn::default().rate
+}
