@@ -2,14 +2,15 @@
 //! settings. Skipped where the data is absent.
 //!
 //! htsim's completion times end with the last acknowledgement at the sender, ours with the last byte at the receiver: the
-//! way back of an acknowledgement on an idle path is added. Its queues hold one bandwidth–delay product and trim what is
-//! above, with marks between a fifth and four fifths of it; here they do not overflow.
+//! way back of an acknowledgement on an idle path is added.
 
 use std::io::Read as _;
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::Nscc;
-use windtunnel_fabric::packet::{Balancer, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings};
+use windtunnel_fabric::packet::transport::{Eqds, Ndp, Nscc, Transport};
+use windtunnel_fabric::packet::{
+    Balancer, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, TrimSettings,
+};
 use windtunnel_kernel::{BitRate, Bytes, Time};
 use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
 
@@ -28,29 +29,52 @@ fn matrix(name: &str) -> Option<Vec<(u32, u32, u64)>> {
     Some(text.lines().filter_map(line).collect())
 }
 
-/// Mean and greatest completion time in µs.
-fn run(k: u32, flows: &[(u32, u32, u64)]) -> (f64, f64) {
+/// Links of 400 Gbps and 1 µs.
+fn fat_tree(k: u32) -> Arc<Topology> {
     let mut spec = ClosSpec::fat_tree(k, BitRate::from_gbps(400));
     for tier in &mut spec.tiers {
         tier.length_mm = 200_000;
     }
-    let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"));
-    // 12.5 µs of 400 Gbps.
+    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
+}
+
+/// As `uec` is run: queues of 12.5 µs of 400 Gbps, which trim, and mark between a fifth and four fifths of that.
+fn uec_settings() -> PacketSettings {
     let bdp = 625_000;
     let ecn = EcnSettings {
         rate: BitRate::from_gbps(400),
         kmin: Bytes(bdp / 5),
         kmax: Bytes(bdp * 4 / 5),
         pmax: 1.0,
-        at: MarkAt::Enqueue,
+        at: MarkAt::Dequeue,
     };
-    let settings = PacketSettings {
+    PacketSettings {
         seed: 1,
         balancer: Balancer::Spray { paths: 64 },
         ecn: Some(ecn),
+        trimming: Some(TrimSettings { queue: Some(Bytes(bdp)) }),
         ..PacketSettings::default()
-    };
-    let mut engine = Engine::new(topology, settings, Nscc::default()).expect("settings that work");
+    }
+}
+
+/// As `ndp` and `eqds` are: packets of 4,224 B, queues of 50 times 4,160 B, no marks.
+fn ndp_settings() -> PacketSettings {
+    PacketSettings {
+        mtu: Bytes(4_224),
+        ecn: None,
+        trimming: Some(TrimSettings { queue: Some(Bytes(50 * 4_160)) }),
+        ..uec_settings()
+    }
+}
+
+/// Mean and greatest completion time in µs.
+fn run<T: Transport>(
+    k: u32,
+    flows: &[(u32, u32, u64)],
+    settings: PacketSettings,
+    transport: T,
+) -> (f64, f64) {
+    let mut engine = Engine::new(fat_tree(k), settings, transport).expect("settings that work");
     let mut back = Vec::new();
     for (token, &(from, to, bytes)) in (0..).zip(flows) {
         let flow = engine.open(&OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] });
@@ -62,24 +86,45 @@ fn run(k: u32, flows: &[(u32, u32, u64)]) -> (f64, f64) {
         engine.run(Time::NEVER, u64::MAX, &mut done);
     }
     assert_eq!(done.len(), flows.len());
+    println!("{:?}", engine.totals());
     let times: Vec<f64> =
         done.iter().map(|done| done.at.seconds() * 1e6 + back[done.token as usize]).collect();
     (times.iter().sum::<f64>() / times.len() as f64, times.iter().copied().fold(0.0, f64::max))
 }
 
-#[test]
-fn uec_completes_permutations_as_in_htsim() {
-    for (name, k, mean, max) in [
-        ("perm_128_2MB", 8, 58.7, 62.9),
-        ("perm_1024_2MB", 16, 60.1, 66.0),
-        ("perm_128_16MB", 8, 360.2, 400.8),
-    ] {
+/// Runs `cases`: matrix, k, htsim's mean and greatest.
+fn compare<T: Transport>(cases: &[(&str, u32, f64, f64)], settings: &PacketSettings, transport: &T) {
+    for &(name, k, mean, max) in cases {
         let Some(flows) = matrix(name) else {
             println!("skipped: {DATA}/{name}.cm.gz is absent");
             continue;
         };
-        let ours = run(k, &flows);
-        println!("{name}: {:.1}/{:.1} us, htsim {mean}/{max}", ours.0, ours.1);
+        let ours = run(k, &flows, settings.clone(), transport.clone());
+        println!("{} {name}: {:.1}/{:.1} us, htsim {mean}/{max}", T::NAME, ours.0, ours.1);
         assert!((ours.0 / mean - 1.0).abs() < 0.1, "{name}: mean {:.1} us, htsim {mean}", ours.0);
     }
+}
+
+#[test]
+fn uec_completes_permutations_as_in_htsim() {
+    let cases = [
+        ("perm_128_2MB", 8, 58.7, 62.9),
+        ("perm_1024_2MB", 16, 60.1, 66.0),
+        ("perm_128_16MB", 8, 360.2, 400.8),
+    ];
+    compare(&cases, &uec_settings(), &Nscc::default());
+}
+
+#[test]
+fn ndp_completes_permutations_as_in_htsim() {
+    let cases = [("perm_128_2MB", 8, 60.8, 71.2), ("perm_1024_2MB", 16, 63.3, 71.2)];
+    // htsim spaces pulls by a packet and 64 B at 0.99 of the link.
+    let ndp = Ndp { packets: Some(150), share: 0.99 * 4_224.0 / 4_288.0, ..Ndp::default() };
+    compare(&cases, &ndp_settings(), &ndp);
+}
+
+#[test]
+fn eqds_completes_permutations_as_in_htsim() {
+    let cases = [("perm_128_2MB", 8, 62.9, 67.8), ("perm_1024_2MB", 16, 64.0, 69.8)];
+    compare(&cases, &ndp_settings(), &Eqds { packets: Some(150), ..Eqds::default() });
 }

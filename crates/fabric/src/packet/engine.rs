@@ -8,6 +8,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Node, Peer, SwitchId, Target, Topology};
 
 use super::balance::Balance;
+use super::credit::Credits;
 use super::impair::{Changes, Clocks, PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
@@ -22,6 +23,7 @@ use super::send::{Paths, Sender};
 use super::settings::{Forwarding, PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::switch::Switch;
+use super::telemetry::{Hop, Telemetry};
 use super::transport::{Recovery, Transport};
 
 /// What kind of event: see [`Key`].
@@ -44,6 +46,8 @@ pub(super) mod class {
     pub const PAUSE: u32 = 7;
     /// Something changes that was known ahead: by its number, after all else at that instant.
     pub const CHANGE: u32 = 15;
+    /// A NIC port may grant credit.
+    pub const CREDIT: u32 = 8;
 }
 
 /// Order of events: time, class, port, and for queue pairs the count that names one at its NIC port. Each has at most one
@@ -146,6 +150,10 @@ pub struct Counters {
     pub corrupted: u64,
     /// Of them those that were on a link that went down, waited for it, or met it.
     pub link_down: u64,
+    /// Data packets cut to their headers for lack of room.
+    pub trims: u64,
+    /// PULLs that receivers sent.
+    pub grants: u64,
     /// Data packets marked.
     pub marks: u64,
     /// Data packets sent again.
@@ -201,6 +209,8 @@ pub struct Engine<T: Transport> {
     pub(super) sampler: Sampler,
     /// Of the queue pairs closed.
     pub(super) reordering: Reordering,
+    pub(super) credits: Credits,
+    pub(super) telemetry: Telemetry,
     /// With the port whose packet completed it.
     pub(super) done: Vec<(u32, Completion)>,
     pub(super) totals: Counters,
@@ -220,9 +230,8 @@ impl Kinds<'_> {
         if let Some(place) = self.facts.iter().rposition(|known| *known == key) {
             return place as u16;
         }
-        let PacketSettings { mtu, control, header, ecn, .. } = self.settings;
         self.facts.push(key);
-        self.found.push(LinkKind::new(facts, *mtu, *control, *header, ecn.as_ref()));
+        self.found.push(LinkKind::new(facts, self.settings));
         u16::try_from(self.found.len() - 1).expect("fewer than 2^16 kinds of links")
     }
 }
@@ -242,6 +251,7 @@ impl<T: Transport> Engine<T> {
             // Nothing would ever be known to have arrived.
             settings.in_flight = u32::MAX;
         }
+        settings.check_for::<T>()?;
         if settings.ack_every == 0 && transport.recovery() != Recovery::None {
             return Err(PacketError::Unanswered { transport: T::NAME });
         }
@@ -279,6 +289,8 @@ impl<T: Transport> Engine<T> {
             clocks: Clocks::new(topology.nics(), &settings.impairments.clocks),
             sampler: Sampler::new(settings.sample_every.map(|every| every.0), next),
             reordering: Reordering::default(),
+            credits: Credits::default(),
+            telemetry: Telemetry::default(),
             done: Vec::new(),
             totals: Counters::default(),
             clock: 0,
@@ -291,6 +303,12 @@ impl<T: Transport> Engine<T> {
         };
         engine.build();
         engine.build_queues()?;
+        if T::CREDITED {
+            let scheme = engine.transport.credit(engine.settings.mtu.0 as u32);
+            let rates = engine.ports[..nic_ports as usize].iter();
+            let rates = rates.map(|port| engine.kinds[usize::from(port.kind)].rate.0);
+            engine.credits = Credits::new(scheme, rates);
+        }
         Ok(engine)
     }
 
@@ -541,6 +559,7 @@ impl<T: Transport> Engine<T> {
             class::CHECK => self.check_pause(port, time),
             class::PAUSE => self.pause_event(port, key.name(), time),
             class::CHANGE => self.change(port, time),
+            class::CREDIT => self.grant(port, time),
             class => {
                 // One that is done has no timers.
                 let Some(&flow) = self.named.get(&(port, key.name())) else { return };
@@ -651,6 +670,26 @@ impl<T: Transport> Engine<T> {
             last.next_time = reaches;
         }
         port.flight.tail = id;
+        if T::TELEMETRY {
+            self.tell(p, id, start);
+        }
+    }
+
+    /// Writes what port `p` looks like into a data packet whose transmission begins at `start`.
+    fn tell(&mut self, p: u32, id: u32, start: u64) {
+        let port = &self.ports[p as usize];
+        let packet = &self.packets[id];
+        if port.owner == NONE || packet.kind != Kind::Data {
+            return;
+        }
+        let hop = Hop {
+            port: p,
+            queue: port.held - u32::from(packet.wire),
+            sent: port.counters.bytes,
+            at: Time(start),
+            rate: self.kinds[usize::from(port.kind)].rate,
+        };
+        self.telemetry.push(id, hop);
     }
 
     /// A packet leaves the network without arriving.
@@ -672,7 +711,7 @@ impl<T: Transport> Engine<T> {
             self.feedbacks.release(packet.detail);
         }
         self.packets.release(id);
-        if packet.kind.is_control() {
+        if packet.kind.goes_back() {
             self.senders[packet.flow as usize].control_gone += 1;
         } else {
             self.receivers[packet.flow as usize].data_gone += 1;

@@ -2,7 +2,7 @@
 
 use windtunnel_kernel::{BitRate, Bytes};
 
-use super::settings::{EcnSettings, MarkAt};
+use super::settings::{EcnSettings, MarkAt, PacketSettings};
 
 /// Rate, delay and marking of a link. Ports refer to one of a few of these.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub(super) struct LinkKind {
     pub ecn: Marking,
     /// Whether its queue marks or drops early: those of switches do.
     pub ecn_allowed: bool,
+    /// Bytes of data beyond which a port trims.
+    pub trim: u32,
 }
 
 /// Thresholds in bytes of one port.
@@ -68,22 +70,19 @@ pub(super) struct LinkFacts {
     pub delay: u64,
     pub cut_through: bool,
     pub loss: f64,
-    /// Whether its queue marks: those of switches do.
+    /// Whether its queue marks and trims: those of switches do.
     pub marks: bool,
     /// Whether an impairment may lose packets.
     pub impaired: bool,
 }
 
 impl LinkKind {
-    pub(super) fn new(
-        facts: &LinkFacts,
-        mtu: Bytes,
-        control: Bytes,
-        header: Bytes,
-        ecn: Option<&EcnSettings>,
-    ) -> Self {
+    pub(super) fn new(facts: &LinkFacts, settings: &PacketSettings) -> Self {
+        let PacketSettings { mtu, control, header, ecn, trimming, .. } = settings;
         let exact = |bytes: Bytes| facts.rate.serialise(bytes).0;
         let whole = 8_000_000_000_000 % facts.rate.0 == 0;
+        let ecn = ecn.as_ref().filter(|_| facts.marks);
+        let queue = trimming.filter(|_| facts.marks).and_then(|trimming| trimming.queue);
         Self {
             rate: facts.rate,
             delay: facts.delay,
@@ -91,11 +90,12 @@ impl LinkKind {
             loss: (facts.loss * 18_446_744_073_709_551_615.0) as u64,
             fragile: facts.impaired || facts.loss > 0.0,
             per_byte: if whole { 8_000_000_000_000 / facts.rate.0 } else { 0 },
-            full: (mtu.0 as u16, exact(mtu)),
-            control: (control.0 as u16, exact(control)),
+            full: (mtu.0 as u16, exact(*mtu)),
+            control: (control.0 as u16, exact(*control)),
             header: header.0 as u16,
             ecn_allowed: facts.marks,
-            ecn: ecn.filter(|_| facts.marks).map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate)),
+            ecn: ecn.map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate)),
+            trim: queue.map_or(u32::MAX, |queue| u32::try_from(queue.0).unwrap_or(u32::MAX)),
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
 
     fn kind(rate: BitRate, ecn: Option<&EcnSettings>) -> LinkKind {
         let facts = LinkFacts { rate, delay: 0, cut_through: false, loss: 0.0, marks: true, impaired: false };
-        LinkKind::new(&facts, Bytes(4_160), Bytes(64), Bytes(64), ecn)
+        LinkKind::new(&facts, &PacketSettings { ecn: ecn.copied(), ..PacketSettings::default() })
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! without recovery its message never completes, and the run ends with the message named as stuck.
 
 mod balance;
+mod credit;
 mod engine;
 mod impair;
 mod link;
@@ -36,6 +37,7 @@ mod send;
 mod settings;
 mod statistics;
 mod switch;
+mod telemetry;
 pub mod transport;
 
 pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
@@ -47,5 +49,7 @@ pub use queue_settings::{
 };
 pub use reorder::Reordering;
 pub use sample::QueueSample;
-pub use settings::{Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings};
+pub use settings::{
+    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings, TrimSettings,
+};
 pub use statistics::PortReport;

@@ -12,9 +12,11 @@ use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
 use super::reorder::Reordering;
 use super::sample::QueueSample;
-use super::settings::PacketSettings;
+use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
-use super::transport::{Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Nscc, Swift, Transport};
+use super::transport::{
+    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
+};
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, Network};
 use crate::reroute::SharedRerouter;
@@ -152,11 +154,19 @@ pub enum TransportChoice {
     MpRdma(MpRdma),
     /// UEC's sender-side NSCC.
     Uec(Nscc),
+    /// UEC's receiver credits.
+    Rccc(Rccc),
+    /// HPCC, which needs telemetry.
+    Hpcc(Hpcc),
+    /// NDP, which needs trimming.
+    Ndp(Ndp),
+    /// EQDS.
+    Eqds(Eqds),
 }
 
 impl TransportChoice {
     /// Names that [`Self::by_name`] knows.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 12] = [
         NoTransport::NAME,
         Dcqcn::NAME,
         Dctcp::NAME,
@@ -165,6 +175,10 @@ impl TransportChoice {
         Cubic::NAME,
         MpRdma::NAME,
         Nscc::NAME,
+        Rccc::NAME,
+        Hpcc::NAME,
+        Ndp::NAME,
+        Eqds::NAME,
     ];
 
     /// The transport of a name with its default parameters.
@@ -178,6 +192,10 @@ impl TransportChoice {
             Cubic::NAME => Some(Self::Cubic(Cubic::default())),
             MpRdma::NAME => Some(Self::MpRdma(MpRdma::default())),
             Nscc::NAME => Some(Self::Uec(Nscc::default())),
+            Rccc::NAME => Some(Self::Rccc(Rccc::default())),
+            Hpcc::NAME => Some(Self::Hpcc(Hpcc::default())),
+            Ndp::NAME => Some(Self::Ndp(Ndp::default())),
+            Eqds::NAME => Some(Self::Eqds(Eqds::default())),
             _ => None,
         }
     }
@@ -201,6 +219,20 @@ impl TransportChoice {
             Self::Cubic(transport) => boxed(topology, settings, *transport, rerouter),
             Self::MpRdma(transport) => boxed(topology, settings, *transport, rerouter),
             Self::Uec(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Rccc(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Hpcc(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Ndp(transport) => boxed(topology, settings, *transport, rerouter),
+            Self::Eqds(transport) => boxed(topology, settings, *transport, rerouter),
+        }
+    }
+
+    /// # Errors
+    /// [`PacketError`] where `settings` lack what this transport needs of switches.
+    pub fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
+        match self {
+            Self::Hpcc(_) => settings.check_for::<Hpcc>(),
+            Self::Ndp(_) => settings.check_for::<Ndp>(),
+            _ => Ok(()),
         }
     }
 }

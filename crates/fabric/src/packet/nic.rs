@@ -33,7 +33,8 @@ pub(super) enum Turn {
 pub(super) struct NicPort {
     /// Those that may send, in the order of their turns.
     ready: List,
-    /// Those that may send later: when, what they are called, which.
+    /// Those that may send later: when, what they are called, which. Where a pace has changed since, another entry has the
+    /// new time.
     paced: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Messages to come: when, in which order they were handed over, which.
     pub starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -79,6 +80,11 @@ impl<T: Transport> Engine<T> {
             let nic = &mut self.nics[p as usize];
             let mut start = port.free_at.max(nic.since);
             if nic.ready.is_empty() {
+                while let Some(&Reverse((earliest, name, flow))) = nic.paced.peek()
+                    && !self.senders[flow as usize].is_paced_to(earliest, name)
+                {
+                    nic.paced.pop();
+                }
                 match nic.paced.peek() {
                     Some(&Reverse((earliest, ..))) => start = start.max(earliest),
                     None => break u64::MAX,
@@ -87,12 +93,14 @@ impl<T: Transport> Engine<T> {
             if start > now {
                 break start;
             }
-            while let Some(&Reverse((earliest, _, flow))) = nic.paced.peek()
+            while let Some(&Reverse((earliest, name, flow))) = nic.paced.peek()
                 && earliest <= start
             {
                 nic.paced.pop();
-                self.senders[flow as usize].turn = Turn::Ready;
-                push(&mut nic.ready, flow, &mut self.senders);
+                if self.senders[flow as usize].is_paced_to(earliest, name) {
+                    self.senders[flow as usize].turn = Turn::Ready;
+                    push(&mut nic.ready, flow, &mut self.senders);
+                }
             }
             let flow = nic.ready.head;
             nic.ready.head = self.senders[flow as usize].after;
@@ -134,9 +142,19 @@ impl<T: Transport> Engine<T> {
     pub(super) fn ready(&mut self, flow: u32, now: u64) {
         let sender = &mut self.senders[flow as usize];
         let p = sender.port;
-        if matches!(sender.turn, Turn::Ready | Turn::Paced | Turn::Parked) || !sender.has_more() {
+        if matches!(sender.turn, Turn::Ready | Turn::Parked) || !sender.has_more() {
             return;
         }
+        // Its pace may have changed since its last packet.
+        let eligible = if self.clocks.are_right() {
+            sender.paced_from(|flow, wire| self.transport.gap(flow, wire).0)
+        } else {
+            sender.eligible
+        };
+        if sender.turn == Turn::Paced && eligible.max(now) == sender.eligible {
+            return;
+        }
+        sender.eligible = eligible.max(now);
         let nic = &mut self.nics[p as usize];
         nic.since = now;
         if sender.eligible > now {

@@ -16,6 +16,12 @@ pub(super) enum Kind {
     Ack,
     /// Notification of congestion.
     Notify,
+    /// What a switch left of a data packet for which it had no room: its header.
+    Trimmed,
+    /// A trimmed packet has arrived: `sequence` says which.
+    Nack,
+    /// Credit: `stamp` is all that was granted so far, in bytes.
+    Pull,
 }
 
 impl Kind {
@@ -23,6 +29,12 @@ impl Kind {
     #[inline]
     pub(super) const fn is_control(self) -> bool {
         !matches!(self, Self::Data)
+    }
+
+    /// Whether it goes from the receiving half to the sending one.
+    #[inline]
+    pub(super) const fn goes_back(self) -> bool {
+        !matches!(self, Self::Data | Self::Trimmed)
     }
 }
 
@@ -37,6 +49,10 @@ pub(super) mod flag {
     pub const ROUTED: u8 = 4;
     /// Has not met a switch.
     pub const FRESH: u8 = 8;
+    /// Trimmed at the port that leads to its receiver.
+    pub const LAST_HOP: u8 = 16;
+    /// The sender has nothing more to send.
+    pub const FINAL: u8 = 32;
 }
 
 /// A packet: one cache line.
@@ -103,6 +119,13 @@ impl Packets {
         self.live -= 1;
         self.slots[id as usize].next = self.free;
         self.free = id;
+    }
+
+    /// Exchanges what two places hold but for their places on lists.
+    pub(super) fn exchange(&mut self, one: u32, other: u32) {
+        let next = (self[one].next, self[other].next);
+        self.slots.swap(one as usize, other as usize);
+        (self[one].next, self[other].next) = next;
     }
 
     /// The hash of a packet, if there is one.

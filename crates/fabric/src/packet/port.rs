@@ -87,6 +87,8 @@ pub(super) struct Port {
     pub armed: bool,
     /// Whether its link is down.
     pub down: bool,
+    /// Bytes of control packets among those that wait.
+    pub headers: u32,
     pub counters: PortCounters,
 }
 
@@ -105,6 +107,7 @@ impl Port {
             kind,
             armed: false,
             down: false,
+            headers: 0,
             counters: PortCounters::NEW,
         }
     }

@@ -42,6 +42,8 @@ pub(super) struct Receiver<P> {
     marked: u16,
     /// The gap already asked for, with go-back-N.
     asked: u32,
+    /// One more than the last packet that the sender has called its final one.
+    ended: u32,
     flags: u8,
     /// Switches on the ways there and back.
     pub lengths: [u32; 2],
@@ -68,6 +70,7 @@ impl<P: Default> Receiver<P> {
             pending: 0,
             marked: 0,
             asked: NONE,
+            ended: 0,
             flags,
             lengths,
             beyond: Arrivals::default(),
@@ -142,6 +145,9 @@ impl<T: Transport> Engine<T> {
             Kind::Data => self.receive(p, id, now),
             Kind::Ack => self.acknowledged(id, now),
             Kind::Notify => self.notified(id, now),
+            Kind::Trimmed => self.trimmed(id, now),
+            Kind::Nack => self.nacked(id, now),
+            Kind::Pull => self.pulled(id, now),
         }
     }
 
@@ -149,6 +155,9 @@ impl<T: Transport> Engine<T> {
         let packet = self.packets[id];
         let flow = packet.flow;
         self.packets.release(id);
+        if T::TELEMETRY {
+            self.telemetry.set_aside(id);
+        }
         self.totals.data_packets += 1;
         let receiver = &mut self.receivers[flow as usize];
         receiver.data_gone += 1;
@@ -185,16 +194,21 @@ impl<T: Transport> Engine<T> {
                 new
             }
         };
+        // What the hops wrote was not sent.
+        let wire = packet.wire - if T::TELEMETRY { self.telemetry.wire() } else { 0 };
         if fresh || !in_order_only {
-            receiver.received += u64::from(packet.wire);
+            receiver.received += u64::from(wire);
         }
         receiver.pending += 1;
         receiver.marked += u16::from(marked);
-        let arrived = Arrived { now: Time(now), sequence, wire: packet.wire, marked, out_of_order };
+        let arrived = Arrived { now: Time(now), sequence, wire, marked, out_of_order };
         let answer = self.transport.on_data(&mut receiver.peer, &arrived);
         if fresh && self.receivers[flow as usize].expected >= self.receivers[flow as usize].whole_at {
             now_or_never = true;
             self.report(p, flow, now);
+        }
+        if T::CREDITED {
+            self.credit_for(&packet, false, now);
         }
         let every = self.settings.ack_every;
         let pending = u32::from(self.receivers[flow as usize].pending);
@@ -202,7 +216,41 @@ impl<T: Transport> Engine<T> {
             self.answer(&packet, asks, now);
         }
         if answer.notify {
-            self.send_back(&packet, Kind::Notify, NONE, now);
+            self.send_back(&packet, Kind::Notify, NONE, 0, now);
+        }
+    }
+
+    /// The header of a packet has arrived whose payload a switch has cut.
+    fn trimmed(&mut self, id: u32, now: u64) {
+        let packet = self.packets[id];
+        self.packets.release(id);
+        let receiver = &mut self.receivers[packet.flow as usize];
+        receiver.data_gone += 1;
+        // Where packets must come in order it is a loss like others.
+        if matches!(self.transport.recovery(), Recovery::Selective { .. }) {
+            let known = packet.sequence < receiver.expected || receiver.beyond.has(packet.sequence);
+            if T::CREDITED {
+                self.credit_for(&packet, !known, now);
+            }
+            if known {
+                self.answer(&packet, false, now);
+            } else {
+                self.send_back(&packet, Kind::Nack, NONE, 0, now);
+            }
+        }
+    }
+
+    /// The credit that the arrival of a data packet asks for, whole or `trimmed` and not known before.
+    fn credit_for(&mut self, packet: &Packet, trimmed: bool, now: u64) {
+        let receiver = &mut self.receivers[packet.flow as usize];
+        if packet.flags & flag::FINAL != 0 {
+            receiver.ended = receiver.ended.max(packet.sequence + 1);
+        }
+        let over = receiver.expected == receiver.ended && receiver.beyond.end <= receiver.expected;
+        let port = receiver.port;
+        self.want(packet.flow, port, packet.detail, trimmed, now);
+        if over {
+            self.satisfied(packet.flow);
         }
     }
 
@@ -267,36 +315,64 @@ impl<T: Transport> Engine<T> {
         };
         (receiver.pending, receiver.marked) = (0, 0);
         let detail = self.feedbacks.insert(feedback);
-        self.send_back(cause, Kind::Ack, detail, now);
+        let echo = if T::TELEMETRY { self.telemetry.wire() } else { 0 };
+        let acknowledgement = self.send_back(cause, Kind::Ack, detail, echo, now);
+        if T::TELEMETRY {
+            self.telemetry.echo(acknowledgement);
+        }
     }
 
-    /// Sends a control packet back to where `cause` came from.
-    fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, now: u64) {
-        let receiver = &mut self.receivers[cause.flow as usize];
-        receiver.control_sent += 1;
+    /// Sends a control packet back to where `cause` came from, `echo` bytes larger than others, and returns its place.
+    fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, echo: u16, now: u64) -> u32 {
+        let (sequence, flags) = match kind {
+            Kind::Nack => (cause.sequence, cause.flags & (flag::MARKED | flag::LAST_HOP)),
+            _ => (self.receivers[cause.flow as usize].expected, 0),
+        };
+        let Packet { flow, stamp, path, .. } = *cause;
+        let wire = echo;
+        self.send_to_sender(
+            Packet { flow, stamp, path, kind, detail, sequence, flags, wire, ..Packet::default() },
+            now,
+        )
+    }
+
+    /// Sends what was granted in all.
+    pub(super) fn send_pull(&mut self, flow: u32, granted: u64, now: u64) {
+        let path = match self.settings.balancer {
+            Balancer::Spray { paths } => (granted / u64::from(self.settings.mtu.0) % u64::from(paths)) as u16,
+            _ => 0,
+        };
+        let kind = Kind::Pull;
+        self.send_to_sender(
+            Packet { flow, stamp: granted, path, kind, detail: NONE, ..Packet::default() },
+            now,
+        );
+    }
+
+    /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others.
+    fn send_to_sender(&mut self, packet: Packet, now: u64) -> u32 {
+        let slot = packet.flow;
+        let receiver = &self.receivers[slot as usize];
         let hash = match self.settings.balancer {
             _ if receiver.flags & flag::ROUTED != 0 => receiver.hash,
-            Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(cause.path)),
+            Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(packet.path)),
             _ => receiver.hash,
         };
+        let port = receiver.port;
         let packet = Packet {
             hash,
-            next_time: 0,
-            joined: now,
-            stamp: cause.stamp,
-            next: NONE,
             flow: receiver.peer_slot,
-            sequence: receiver.expected,
-            detail,
+            joined: now,
+            next: NONE,
             to: receiver.to,
             itinerary: Itinerary::DIRECT,
-            wire: self.settings.control.0 as u16,
-            path: cause.path,
-            kind,
-            flags: receiver.flags,
+            wire: self.settings.control.0 as u16 + packet.wire,
+            flags: packet.flags | receiver.flags,
+            ..packet
         };
-        let port = receiver.port;
+        self.receivers[slot as usize].control_sent += 1;
         let id = self.packets.insert(packet);
         self.send_control(port, id, now);
+        id
     }
 }

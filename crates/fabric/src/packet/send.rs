@@ -8,6 +8,7 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Itinerary, LinkId, SwitchId, flow_hash};
 
 use super::balance::Recycler;
+use super::credit::Spent;
 use super::engine::{Engine, OpenRequest, QueuePair, class};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
@@ -15,7 +16,10 @@ use super::packets::{Kind, NONE, Packet, flag};
 use super::queues::{queue_flags, queue_of};
 use super::receive::Receiver;
 use super::settings::Balancer;
-use super::transport::{Ack, Loss, LossKind, PathChoice, PathFacts, Recovery, Transport};
+use super::transport::{Ack, Loss, LossKind, Nack, PathChoice, PathFacts, Recovery, Transport};
+
+/// Losses show by time alone.
+const BY_TIME: Recovery = Recovery::Selective { reorder: u32::MAX };
 
 /// The sending half.
 #[derive(Clone, Debug)]
@@ -25,6 +29,9 @@ pub(super) struct Sender<F> {
     hash: u64,
     /// Earliest start of the next packet.
     pub eligible: u64,
+    /// When the last packet's transmission began, and its size.
+    started: u64,
+    last_wire: u16,
     /// Bytes sent, those that the receiver has counted, and those taken for lost.
     sent: u64,
     received: u64,
@@ -43,6 +50,12 @@ pub(super) struct Sender<F> {
     /// Packets to be sent again, but for those known to have arrived.
     again: u32,
     again_end: u32,
+    /// Single packets to be sent again besides.
+    resend: Resend,
+    /// Packets before this one were sent at `checked` or earlier, but for `resent`.
+    checkpoint: u32,
+    checked: u64,
+    resent: Vec<u32>,
     /// Messages: the one being sent, the first not acknowledged, the last.
     sending: u32,
     oldest: u32,
@@ -67,7 +80,7 @@ pub(super) struct Sender<F> {
     /// Whether the last packet sent is answered at once.
     asked: bool,
     /// Used once, and done.
-    retired: bool,
+    pub retired: bool,
     /// Arrived beyond `una`.
     beyond: Arrivals,
     /// Path numbers to be used again, if the balancer is REPS.
@@ -78,7 +91,7 @@ impl<F> Sender<F> {
     /// Whether there is anything to send.
     #[inline]
     pub(super) fn has_more(&self) -> bool {
-        self.again < self.again_end || self.next < self.limit
+        self.again < self.again_end || self.next < self.limit || self.resend.count > 0
     }
 
     /// The same, once what has arrived meanwhile is struck from what is to be sent again.
@@ -86,6 +99,13 @@ impl<F> Sender<F> {
     pub(super) fn finds_more(&mut self) -> bool {
         while self.again < self.again_end && (self.again < self.una || self.beyond.has(self.again)) {
             self.again += 1;
+        }
+        while self.resend.count > 0 {
+            let sequence = self.resend.first();
+            if sequence >= self.una && !self.beyond.has(sequence) {
+                break;
+            }
+            self.resend.take(sequence);
         }
         self.has_more()
     }
@@ -96,9 +116,80 @@ impl<F> Sender<F> {
         queue_of(self.flags)
     }
 
+    /// Earliest start of the next packet by the pace that holds now.
+    #[inline]
+    pub(super) fn paced_from(&self, gap: impl FnOnce(&F, u16) -> u64) -> u64 {
+        if self.last_wire == 0 { 0 } else { self.started + gap(&self.cc, self.last_wire) }
+    }
+
+    /// Whether it waits for this instant.
+    #[inline]
+    pub(super) fn is_paced_to(&self, instant: u64, name: u32) -> bool {
+        self.turn == Turn::Paced && self.eligible == instant && self.name == name
+    }
+
+    /// Whether it has something to send, and nothing on its way.
+    #[inline]
+    fn is_idle_with_more(&self) -> bool {
+        self.una == self.next && self.has_more()
+    }
+
+    /// The receiver has given a sign of life.
+    #[inline]
+    pub(super) fn heard(&mut self, now: u64) {
+        self.heard = now;
+    }
+
     #[inline]
     fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.received + self.lost)
+    }
+}
+
+/// A set of packets to be sent again.
+#[derive(Clone, Debug, Default)]
+struct Resend {
+    marked: Arrivals,
+    /// Packets in it.
+    count: u32,
+    /// No packet of it is before this one.
+    from: u32,
+}
+
+impl Resend {
+    /// Whether `sequence`, which is not before `base`, was not in it.
+    fn add(&mut self, base: u32, sequence: u32) -> bool {
+        if self.count == 0 {
+            (self.marked.end, self.from) = (0, sequence);
+        }
+        let new = self.marked.mark(base.min(self.from), sequence);
+        self.count += u32::from(new);
+        self.from = self.from.min(sequence);
+        new
+    }
+
+    fn has(&self, sequence: u32) -> bool {
+        self.count > 0 && self.marked.has(sequence)
+    }
+
+    /// The lowest of a set that is not empty.
+    fn first(&mut self) -> u32 {
+        while !self.marked.has(self.from) {
+            self.from += 1;
+        }
+        self.from
+    }
+
+    fn take(&mut self, sequence: u32) {
+        self.marked.clear(sequence);
+        self.count -= 1;
+    }
+
+    fn clear(&mut self) {
+        while self.count > 0 {
+            let sequence = self.first();
+            self.take(sequence);
+        }
     }
 }
 
@@ -178,6 +269,8 @@ impl<T: Transport> Engine<T> {
             cc: self.transport.open(&facts),
             hash,
             eligible: 0,
+            started: 0,
+            last_wire: 0,
             sent: 0,
             received: 0,
             lost: 0,
@@ -190,6 +283,10 @@ impl<T: Transport> Engine<T> {
             limit: 0,
             again: 0,
             again_end: 0,
+            resend: Resend::default(),
+            checkpoint: 0,
+            checked: 0,
+            resent: Vec::new(),
             sending: NO_MESSAGE,
             oldest: NO_MESSAGE,
             last: NO_MESSAGE,
@@ -219,9 +316,17 @@ impl<T: Transport> Engine<T> {
             sender.flags,
             [path.len() as u32, path_back.len() as u32],
         );
+        let unasked = if T::CREDITED { self.transport.unasked(&sender.cc) } else { 0 };
         let pair = QueuePair { sender: self.open_sender(sender), receiver: self.open_receiver(receiver) };
         self.senders[pair.sender as usize].peer_slot = pair.receiver;
         self.receivers[pair.receiver as usize].peer_slot = pair.sender;
+        if T::CREDITED {
+            self.credits.open_sender(pair.sender, unasked);
+            self.credits.open_receiver(pair.receiver);
+        }
+        if T::TELEMETRY {
+            self.telemetry.open(pair.sender);
+        }
         pair
     }
 
@@ -375,8 +480,17 @@ impl<T: Transport> Engine<T> {
             sender.sending = id;
         }
         sender.last = id;
+        if T::CREDITED {
+            let Outgoing { packets, bytes, .. } = self.outgoing[id];
+            let headers = u64::from(packets) * self.settings.header.0;
+            self.credits.purses[flow as usize].backlog += bytes + headers;
+        }
         if sender.una == sender.next {
             sender.heard = now;
+            if T::CREDITED {
+                self.credits.restart(flow, sender.next);
+                self.watch(flow, now);
+            }
         }
         self.ready(flow, now);
     }
@@ -388,6 +502,9 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub(super) fn may_send(&self, flow: u32) -> bool {
         let sender = &self.senders[flow as usize];
+        if T::CREDITED && self.credits.purses[flow as usize].credit <= 0 {
+            return false;
+        }
         let in_flight = sender.in_flight();
         let full = self.settings.mtu.0;
         if sender.next - sender.una >= self.settings.in_flight && sender.again >= sender.again_end {
@@ -402,9 +519,19 @@ impl<T: Transport> Engine<T> {
     pub(super) fn make_packet(&mut self, flow: u32, start: u64) -> u32 {
         let payload = self.settings.payload();
         let sender = &mut self.senders[flow as usize];
-        let (sequence, message) = if sender.again < sender.again_end {
-            let sequence = sender.again;
-            sender.again += 1;
+        let fresh = sender.again >= sender.again_end && sender.resend.count == 0;
+        let (sequence, message) = if !fresh {
+            let sequence = if sender.again < sender.again_end {
+                sender.again += 1;
+                sender.again - 1
+            } else {
+                let sequence = sender.resend.first();
+                sender.resend.take(sequence);
+                sequence
+            };
+            if self.transport.recovery() == BY_TIME {
+                sender.resent.push(sequence);
+            }
             self.totals.retransmissions += 1;
             let mut id = sender.oldest;
             while !self.outgoing[id].holds(sequence) {
@@ -416,7 +543,7 @@ impl<T: Transport> Engine<T> {
         };
         let facts = self.outgoing[message];
         let last = sequence + 1 == facts.first + facts.packets;
-        if sequence == sender.next {
+        if fresh {
             sender.next += 1;
             if last {
                 sender.sending = facts.next;
@@ -449,6 +576,7 @@ impl<T: Transport> Engine<T> {
                 let nic = sender.port / self.topology.planes();
                 self.clocks.real(nic, gap, &mut sender.rest)
             };
+        (sender.started, sender.last_wire) = (start, wire);
         // More than the receiver answers together in flight, and some answer will come.
         let (full, in_flight) = (self.settings.mtu.0, sender.in_flight());
         let few = in_flight < full * u64::from(self.settings.ack_every);
@@ -471,6 +599,8 @@ impl<T: Transport> Engine<T> {
             flags: sender.flags | if sender.asked { flag::ASKS } else { 0 },
         };
         if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
+            (sender.checkpoint, sender.checked) = (sequence, start);
+            sender.resent.clear();
             sender.heard = sender.heard.max(start);
             sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.clock);
             let due = sender.watch;
@@ -482,7 +612,26 @@ impl<T: Transport> Engine<T> {
             sender.una = sender.next;
             self.strike(flow);
         }
-        self.packets.insert(packet)
+        let id = self.packets.insert(packet);
+        if T::TELEMETRY {
+            self.telemetry.begin(id);
+        }
+        if T::CREDITED {
+            self.pay(flow, id, fresh);
+        }
+        id
+    }
+
+    /// Takes what data packet `id`, which is about to be sent, costs, and writes into it what its sender asks for.
+    fn pay(&mut self, flow: u32, id: u32, fresh: bool) {
+        let (mtu, sender, packet) =
+            (self.settings.mtu.0, &self.senders[flow as usize], &mut self.packets[id]);
+        let last = !sender.has_more();
+        let again = u64::from(sender.resend.count + sender.again_end - sender.again) * mtu;
+        let sent = Spent { sequence: packet.sequence, wire: packet.wire, fresh, last, again };
+        let (asked, empty) = self.credits.spend(flow, mtu, &sent);
+        packet.detail = asked;
+        packet.flags |= if empty { flag::ASKS } else { 0 } | if last { flag::FINAL } else { 0 };
     }
 
     /// An acknowledgement has come back.
@@ -492,12 +641,18 @@ impl<T: Transport> Engine<T> {
         let feedback = self.feedbacks.take(packet.detail);
         self.totals.acknowledgements += 1;
         self.packets.release(id);
+        if T::TELEMETRY {
+            self.telemetry.set_aside(id);
+        }
         let sender = &mut self.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return;
         }
         let port = sender.port;
+        if T::TELEMETRY {
+            self.telemetry.read(flow);
+        }
         self.pull(port, now);
         let sender = &mut self.senders[flow as usize];
         let bytes = feedback.received.saturating_sub(sender.received);
@@ -511,6 +666,9 @@ impl<T: Transport> Engine<T> {
         }
         if bytes > 0 {
             sender.heard = now;
+        }
+        if T::CREDITED {
+            self.credits.heard(flow);
         }
         let mut bits = feedback.bits;
         while bits != 0 {
@@ -535,11 +693,19 @@ impl<T: Transport> Engine<T> {
         if let Some(recycler) = &mut sender.recycler {
             recycler.heard(packet.path, feedback.echo, feedback.packets - feedback.marked, now);
         }
+        if T::TELEMETRY {
+            let (before, hops) = self.telemetry.told(flow);
+            self.transport.on_hops(&mut sender.cc, &ack, before, hops);
+        }
         self.transport.on_ack(&mut sender.cc, &ack);
         match self.transport.recovery() {
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
             Recovery::None | Recovery::GoBackN => {}
             Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
+        }
+        if T::CREDITED && self.senders[flow as usize].is_idle_with_more() {
+            self.credits.restart(flow, self.senders[flow as usize].next);
+            self.watch(flow, now);
         }
         self.strike(flow);
         self.rearm(flow, now);
@@ -566,6 +732,62 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// A packet has arrived without its payload.
+    pub(super) fn nacked(&mut self, id: u32, now: u64) {
+        let Packet { flow, sequence, path, flags, .. } = self.packets[id];
+        self.packets.release(id);
+        let sender = &mut self.senders[flow as usize];
+        sender.control_gone += 1;
+        if sender.retired {
+            return;
+        }
+        let port = sender.port;
+        self.pull(port, now);
+        if T::CREDITED {
+            self.credits.nacked(flow, self.settings.mtu.0);
+        }
+        let sender = &mut self.senders[flow as usize];
+        sender.heard = now;
+        // It may have been sent again meanwhile, after a time-out.
+        let known = sequence < sender.una
+            || sender.beyond.has(sequence)
+            || (sender.again..sender.again_end).contains(&sequence)
+            || sender.resend.has(sequence);
+        if !known {
+            sender.resend.add(sender.una, sequence);
+            let bytes = self.wire_bytes(flow, std::iter::once(sequence));
+            let sender = &mut self.senders[flow as usize];
+            sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
+            let nack = Nack {
+                now: Time(now),
+                sequence,
+                next: sender.next,
+                bytes,
+                path,
+                echo: flags & flag::MARKED != 0,
+                last_hop: flags & flag::LAST_HOP != 0,
+                in_flight: sender.in_flight(),
+            };
+            self.transport.on_nack(&mut sender.cc, &nack);
+        }
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+
+    /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order.
+    fn wire_bytes(&self, flow: u32, sequences: impl Iterator<Item = u32>) -> u64 {
+        let (payload, header) = (self.settings.payload(), self.settings.header.0);
+        let mut id = self.senders[flow as usize].oldest;
+        let mut sum = 0;
+        for sequence in sequences {
+            while !self.outgoing[id].holds(sequence) {
+                id = self.outgoing[id].next;
+            }
+            sum += self.outgoing[id].payload_of(sequence, payload) + header;
+        }
+        sum
+    }
+
     /// A notification of congestion has come.
     pub(super) fn notified(&mut self, id: u32, now: u64) {
         let flow = self.packets[id].flow;
@@ -587,11 +809,14 @@ impl<T: Transport> Engine<T> {
         let sender = &mut self.senders[flow as usize];
         let Some(end) = sender.beyond.end.checked_sub(reorder) else { return };
         let from = sender.una.max(sender.again_end);
-        let missing = (from..end).filter(|&sequence| !sender.beyond.has(sequence)).count() as u64;
-        if missing == 0 {
+        let missing = |&sequence: &u32| !sender.beyond.has(sequence) && !sender.resend.has(sequence);
+        if !(from..end).any(|sequence| missing(&sequence)) {
             return;
         }
-        let bytes = missing * self.settings.mtu.0;
+        let sender = &self.senders[flow as usize];
+        let missing = |&sequence: &u32| !sender.beyond.has(sequence) && !sender.resend.has(sequence);
+        let bytes = self.wire_bytes(flow, (from..end).filter(missing));
+        let sender = &mut self.senders[flow as usize];
         sender.lost = (sender.lost + bytes).min(sender.sent - sender.received);
         if sender.again >= sender.again_end {
             sender.again = from;
@@ -608,8 +833,20 @@ impl<T: Transport> Engine<T> {
         let bytes = sender.in_flight();
         sender.lost = sender.sent - sender.received.min(sender.sent);
         (sender.again, sender.again_end) = (sender.una, sender.next);
+        sender.resend.clear();
         let loss = Loss { now: Time(now), kind, sequence: sender.una, next: sender.next, bytes };
         self.transport.on_loss(&mut sender.cc, &loss);
+    }
+
+    /// Sees to it that a sender without credit does not wait for ever for a PULL that was lost.
+    fn watch(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        if sender.watch == u64::MAX && self.credits.purses[flow as usize].credit <= 0 {
+            sender.heard = now;
+            sender.watch = now + self.transport.timeout(&sender.cc).0;
+            let due = sender.watch;
+            self.schedule_flow(due, class::SILENCE, flow);
+        }
     }
 
     /// Looks whether anything was heard since the watch was set.
@@ -618,15 +855,22 @@ impl<T: Transport> Engine<T> {
         if sender.watch != now {
             return;
         }
-        if sender.una == sender.next {
+        let waits = T::CREDITED && sender.has_more();
+        if sender.una == sender.next && !waits {
             // Nothing is under way; the next packet sets the watch again.
             sender.watch = u64::MAX;
             return;
         }
-        let due = sender.heard + self.transport.timeout(&sender.cc).0;
+        let patience = self.transport.timeout(&sender.cc).0;
+        let due = sender.heard + patience;
         if due > now {
+            // With a gap that no later packet shows, progress elsewhere must not hide it.
+            let aged = self.transport.recovery() == BY_TIME && now >= sender.checked + patience;
             sender.watch = due;
             self.schedule_flow(due, class::SILENCE, flow);
+            if aged {
+                self.find_aged(flow, now);
+            }
             return;
         }
         let port = sender.port;
@@ -636,11 +880,46 @@ impl<T: Transport> Engine<T> {
             recycler.failed(now);
         }
         self.go_back(flow, now, LossKind::Timeout);
+        if T::CREDITED {
+            self.credits.rescue(flow);
+        }
         let sender = &mut self.senders[flow as usize];
         sender.heard = now;
+        (sender.checkpoint, sender.checked) = (sender.una, now);
         let due = now + self.transport.timeout(&sender.cc).0;
         sender.watch = due;
         self.schedule_flow(due, class::SILENCE, flow);
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+
+    /// Takes for lost what was sent a time-out ago and is not known to have arrived.
+    fn find_aged(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        sender.resent.sort_unstable();
+        let resent = std::mem::take(&mut sender.resent);
+        let waiting = sender.again..sender.again_end;
+        let (from, end) = (sender.una, sender.checkpoint);
+        (sender.checkpoint, sender.checked) = (sender.next, now);
+        let aged = |sequence: &u32| {
+            !sender.beyond.has(*sequence)
+                && !waiting.contains(sequence)
+                && !sender.resend.has(*sequence)
+                && resent.binary_search(sequence).is_err()
+        };
+        let aged: Vec<u32> = (from..end).filter(aged).collect();
+        let Some(&sequence) = aged.first() else { return };
+        let port = sender.port;
+        self.pull(port, now);
+        self.totals.timeouts += 1;
+        let bytes = self.wire_bytes(flow, aged.iter().copied());
+        let sender = &mut self.senders[flow as usize];
+        for sequence in aged {
+            sender.resend.add(sender.una, sequence);
+        }
+        sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
+        let loss = Loss { now: Time(now), kind: LossKind::Timeout, sequence, next: sender.next, bytes };
+        self.transport.on_loss(&mut sender.cc, &loss);
         self.rearm(flow, now);
         self.ready(flow, now);
     }
@@ -681,6 +960,9 @@ impl<T: Transport> Engine<T> {
         retired.retain(|&QueuePair { sender: flow, receiver: peer }| {
             let (sender, receiver) = (&self.senders[flow as usize], &mut self.receivers[peer as usize]);
             if sender.data_sent != receiver.data_gone || sender.control_gone != receiver.control_sent {
+                return true;
+            }
+            if T::CREDITED && self.credits.is_queued(peer) {
                 return true;
             }
             let (back, [len, len_back]) = receiver.close(&mut self.reordering);

@@ -5,6 +5,7 @@ use windtunnel_topology::LinkId;
 
 use super::impair::Impairments;
 use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
+use super::transport::Transport;
 
 /// When a switch may pass a packet on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -87,6 +88,13 @@ pub struct BufferSettings {
     pub reserve: Bytes,
 }
 
+/// Trimming: a data packet for which a switch has no room is cut to its header, which waits among control packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrimSettings {
+    /// Bytes of data that a port may hold; `None`: what the shared buffer refuses is trimmed.
+    pub queue: Option<Bytes>,
+}
+
 /// How packets behave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketSettings {
@@ -108,6 +116,10 @@ pub struct PacketSettings {
     pub buffers: Vec<BufferSettings>,
     /// Marking; none without.
     pub ecn: Option<EcnSettings>,
+    /// Trimming; without, packets that find no room are dropped.
+    pub trimming: Option<TrimSettings>,
+    /// Whether switches write into packets that ask for it what each hop looks like (in-band telemetry).
+    pub telemetry: bool,
     /// Queue pairs over which each message is cut into equal parts, each with its own path number; 1 cuts nothing.
     pub queue_pairs: u32,
     /// Packets from the first not acknowledged to the last sent that a queue pair may have; `u32::MAX`: no limit.
@@ -145,6 +157,8 @@ impl Default for PacketSettings {
             balancer: Balancer::default(),
             buffers: Vec::new(),
             ecn: None,
+            trimming: None,
+            telemetry: false,
             queue_pairs: 1,
             in_flight: u32::MAX,
             nic_latency: Span::ZERO,
@@ -316,6 +330,22 @@ pub enum PacketError {
         /// What was shared before.
         size: Bytes,
     },
+    /// A queue in which no packet fits.
+    #[error("`trimming.queue` is {} B, expected at least `mtu`: {} B", queue.0, mtu.0)]
+    Trimming {
+        /// The queue.
+        queue: Bytes,
+        /// A packet.
+        mtu: Bytes,
+    },
+    /// A transport whose signal no switch gives.
+    #[error("transport `{transport}` needs `{key}`, which is not set")]
+    Needs {
+        /// Its name.
+        transport: &'static str,
+        /// The setting.
+        key: &'static str,
+    },
     /// A transport that would wait for ever.
     #[error("`ack_every` is 0, but transport `{transport}` needs acknowledgements")]
     Unanswered {
@@ -379,6 +409,11 @@ impl PacketSettings {
                 return Err(PacketError::Share { name: "ecn.pmax", found: pmax, expected: "0 to 1" });
             }
         }
+        if let Some(TrimSettings { queue: Some(queue) }) = self.trimming
+            && queue < mtu
+        {
+            return Err(PacketError::Trimming { queue, mtu });
+        }
         for &(_, part) in &self.slow_links {
             if !(part > 0.0 && part <= 1.0) {
                 let expected = "a number above 0, at most 1";
@@ -402,6 +437,19 @@ impl PacketSettings {
     /// Whether all packets of a queue pair take the path that its opening found: not where links may go down.
     pub fn has_fixed_paths(&self) -> bool {
         self.balancer.is_fixed() && !self.impairments.moves_paths()
+    }
+
+    /// # Errors
+    /// [`PacketError`] where switches do not do what `T` needs of them.
+    pub fn check_for<T: Transport>(&self) -> Result<(), PacketError> {
+        let needs = |key| Err(PacketError::Needs { transport: T::NAME, key });
+        if T::TRIMMED && self.trimming.is_none() {
+            return needs("trimming");
+        }
+        if T::TELEMETRY && !self.telemetry {
+            return needs("telemetry");
+        }
+        Ok(())
     }
 
     /// Payload of a full packet.

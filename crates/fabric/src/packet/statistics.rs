@@ -22,6 +22,8 @@ pub(super) struct PortCounters {
     pub deepest: u32,
     /// Of them control packets.
     pub control_drops: u32,
+    /// Data packets cut to their headers.
+    pub trims: u32,
 }
 
 /// What a port saw in a run.
@@ -39,6 +41,8 @@ pub struct PortReport {
     pub marks: u64,
     /// Packets refused for lack of room, or lost on the cable.
     pub drops: u64,
+    /// Data packets cut to their headers for lack of room.
+    pub trims: u64,
     /// Most bytes ever held.
     pub max_depth: u64,
     /// Bytes held, averaged over the time asked for.
@@ -64,6 +68,7 @@ impl PortCounters {
         drops: 0,
         deepest: 0,
         control_drops: 0,
+        trims: 0,
     };
 
     pub(super) fn report(&self, link: LinkId, span: Span) -> PortReport {
@@ -75,6 +80,7 @@ impl PortCounters {
             bytes: self.bytes,
             marks: u64::from(self.marks),
             drops: u64::from(self.drops),
+            trims: u64::from(self.trims),
             max_depth: u64::from(self.deepest),
             mean_depth,
             queueing: Span(self.waited),

@@ -5,12 +5,15 @@ use windtunnel_topology::SwitchId;
 
 use super::engine::Engine;
 use super::link::Marking;
-use super::packets::{Kind, Packet, flag};
+use super::packets::{Kind, NONE, Packet, flag};
 use super::settings::{Balancer, BufferSettings, PacketError};
+use super::telemetry::RECORD;
 use super::transport::Transport;
 
 /// Sets the draws of marks apart from others.
 const MARK: u64 = 0x6563_6e00;
+/// And those of trimming.
+const TRIM: u64 = 0x7472_696d;
 
 /// A switch's buffer and ports.
 #[derive(Clone, Copy, Debug)]
@@ -166,6 +169,9 @@ impl<T: Transport> Engine<T> {
         let packet = &mut self.packets[id];
         packet.joined = now;
         let control = packet.kind.is_control();
+        if T::TELEMETRY && owner != NONE && packet.kind == Kind::Data {
+            packet.wire = packet.wire.saturating_add(RECORD);
+        }
         let held = before + u32::from(packet.wire);
         if let Some(switch) = self.switches.get(owner as usize) {
             if switch.is_limited() {
@@ -175,12 +181,21 @@ impl<T: Transport> Engine<T> {
                 if !self.switches[owner as usize].admits(before, held, control) {
                     self.refresh(owner, now);
                     if !self.switches[owner as usize].admits(before, held, control) {
-                        self.drop_packet(p, id);
+                        if self.settings.trimming.is_some() && !control {
+                            self.trim(p, id, now);
+                        } else {
+                            self.drop_packet(p, id);
+                        }
                         return;
                     }
                 }
             }
-            let ecn = &self.kinds[usize::from(kind)].ecn;
+            let kind = &self.kinds[usize::from(kind)];
+            if held > kind.trim && !control && held - self.ports[p as usize].headers > kind.trim {
+                self.trim(p, id, now);
+                return;
+            }
+            let ecn = &kind.ecn;
             if !control && held > ecn.kmin && !ecn.at_dequeue {
                 self.mark(p, id, held);
             }
@@ -192,9 +207,46 @@ impl<T: Transport> Engine<T> {
             self.begin(p, id, now);
         } else {
             let port = &mut self.ports[p as usize];
-            let list = if control { &mut port.control } else { &mut port.data };
-            list.push(id, &mut self.packets);
+            if control {
+                port.headers += u32::from(self.packets[id].wire);
+                port.control.push(id, &mut self.packets);
+            } else {
+                port.data.push(id, &mut self.packets);
+            }
         }
+    }
+
+    /// A data packet finds no room on port `p`: its payload is cut, and its header waits with control packets. With
+    /// probability 1/2 that happens to the last packet that waits, and the one that comes takes its place, so that flows
+    /// whose packets arrive in step do not lose all of them (Handley et al., SIGCOMM'17, §3.1).
+    #[cold]
+    fn trim(&mut self, p: u32, id: u32, now: u64) {
+        let port = &self.ports[p as usize];
+        let (data, last_hop) = (port.data, port.far.as_switch().is_none());
+        let packet = &self.packets[id];
+        let seed = combine(self.settings.seed ^ TRIM, u64::from(p) << 32 | u64::from(packet.to));
+        let draw = combine(seed, now ^ u64::from(packet.sequence) << 48);
+        if !data.is_empty() && draw >> 63 == 1 {
+            let tail = data.tail;
+            let held = port.held - u32::from(self.packets[tail].wire) + u32::from(packet.wire);
+            self.packets.exchange(id, tail);
+            if T::TELEMETRY {
+                self.telemetry.exchange(id, tail);
+            }
+            self.hold(p, held);
+            let ecn = &self.kinds[usize::from(self.ports[p as usize].kind)].ecn;
+            if held > ecn.kmin && !ecn.at_dequeue {
+                self.mark(p, tail, held);
+            }
+        }
+        self.totals.trims += 1;
+        self.ports[p as usize].counters.trims += 1;
+        let header = self.settings.header.0 as u16;
+        let packet = &mut self.packets[id];
+        packet.kind = Kind::Trimmed;
+        packet.wire = packet.wire.min(header);
+        packet.flags |= if last_hop { flag::LAST_HOP } else { 0 };
+        self.enqueue(p, id, now);
     }
 
     /// Starts everything on a switch's port whose turn has come by `now`.
@@ -205,11 +257,15 @@ impl<T: Transport> Engine<T> {
             if port.free_at > now {
                 return;
             }
-            let list = if port.control.is_empty() { &mut port.data } else { &mut port.control };
-            if list.is_empty() {
+            let id = if !port.control.is_empty() {
+                let id = port.control.pop(&self.packets);
+                port.headers -= u32::from(self.packets[id].wire);
+                id
+            } else if !port.data.is_empty() {
+                port.data.pop(&self.packets)
+            } else {
                 return;
-            }
-            let id = list.pop(&self.packets);
+            };
             let (start, held, kind) = (port.free_at, port.held - port.in_service, port.kind);
             self.hold(p, held);
             let ecn = &self.kinds[usize::from(kind)].ecn;

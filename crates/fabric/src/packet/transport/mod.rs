@@ -15,18 +15,23 @@
 //! **State.** A value of the transport holds its parameters, the same for all queue pairs; [`Transport::Flow`] and
 //! [`Transport::Peer`] hold what differs, and should stay within 64 bytes: every acknowledgement touches them.
 //!
-//! **Not asked for yet**, to be added as further provided methods with their first user: telemetry of each hop (HPCC; the
-//! engine would keep a table beside the packets, filled as a transmission begins), trimmed headers (NDP; a trimmed packet
-//! joins the control class and arrives with a flag), credits drawn by the receiver's NIC (EQDS, RCCC; a ring of queue
-//! pairs with demand beside the ring of those that send).
+//! **More of the engine**, for those whose constants ask: with [`Transport::TELEMETRY`] acknowledgements bring what each hop
+//! told the packet that caused them ([`Transport::on_hops`]); with [`Transport::CREDITED`] a queue pair sends no more than
+//! its receiver grants ([`Credit`], [`Transport::unasked`]); [`Transport::TRIMMED`] refuses fabrics that drop. Where
+//! switches trim, [`Transport::on_nack`] is called for each packet that arrived without its payload.
 
 mod cubic;
 mod dcqcn;
 mod dctcp;
+mod eqds;
+mod hpcc;
+mod mixed;
 mod mprdma;
+mod ndp;
 mod newreno;
 mod none;
 mod nscc;
+mod rccc;
 mod swift;
 mod tcp;
 
@@ -36,11 +41,17 @@ use windtunnel_kernel::{BitRate, Span, Time};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
 pub use dctcp::{Dctcp, DctcpFlow};
+pub use eqds::{Eqds, EqdsFlow};
+pub use hpcc::{Hpcc, HpccFlow};
 pub use mprdma::{MpRdma, MpRdmaFlow};
+pub use ndp::{Ndp, NdpFlow};
 pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
+pub use rccc::{Rccc, RcccFlow};
 pub use swift::{Swift, SwiftFlow};
+
+pub use super::telemetry::Hop;
 
 /// How lost packets are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +171,52 @@ impl PathChoice {
     }
 }
 
+/// A packet that arrived without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// When that was heard.
+    pub now: Time,
+    /// Which.
+    pub sequence: u32,
+    /// Next new packet of the sender.
+    pub next: u32,
+    /// Bytes on the wire that were sent.
+    pub bytes: u64,
+    /// Its path number.
+    pub path: u16,
+    /// Whether the header was marked before it was trimmed.
+    pub echo: bool,
+    /// Whether it was trimmed at the port that leads to its receiver.
+    pub last_hop: bool,
+    /// Bytes still in flight, without it.
+    pub in_flight: u64,
+}
+
+/// What raises what a queue pair wants from its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Demand {
+    /// Each packet that arrives, whole or trimmed, wants to be followed by another; a packet costs a full one. Once all
+    /// has arrived that the sender had, nothing is wanted.
+    #[default]
+    Arrivals,
+    /// Each packet says how many bytes its sender has still to send, up to what it sends unasked; a trimmed one wants
+    /// itself in addition. Packets cost their bytes.
+    Backlog,
+}
+
+/// How the receivers of a transport grant credit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Credit {
+    /// Bytes that a PULL grants at most.
+    pub quantum: u32,
+    /// All grants of a NIC port together, as a share of its rate.
+    pub share: f64,
+    /// What they answer.
+    pub demand: Demand,
+    /// Whether what is sent unasked goes on after the receiver was heard of.
+    pub keeps_unasked: bool,
+}
+
 /// What a receiver answers beside the acknowledgements that are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -178,6 +235,15 @@ pub trait Transport: Clone + std::fmt::Debug {
 
     /// Its name in a scenario.
     const NAME: &'static str;
+
+    /// Whether its receivers grant credit: see [`Self::credit`].
+    const CREDITED: bool = false;
+
+    /// Whether it works only where switches trim.
+    const TRIMMED: bool = false;
+
+    /// Whether its packets collect telemetry.
+    const TELEMETRY: bool = false;
 
     /// How losses are mended.
     fn recovery(&self) -> Recovery;
@@ -213,6 +279,32 @@ pub trait Transport: Clone + std::fmt::Debug {
 
     /// An acknowledgement has come.
     fn on_ack(&self, flow: &mut Self::Flow, ack: &Ack);
+
+    /// What each hop told the packet that caused `ack`, and what another packet was told before. Called before
+    /// [`Self::on_ack`].
+    #[inline]
+    fn on_hops(&self, flow: &mut Self::Flow, ack: &Ack, before: &[Hop], hops: &[Hop]) {
+        let _ = (flow, ack, before, hops);
+    }
+
+    /// A packet was trimmed; it will be sent again. By default as a loss that later packets have shown.
+    #[inline]
+    fn on_nack(&self, flow: &mut Self::Flow, nack: &Nack) {
+        let Nack { now, sequence, next, bytes, .. } = *nack;
+        self.on_loss(flow, &Loss { now, kind: LossKind::Gap, sequence, next, bytes });
+    }
+
+    /// How receivers grant credit when a full packet has `mtu` bytes.
+    fn credit(&self, mtu: u32) -> Credit {
+        let _ = mtu;
+        Credit::default()
+    }
+
+    /// Bytes that a queue pair may send before any credit has come, and the most credit it saves.
+    fn unasked(&self, flow: &Self::Flow) -> u64 {
+        let _ = flow;
+        0
+    }
 
     /// Something was lost.
     #[inline]

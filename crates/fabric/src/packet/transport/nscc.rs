@@ -17,7 +17,8 @@
 
 use windtunnel_kernel::{Span, Time};
 
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+use super::mixed::Mixed;
+use super::{Ack, Answer, Arrived, Loss, LossKind, Nack, PathChoice, PathFacts, Recovery, Transport};
 
 /// Bandwidth–delay product of the network that the constants are given for.
 const REFERENCE_BDP: f64 = 150_000.0;
@@ -37,14 +38,14 @@ pub struct Nscc {
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
-    /// Silence after which packets are sent again.
+    /// Silence after which packets are sent again: this and 6 base RTTs.
     pub timeout: Span,
 }
 
 impl Default for Nscc {
-    /// 1.5 bandwidth–delay products, 0.75 base RTT, 1 ms.
+    /// 1.5 bandwidth–delay products, 0.75 base RTT, 15 µs.
     fn default() -> Self {
-        Self { largest: 1.5, target: 0.75, timeout: Span::from_us(1_000) }
+        Self { largest: 1.5, target: 0.75, timeout: Span::from_us(15) }
     }
 }
 
@@ -70,8 +71,10 @@ pub struct NsccFlow {
     stretch: Time,
     achieved: f64,
     lost: bool,
-    /// Bytes of the old window, whose signals are ignored.
+    /// Bytes of the old window still to come, whose marks and losses are ignored.
     ignore: f64,
+    timeout: Span,
+    paths: Mixed,
 }
 
 impl NsccFlow {
@@ -82,6 +85,15 @@ impl NsccFlow {
 
     fn clamp(&mut self) {
         self.window = self.window.clamp(self.packet, self.largest);
+    }
+
+    /// Whether quick adapt answers this signal, or it is one of congestion in the old window.
+    fn adapts(&mut self, now: Time, delay: f64, congested: bool, in_flight: u64) -> bool {
+        let over = (self.ignore > 0.0 && congested) || self.quick_adapt(now, delay, in_flight);
+        if over {
+            (self.increase, self.received) = (0.0, 0.0);
+        }
+        over
     }
 
     fn quick_adapt(&mut self, now: Time, delay: f64, in_flight: u64) -> bool {
@@ -101,6 +113,12 @@ impl NsccFlow {
         self.stretch = now + self.base_rtt + micros(self.target);
         adapt
     }
+}
+
+/// Time after which a packet that nothing was heard of is lost: `least`, and 6 base RTTs, which a packet takes that waits in
+/// queues of a bandwidth–delay product each on a way of 6 links.
+pub(super) fn retransmission_timeout(least: Span, path: &PathFacts) -> Span {
+    least + path.base_rtt * 6
 }
 
 fn micros(us: f64) -> Span {
@@ -139,7 +157,14 @@ impl Transport for Nscc {
             achieved: 0.0,
             lost: false,
             ignore: 0.0,
+            timeout: retransmission_timeout(self.timeout, path),
+            paths: Mixed::default(),
         }
+    }
+
+    #[inline]
+    fn path(&self, flow: &mut NsccFlow, choice: &PathChoice) -> Option<u16> {
+        Some(flow.paths.next(choice))
     }
 
     #[inline]
@@ -150,17 +175,15 @@ impl Transport for Nscc {
     fn on_ack(&self, flow: &mut NsccFlow, ack: &Ack) {
         let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
         let bytes = ack.bytes as f64;
+        flow.paths.acknowledged(ack);
         flow.achieved += bytes;
         flow.received += bytes;
         // A delay without a mark is a queue already gone, and counts as little.
         let base = flow.base_rtt.0 as f64 / 1e6;
         let seen = if !ack.echo && delay > flow.target { base * 0.25 } else { delay };
         flow.mean_delay += DELAY_GAIN * (seen - flow.mean_delay);
-        if flow.quick_adapt(ack.now, delay, ack.in_flight) {
-            return;
-        }
-        if flow.ignore > 0.0 {
-            flow.ignore -= bytes;
+        flow.ignore -= bytes;
+        if flow.adapts(ack.now, delay, ack.echo, ack.in_flight) {
             return;
         }
         if !ack.echo && delay < flow.target {
@@ -210,7 +233,26 @@ impl Transport for Nscc {
         }
     }
 
-    fn timeout(&self, _: &NsccFlow) -> Span {
-        self.timeout
+    fn on_nack(&self, flow: &mut NsccFlow, nack: &Nack) {
+        flow.paths.trimmed(nack);
+        let base = flow.base_rtt.0 as f64 / 1e6;
+        flow.mean_delay += DELAY_GAIN * (base - flow.mean_delay);
+        flow.lost = true;
+        let bytes = nack.bytes as f64;
+        flow.ignore -= bytes;
+        if !flow.adapts(nack.now, 0.0, true, nack.in_flight) {
+            flow.window -= bytes;
+            flow.clamp();
+        }
+    }
+
+    fn timeout(&self, flow: &NsccFlow) -> Span {
+        flow.timeout
+    }
+
+    /// Marked packets are acknowledged at once.
+    #[inline]
+    fn on_data(&self, (): &mut (), data: &Arrived) -> Answer {
+        Answer { acknowledge: data.marked, notify: false }
     }
 }

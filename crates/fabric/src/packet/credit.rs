@@ -1,0 +1,306 @@
+//! Credit that receivers grant: one scheduler for each NIC port, which all its queue pairs share.
+//!
+//! **Life cycle.** A sender begins with what its transport lets it send unasked. Data packets, whole or trimmed, raise what
+//! their queue pair wants ([`Demand`]); one that wants more than it was granted stands on the ring of its NIC port. While
+//! the ring is not empty the port grants [`Credit::quantum`] bytes to the next queue pair by a PULL, which leaves as a control
+//! packet, and as much later as these bytes take at the port's rate times [`Credit::share`] it grants the next. PULLs say
+//! what was granted in all, so one that is lost or overtaken costs nothing that the next does not make good.
+//!
+//! **Invariants.** A port grants nothing before the time that its last grant takes has passed: whatever its queue pairs
+//! want, credit comes at no more than its share of the link. A queue pair is on at most one ring, and only once. Grants depend
+//! on the order of arrivals at the port alone; a port's event has the port's number in its key.
+//!
+//! **Failure modes.** A sender whose demand is lost on the way (the only packets in the network are dropped, not trimmed) has
+//! no credit and is due none; when its time-out has passed without a sign of progress, it sends one packet unasked.
+
+use super::engine::{Engine, class};
+use super::packets::{NONE, Packet};
+use super::port::List;
+use super::transport::{Credit, Demand, Transport};
+
+/// What a sending half may spend.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Purse {
+    /// Bytes that may be sent; the last packet may take it below zero.
+    pub credit: i64,
+    /// All that was granted, as far as is known.
+    granted: u64,
+    /// All that it has asked for, with [`Demand::Backlog`], and bytes that it was told had been trimmed: what the receiver
+    /// has been asked for besides.
+    asked: u64,
+    trimmed: u64,
+    /// Bytes on the wire of what has not been sent.
+    pub backlog: u64,
+    /// What may be sent unasked, and the most that may be saved.
+    unasked: u64,
+    /// One more than the last packet that was sent as the final one.
+    ended: u32,
+    /// Whether it spends what nobody has granted.
+    speculating: bool,
+}
+
+/// What a receiving half has granted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// What packets asked for, or the bytes of those that arrived.
+    asked: u64,
+    /// Bytes that were trimmed.
+    trimmed: u64,
+    granted: u64,
+    /// Next on its ring.
+    after: u32,
+    /// Whether it is on a ring.
+    queued: bool,
+}
+
+impl Account {
+    /// Bytes to be granted.
+    fn wanted(&self) -> u64 {
+        (self.asked + self.trimmed).saturating_sub(self.granted)
+    }
+}
+
+/// The scheduler of a NIC port.
+#[derive(Clone, Copy, Debug)]
+struct Pacer {
+    /// Queue pairs that want more than they were granted.
+    ring: List,
+    /// No grant before.
+    next: u64,
+    /// When its event is due.
+    due: u64,
+    /// Picoseconds that a byte of credit takes.
+    per_byte: f64,
+}
+
+/// Purses, accounts and schedulers; empty where no transport asks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Credits {
+    scheme: Credit,
+    pub purses: Vec<Purse>,
+    accounts: Vec<Account>,
+    pacers: Vec<Pacer>,
+}
+
+/// Bytes of the unit in which packets say what their sender asks for, modulo 2^32 units.
+const UNIT: u64 = 256;
+
+impl Credits {
+    /// Schedulers of NIC ports whose rates, in bits a second, are given.
+    pub(super) fn new(scheme: Credit, rates: impl Iterator<Item = u64>) -> Self {
+        let pacer = |rate: u64| Pacer {
+            ring: List::EMPTY,
+            next: 0,
+            due: u64::MAX,
+            per_byte: 8e12 / (rate as f64 * scheme.share),
+        };
+        Self { scheme, pacers: rates.map(pacer).collect(), ..Self::default() }
+    }
+
+    /// A new sending half.
+    pub(super) fn open_sender(&mut self, flow: u32, unasked: u64) {
+        let places = self.purses.len().max(flow as usize + 1);
+        self.purses.resize(places, Purse::default());
+        self.purses[flow as usize] =
+            Purse { credit: unasked as i64, unasked, speculating: true, ..Purse::default() };
+    }
+
+    /// A new receiving half. A predecessor in its place may still stand on a ring, of which it is then the next to leave.
+    pub(super) fn open_receiver(&mut self, flow: u32) {
+        let places = self.accounts.len().max(flow as usize + 1);
+        self.accounts.resize(places, Account::default());
+        let account = &mut self.accounts[flow as usize];
+        *account = Account { after: account.after, queued: account.queued, ..Account::default() };
+    }
+
+    /// Whether a receiving half is still to be granted something.
+    pub(super) fn is_queued(&self, flow: u32) -> bool {
+        self.accounts[flow as usize].queued
+    }
+
+    /// A packet is paid for. What it says that its sender asks for, and whether the credit is used up.
+    pub(super) fn spend(&mut self, flow: u32, mtu: u64, sent: &Spent) -> (u32, bool) {
+        let purse = &mut self.purses[flow as usize];
+        if sent.fresh {
+            purse.backlog -= u64::from(sent.wire);
+        }
+        match self.scheme.demand {
+            Demand::Arrivals => purse.credit -= mtu as i64,
+            Demand::Backlog => {
+                purse.credit -= i64::from(sent.wire);
+                // What was trimmed the receiver has counted itself.
+                let left = purse.backlog.min(purse.unasked) + sent.again;
+                let spent = purse.granted as i64 - purse.credit;
+                let asked = (left as i64 + spent - purse.trimmed as i64).max(0) as u64;
+                purse.asked = purse.asked.max(asked);
+            }
+        }
+        if sent.last {
+            purse.ended = sent.sequence + 1;
+        }
+        (purse.asked.div_ceil(UNIT) as u32, purse.credit <= 0)
+    }
+
+    /// The receiver was heard of: what nobody has granted is no longer spent, unless the scheme lets it.
+    pub(super) fn heard(&mut self, flow: u32) {
+        let purse = &mut self.purses[flow as usize];
+        if purse.speculating {
+            purse.speculating = false;
+            if !self.scheme.keeps_unasked {
+                purse.credit = purse.credit.min(0);
+            }
+        }
+    }
+
+    /// The sender has something to send and nothing on its way. It begins anew if nothing is due to it either: `next` is its
+    /// next new packet.
+    pub(super) fn restart(&mut self, flow: u32, next: u32) {
+        let purse = &mut self.purses[flow as usize];
+        let due = match self.scheme.demand {
+            Demand::Arrivals => purse.ended < next,
+            Demand::Backlog => purse.asked + purse.trimmed > purse.granted,
+        };
+        if !due {
+            purse.credit = purse.credit.max(purse.unasked as i64);
+            purse.speculating = true;
+        }
+    }
+
+    /// The sender was told that a full packet of `mtu` bytes had been trimmed.
+    pub(super) fn nacked(&mut self, flow: u32, mtu: u64) {
+        self.heard(flow);
+        self.purses[flow as usize].trimmed += mtu;
+    }
+
+    /// After a time-out one packet goes out, whatever the credit.
+    pub(super) fn rescue(&mut self, flow: u32) {
+        let purse = &mut self.purses[flow as usize];
+        purse.credit = purse.credit.max(1);
+    }
+
+    /// A PULL has come that says `granted`.
+    fn fill(&mut self, flow: u32, granted: u64) {
+        self.heard(flow);
+        let purse = &mut self.purses[flow as usize];
+        if granted > purse.granted {
+            purse.credit = (purse.credit + (granted - purse.granted) as i64).min(purse.unasked as i64);
+            purse.granted = granted;
+        }
+    }
+}
+
+/// A packet that is being sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent {
+    pub sequence: u32,
+    pub wire: u16,
+    /// Whether it was never sent.
+    pub fresh: bool,
+    /// Whether nothing is left to send.
+    pub last: bool,
+    /// Bytes that wait to be sent again.
+    pub again: u64,
+}
+
+/// Puts a queue pair at the end of a ring.
+fn push(ring: &mut List, flow: u32, accounts: &mut [Account]) {
+    accounts[flow as usize].after = NONE;
+    accounts[flow as usize].queued = true;
+    if ring.is_empty() {
+        ring.head = flow;
+    } else {
+        accounts[ring.tail as usize].after = flow;
+    }
+    ring.tail = flow;
+}
+
+impl<T: Transport> Engine<T> {
+    /// A data packet that says `asked` has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair
+    /// may want credit.
+    pub(super) fn want(&mut self, flow: u32, p: u32, asked: u32, trimmed: bool, now: u64) {
+        let mtu = self.settings.mtu.0;
+        let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
+        let account = &mut accounts[flow as usize];
+        match scheme.demand {
+            Demand::Arrivals => account.asked += mtu,
+            Demand::Backlog => {
+                let more = asked.wrapping_sub((account.asked / UNIT) as u32);
+                if more < 1 << 31 {
+                    account.asked += u64::from(more) * UNIT;
+                }
+                account.trimmed += if trimmed { mtu } else { 0 };
+            }
+        }
+        if account.wanted() > 0 && !account.queued {
+            push(&mut pacers[p as usize].ring, flow, accounts);
+        }
+        self.arm_pacer(p, now);
+    }
+
+    /// All that the sender had has arrived: nothing follows it.
+    pub(super) fn satisfied(&mut self, flow: u32) {
+        if self.credits.scheme.demand == Demand::Arrivals {
+            let account = &mut self.credits.accounts[flow as usize];
+            account.asked = account.granted;
+        }
+    }
+
+    /// Lets NIC port `p` grant as soon as it may, if somebody wants it.
+    fn arm_pacer(&mut self, p: u32, now: u64) {
+        let pacer = &mut self.credits.pacers[p as usize];
+        if pacer.due == u64::MAX && !pacer.ring.is_empty() {
+            pacer.due = pacer.next.max(now);
+            let due = pacer.due;
+            self.schedule(due, class::CREDIT, p);
+        }
+    }
+
+    /// NIC port `p` may grant.
+    pub(super) fn grant(&mut self, p: u32, now: u64) {
+        let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
+        let pacer = &mut pacers[p as usize];
+        if pacer.due != now {
+            return;
+        }
+        pacer.due = u64::MAX;
+        let (flow, granted) = loop {
+            let flow = pacer.ring.head;
+            if flow == NONE {
+                return;
+            }
+            let account = &mut accounts[flow as usize];
+            pacer.ring.head = account.after;
+            account.queued = false;
+            let grant = account.wanted().min(u64::from(scheme.quantum));
+            if grant == 0 {
+                continue;
+            }
+            account.granted += grant;
+            let granted = account.granted;
+            if account.wanted() > 0 {
+                push(&mut pacer.ring, flow, accounts);
+            }
+            pacer.next = now + (grant as f64 * pacer.per_byte).ceil() as u64;
+            break (flow, granted);
+        };
+        self.totals.grants += 1;
+        self.send_pull(flow, granted, now);
+        self.arm_pacer(p, now);
+    }
+
+    /// A PULL has reached the sending half.
+    pub(super) fn pulled(&mut self, id: u32, now: u64) {
+        let Packet { flow, stamp, .. } = self.packets[id];
+        self.packets.release(id);
+        let sender = &mut self.senders[flow as usize];
+        sender.control_gone += 1;
+        if sender.retired {
+            return;
+        }
+        sender.heard(now);
+        let port = sender.port;
+        self.pull(port, now);
+        self.credits.fill(flow, stamp);
+        self.ready(flow, now);
+    }
+}
