@@ -213,6 +213,10 @@ impl<T: Transport> Engine<T> {
     /// Bytes that a switch's port holds now.
     #[inline]
     fn load(&mut self, p: u32, now: u64) -> u32 {
+        if self.queues.on {
+            self.serve(p, now);
+            return self.ports[p as usize].held;
+        }
         if self.ports[p as usize].waits() {
             self.advance(p, now);
         }

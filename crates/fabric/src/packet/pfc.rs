@@ -335,6 +335,9 @@ impl<T: Transport> Engine<T> {
     /// A pause or resume has reached port `p`; `name` says which of what queue.
     pub(super) fn pause_event(&mut self, p: u32, name: u32, now: u64) {
         let (queue, pause) = ((name >> 1) as usize, name & 1 == 1);
+        if self.ports[p as usize].down {
+            return;
+        }
         let nic = self.ports[p as usize].owner == NONE;
         if nic {
             self.pull(p, now);
@@ -369,6 +372,60 @@ impl<T: Transport> Engine<T> {
             }
             self.serve(p, now);
             self.look_again(p, now);
+        }
+        self.send_frames(now);
+    }
+
+    /// The link of port `p` goes down: what waits is lost, and its pauses are over.
+    pub(super) fn queues_down(&mut self, p: u32, now: u64) {
+        for queue in 0..self.queues.count {
+            let place = self.queues.place(p, queue);
+            let paused_at = self.queues.each[place].paused_at;
+            let station = &mut self.queues.stations[p as usize];
+            if station.paused & 1 << queue != 0 {
+                station.paused_for += now - paused_at;
+            }
+        }
+        let station = &mut self.queues.stations[p as usize];
+        (station.paused, station.dropping) = (0, 0);
+        if self.ports[p as usize].owner == NONE {
+            while !self.ports[p as usize].control.is_empty() {
+                let id = self.ports[p as usize].control.pop(&self.packets);
+                self.drop_down(p, id);
+            }
+            self.unpark(p, now);
+            return;
+        }
+        for lane in 0..=self.queues.count {
+            loop {
+                let list = match self.queues.count - lane {
+                    0 => &mut self.ports[p as usize].control,
+                    _ => &mut self.queues.each[p as usize * self.queues.count + lane].waiting,
+                };
+                if list.is_empty() {
+                    break;
+                }
+                let id = list.pop(&self.packets);
+                let packet = &self.packets[id];
+                let (upstream, wire) = (packet.next_time as u32, packet.wire);
+                self.give_up(p, lane, upstream, wire, now);
+                self.drop_down(p, id);
+            }
+        }
+        self.look_again(p, now);
+        self.send_frames(now);
+    }
+
+    /// The link of port `p` comes up. A far end that would still pause it says so again, as it does all the time.
+    pub(super) fn queues_up(&mut self, p: u32, now: u64) {
+        self.queues.stations[p as usize].since = now;
+        if self.queues.guard.is_none() {
+            return;
+        }
+        for queue in 0..self.queues.count {
+            if self.queues.ingress[self.queues.place(p, queue)].paused {
+                self.queues.frames.push(Frame { upstream: p, queue: queue as u8, pause: true });
+            }
         }
         self.send_frames(now);
     }

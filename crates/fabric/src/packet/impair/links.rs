@@ -137,6 +137,8 @@ impl<T: Transport> Engine<T> {
     pub(in crate::packet) fn settle_port(&mut self, p: u32, now: u64) {
         if self.ports[p as usize].owner == NONE {
             self.pull(p, now);
+        } else if self.queues.on {
+            self.touched(p, now);
         } else if self.ports[p as usize].waits() {
             self.advance(p, now);
         }
@@ -151,12 +153,19 @@ impl<T: Transport> Engine<T> {
             let port = &mut self.ports[p as usize];
             port.down = false;
             port.free_at = port.free_at.max(now);
+            if self.queues.on {
+                self.queues_up(p, now);
+            }
             self.settle_port(p, now);
             return;
         }
         self.settle_port(p, now);
         self.ports[p as usize].down = true;
         self.doom(p);
+        if self.queues.on {
+            self.queues_down(p, now);
+            return;
+        }
         loop {
             let port = &mut self.ports[p as usize];
             let list = if port.control.is_empty() { &mut port.data } else { &mut port.control };
