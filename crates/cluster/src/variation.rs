@@ -55,6 +55,8 @@ pub struct Variation {
     noise: Noise,
     /// Steps of each endpoint in time order; empty if no endpoint has any.
     speeds: Vec<Vec<SpeedStep>>,
+    /// Duration factor of each endpoint's clock; empty if all are right.
+    clocks: Vec<f64>,
 }
 
 impl Variation {
@@ -65,7 +67,7 @@ impl Variation {
 
     /// Noise keyed by `seed`.
     pub fn new(seed: u64, noise: Noise) -> Self {
-        Self { seed, noise, speeds: Vec::new() }
+        Self { seed, noise, speeds: Vec::new(), clocks: Vec::new() }
     }
 
     /// Runs `endpoint` (of `endpoints`) at `speed` times its sheet's from `from` on; steps at later instants replace
@@ -82,9 +84,18 @@ impl Variation {
         steps.sort_by_key(|step| step.from);
     }
 
+    /// Lets the clock of `endpoint` (of `endpoints`) run at `pace` times the right one: all its computations take 1 / pace
+    /// as long, whatever its speed.
+    pub fn set_clock(&mut self, endpoints: u32, endpoint: EndpointId, pace: f64) {
+        if self.clocks.is_empty() {
+            self.clocks = vec![1.0; endpoints as usize];
+        }
+        self.clocks[endpoint.0 as usize] = 1.0 / pace;
+    }
+
     /// Whether every factor is 1.
     pub fn is_none(&self) -> bool {
-        self.noise == Noise::None && self.speeds.is_empty()
+        self.noise == Noise::None && self.speeds.is_empty() && self.clocks.is_empty()
     }
 
     /// Factor of operation `operation` of `endpoint` in `iteration`, started at `at`.
@@ -96,6 +107,7 @@ impl Variation {
         let speed = self.speeds.get(endpoint.0 as usize).map_or(1.0, |steps| {
             steps.iter().rev().find(|step| step.from <= at).map_or(1.0, |step| step.factor)
         });
+        let speed = speed * self.clocks.get(endpoint.0 as usize).copied().unwrap_or(1.0);
         if self.noise == Noise::None {
             return speed;
         }
@@ -107,6 +119,19 @@ impl Variation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Clocks that differ by 150 parts in a million count computations that differ by as much, at every speed.
+    #[test]
+    fn clocks_scale_computations() {
+        let mut variation = Variation::none();
+        variation.set_clock(3, EndpointId(0), 1.0 + 50e-6);
+        variation.set_clock(3, EndpointId(1), 1.0 - 100e-6);
+        variation.set_speed(3, EndpointId(1), Time(5), 0.5);
+        let factor = |endpoint: u32, at: u64| variation.factor(EndpointId(endpoint), 0, 0, Time(at));
+        assert!(!variation.is_none());
+        assert_eq!([factor(0, 0), factor(2, 9)], [1.0 / (1.0 + 50e-6), 1.0]);
+        assert_eq!([factor(1, 4), factor(1, 5)], [1.0 / (1.0 - 100e-6), 2.0 / (1.0 - 100e-6)]);
+    }
 
     fn moments(noise: Noise) -> (f64, f64) {
         let variation = Variation::new(7, noise);

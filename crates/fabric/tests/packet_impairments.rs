@@ -57,7 +57,7 @@ fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
 }
 
 fn change(at: u64, part: FabricPart, state: PartState) -> PartChange {
-    PartChange { at: Time(at), part, state }
+    PartChange { at: Time(at), known: Time(at), part, state }
 }
 
 /// Three hosts send to one through one leaf at line rate; its link goes down at T. Lost are the packets that its port has
@@ -109,8 +109,7 @@ fn switches_route_around_after_convergence() {
     let far = FabricPart::Cable(link(&topology, "spine0 -> leaf1"));
     let (down, convergence) = (50_000_000, Span::from_us(100));
     let impairments = Impairments {
-        changes: vec![change(down, far, PartState::Down)],
-        convergence,
+        changes: vec![PartChange { known: Time(down) + convergence, ..change(down, far, PartState::Down) }],
         ..Impairments::default()
     };
     for balancer in
@@ -150,7 +149,6 @@ fn neighbours_know_at_once() {
             change(0, FabricPart::Switch(spine), PartState::Down),
             change(400_000_000, FabricPart::Switch(spine), PartState::Up),
         ],
-        convergence: Span::from_us(10),
         ..Impairments::default()
     };
     let settings = PacketSettings { balancer: Balancer::Spray { paths: 64 }, ..settings(impairments) };

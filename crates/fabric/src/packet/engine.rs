@@ -207,6 +207,10 @@ pub struct Engine<T: Transport> {
     pub(super) changes: Changes,
     pub(super) clocks: Clocks,
     pub(super) sampler: Sampler,
+    /// Something that somebody waits for was lost, and nobody sends it again.
+    pub(super) lost_for_good: bool,
+    /// A queue pair will never be heard.
+    pub(super) given_up: bool,
     /// Of the queue pairs closed.
     pub(super) reordering: Reordering,
     pub(super) credits: Credits,
@@ -287,6 +291,8 @@ impl<T: Transport> Engine<T> {
             balance: Balance::default(),
             changes: Changes::default(),
             clocks: Clocks::new(topology.nics(), &settings.impairments.clocks),
+            lost_for_good: false,
+            given_up: false,
             sampler: Sampler::new(settings.sample_every.map(|every| every.0), next),
             reordering: Reordering::default(),
             credits: Credits::default(),
@@ -441,6 +447,12 @@ impl<T: Transport> Engine<T> {
         Span(self.ports.iter().map(|port| port.counters.waited).sum())
     }
 
+    /// Whether a message that somebody waits for can never arrive: without recovery, or by a queue pair that has heard
+    /// nothing for long. In the second case the engine has stopped.
+    pub fn is_hopeless(&self) -> bool {
+        self.lost_for_good || self.given_up
+    }
+
     /// What queue pairs held out of order until now.
     pub fn reordering(&self) -> Reordering {
         let mut sum = self.reordering;
@@ -496,10 +508,10 @@ impl<T: Transport> Engine<T> {
         self.topology.out_link(SwitchId(owner), local).is_some()
     }
 
-    /// Whether pauses wait for one another, and the run is over.
+    /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.
     #[inline]
     fn has_halted(&self) -> bool {
-        self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
+        self.given_up || self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
     }
 
     /// Messages that have not arrived: the caller's names, in no order that means anything.
@@ -714,7 +726,9 @@ impl<T: Transport> Engine<T> {
         if packet.kind.goes_back() {
             self.senders[packet.flow as usize].control_gone += 1;
         } else {
-            self.receivers[packet.flow as usize].data_gone += 1;
+            let receiver = &mut self.receivers[packet.flow as usize];
+            receiver.data_gone += 1;
+            self.lost_for_good |= !receiver.aside && self.transport.recovery() == Recovery::None;
         }
     }
 }

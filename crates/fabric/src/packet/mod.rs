@@ -16,6 +16,7 @@
 //! **Failure modes.** Settings that cannot work are [`PacketError`]s. A packet that finds no room is dropped and counted;
 //! without recovery its message never completes, and the run ends with the message named as stuck.
 
+mod background;
 mod balance;
 mod credit;
 mod engine;
@@ -40,6 +41,7 @@ mod switch;
 mod telemetry;
 pub mod transport;
 
+pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use model::{NetworkOf, PacketModel, TransportChoice};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, Topology};
 
+use super::background::BackgroundUse;
 use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
 use super::reorder::Reordering;
@@ -37,6 +38,8 @@ pub trait PacketModel: Network {
     fn pause_cycle(&self) -> Vec<LinkId>;
     /// What queue pairs held out of order until now.
     fn reordering(&self) -> Reordering;
+    /// What background traffic came to, if there is any.
+    fn background(&self) -> Option<&BackgroundUse>;
     /// Appends the samples of queues since the last call.
     fn take_samples(&mut self, samples: &mut Vec<QueueSample>);
     /// Completion times of messages outside scale-up domains.
@@ -78,6 +81,10 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn reordering(&self) -> Reordering {
         self.engine().reordering()
+    }
+
+    fn background(&self) -> Option<&BackgroundUse> {
+        self.background()
     }
 
     fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {

@@ -13,12 +13,19 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology, flow_hash};
 
+use super::background::{BackgroundUse, Generator};
 use super::engine::{Completion, Engine, OpenRequest, QueuePair};
 use super::settings::{Balancer, PacketError, PacketSettings};
 use super::transport::Transport;
 use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
 use crate::model::{Arrival, CoupledId, Departure, Network};
 use crate::reroute::{SharedRerouter, lock};
+
+/// Background traffic is drawn for so long ahead.
+const AHEAD: Span = Span(16_000_000);
+
+/// Set in the tokens of background traffic.
+const BACKGROUND: u64 = 1 << 63;
 
 /// Events handled before the caller is asked again.
 const BUDGET: u64 = 1 << 12;
@@ -52,6 +59,9 @@ pub struct PacketNetwork<T: Transport> {
     payload: u64,
     queue_pairs: u32,
     records: Option<Vec<FlowRecord>>,
+    background: Option<Generator>,
+    /// Background traffic has been handed over up to here.
+    drawn: Time,
     /// Queue pairs that stay open.
     pairs: FxHashMap<(u32, u32, u32, u8), QueuePair>,
     messages: Vec<Outside>,
@@ -99,6 +109,7 @@ impl<T: Transport> PacketNetwork<T> {
         let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);
         let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
         let records = settings.records.then(Vec::new);
+        let background = Generator::new(&topology, &settings);
         let moves_paths = settings.impairments.moves_paths();
         Ok(Self {
             engine: Engine::new(topology.clone(), settings, transport)?,
@@ -112,6 +123,8 @@ impl<T: Transport> PacketNetwork<T> {
             payload,
             queue_pairs,
             records,
+            background,
+            drawn: Time::ZERO,
             pairs: FxHashMap::default(),
             messages: Vec::new(),
             free: Vec::new(),
@@ -156,6 +169,11 @@ impl<T: Transport> PacketNetwork<T> {
     /// The flows inside scale-up domains.
     pub fn inside(&mut self) -> &mut FlowNetwork {
         &mut self.inside
+    }
+
+    /// What background traffic came to, if there is any.
+    pub fn background(&self) -> Option<&BackgroundUse> {
+        self.background.as_ref().map(|background| &background.account)
     }
 
     /// Completion times of messages outside scale-up domains, from their departure to the last byte's arrival.
@@ -225,8 +243,53 @@ impl<T: Transport> PacketNetwork<T> {
         pair
     }
 
+    /// When background traffic is to be handed over next.
+    fn horizon(&self) -> Time {
+        match self.background {
+            Some(_) if !self.engine.is_hopeless() => self.drawn.max(self.clock),
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Whether nothing is under way that somebody waits for.
+    fn is_quiet(&mut self) -> bool {
+        self.messages.len() == self.free.len() && self.inside.next_time() == Time::NEVER
+    }
+
+    /// Hands over the background traffic of the next while, once the clock has come to the end of the last.
+    fn draw_background(&mut self) {
+        let Some(background) = &mut self.background else { return };
+        if self.clock < self.drawn || self.engine.is_hopeless() {
+            return;
+        }
+        self.drawn = Time((self.clock.0 / AHEAD.0 + 1) * AHEAD.0);
+        while let Some(begin) = background.begin(&self.topology, self.drawn) {
+            let entropy = combine(u64::from(begin.kind), u64::from(begin.number)) as u32;
+            let route: [&[LinkId]; 2] = [&[], &[]];
+            let request = OpenRequest { from: begin.from, to: begin.to, entropy, keep: false, route };
+            let pair = self.engine.open(&request);
+            self.engine.set_aside(pair);
+            self.engine.send(begin.at.max(self.clock), pair, begin.bytes, BACKGROUND);
+        }
+    }
+
+    /// Follows background traffic, to which nothing was owed meanwhile, up to `at`.
+    fn catch_up(&mut self, at: Time) {
+        let mut nothing = Vec::new();
+        while self.background.is_some() && self.clock < at {
+            self.run(self.clock, at, &mut nothing);
+        }
+        debug_assert!(nothing.is_empty(), "nobody waits for background traffic");
+    }
+
     /// A message has reached its host.
     fn report(&mut self, completion: &Completion, at: Time, arrivals: &mut Vec<Arrival>) {
+        if completion.token & BACKGROUND != 0 {
+            if let Some(background) = &mut self.background {
+                background.arrived(completion.bytes, at.since(completion.start));
+            }
+            return;
+        }
         let slot = completion.token as u32;
         let outside = &mut self.messages[slot as usize];
         outside.parts -= 1;
@@ -259,6 +322,9 @@ impl<T: Transport> PacketNetwork<T> {
 impl<T: Transport> Network for PacketNetwork<T> {
     fn depart(&mut self, at: Time, departure: Departure) {
         let Departure { message, from, to, bytes, class, .. } = departure;
+        if self.background.is_some() && self.is_quiet() {
+            self.catch_up(at);
+        }
         if self.topology.path_class(from, to) <= PathClass::ScaleUp {
             self.inside.depart(at, departure);
             return;
@@ -301,6 +367,9 @@ impl<T: Transport> Network for PacketNetwork<T> {
     }
 
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
+        if self.background.is_some() && self.is_quiet() {
+            self.catch_up(at);
+        }
         self.inside.start_coupled(at, run, group, bytes, steps, class);
     }
 
@@ -309,8 +378,12 @@ impl<T: Transport> Network for PacketNetwork<T> {
     }
 
     fn next_time(&mut self) -> Time {
+        if self.background.is_some() && self.is_quiet() {
+            return Time::NEVER;
+        }
+        let horizon = self.horizon();
         let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
-        self.engine.next_time().min(self.inside.next_time()).min(handed).max(self.clock)
+        self.engine.next_time().min(self.inside.next_time()).min(handed).min(horizon).max(self.clock)
     }
 
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
@@ -318,9 +391,10 @@ impl<T: Transport> Network for PacketNetwork<T> {
     }
 
     fn run(&mut self, _: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {
+        self.draw_background();
         let inside = self.inside.next_time();
         let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
-        let bound = limit.min(inside).min(handed);
+        let bound = limit.min(inside).min(handed).min(self.horizon());
         let mut reached = bound;
         if self.engine.next_time() <= bound {
             let mut done = std::mem::take(&mut self.done);

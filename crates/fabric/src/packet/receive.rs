@@ -45,6 +45,8 @@ pub(super) struct Receiver<P> {
     /// One more than the last packet that the sender has called its final one.
     ended: u32,
     flags: u8,
+    /// Nobody waits for what it receives.
+    pub aside: bool,
     /// Switches on the ways there and back.
     pub lengths: [u32; 2],
     beyond: Arrivals,
@@ -72,6 +74,7 @@ impl<P: Default> Receiver<P> {
             asked: NONE,
             ended: 0,
             flags,
+            aside: false,
             lengths,
             beyond: Arrivals::default(),
             held: Held::default(),

@@ -73,7 +73,7 @@ impl<T: Transport> Engine<T> {
     fn sample_port(&mut self, p: u32, link: LinkId, at: u64) {
         self.settle_port(p, at);
         let port = &self.ports[p as usize];
-        let bytes = if port.free_at > at { port.held } else { 0 };
+        let bytes = if self.queues.on || port.free_at > at { port.held } else { 0 };
         let last = &mut self.sampler.sent[p as usize];
         let sent = port.counters.bytes - *last;
         if bytes > 0 || sent > 0 {

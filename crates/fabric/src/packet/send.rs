@@ -21,6 +21,9 @@ use super::transport::{Ack, Loss, LossKind, Nack, PathChoice, PathFacts, Recover
 /// Losses show by time alone.
 const BY_TIME: Recovery = Recovery::Selective { reorder: u32::MAX };
 
+/// Time-outs in a row after which a queue pair will never be heard, if nothing is to change any more.
+const HOPELESS: u8 = 64;
+
 /// The sending half.
 #[derive(Clone, Debug)]
 pub(super) struct Sender<F> {
@@ -81,6 +84,10 @@ pub(super) struct Sender<F> {
     asked: bool,
     /// Used once, and done.
     pub retired: bool,
+    /// Nobody waits for what it sends.
+    pub aside: bool,
+    /// Times in a row that nothing was heard.
+    silent: u8,
     /// Arrived beyond `una`.
     beyond: Arrivals,
     /// Path numbers to be used again, if the balancer is REPS.
@@ -259,7 +266,7 @@ impl<T: Transport> Engine<T> {
             if route[1].is_empty() { self.walk(port_back, far_back, back) } else { self.along(route[1]) };
         let facts = self.facts(port, &path, port_back, &path_back);
         // Otherwise every packet asks the topology anew.
-        let fixed = self.settings.has_fixed_paths() || !route[0].is_empty();
+        let fixed = (self.settings.has_fixed_paths() && self.forwarder.is_none()) || !route[0].is_empty();
         let (hash, hash_back) = if fixed {
             (u64::from(self.paths.insert(&path)), u64::from(self.paths.insert(&path_back)))
         } else {
@@ -303,6 +310,8 @@ impl<T: Transport> Engine<T> {
             rest: 0,
             asked: true,
             retired: false,
+            aside: false,
+            silent: 0,
             beyond: Arrivals::default(),
             recycler: match self.settings.balancer {
                 Balancer::Reps { .. } if !fixed => Some(Box::new(Recycler::new(there, &facts))),
@@ -358,6 +367,12 @@ impl<T: Transport> Engine<T> {
                 self.receivers.len() as u32 - 1
             }
         }
+    }
+
+    /// Says of an open queue pair that nobody waits for what it sends.
+    pub fn set_aside(&mut self, pair: QueuePair) {
+        self.senders[pair.sender as usize].aside = true;
+        self.receivers[pair.receiver as usize].aside = true;
     }
 
     /// Gives an open queue pair its traffic class, before its first message: its packets take that class's queue.
@@ -666,6 +681,7 @@ impl<T: Transport> Engine<T> {
         }
         if bytes > 0 {
             sender.heard = now;
+            sender.silent = 0;
         }
         if T::CREDITED {
             self.credits.heard(flow);
@@ -876,6 +892,12 @@ impl<T: Transport> Engine<T> {
         let port = sender.port;
         self.pull(port, now);
         self.totals.timeouts += 1;
+        let sender = &mut self.senders[flow as usize];
+        sender.silent = sender.silent.saturating_add(1);
+        if sender.silent >= HOPELESS && !sender.aside && now >= self.changes.last {
+            self.given_up = true;
+            return;
+        }
         if let Some(recycler) = &mut self.senders[flow as usize].recycler {
             recycler.failed(now);
         }

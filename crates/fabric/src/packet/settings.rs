@@ -3,6 +3,7 @@
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
+use super::background::Background;
 use super::impair::Impairments;
 use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
 use super::transport::Transport;
@@ -138,6 +139,8 @@ pub struct PacketSettings {
     pub pfc: Option<PfcSettings>,
     /// What goes wrong.
     pub impairments: Impairments,
+    /// Traffic that nobody waits for.
+    pub background: Vec<Background>,
     /// How often queues are looked at; never if left out.
     pub sample_every: Option<Span>,
     /// Keep a record of each message.
@@ -168,6 +171,7 @@ impl Default for PacketSettings {
             classes: Vec::new(),
             pfc: None,
             impairments: Impairments::default(),
+            background: Vec::new(),
             sample_every: None,
             records: false,
         }
@@ -421,6 +425,7 @@ impl PacketSettings {
             }
         }
         self.impairments.check()?;
+        self.background.iter().try_for_each(Background::check)?;
         if self.balancer == Balancer::DestinationModulo && self.impairments.moves_paths() {
             return Err(PacketError::Moving);
         }

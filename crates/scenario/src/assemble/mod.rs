@@ -4,6 +4,7 @@ mod buffers;
 pub mod evidence;
 pub mod fabric;
 pub mod flows;
+pub mod impair;
 pub mod jobs;
 pub mod model;
 mod variation;
@@ -21,6 +22,7 @@ use windtunnel_workload::Workload;
 
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
+use self::impair::Troubles;
 use crate::error::InputError;
 use crate::modules::Modules;
 use crate::schema::{Fidelity, Scenario};
@@ -96,6 +98,8 @@ pub struct Assembled {
     pub jobs: Vec<JobPlan>,
     /// Noise of computations.
     pub noise: Noise,
+    /// What goes wrong on the fabric.
+    pub troubles: Troubles,
     /// Links that run at a part of their rate.
     pub slow_links: Vec<(LinkId, f64)>,
     /// Shared buffers of switches by tier (packet fidelity).
@@ -157,7 +161,19 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let (modules, base) = (Modules::default(), base.to_owned());
-    Ok(Assembled { scenario, fabric, jobs: plans, noise, slow_links, buffers, evidence, modules, base })
+    let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
+    Ok(Assembled {
+        scenario,
+        fabric,
+        jobs: plans,
+        noise,
+        troubles,
+        slow_links,
+        buffers,
+        evidence,
+        modules,
+        base,
+    })
 }
 
 impl Assembled {

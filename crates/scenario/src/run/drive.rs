@@ -169,6 +169,8 @@ pub struct Watch<'a> {
     pub events_before: u64,
     /// The fabric's shape.
     pub topology: &'a Topology,
+    /// How often queues are sampled, if they are.
+    pub sample_every: Option<Span>,
     /// A pair that nothing joins, once there is one: the run cannot go on.
     pub cut_off: &'a dyn Fn() -> Option<CutOff>,
 }
@@ -180,9 +182,9 @@ pub fn drive<F: Observed>(
     progress: &mut dyn ProgressSink,
     mut flows: FlowRows,
 ) -> (Outcome, u64) {
-    let &Watch { origin_ps, events_before, topology, cut_off } = watch;
+    let &Watch { origin_ps, events_before, topology, sample_every, cut_off } = watch;
     let already = flows.written;
-    let (mut records, mut messages) = (Vec::new(), Vec::new());
+    let (mut records, mut messages, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     let mut pace = Pace::new();
     let outcome = loop {
         // The executor hands back the shard between slices, so that its observations can be taken off it.
@@ -207,6 +209,13 @@ pub fn drive<F: Observed>(
         if shard.fabric_mut().take_flow_records(&mut records) && flows.due(&mut records, last) {
             shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
             records.clear();
+        }
+        if let (Some(every), Some(network)) = (sample_every, shard.fabric_mut().packet_network()) {
+            network.take_samples(&mut samples);
+            if samples.len() >= 1 << 16 || last {
+                shard.observer_mut().rows("queues", usage::queues(&samples, topology, every, origin_ps));
+                samples.clear();
+            }
         }
         if let Some(account) = shard.fabric_mut().account() {
             account.take_records(&mut messages);

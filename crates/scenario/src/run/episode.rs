@@ -178,7 +178,8 @@ impl<'a> FabricRunner<'a> {
         let topology = &assembled.fabric.topology;
         let events = self.record.events;
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
-        let watch = Watch { origin_ps, events_before: events, topology, cut_off: &cut_off };
+        let sample_every = assembled.scenario.results.queues.map(|every| every.0);
+        let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
         let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
         self.flow_rows += rows;
         self.record.events += shard.fabric().events();
@@ -209,6 +210,9 @@ impl<'a> FabricRunner<'a> {
             self.record.network.add_reordering(&packet.reordering());
             self.record.network.add_pauses(&packet.port_reports(), topology);
             cycle = packet.pause_cycle();
+            if let Some(background) = packet.background() {
+                self.record.network.add_background(background);
+            }
             let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
@@ -292,7 +296,14 @@ impl EpisodeRunner for FabricRunner<'_> {
             Fidelity::Packet => {
                 let rerouter = network::rerouter(assembled);
                 let rerouter = rerouter.as_ref();
-                let fabric = network::packet(assembled, spec, &self.options.source, records, rerouter)?;
+                let fabric = network::packet(
+                    assembled,
+                    spec,
+                    &self.options.source,
+                    records,
+                    rerouter,
+                    Time(start.0 * 1_000),
+                )?;
                 self.simulate(fabric, start, jobs, iterations, None, rerouter)
             }
             Fidelity::Flow => {
@@ -383,6 +394,11 @@ fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
                 let endpoint = EndpointId(host * per_host + gpu);
                 variation.set_speed(topology.endpoints(), endpoint, Time(from), rule.speed);
             }
+        }
+    }
+    for &(host, fast) in &assembled.troubles.drift {
+        for endpoint in (host * per_host..(host + 1) * per_host).map(EndpointId) {
+            variation.set_clock(topology.endpoints(), endpoint, 1.0 + fast as f64 / 1e9);
         }
     }
     variation

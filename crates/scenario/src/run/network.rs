@@ -11,7 +11,7 @@ use windtunnel_fabric::packet::{
     Balancer, Forwarding, NetworkOf, PacketModel, PacketNetworkError, PacketSettings, TransportChoice,
 };
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
-use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
+use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
 use windtunnel_workload::{OpKind, Workload};
@@ -82,15 +82,20 @@ pub fn flow(
 /// The packet model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
-/// As [`packet_settings`]; buffers too small for a switch's ports.
+/// As [`packet_settings`]; `start` is when time zero of the network is, from the run's start. Buffers too small for a switch's ports.
 pub fn packet(
     assembled: &Assembled,
     spec: HostSpec,
     source: &str,
     records: bool,
     rerouter: Option<&SharedRerouter>,
+    start: Time,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
-    let (transport, settings) = packet_settings(assembled, source, records)?;
+    let (transport, mut settings) = packet_settings(assembled, source, records)?;
+    settings.impairments = settings.impairments.since(start);
+    for background in &mut settings.background {
+        *background = background.clone().since(start);
+    }
     let network = transport
         .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
         .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
@@ -254,6 +259,9 @@ pub fn packet_settings(
         discipline,
         classes,
         pfc,
+        impairments: assembled.troubles.impairments.clone(),
+        background: assembled.troubles.background.clone(),
+        sample_every: scenario.results.queues.map(|every| every.0),
         records,
         ..PacketSettings::default()
     };

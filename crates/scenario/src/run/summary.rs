@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use windtunnel_cluster::explain::Breakdown;
-use windtunnel_fabric::packet::{Counters, PortReport, Reordering};
+use windtunnel_fabric::packet::{BackgroundUse, Counters, PortReport, Reordering};
 use windtunnel_fabric::reroute::Rerouter;
-use windtunnel_kernel::{CalendarTime, Span};
+use windtunnel_kernel::{CalendarTime, Span, Time};
 use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;
 
@@ -184,6 +184,12 @@ pub struct NetworkSummary {
     pub reordered_packets: Option<u64>,
     /// Packets and bytes that queue pairs held out of order; packet fidelity only.
     pub reorder_buffers: Option<ReorderBuffers>,
+    /// Of the packets dropped those that were on a link that went down, waited for it, or met it; packet fidelity only.
+    pub link_down: Option<u64>,
+    /// Of them those lost on a cable that works; packet fidelity only.
+    pub corrupted: Option<u64>,
+    /// Traffic that no job waits for; null where there is none.
+    pub background: Option<BackgroundSummary>,
     /// Pairs of GPUs that only a detour joins, of those that sent; null where nothing has failed.
     pub detoured_pairs: Option<u64>,
     /// The first of them, by name.
@@ -216,7 +222,47 @@ pub struct ReorderBuffers {
     sum: Reordering,
 }
 
+/// Traffic that no job waits for. Counts are sums over episodes, times those of the last.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BackgroundSummary {
+    /// Flows begun.
+    pub begun: u64,
+    /// Flows whose last byte has arrived.
+    pub arrived: u64,
+    /// Payload of these.
+    pub bytes: u64,
+    /// Wire bytes of the flows begun over what the NICs that send could have sent meanwhile.
+    pub load: f64,
+    /// Mean completion time.
+    pub fct_mean_s: Option<f64>,
+    /// Median.
+    pub fct_p50_s: Option<f64>,
+    /// 99th percentile.
+    pub fct_p99_s: Option<f64>,
+    /// The longest.
+    pub fct_max_s: Option<f64>,
+}
+
 impl NetworkSummary {
+    /// Adds an episode's background traffic.
+    pub fn add_background(&mut self, used: &BackgroundUse) {
+        let (times, could) =
+            (&used.completion, used.rate as f64 / 8.0 * used.until.since(Time::ZERO).seconds());
+        let seconds = |span: Option<Span>| span.map(Span::seconds);
+        let before = self.background.take();
+        let sum = |of: &dyn Fn(&BackgroundSummary) -> u64| before.as_ref().map_or(0, of);
+        self.background = Some(BackgroundSummary {
+            begun: sum(&|known| known.begun) + used.begun,
+            arrived: sum(&|known| known.arrived) + times.count(),
+            bytes: sum(&|known| known.bytes) + used.bytes,
+            load: if could > 0.0 { used.wire as f64 / could } else { 0.0 },
+            fct_mean_s: times.mean_seconds(),
+            fct_p50_s: seconds(times.percentile(50)),
+            fct_p99_s: seconds(times.percentile(99)),
+            fct_max_s: seconds(times.max()),
+        });
+    }
+
     /// Adds what an episode's queue pairs held out of order.
     pub fn add_reordering(&mut self, reordering: &Reordering) {
         let mut sum = self.reorder_buffers.take().map_or_else(Reordering::default, |known| known.sum);
@@ -239,6 +285,8 @@ impl NetworkSummary {
         sum(&mut self.pfc_pauses, totals.pauses);
         sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements);
         sum(&mut self.packets_dropped, totals.drops);
+        sum(&mut self.link_down, totals.link_down);
+        sum(&mut self.corrupted, totals.corrupted);
         sum(&mut self.ecn_marked, totals.marks);
         sum(&mut self.retransmissions, totals.retransmissions);
         sum(&mut self.reordered_packets, totals.reordered);

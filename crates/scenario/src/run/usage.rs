@@ -2,9 +2,9 @@
 
 use windtunnel_fabric::Received;
 use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
-use windtunnel_fabric::packet::{PacketModel, PortReport};
+use windtunnel_fabric::packet::{PacketModel, PortReport, QueueSample};
 use windtunnel_kernel::{NicId, Span};
-use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
 
 use super::summary::LinkLoad;
@@ -110,6 +110,28 @@ pub fn ports(
     loads.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
     loads.truncate(MOST_LOADED);
     (batch, loads)
+}
+
+/// Rows of queues over time, taken every `every`.
+pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin_ps: u64) -> Batch {
+    let mut links: Vec<u32> = samples.iter().map(|sample| sample.link.0).collect();
+    links.sort_unstable();
+    links.dedup();
+    let names: Vec<String> = links.iter().map(|&link| topology.link_name(LinkId(link))).collect();
+    let code = |sample: &QueueSample| links.partition_point(|&link| link < sample.link.0) as u32;
+    let full = |sample: &QueueSample| topology.link(sample.link).rate.0 as f64 / 8.0 * every.seconds();
+    let u64s = |of: &dyn Fn(&QueueSample) -> u64| Column::U64(samples.iter().map(of).collect());
+    let tiers: Vec<String> =
+        links.iter().map(|&link| topology.link(LinkId(link)).tier.name().into_owned()).collect();
+    let utilisation = samples.iter().map(|sample| sample.sent as f64 / full(sample)).collect();
+    Batch::default()
+        .with("time_ps", u64s(&|sample| origin_ps + sample.at.0))
+        .with("link", Column::U32(samples.iter().map(|sample| sample.link.0).collect()))
+        .with("name", Column::coded(names.iter().map(String::as_str), samples.iter().map(code)))
+        .with("tier", Column::coded(tiers.iter().map(String::as_str), samples.iter().map(code)))
+        .with("queue_bytes", u64s(&|sample| u64::from(sample.bytes)))
+        .with("bytes", u64s(&|sample| sample.sent))
+        .with("utilisation", Column::F64(utilisation))
 }
 
 /// Rows of messages; `topology` knows how far each went.

@@ -3,6 +3,7 @@
 //!
 //! Nothing here is checked beyond types and units; [`crate::check`] turns a [`Scenario`] into a run.
 
+pub mod impairments;
 pub mod jobs;
 pub mod quantity;
 pub mod queues;
@@ -11,6 +12,10 @@ pub mod topology;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub use impairments::{
+    BackgroundPairs, BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links,
+    LossRule, SlowRule,
+};
 pub use jobs::{
     AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
     ScheduleJob, WorkloadSource,
@@ -40,6 +45,9 @@ pub struct Scenario {
     /// How packets and flows behave on it.
     #[serde(default)]
     pub network: Network,
+    /// What goes wrong on the fabric, and traffic of others.
+    #[serde(default)]
+    pub impairments: Impairments,
     /// The jobs.
     pub jobs: Vec<Job>,
     /// How the jobs share the machine.
@@ -459,6 +467,8 @@ pub struct Results {
     pub operations: OperationsTable,
     /// Flows (flow fidelity) and messages (message fidelity): `auto` writes them up to 2^20 rows.
     pub flows: FlowsTable,
+    /// How often queues are sampled for the table `queues` (packet fidelity), such as `10 us`; never if left out.
+    pub queues: Option<Duration>,
     /// Whether the same job on an ideal fabric is simulated for comparison. If left out: jobs that train a model, and
     /// other jobs of up to 4,096 messages.
     pub ideal: Option<bool>,

@@ -19,6 +19,8 @@ pub(in crate::packet) struct Changes {
     /// By port.
     links: FxHashMap<u32, Impaired>,
     steps: Vec<Step>,
+    /// When the last change happens.
+    pub last: u64,
 }
 
 /// A link that may lose packets.
@@ -90,10 +92,11 @@ impl<T: Transport> Engine<T> {
                 self.changes.links.entry(port).or_insert_with(fresh);
             }
             steps.push((change.at, Step::Turn(change.part, change.state == PartState::Down)));
-            steps.push((change.at + impairments.convergence, Step::Converge));
+            steps.push((change.known.max(change.at), Step::Converge));
         }
         for (place, (at, step)) in (0..).zip(steps) {
             self.schedule(at.0, class::CHANGE, place);
+            self.changes.last = self.changes.last.max(at.0);
             self.changes.steps.push(step);
         }
         self.settings.impairments = impairments;

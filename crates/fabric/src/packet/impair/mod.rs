@@ -11,8 +11,8 @@
 //! **Links down.** Both directions of a cable go down together, and all cables of a switch. What waits for a link or is on it
 //! (being sent, on the cable, or in the pipeline behind) is lost at that instant and counted; a NIC stops asking its queue
 //! pairs; what a switch would pass on is lost. Switches at the ends avoid the link at once where they have a choice
-//! ([`Forwarder`](windtunnel_topology::Forwarder), local repair), all others after [`Impairments::convergence`]. Nobody
-//! tells transports: their timers do. A queue pair keeps its plane.
+//! ([`Forwarder`](windtunnel_topology::Forwarder), local repair), all others from [`PartChange::known`] on. Nobody
+//! tells transports: their timers do. A queue pair keeps its plane. Pause frames get through.
 //!
 //! **Rates** hold for transmissions that begin afterwards.
 //!
@@ -25,7 +25,7 @@ mod clock;
 mod links;
 mod loss;
 
-use windtunnel_kernel::{Span, Time};
+use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, Policy, SwitchId};
 
 pub(super) use self::clock::Clocks;
@@ -58,6 +58,8 @@ pub enum PartState {
 pub struct PartChange {
     /// When.
     pub at: Time,
+    /// From when on every switch knows, if a link goes down or comes up.
+    pub known: Time,
     /// Of what.
     pub part: FabricPart,
     /// To what.
@@ -71,8 +73,6 @@ pub struct Impairments {
     pub losses: Vec<(LinkId, GilbertElliott)>,
     /// Changes, in any order.
     pub changes: Vec<PartChange>,
-    /// From a link's going down or coming up until every switch knows.
-    pub convergence: Span,
     /// How switches cope with links that are down.
     pub policy: Policy,
     /// Hosts' clocks: NIC, counted over all hosts, and by how many parts in 10^9 its clock is fast.
@@ -83,6 +83,17 @@ impl Impairments {
     /// Whether links go down or come up, so that paths change in mid-run.
     pub fn moves_paths(&self) -> bool {
         self.changes.iter().any(|change| !matches!(change.state, PartState::Rate(_)))
+    }
+
+    /// The same, for a network whose time zero is at `start`: what has changed by then is so from the beginning.
+    #[must_use]
+    pub fn since(mut self, start: Time) -> Self {
+        self.changes.sort_by_key(|change| change.at);
+        for change in &mut self.changes {
+            (change.at, change.known) =
+                (Time(change.at.0.saturating_sub(start.0)), Time(change.known.0.saturating_sub(start.0)));
+        }
+        self
     }
 
     /// # Errors

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_kernel::{BitRate, Span};
-use windtunnel_topology::{Detour, Forwarder, HostSpec, ScaleUpSpec, Topology, TopologySpec};
+use windtunnel_topology::{Detour, Forwarder, HostSpec, Policy, ScaleUpSpec, Topology, TopologySpec};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
@@ -31,6 +31,8 @@ pub struct FabricParts {
     pub faults: Option<Forwarder>,
     /// What becomes of pairs without a legal path.
     pub detour: Detour,
+    /// How switches cope with what fails.
+    pub policy: Policy,
     /// The GPUs' sheet, if one is named.
     pub gpu: Option<Arc<GpuSheet>>,
     /// The NICs' sheet, if one is named.
@@ -163,6 +165,7 @@ impl<'a> Draft<'a> {
         Ok(FabricParts {
             faults: faults::forwarder(&written.keys, &topology, &written.place())?,
             detour: faults::policy(&written.keys).detour,
+            policy: faults::policy(&written.keys),
             topology,
             overhead: host
                 .overhead
