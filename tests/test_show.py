@@ -64,25 +64,6 @@ def test_a_run(finished_run: Result, printed: io.StringIO) -> None:
     assert "constants: 1 data sheet, 1 inferred\nsimulated 189.1 ms in 1.500 s, 1,234,567 events\n" in shown
 
 
-def test_a_comparison(finished_run: Result, printed: io.StringIO) -> None:
-    summary = json.loads(json.dumps(finished_run.summary))
-    job = summary["jobs"][0]
-    job["iteration_time_s"]["mean"] *= 0.9
-    job["exposed_s"]["tp"] = 0.001
-
-    class Changed:
-        """A run with another summary."""
-
-    changed: Any = Changed()
-    changed.summary, changed.path, changed.tables = summary, finished_run.path, finished_run.tables
-    show_run.show(changed, finished_run)
-    shown = lines(printed)
-    rows = {line[:15].strip(): line.split()[-6:] for line in shown[shown.index("compared with") :].splitlines()}
-    assert rows["iteration time"] == ["63.02", "ms", "56.72", "ms", "-10.0", "%"]
-    assert rows["exposed TP"][-5:] == ["0", "s", "1.000", "ms", "–"]
-    assert "exposed CP" not in rows
-
-
 def test_many_jobs_make_a_table(finished_run: Result, printed: io.StringIO) -> None:
     job = finished_run.summary["jobs"][0]
     jobs = [{**job, "name": f"job{i}", "mfu": None, "iteration_time_s": None, "tokens_per_s": None} for i in range(6)]

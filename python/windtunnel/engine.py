@@ -1,24 +1,51 @@
 """The one door to the native engine: every other module imports it from here.
 
-`_engine` is a private extension module; what it raises (`InputError`, `RunError`) is part of the public surface.
+`_engine` is a private extension module; what it raises (`InputError`, `RunError`) is part of the public surface. The
+environment's `WINDTUNNEL_ENGINE` names another module in its place: the engine with transports of one's own, built as
+`examples/own-transport` shows.
 """
 
-from windtunnel._engine import (
-    InputError,
-    RunError,
-    explain,
-    goal_check,
-    goal_convert,
-    goal_merge,
-    goal_run,
-    goal_stats,
-    measure_lookups,
-    names,
-    run,
-    schema,
-    simulate_flows,
-    topology,
-)
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windtunnel._engine import (
+        InputError,
+        RunError,
+        explain,
+        goal_check,
+        goal_convert,
+        goal_merge,
+        goal_run,
+        goal_stats,
+        measure_lookups,
+        names,
+        run,
+        scenario_tree,
+        schema,
+        simulate_flows,
+        topology,
+    )
+else:
+    _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
+    InputError = _engine.InputError
+    RunError = _engine.RunError
+    explain = _engine.explain
+    goal_check = _engine.goal_check
+    goal_convert = _engine.goal_convert
+    goal_merge = _engine.goal_merge
+    goal_run = _engine.goal_run
+    goal_stats = _engine.goal_stats
+    measure_lookups = _engine.measure_lookups
+    names = _engine.names
+    run = _engine.run
+    scenario_tree = _engine.scenario_tree
+    schema = _engine.schema
+    simulate_flows = _engine.simulate_flows
+    topology = _engine.topology
 
 __all__ = [
     "InputError",
@@ -32,6 +59,7 @@ __all__ = [
     "measure_lookups",
     "names",
     "run",
+    "scenario_tree",
     "schema",
     "simulate_flows",
     "topology",

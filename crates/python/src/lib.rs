@@ -3,6 +3,11 @@
 //! Every function takes and returns plain text, numbers and NumPy arrays; the documented Python API is
 //! `windtunnel`. Long work runs detached from the interpreter; callbacks attach again. Bad input raises `InputError` with
 //! a rendered message, a run that fails raises `RunError`.
+//!
+//! A program with modules of its own (transports, say) makes a module of this one: its `#[pymodule]` calls [`install`]
+//! with them, and `WINDTUNNEL_ENGINE=its.name` puts it in this one's place. `examples/own-transport` shows it.
+
+use std::sync::OnceLock;
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
@@ -11,10 +16,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
 use windtunnel_scenario::api::{self, Failure, RunRequest};
+use windtunnel_scenario::modules::Modules;
 use windtunnel_scenario::table::{Batch, Column, ProgressSink, TableSink};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// What this module was installed with.
+static MODULES: OnceLock<Modules> = OnceLock::new();
+
+fn modules() -> Modules {
+    MODULES.get().cloned().unwrap_or_default()
+}
 
 create_exception!(windtunnel._engine, InputError, PyValueError, "Bad input: place, what was found, a hint.");
 create_exception!(windtunnel._engine, RunError, PyRuntimeError, "A run that failed.");
@@ -106,6 +119,7 @@ fn request(
         seed: option(options, "seed")?,
         fidelity: option(options, "fidelity")?,
         full: option(options, "full")?.unwrap_or(false),
+        modules: modules(),
     })
 }
 
@@ -145,6 +159,12 @@ fn explain(
     py.detach(|| api::explain(&request)).map_err(raise)
 }
 
+/// A scenario as it is written, with overrides in their places, as JSON text.
+#[pyfunction]
+fn scenario_tree(text: &str, source: &str, overrides: Vec<(String, String)>) -> PyResult<String> {
+    api::scenario_tree(text, source, &overrides).map_err(raise)
+}
+
 /// What set-up, memory and look-ups cost by rule and by tables, as JSON text.
 #[pyfunction]
 fn measure_lookups(
@@ -176,7 +196,7 @@ fn schema() -> String {
 /// The names of a kind of thing, each with one line of description.
 #[pyfunction]
 fn names(kind: &str) -> PyResult<Vec<(String, String)>> {
-    api::names(kind).map_err(raise)
+    api::names(kind, &modules()).map_err(raise)
 }
 
 /// What is wrong with a GOAL file, as JSON text.
@@ -233,12 +253,23 @@ fn simulate_flows<'py>(
 /// Windtunnel's engine.
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    install(module, Modules::default())
+}
+
+/// Fills `module` with the functions of the engine; its scenarios may name what is in `own`.
+///
+/// # Errors
+/// What Python raises.
+pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
+    // A second import of the same library would bring the same.
+    let _ = MODULES.set(own);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("InputError", module.py().get_type::<InputError>())?;
     module.add("RunError", module.py().get_type::<RunError>())?;
     for function in [
         wrap_pyfunction!(run, module)?,
         wrap_pyfunction!(explain, module)?,
+        wrap_pyfunction!(scenario_tree, module)?,
         wrap_pyfunction!(topology, module)?,
         wrap_pyfunction!(measure_lookups, module)?,
         wrap_pyfunction!(schema, module)?,

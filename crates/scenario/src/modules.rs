@@ -1,66 +1,147 @@
-//! Modules that a program brings along: transports of other crates, by the name that a scenario gives them.
+//! Modules that a program brings along: transports and load balancers of other crates, by the names that scenarios give.
 //!
 //! A program makes a [`Modules`], registers what it has, and hands it over with each
-//! [`RunRequest`](crate::api::RunRequest); `examples/own-transport` is a whole one. A transport is compiled into a packet
-//! network of its own: what is called through a table is the network, once for thousands of events.
+//! [`RunRequest`](crate::api::RunRequest); `examples/own-transport` is a whole one. What is registered is compiled into a
+//! packet network of its own: what is called through a table is the network, once for thousands of events.
 //!
-//! A registered name goes before a built-in one, so a variant of a transport can be compared with it under its own name
-//! or stand in for it. Names are told apart exactly as they are written.
+//! A registered transport goes before a built-in one of its name, so a variant can stand in for it. A chooser of paths
+//! goes with every built-in transport; with one of the program's own it has to be registered as a pair
+//! ([`Modules::steered`]), since nobody else knows both types.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use windtunnel_fabric::packet::NetworkOf;
-use windtunnel_fabric::packet::transport::Transport;
+use windtunnel_fabric::packet::transport::{PathChooser, Steered, Transport};
+use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 
-/// `network.parameters` of a scenario.
+/// `network.parameters`, or those of `network.path_chooser`, as a scenario writes them.
 pub type Parameters = Map<String, Value>;
 
-type Build = dyn Fn(&Parameters) -> Result<Arc<dyn NetworkOf>, String> + Send + Sync;
+type Made = Result<Arc<dyn NetworkOf>, String>;
+type MakeTransport = dyn Fn(&Parameters) -> Made + Send + Sync;
+type MakeChooser = dyn Fn(&TransportChoice, &Parameters) -> Made + Send + Sync;
+type MakePair = dyn Fn(&Parameters, &Parameters) -> Made + Send + Sync;
 
-/// What a program adds to the names that scenarios may use. Clones share it.
+/// Something registered under a name, with a line about it.
+struct Named<M: ?Sized> {
+    name: &'static str,
+    summary: String,
+    make: Arc<M>,
+}
+
+impl<M: ?Sized> Clone for Named<M> {
+    fn clone(&self) -> Self {
+        Self { name: self.name, summary: self.summary.clone(), make: Arc::clone(&self.make) }
+    }
+}
+
+/// What a program adds to the names that scenarios may use. Clones share it. Of two of a name the later one counts.
 #[derive(Clone, Default)]
 pub struct Modules {
-    transports: Vec<(String, String, Arc<Build>)>,
+    transports: Vec<Named<MakeTransport>>,
+    choosers: Vec<Named<MakeChooser>>,
+    pairs: Vec<(&'static str, &'static str, Arc<MakePair>)>,
 }
 
 impl Modules {
     /// Registers a transport under [`Transport::NAME`], with a line for `windtunnel list transports`. `build` makes it
     /// from the scenario's `network.parameters`; its error is shown to the user with their place, in lower case and
-    /// without a full stop. A second one of a name replaces the first.
+    /// without a full stop.
     #[must_use]
     pub fn transport<T: Transport + Send + Sync + 'static>(
         mut self,
         summary: &str,
         build: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
-        self.transports.retain(|(name, ..)| name != T::NAME);
-        let build = move |parameters: &Parameters| {
-            build(parameters).map(|transport| Arc::new(transport) as Arc<dyn NetworkOf>)
+        let make = move |parameters: &Parameters| -> Made { Ok(Arc::new(build(parameters)?)) };
+        self.transports.retain(|known| known.name != T::NAME);
+        let named =
+            Named { name: T::NAME, summary: summary.to_owned(), make: Arc::new(make) as Arc<MakeTransport> };
+        self.transports.push(named);
+        self
+    }
+
+    /// Registers what chooses path numbers under [`PathChooser::NAME`], for every built-in transport. `build` makes it from
+    /// the parameters of `network.path_chooser`.
+    #[must_use]
+    pub fn path_chooser<C: PathChooser + Send + Sync + 'static>(
+        mut self,
+        summary: &str,
+        build: impl Fn(&Parameters) -> Result<C, String> + Send + Sync + 'static,
+    ) -> Self {
+        let make = move |transport: &TransportChoice, parameters: &Parameters| -> Made {
+            Ok(transport.steered(build(parameters)?))
         };
-        self.transports.push((T::NAME.to_owned(), summary.to_owned(), Arc::new(build)));
+        self.choosers.retain(|known| known.name != C::NAME);
+        let named =
+            Named { name: C::NAME, summary: summary.to_owned(), make: Arc::new(make) as Arc<MakeChooser> };
+        self.choosers.push(named);
+        self
+    }
+
+    /// Lets a transport and a chooser, each registered too, be used together.
+    #[must_use]
+    pub fn steered<T, C>(
+        mut self,
+        transport: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
+        chooser: impl Fn(&Parameters) -> Result<C, String> + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Transport + Send + Sync + 'static,
+        C: PathChooser + Send + Sync + 'static,
+    {
+        let make = move |first: &Parameters, second: &Parameters| -> Made {
+            Ok(Arc::new(Steered { transport: transport(first)?, chooser: chooser(second)? }))
+        };
+        self.pairs.retain(|(transport, chooser, _)| (*transport, *chooser) != (T::NAME, C::NAME));
+        self.pairs.push((T::NAME, C::NAME, Arc::new(make)));
         self
     }
 
     /// Names of the registered transports and their lines, in the order of registration.
     pub fn transports(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.transports.iter().map(|(name, summary, _)| (name.as_str(), summary.as_str()))
+        self.transports.iter().map(|known| (known.name, known.summary.as_str()))
     }
 
-    /// The registered transport of a name with its parameters; `None` if there is none.
-    pub(crate) fn build_transport(
+    /// Names of the registered choosers of paths and their lines, in the order of registration.
+    pub fn path_choosers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.choosers.iter().map(|known| (known.name, known.summary.as_str()))
+    }
+
+    /// The registered transport of a name; `None` if there is none.
+    pub(crate) fn make_transport(&self, name: &str, parameters: &Parameters) -> Option<Made> {
+        let known = self.transports.iter().find(|known| known.name == name)?;
+        Some((known.make)(parameters))
+    }
+
+    /// A built-in transport with a registered chooser; `None` if there is no such chooser.
+    pub(crate) fn make_steered(
         &self,
-        name: &str,
+        transport: &TransportChoice,
+        chooser: &str,
         parameters: &Parameters,
-    ) -> Option<Result<Arc<dyn NetworkOf>, String>> {
-        let (.., build) = self.transports.iter().find(|(known, ..)| known == name)?;
-        Some(build(parameters))
+    ) -> Option<Made> {
+        let known = self.choosers.iter().find(|known| known.name == chooser)?;
+        Some((known.make)(transport, parameters))
+    }
+
+    /// A registered transport with a registered chooser; `None` if they are not registered together.
+    pub(crate) fn make_pair(
+        &self,
+        (transport, first): (&str, &Parameters),
+        (chooser, second): (&str, &Parameters),
+    ) -> Option<Made> {
+        let (.., make) = self.pairs.iter().find(|(t, c, _)| (*t, *c) == (transport, chooser))?;
+        Some(make(first, second))
     }
 }
 
 impl fmt::Debug for Modules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Modules").field("transports", &self.transports().collect::<Vec<_>>()).finish()
+        f.debug_struct("Modules")
+            .field("transports", &self.transports().collect::<Vec<_>>())
+            .field("path_choosers", &self.path_choosers().collect::<Vec<_>>())
+            .finish()
     }
 }

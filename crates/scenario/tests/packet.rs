@@ -43,23 +43,67 @@ fn iteration(fidelity: &str, network: &str, host: &str, workload: &str) -> f64 {
 
 const LONE: &str = "{gpus: 1, nics: 1}";
 
-/// By steps at both fidelities: a coupled group of flows pays its slowest edge's latency at every step.
+/// What a collective of `bytes` takes in packets against flows, as a part more, both by steps: a coupled group of flows
+/// pays its slowest edge's latency at every step.
+fn against_flow(kind: &str, host: &str, packets: &str, flows: &str, bytes: &str) -> f64 {
+    let workload = format!("collective: {{kind: {kind}, form: steps, bytes: {bytes}}}");
+    iteration("packet", packets, host, &workload) / iteration("flow", flows, host, &workload) - 1.0
+}
+
+const COLLECTIVES: [&str; 6] = [
+    "all_reduce, algorithm: ring",
+    "all_reduce, algorithm: recursive",
+    "all_gather, algorithm: ring",
+    "reduce_scatter, algorithm: ring",
+    "reduce_scatter, algorithm: recursive",
+    "all_to_all, algorithm: pairwise",
+];
+
+/// Every case of `networks` and `sizes` agrees within `limit`.
+fn agree(networks: &[&str], flows: &str, sizes: &[&str], limit: f64) {
+    for kind in COLLECTIVES {
+        for network in networks {
+            for bytes in sizes {
+                let more = against_flow(kind, LONE, network, flows, bytes);
+                assert!(more.abs() < limit, "{kind}, {network}, {bytes}: {:+.2}%", more * 100.0);
+            }
+        }
+    }
+}
+
+/// One flow per path: D-mod-k gives each destination its own uplink. What packets take longer is the time of one at each
+/// switch, and a window that grows.
 #[test]
 fn uncongested_collectives_take_as_long_as_flows() {
-    for (host, workload) in [
-        (LONE, "collective: {kind: all_reduce, algorithm: ring, form: steps, bytes: 64 MiB}"),
-        (LONE, "collective: {kind: all_gather, algorithm: ring, form: steps, bytes: 64 MiB}"),
-        // Inside hosts of four GPUs, and between them one NIC each.
-        ("{gpus: 4, nics: 4}", "collective: {kind: all_reduce, algorithm: ring, form: steps, bytes: 64 MiB}"),
-    ] {
-        for network in ["transport: none", "transport: dctcp", "transport: uec, load_balancer: spray"] {
-            let packet = iteration("packet", network, host, workload);
-            let flow = iteration("flow", "load_balancer: spray", host, workload);
-            assert!(
-                (packet / flow - 1.0).abs() < 0.03,
-                "{network} {host} {workload}: {packet} against {flow}"
-            );
-        }
+    let path = "load_balancer: destination_modulo";
+    let network = |more: &str| format!("{path}, {more}");
+    let fixed = [network("transport: none"), network("transport: uec"), network("transport: dcqcn")];
+    agree(&fixed.each_ref().map(String::as_str), path, &["8 MiB", "64 MiB"], 0.03);
+    agree(&[&network("transport: dctcp")], path, &["32 MiB"], 0.03);
+}
+
+/// Without a packet's time at each switch they agree whatever the size: what is left are acknowledgements.
+#[test]
+fn packets_that_cut_through_take_as_long_as_fluids() {
+    let path = "load_balancer: destination_modulo";
+    let network = format!("{path}, transport: uec, forwarding: cut_through");
+    agree(&[&network], path, &["1 MiB", "16 MiB"], 0.005);
+}
+
+/// Sprayed packets fill hashed paths alike if messages are long: the share of a path is a draw.
+#[test]
+fn sprayed_packets_take_as_long_as_sprayed_fluids() {
+    let flows = "load_balancer: spray";
+    agree(&["load_balancer: spray, paths: 65536, transport: none"], flows, &["128 MiB"], 0.03);
+}
+
+/// Inside hosts of four GPUs, and between them one NIC each.
+#[test]
+fn hosts_with_scale_up_domains_agree_too() {
+    let host = "{gpus: 4, nics: 4}";
+    for network in ["transport: none", "transport: dctcp", "transport: uec, load_balancer: spray"] {
+        let more = against_flow(COLLECTIVES[0], host, network, "load_balancer: spray", "64 MiB");
+        assert!(more.abs() < 0.03, "{network}: {:+.2}%", more * 100.0);
     }
 }
 

@@ -97,6 +97,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         if (error.name or "").startswith("windtunnel._engine"):
             return _complain("the engine is not built\n\nhint: run `make setup` in the checkout", FAILED)
+        own = os.environ.get("WINDTUNNEL_ENGINE")
+        if own and error.name == own.partition(".")[0]:
+            return _complain(
+                f"no module `{own}`, which `WINDTUNNEL_ENGINE` names\n\nhint: is it on `PYTHONPATH`?", BAD_INPUT
+            )
         raise
     except OSError as error:
         where = f": `{error.filename}`" if error.filename else ""

@@ -12,6 +12,7 @@ from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     from windtunnel._engine import RunOptions
+    from windtunnel.comparison import Comparison
     from windtunnel.results import Result
     from windtunnel.source import Source
 
@@ -20,7 +21,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def run(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")],
+    scenario: Annotated[
+        Path, typer.Argument(help="Scenario file (YAML); with --compare also a run folder.", metavar="SCENARIO")
+    ],
     fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
     overrides: Annotated[
         list[str] | None,
@@ -33,7 +36,10 @@ def run(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print layers, bytes, FLOPs, memory and schedule; do not run.")
     ] = False,
-    compare: Annotated[Path | None, typer.Option(metavar="RUN", help="Compare with an earlier run.")] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Compare with an earlier run, or with a scenario run as it is written."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Simulate every iteration and record every rank.")] = False,
     check_determinism: Annotated[
         bool,
@@ -52,22 +58,20 @@ def run(
         "full": full,
         "explain": explain,
     }
+    if compare is not None and _is_run(scenario) and not (explain or check_determinism or pairs):
+        _show(_open(scenario), _comparison(_open(scenario), compare, threads), as_json=json)
+        return DONE
     source = read_source(scenario)
     if explain:
         return _explain(source, pairs, options, as_json=json)
-    earlier = _open(compare)
+    if compare is not None and not compare.is_file():
+        _open(compare)
     result = _run(source, pairs, options, out=out, report=report)
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
             _talk(f"warning: {warning}")
-    if json:
-        from windtunnel.cli.console import print_json
-
-        print_json((result.path / "summary.json").read_text(encoding="utf-8"))
-    else:
-        from windtunnel.cli.show_run import show
-
-        show(result, earlier)
+    comparison = None if compare is None or result.summary["partial"] else _comparison(result, compare, threads)
+    _show(result, comparison, as_json=json)
     if result.summary["partial"]:
         _talk(f"interrupted: the result is partial, `{result.path}`")
         return INTERRUPTED
@@ -84,14 +88,48 @@ def parse_override(text: str) -> tuple[str, str]:
     return path.strip(), value.strip()
 
 
-def _open(path: Path | None) -> Result | None:
-    if path is None:
-        return None
+def _is_run(path: Path) -> bool:
+    return (path / "summary.json").is_file()
+
+
+def _open(path: Path) -> Result:
+    """The run in a folder, read once to see that it is one."""
     from windtunnel.results import Result
 
     earlier = Result(path)
-    _ = earlier.summary
+    _ = earlier.summary, earlier.manifest
     return earlier
+
+
+def _comparison(result: Result, other: Path, threads: int | None) -> Comparison:
+    """Compares with the run in a folder, or with a scenario, which is run as it is written and not kept."""
+    import tempfile
+
+    from windtunnel.comparison import compare
+    from windtunnel.source import read_source
+
+    if not other.is_file():
+        return compare(result, _open(other))
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
+        options: RunOptions = {"threads": threads, "seed": None, "fidelity": None, "full": False, "explain": False}
+        then = _run(read_source(other), [], options, out=Path(folder) / "then", report=False)
+        return compare(result, then, then_name=str(other))
+
+
+def _show(result: Result, comparison: Comparison | None, *, as_json: bool) -> None:
+    if not as_json:
+        from windtunnel.cli.show_run import show
+
+        show(result, comparison)
+        return
+    from windtunnel.cli.console import print_json
+
+    text = (result.path / "summary.json").read_text(encoding="utf-8")
+    if comparison is not None:
+        import json
+
+        text = json.dumps({**json.loads(text), "comparison": comparison.to_json()})
+    print_json(text)
 
 
 def _explain(source: Source, pairs: list[tuple[str, str]], options: RunOptions, *, as_json: bool) -> int:

@@ -61,12 +61,12 @@ def _show_record(record: dict[str, Any], depth: int, key: str) -> None:
     if flat:
         table = Table.grid(padding=(0, 2))
         for name, value in flat.items():
-            table.add_row(Text(_title(name), style="dim"), Text(_plain(f"{key}_{name}" if key else name, value)))
+            table.add_row(Text(title(name), style="dim"), Text(_plain(f"{key}_{name}" if key else name, value)))
         _print(table, depth)
     for name, value in record.items():
         if _nested(value):
             out().print()
-            _print(Text(_title(name), style="bold"), depth)
+            _print(Text(title(name), style="bold"), depth)
             _show(value, depth + 1, name)
 
 
@@ -75,7 +75,7 @@ def _records(records: list[dict[str, Any]], key: str) -> Table:
     names = list(dict.fromkeys(name for record in records for name in record))
     for name in names:
         numeric = all(isinstance(record.get(name), (int, float, type(None))) for record in records)
-        table.add_column(_title(name), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(title(name), justify="right" if numeric else "left", overflow="fold")
     for record in records:
         table.add_row(*(Text(_plain(f"{key}_{name}", record.get(name))) for name in names))
     return table
@@ -92,7 +92,8 @@ def _plain(key: str, value: object) -> str:
     return value_text(key, value)
 
 
-def _title(key: str) -> str:
+def title(key: str) -> str:
+    """A key in words, without its unit."""
     for unit in ("_bytes", "_ps", "_bps", "_s"):
         key = key.removesuffix(unit)
     return key.replace("_", " ")

@@ -9,11 +9,14 @@ from rich.text import Text
 
 from windtunnel.breakdown import PARTS
 from windtunnel.cli.console import out
+from windtunnel.cli.show_compare import show_comparison
 from windtunnel.text import UNKNOWN, count, duration, percent, size
+from windtunnel.unseen import unseen_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from windtunnel.comparison import Comparison
     from windtunnel.results import Result
 
 BAR = 28
@@ -23,8 +26,8 @@ WHOLE_JOBS = 4
 """Most jobs that are shown one by one; more make a table."""
 
 
-def show(result: Result, earlier: Result | None = None) -> None:
-    """Prints what `result` found, compared with `earlier` if there is one."""
+def show(result: Result, comparison: Comparison | None = None) -> None:
+    """Prints what `result` found, and how it differs from another run if that was compared."""
     console = out()
     summary = result.summary
     console.print(_headline(summary))
@@ -36,8 +39,9 @@ def show(result: Result, earlier: Result | None = None) -> None:
         console.print(_job_table(jobs))
     _show_flows(console, summary)
     _show_links(console, summary)
-    if earlier is not None:
-        _show_comparison(console, summary, earlier)
+    _show_unseen(console, summary)
+    if comparison is not None:
+        show_comparison(comparison)
     _show_end(console, result)
 
 
@@ -142,6 +146,13 @@ def _show_flows(console: Console, summary: dict[str, Any]) -> None:
         )
 
 
+def _show_unseen(console: Console, summary: dict[str, Any]) -> None:
+    line = unseen_line(summary)
+    if line is not None:
+        console.print()
+        console.print(Text(line))
+
+
 def _show_links(console: Console, summary: dict[str, Any]) -> None:
     links = (summary.get("network") or {}).get("links_most_loaded") or []
     if not links:
@@ -155,43 +166,6 @@ def _show_links(console: Console, summary: dict[str, Any]) -> None:
         table.add_row(Text(link["name"]), link["tier"], percent(link["utilisation"]), size(link["bytes"]))
     console.print()
     console.print(table)
-
-
-def _show_comparison(console: Console, summary: dict[str, Any], earlier: Result) -> None:
-    before = {job["name"]: job for job in earlier.summary["jobs"]}
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(f"compared with {earlier.path}", overflow="fold")
-    for name in ("then", "now", "change"):
-        table.add_column(name, justify="right")
-    for job in summary["jobs"]:
-        old = before.get(job["name"])
-        if old is None:
-            table.add_row(f"{job['name']}: not in the other run", "", "", "", style="dim")
-            continue
-        for name, then, now, show_value in _pairs(old, job):
-            change = percent(now / then - 1, signed=True) if then and now is not None else UNKNOWN
-            label = name if len(summary["jobs"]) == 1 else f"{job['name']}: {name}"
-            table.add_row(label, show_value(then), show_value(now), change)
-    console.print()
-    console.print(table)
-
-
-def _pairs(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any, Any]]:
-    def mean(job: dict[str, Any]) -> Any:  # noqa: ANN401
-        return (job["iteration_time_s"] or {}).get("mean")
-
-    rows: list[tuple[str, Any, Any, Any]] = [("iteration time", mean(old), mean(new), duration)]
-    rows += [
-        (part.name, then, now, duration)
-        for part in PARTS
-        if (then := part.seconds(old)) != (now := part.seconds(new)) or then
-    ]
-    rows += [
-        ("tokens/s", old["tokens_per_s"], new["tokens_per_s"], count),
-        ("MFU", old["mfu"], new["mfu"], percent),
-        ("memory per GPU", old["memory_bytes_per_gpu"], new["memory_bytes_per_gpu"], size),
-    ]
-    return [row for row in rows if row[1] is not None or row[2] is not None]
 
 
 def _show_end(console: Console, result: Result) -> None:

@@ -16,7 +16,8 @@ use super::sample::QueueSample;
 use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::transport::{
-    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
+    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PathChooser, Rccc, Steered,
+    Swift, Transport,
 };
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, Network};
@@ -171,6 +172,26 @@ pub enum TransportChoice {
     Eqds(Eqds),
 }
 
+/// `$result` for the transport of a [`TransportChoice`], whichever it is.
+macro_rules! each {
+    ($choice:expr, $transport:ident => $result:expr) => {
+        match $choice {
+            TransportChoice::None($transport) => $result,
+            TransportChoice::Dcqcn($transport) => $result,
+            TransportChoice::Dctcp($transport) => $result,
+            TransportChoice::Swift($transport) => $result,
+            TransportChoice::NewReno($transport) => $result,
+            TransportChoice::Cubic($transport) => $result,
+            TransportChoice::MpRdma($transport) => $result,
+            TransportChoice::Uec($transport) => $result,
+            TransportChoice::Rccc($transport) => $result,
+            TransportChoice::Hpcc($transport) => $result,
+            TransportChoice::Ndp($transport) => $result,
+            TransportChoice::Eqds($transport) => $result,
+        }
+    };
+}
+
 impl TransportChoice {
     /// Names that [`Self::by_name`] knows.
     pub const NAMES: [&'static str; 12] = [
@@ -217,30 +238,33 @@ impl TransportChoice {
         settings: PacketSettings,
         rerouter: Option<SharedRerouter>,
     ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
-        match self {
-            Self::None(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Dcqcn(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Dctcp(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Swift(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::NewReno(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Cubic(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::MpRdma(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Uec(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Rccc(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Hpcc(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Ndp(transport) => boxed(topology, settings, *transport, rerouter),
-            Self::Eqds(transport) => boxed(topology, settings, *transport, rerouter),
-        }
+        each!(self, transport => boxed(topology, settings, *transport, rerouter))
     }
 
     /// # Errors
     /// [`PacketError`] where `settings` lack what this transport needs of switches.
     pub fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
-        match self {
-            Self::Hpcc(_) => settings.check_for::<Hpcc>(),
-            Self::Ndp(_) => settings.check_for::<Ndp>(),
-            _ => Ok(()),
-        }
+        each!(self, transport => transport.check(settings))
+    }
+
+    /// This transport with its path numbers chosen by `chooser`.
+    pub fn steered<C: PathChooser + Send + Sync + 'static>(&self, chooser: C) -> Arc<dyn NetworkOf> {
+        each!(self, transport => Arc::new(Steered { transport: *transport, chooser }))
+    }
+}
+
+impl NetworkOf for TransportChoice {
+    fn network(
+        &self,
+        topology: Arc<Topology>,
+        settings: PacketSettings,
+        rerouter: Option<SharedRerouter>,
+    ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
+        self.network(topology, settings, rerouter)
+    }
+
+    fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
+        self.check(settings)
     }
 }
 
@@ -256,6 +280,10 @@ pub trait NetworkOf: std::fmt::Debug + Send + Sync {
         settings: PacketSettings,
         rerouter: Option<SharedRerouter>,
     ) -> Result<Box<dyn PacketModel>, PacketNetworkError>;
+
+    /// # Errors
+    /// [`PacketError`] where `settings` lack what this transport needs of switches.
+    fn check(&self, settings: &PacketSettings) -> Result<(), PacketError>;
 }
 
 impl<T: Transport + Send + Sync + 'static> NetworkOf for T {
@@ -266,6 +294,10 @@ impl<T: Transport + Send + Sync + 'static> NetworkOf for T {
         rerouter: Option<SharedRerouter>,
     ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
         boxed(topology, settings, self.clone(), rerouter)
+    }
+
+    fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
+        settings.check_for::<T>()
     }
 }
 

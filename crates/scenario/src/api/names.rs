@@ -1,10 +1,12 @@
 //! `windtunnel list KIND`.
 
+use windtunnel_fabric::packet::TransportChoice;
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 use windtunnel_workload::schedules::ScheduleName;
 
 use super::Failure;
 use crate::error::{InputError, nearest};
+use crate::modules::Modules;
 use crate::schema::ShapeName;
 use crate::sheets;
 
@@ -21,9 +23,10 @@ const KINDS: [CollectiveKind; 8] = [
 ];
 
 /// Kinds of things that have names.
-pub const fn name_kinds() -> [&'static str; 13] {
+pub const fn name_kinds() -> [&'static str; 14] {
     [
         "fidelities",
+        "transports",
         "topologies",
         "load-balancers",
         "collectives",
@@ -39,11 +42,11 @@ pub const fn name_kinds() -> [&'static str; 13] {
     ]
 }
 
-/// Names of `kind` with one line each.
+/// Names of `kind` with one line each; what a program brings along comes first.
 ///
 /// # Errors
 /// [`Failure::Input`] with the kinds there are.
-pub fn names(kind: &str) -> Result<Vec<(String, String)>, Failure> {
+pub fn names(kind: &str, own: &Modules) -> Result<Vec<(String, String)>, Failure> {
     let pairs =
         |list: &[(&str, &str)]| list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     Ok(match kind {
@@ -51,7 +54,16 @@ pub fn names(kind: &str) -> Result<Vec<(String, String)>, Failure> {
             ("job", "no network: durations given, or iterations of the ideal fabric's time"),
             ("message", "LogGOPS: latency, overhead and gap per class of path, exact matching"),
             ("flow", "weighted max-min sharing of directed links"),
+            ("packet", "every packet: queues, marks, losses, transports"),
         ]),
+        "transports" => {
+            let registered = own.transports();
+            let known = TransportChoice::NAMES
+                .into_iter()
+                .filter(|name| own.transports().all(|(registered, _)| registered != *name))
+                .map(|name| (name, transport(name)));
+            registered.chain(known).map(|(name, line)| (name.to_owned(), line.to_owned())).collect()
+        }
         "topologies" => ShapeName::ALL
             .into_iter()
             .map(|shape| (shape.name().to_owned(), shape.summary().to_owned()))
@@ -96,6 +108,25 @@ pub fn names(kind: &str) -> Result<Vec<(String, String)>, Failure> {
             return Err(Failure::Input(error.hint(hint)));
         }
     })
+}
+
+/// A line about a transport of ours.
+fn transport(name: &str) -> &'static str {
+    match name {
+        "none" => "line rate, or a fixed window",
+        "dcqcn" => "RoCEv2's rate control by marks",
+        "dctcp" => "window by the share of marked packets",
+        "swift" => "window by delay",
+        "newreno" => "TCP NewReno: window by loss",
+        "cubic" => "TCP CUBIC: window by loss and time",
+        "mprdma" => "window by marks, packet by packet over many paths",
+        "uec" => "Ultra Ethernet's NSCC: window by marks and delay",
+        "rccc" => "Ultra Ethernet's credits of the receiver",
+        "hpcc" => "window by telemetry of every hop",
+        "ndp" => "trimmed packets, pulled by the receiver",
+        "eqds" => "credits of the receiver over many paths",
+        _ => "",
+    }
 }
 
 fn algorithms_of(kind: CollectiveKind) -> String {

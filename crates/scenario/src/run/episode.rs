@@ -21,7 +21,7 @@ use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
-use crate::schema::{Fidelity, FlowsTable, Fold};
+use crate::schema::{Fidelity, FlowsTable, Fold, LoadBalancerName};
 use crate::table::{ProgressSink, TableSink};
 
 /// Stuck operations named in a message.
@@ -212,6 +212,10 @@ impl<'a> FabricRunner<'a> {
             cycle = packet.pause_cycle();
             if let Some(background) = packet.background() {
                 self.record.network.add_background(background);
+            }
+            let written = &assembled.scenario.network;
+            if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
+                self.record.network.path_unevenness = usage::unevenness(packet, topology);
             }
             let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
             self.record.network.links_most_loaded = loads;

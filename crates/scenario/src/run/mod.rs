@@ -5,6 +5,7 @@
 //! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
 //! end, told with what each waits for; a sink that refuses rows.
 
+mod chosen;
 mod drive;
 mod episode;
 mod fold;
@@ -24,7 +25,6 @@ use windtunnel_kernel::{CalendarTime, Span, memory};
 use self::episode::{FabricRunner, Stop};
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
-use self::network::Chosen;
 use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
 use crate::assemble::Assembled;
 use crate::error::Failure;
@@ -67,12 +67,12 @@ pub fn execute(
             let (chosen, _) = network::packet_settings(assembled, &options.source, false)?;
             let given = assembled.scenario.network.transport.as_deref();
             let kind = if given.is_some() { "given" } else { "inferred" };
-            let source = match chosen {
-                Chosen::Known(_) => "parameters of its paper or specification",
-                Chosen::Registered(_) => "brought along by the program",
-            };
-            let name = given.unwrap_or(network::DEFAULT_TRANSPORT);
-            assembled.evidence.add(&format!("transport {name}"), kind, source);
+            let own = "brought along by the program";
+            let source = if chosen.own { own } else { "parameters of its paper or specification" };
+            assembled.evidence.add(&format!("transport {}", chosen.name), kind, source);
+            if let Some(chooser) = &assembled.scenario.network.path_chooser {
+                assembled.evidence.add(&format!("path chooser {}", chooser.name), "given", own);
+            }
         }
         _ => {}
     }

@@ -6,25 +6,21 @@ use windtunnel_backend::{BackendNetwork, BackendSettings, Library};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
-use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
-use windtunnel_fabric::packet::{
-    Balancer, Forwarding, NetworkOf, PacketModel, PacketNetworkError, PacketSettings, TransportChoice,
-};
+use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
+use windtunnel_fabric::packet::{Balancer, Forwarding, PacketModel, PacketSettings};
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 
 use windtunnel_workload::{OpKind, Workload};
 
+use super::chosen::{self, Chosen};
 use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
-use crate::error::{InputError, nearest};
-use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, RecoveryName, Scenario};
+use crate::error::InputError;
+use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, Scenario};
 
 use super::queues::{Switching, marking, switching};
-
-/// The transport of a scenario that names none.
-pub const DEFAULT_TRANSPORT: &str = "dctcp";
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
@@ -97,68 +93,11 @@ pub fn packet(
         *background = background.clone().since(start);
     }
     let network = transport
+        .of
         .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
         .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
     Ok(Host::new(spec, costs, network))
-}
-
-/// A transport of ours, or one that the program brings along.
-pub enum Chosen {
-    /// Ours.
-    Known(TransportChoice),
-    /// The program's.
-    Registered(Arc<dyn NetworkOf>),
-}
-
-impl Chosen {
-    fn network(
-        &self,
-        topology: Arc<Topology>,
-        settings: PacketSettings,
-        rerouter: Option<SharedRerouter>,
-    ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
-        match self {
-            Self::Known(known) => known.network(topology, settings, rerouter),
-            Self::Registered(registered) => registered.network(topology, settings, rerouter),
-        }
-    }
-}
-
-/// The transport that the scenario names, among the program's own and ours.
-fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputError> {
-    let network = &assembled.scenario.network;
-    let place = |key: &str| format!("{source}: network.{key}");
-    let name = network.transport.as_deref().unwrap_or(DEFAULT_TRANSPORT);
-    if let Some(built) = assembled.modules.build_transport(name, &network.parameters) {
-        return built
-            .map(Chosen::Registered)
-            .map_err(|message| InputError::new(place("parameters"), format!("`{name}`: {message}")));
-    }
-    let Some(known) = TransportChoice::by_name(name) else {
-        let own = assembled.modules.transports().map(|(name, _)| name);
-        let known: Vec<&str> = own.chain(TransportChoice::NAMES).collect();
-        let error = InputError::new(place("transport"), format!("no transport `{name}`"));
-        return Err(match nearest(name, known.iter().copied()) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint(format!("expected `{}`", known.join("`, `"))),
-        });
-    };
-    if let Some(key) = network.parameters.keys().next() {
-        let message = format!("`{name}` takes no parameters, found `{key}`");
-        return Err(InputError::new(place("parameters"), message)
-            .hint("they are for transports that a program brings along"));
-    }
-    Ok(Chosen::Known(match known {
-        TransportChoice::None(none) => TransportChoice::None(NoTransport {
-            window: network.window.map_or(u64::MAX, |window| window.0.0),
-            ..none
-        }),
-        TransportChoice::Dctcp(dctcp) if network.recovery == RecoveryName::GoBackN => {
-            TransportChoice::Dctcp(Dctcp { recovery: Recovery::GoBackN, ..dctcp })
-        }
-        other => other,
-    }))
 }
 
 /// The library that `network.backend` names.
@@ -222,7 +161,7 @@ pub fn packet_settings(
     let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
-    let transport = transport(assembled, source)?;
+    let transport = chosen::transport(assembled, source)?;
     let balancer = match network.load_balancer {
         LoadBalancerName::Ecmp => Balancer::Ecmp,
         LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
@@ -266,6 +205,8 @@ pub fn packet_settings(
         ..PacketSettings::default()
     };
     settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
+    let needs = transport.of.check(&settings);
+    needs.map_err(|error| InputError::new(place("transport"), error.to_string()))?;
     Ok((transport, settings))
 }
 
@@ -274,7 +215,7 @@ const TRACKED: u32 = 512;
 
 /// Packets that a queue pair may have under way.
 fn in_flight(assembled: &Assembled, balancer: Balancer, transport: &Chosen) -> u32 {
-    let roce = matches!(transport, Chosen::Known(TransportChoice::Dcqcn(_)));
+    let roce = transport.name == Dcqcn::NAME;
     let spreads = matches!(balancer, Balancer::Spray { .. } | Balancer::Adaptive | Balancer::Reps { .. });
     let sheet = assembled.fabric.nic.as_ref().and_then(|nic| nic.in_flight.as_ref());
     let tracked = sheet.map_or(TRACKED, |figure| u32::try_from(figure.value).unwrap_or(u32::MAX));

@@ -190,6 +190,9 @@ pub struct NetworkSummary {
     pub corrupted: Option<u64>,
     /// Traffic that no job waits for; null where there is none.
     pub background: Option<BackgroundSummary>,
+    /// How much fuller the fullest uplink of a switch is than its mean, at the most uneven switch; where packets or queue
+    /// pairs of a message take several paths (packet fidelity).
+    pub path_unevenness: Option<f64>,
     /// Pairs of GPUs that only a detour joins, of those that sent; null where nothing has failed.
     pub detoured_pairs: Option<u64>,
     /// The first of them, by name.

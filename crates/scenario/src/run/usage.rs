@@ -4,7 +4,7 @@ use windtunnel_fabric::Received;
 use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
 use windtunnel_fabric::packet::{PacketModel, PortReport, QueueSample};
 use windtunnel_kernel::{NicId, Span};
-use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{LinkId, LinkTier, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
 
 use super::summary::LinkLoad;
@@ -132,6 +132,25 @@ pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin_
         .with("queue_bytes", u64s(&|sample| u64::from(sample.bytes)))
         .with("bytes", u64s(&|sample| sample.sent))
         .with("utilisation", Column::F64(utilisation))
+}
+
+/// How much fuller the fullest of a switch's ports upwards is than they are on average, for the switch and tier where
+/// that is most; `None` where no switch has several that carried anything. Fluid flows cut over all paths fill them alike.
+pub fn unevenness(network: &dyn PacketModel, topology: &Topology) -> Option<f64> {
+    // Links of a switch and tier: how many, their sum and maximum, by number of the switch.
+    let mut groups: std::collections::BTreeMap<(u32, u8), (u64, u64, u64)> =
+        std::collections::BTreeMap::new();
+    for report in network.port_reports() {
+        let (LinkTier::Up(tier), Some((switch, _))) =
+            (topology.link(report.link).tier, topology.link_source(report.link))
+        else {
+            continue;
+        };
+        let (count, sum, most) = groups.entry((switch.0, tier)).or_default();
+        (*count, *sum, *most) = (*count + 1, *sum + report.bytes, report.bytes.max(*most));
+    }
+    let several = groups.into_values().filter(|(count, sum, _)| *count > 1 && *sum > 0);
+    several.map(|(count, sum, most)| most as f64 * count as f64 / sum as f64 - 1.0).max_by(f64::total_cmp)
 }
 
 /// Rows of messages; `topology` knows how far each went.

@@ -109,6 +109,9 @@ pub struct Network {
     pub transport: Option<String>,
     /// Parameters of a `transport` that the program brings along, handed to it as they are written (packet fidelity).
     pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Who chooses path numbers for `load_balancer: spray`: a module that the program brings along (packet fidelity). If
+    /// left out, the transport does, or they are taken in turn.
+    pub path_chooser: Option<PathChooser>,
     /// A network model of one's own in place of the packet model: a shared library (packet fidelity).
     pub backend: Option<Backend>,
     /// Size of acknowledgements and other control packets (packet fidelity).
@@ -157,6 +160,7 @@ impl Default for Network {
             load_balancer: LoadBalancerName::default(),
             transport: None,
             parameters: serde_json::Map::new(),
+            path_chooser: None,
             backend: None,
             control: Size(windtunnel_kernel::Bytes(64)),
             ack_every: 4,
@@ -176,6 +180,17 @@ impl Default for Network {
             receiver: ReceiverName::default(),
         }
     }
+}
+
+/// A chooser of path numbers that the program brings along.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathChooser {
+    /// The name that it is registered under.
+    pub name: String,
+    /// Handed to it as they are written.
+    #[serde(default)]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A shared library with a network model, built with `windtunnel_fabric.h`.

@@ -32,6 +32,7 @@ mod newreno;
 mod none;
 mod nscc;
 mod rccc;
+mod steered;
 mod swift;
 mod tcp;
 
@@ -49,6 +50,7 @@ pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
 pub use rccc::{Rccc, RcccFlow};
+pub use steered::{PathChooser, Steered};
 pub use swift::{Swift, SwiftFlow};
 
 pub use super::telemetry::Hop;

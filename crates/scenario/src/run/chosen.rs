@@ -1,0 +1,112 @@
+//! The transport of a scenario: one of ours or one that the program brings along, and who chooses its paths.
+
+use std::sync::Arc;
+
+use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
+use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
+
+use crate::assemble::Assembled;
+use crate::error::{InputError, nearest};
+use crate::modules::Parameters;
+use crate::schema::{LoadBalancerName, Network, PathChooser, RecoveryName};
+
+/// The transport of a scenario that names none.
+pub const DEFAULT: &str = "dctcp";
+
+/// A transport, ready to build its network.
+pub struct Chosen {
+    /// Its name.
+    pub name: String,
+    /// Builds the network.
+    pub of: Arc<dyn NetworkOf>,
+    /// Whether the program brings it along.
+    pub own: bool,
+}
+
+/// Finds the transport that the scenario names, among the program's own and ours.
+///
+/// # Errors
+/// [`InputError`] for unknown names, with the nearest right one, and parameters that are refused.
+pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputError> {
+    let (network, modules) = (&assembled.scenario.network, &assembled.modules);
+    let place = |key: &str| format!("{source}: network.{key}");
+    let name = network.transport.as_deref().unwrap_or(DEFAULT);
+    let refused = |message: String| InputError::new(place("parameters"), format!("`{name}`: {message}"));
+    let chosen = |of, own| Chosen { name: name.to_owned(), of, own };
+    if let Some(made) = modules.make_transport(name, &network.parameters) {
+        let transport = made.map_err(refused)?;
+        let Some(chooser) = chooser(assembled, source)? else { return Ok(chosen(transport, true)) };
+        let pair = modules.make_pair((name, &network.parameters), (&chooser.name, &chooser.parameters));
+        let Some(made) = pair else {
+            let message = format!("`{}` is not registered together with `{name}`", chooser.name);
+            return Err(InputError::new(place("path_chooser"), message).hint("`Modules::steered` does that"));
+        };
+        return Ok(chosen(made.map_err(|message| chooser_refused(source, chooser, &message))?, true));
+    }
+    let Some(known) = TransportChoice::by_name(name) else {
+        let own = modules.transports().map(|(name, _)| name);
+        let known: Vec<&str> = own.chain(TransportChoice::NAMES).collect();
+        return Err(unknown(place("transport"), "transport", name, &known));
+    };
+    no_parameters(&network.parameters, name)
+        .map_err(|error| InputError { place: place("parameters"), ..error })?;
+    let known = configured(known, network);
+    let Some(chooser) = chooser(assembled, source)? else {
+        return Ok(chosen(Arc::new(known), false));
+    };
+    let made = modules.make_steered(&known, &chooser.name, &chooser.parameters);
+    let made = made.expect("`chooser` has found its name");
+    Ok(chosen(made.map_err(|message| chooser_refused(source, chooser, &message))?, false))
+}
+
+/// What chooses path numbers instead of taking them in turn; its name is registered.
+fn chooser<'a>(assembled: &'a Assembled, source: &str) -> Result<Option<&'a PathChooser>, InputError> {
+    let network = &assembled.scenario.network;
+    let Some(chooser) = &network.path_chooser else { return Ok(None) };
+    let place = format!("{source}: network.path_chooser");
+    let known: Vec<&str> = assembled.modules.path_choosers().map(|(name, _)| name).collect();
+    if known.is_empty() {
+        let message = format!("no path chooser `{}`: this program brings none along", chooser.name);
+        return Err(InputError::new(place, message).hint("`examples/own-transport` shows how to"));
+    }
+    if !known.contains(&chooser.name.as_str()) {
+        return Err(unknown(place, "path chooser", &chooser.name, &known));
+    }
+    if network.load_balancer != LoadBalancerName::Spray {
+        let message = format!("`{}` chooses paths where packets are sprayed", chooser.name);
+        return Err(InputError::new(place, message).hint("set `load_balancer: spray`"));
+    }
+    Ok(Some(chooser))
+}
+
+fn chooser_refused(source: &str, chooser: &PathChooser, message: &str) -> InputError {
+    InputError::new(format!("{source}: network.path_chooser"), format!("`{}`: {message}", chooser.name))
+}
+
+fn unknown(place: String, what: &str, name: &str, known: &[&str]) -> InputError {
+    let error = InputError::new(place, format!("no {what} `{name}`"));
+    match nearest(name, known.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint(format!("expected `{}`", known.join("`, `"))),
+    }
+}
+
+fn no_parameters(parameters: &Parameters, name: &str) -> Result<(), InputError> {
+    let Some(key) = parameters.keys().next() else { return Ok(()) };
+    let message = format!("`{name}` takes no parameters, found `{key}`");
+    Err(InputError::new("", message).hint("they are for transports that a program brings along"))
+}
+
+/// A transport of ours with the scenario's keys.
+fn configured(known: TransportChoice, network: &Network) -> TransportChoice {
+    match known {
+        TransportChoice::None(none) => TransportChoice::None(NoTransport {
+            window: network.window.map_or(u64::MAX, |window| window.0.0),
+            ..none
+        }),
+        TransportChoice::Dctcp(dctcp) if network.recovery == RecoveryName::GoBackN => {
+            TransportChoice::Dctcp(Dctcp { recovery: Recovery::GoBackN, ..dctcp })
+        }
+        other => other,
+    }
+}

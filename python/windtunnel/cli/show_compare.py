@@ -1,0 +1,119 @@
+"""The difference of two runs on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.cli.console import out
+from windtunnel.cli.show_json import title, value_text
+from windtunnel.text import UNKNOWN, percent
+
+if TYPE_CHECKING:
+    from windtunnel.comparison import Comparison, Metric
+
+MAIN = {"iteration_time_s.mean", "tokens_per_s", "mfu", "fct_mean_s"}
+"""Keys that stand out."""
+
+_SHARES = ("mfu", "utilisation", "goodput", "loss_rate", "path_unevenness")
+
+
+def show_comparison(comparison: Comparison) -> None:
+    """Prints the knobs, the figures that differ, and what is equal."""
+    console = out()
+    console.print()
+    console.print(Text(f"compared with {comparison.then}", style="bold"), soft_wrap=True)
+    _show_knobs(comparison)
+    if comparison.metrics:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("", overflow="fold")
+        for name in ("then", "now", "change", ""):
+            table.add_column(name, justify="right")
+        group = None
+        for metric in comparison.metrics:
+            if metric.group != group:
+                group = metric.group
+                table.add_row(Text(group, style="dim"))
+            table.add_row(*_cells(metric))
+        console.print(table)
+    console.print(Text(_equal(comparison), style="dim"), soft_wrap=True)
+    took = [metric for metric in comparison.machine if metric.then is not None and metric.now is not None]
+    if took:
+        words = [f"{title(m.key)} {value_text(m.key, m.then)} → {value_text(m.key, m.now)}" for m in took]
+        console.print(Text(f"the runs: {', '.join(words)}", style="dim"), soft_wrap=True)
+
+
+def _show_knobs(comparison: Comparison) -> None:
+    console = out()
+    if comparison.knobs is None:
+        console.print("which keys differ is not known: a run folder without `scenario.yaml`", style="dim")
+        return
+    if not comparison.knobs:
+        console.print("the same scenario", style="dim")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("key", overflow="fold")
+    table.add_column("then", overflow="fold")
+    table.add_column("now", overflow="fold")
+    for knob in comparison.knobs:
+        table.add_row(Text(knob.key, style="bold"), Text(_yaml(knob.then)), Text(_yaml(knob.now)))
+    console.print(table)
+
+
+def _yaml(value: Any) -> str:  # noqa: ANN401
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(_yaml(item) for item in value)}]"
+    return str(value)
+
+
+def _cells(metric: Metric) -> list[Text]:
+    style = "bold" if metric.key in MAIN else ""
+    change = metric.absolute
+    # A share changes by points; in per cent it would read as the relative change.
+    size = "" if change is None else _value(metric.key, abs(change)).replace("%", "pp")
+    signed = f"{'+' if change > 0 else '-'}{size}" if change is not None else UNKNOWN
+    relative = percent(metric.relative, signed=True)
+    cells = [
+        f"  {label(metric.key)}",
+        _value(metric.key, metric.then),
+        _value(metric.key, metric.now),
+        signed,
+        relative,
+    ]
+    return [Text(cell, style=style) for cell in cells]
+
+
+def label(key: str) -> str:
+    """`iteration_time_s.mean` as `iteration time mean`."""
+    if key.startswith("links."):
+        return f"utilisation of {key.removeprefix('links.').removesuffix('.utilisation')}"
+    return " ".join("tokens/s" if part == "tokens_per_s" else title(part) for part in key.split("."))
+
+
+def _value(key: str, value: Any) -> str:  # noqa: ANN401
+    """A figure in the unit that some part of its key names."""
+    if value is not None and key.endswith(_SHARES) and isinstance(value, (int, float)):
+        return percent(value)
+    parts = key.split(".")
+    named = next((part for part in reversed(parts) if part.endswith(("_s", "_bps")) or "bytes" in part), key)
+    if "gpu_seconds" in parts or parts[0] == "memory":
+        named = "gpu_seconds_s" if "gpu_seconds" in parts else "memory_bytes"
+    if parts[-1] == "tokens_per_s":
+        named = "tokens"
+    return value_text(named, value)
+
+
+def _equal(comparison: Comparison) -> str:
+    total = len(comparison.equal) + len(comparison.metrics)
+    if not comparison.equal:
+        return f"all {total} figures differ"
+    names = ", ".join(dict.fromkeys(label(key) for _, key in comparison.equal))
+    if not comparison.metrics:
+        return f"all {total} figures are equal"
+    return f"equal: {len(comparison.equal)} of {total} figures: {names}"

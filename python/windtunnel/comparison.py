@@ -1,0 +1,195 @@
+"""The difference of two runs: which keys of the scenario differ, and every figure of the summary.
+
+A key or figure that only one run has is None on the other side; a figure that neither has is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from windtunnel import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windtunnel.results import Result
+
+MACHINE = ("wall_time_s", "cpu_time_s", "peak_memory_bytes", "peak_rss_bytes")
+"""Figures of the machine that simulated, never equal in two runs."""
+
+_APART = {"windtunnel", "scenario", "scenario_sha256", "seed", "fidelity", "evidence", "network", "jobs", *MACHINE}
+"""Keys of the summary that are no figures, or are taken on their own."""
+
+_REDRAWN = ("detoured", "warnings")
+"""Lists of words inside the summary."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A key of the scenario with other values: YAML values as JSON has them."""
+
+    key: str
+    then: Any
+    now: Any
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure that differs. `absolute` is now - then; `relative` that over then, None where then is 0."""
+
+    group: str
+    key: str
+    then: Any
+    now: Any
+
+    @property
+    def absolute(self) -> float | None:
+        """How much more it is now."""
+        if _is_number(self.then) and _is_number(self.now):
+            return float(self.now - self.then)
+        return None
+
+    @property
+    def relative(self) -> float | None:
+        """How much more, as a part of what it was."""
+        change = self.absolute
+        return None if change is None or not self.then else change / abs(self.then)
+
+
+@dataclass
+class Comparison:
+    """Two runs beside each other; `then` is the one compared with."""
+
+    then: str
+    now: str
+    knobs: list[Knob] | None
+    """Keys that differ; None if a folder does not hold its scenario."""
+    metrics: list[Metric] = field(default_factory=list)
+    """Figures that differ, in the order of the summary."""
+    equal: list[tuple[str, str]] = field(default_factory=list)
+    """Group and key of the figures that do not."""
+    machine: list[Metric] = field(default_factory=list)
+    """What the runs themselves took."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "compared_with": self.then,
+            "knobs": None if self.knobs is None else [{"key": k.key, "then": k.then, "now": k.now} for k in self.knobs],
+            "metrics": [_record(metric) for metric in self.metrics],
+            "equal": [_joined(group, key) for group, key in self.equal],
+            "machine": [_record(metric) for metric in self.machine],
+        }
+
+
+def compare(now: Result, then: Result, *, then_name: str | None = None) -> Comparison:
+    """Compares run `now` with run `then`, which messages call `then_name` (its folder if that is left out)."""
+    trees = _tree(then), _tree(now)
+    knobs = None
+    if trees[0] is not None and trees[1] is not None:
+        knobs = [Knob(key, a, b) for key, a, b in _pairs(_leaves(trees[0]), _leaves(trees[1])) if a != b]
+    found = Comparison(then_name or str(then.path), str(now.path), knobs)
+    for group, a, b in _groups(then.summary, now.summary):
+        for key, old, new in _pairs(_figures(a), _figures(b)):
+            if old is None and new is None:
+                continue
+            if old == new:
+                found.equal.append((group, key))
+            else:
+                found.metrics.append(Metric(group, key, old, new))
+    for key in MACHINE:
+        found.machine.append(Metric("", key, then.summary.get(key), now.summary.get(key)))
+    return found
+
+
+def _tree(run: Result) -> Any | None:  # noqa: ANN401
+    """What was simulated: the scenario with overrides, seed and fidelity in their places."""
+    path = run.path / "scenario.yaml"
+    if not path.is_file():
+        return None
+    pairs = [(key, value) for key, _, value in (text.partition("=") for text in run.manifest.get("overrides", []))]
+    tree = json.loads(engine.scenario_tree(path.read_text(encoding="utf-8"), str(path), pairs))
+    if not isinstance(tree, dict):
+        return None
+    # Options go before keys; a seed that is left out is 0.
+    tree["seed"], tree["fidelity"] = run.summary.get("seed"), run.summary.get("fidelity")
+    if run.manifest.get("options", {}).get("full"):
+        tree["--full"] = True
+    return tree
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """Paths, as `--set` writes them, and values; a list of plain values is one value."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def _groups(then: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Parts of the summary by name: each job, the network, flows, the cluster, the run."""
+    old, new = ({job["name"]: job for job in summary.get("jobs") or []} for summary in (then, now))
+    if len(old) == len(new) == 1:
+        name = next(iter(new))
+        yield f"job {name}", next(iter(old.values())), new[name]
+    else:
+        for name in dict.fromkeys([*old, *new]):
+            yield f"job {name}", old.get(name, {}), new.get(name, {})
+    yield "network", _network(then), _network(now)
+    tops = [{key: value for key, value in summary.items() if key not in _APART} for summary in (then, now)]
+    nested = [key for key in dict.fromkeys([*tops[0], *tops[1]]) if any(isinstance(top.get(key), dict) for top in tops)]
+    for key in nested:
+        yield key, tops[0].pop(key, None) or {}, tops[1].pop(key, None) or {}
+    yield "run", tops[0], tops[1]
+
+
+def _network(summary: dict[str, Any]) -> dict[str, Any]:
+    """The network's figures, its most loaded links by name."""
+    network = dict(summary.get("network") or {})
+    links = network.pop("links_most_loaded", None) or []
+    network["links"] = {link["name"]: {"utilisation": link["utilisation"]} for link in links}
+    return network
+
+
+def _figures(values: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if key == "name" or key in _REDRAWN:
+            continue
+        where = f"{path}.{key}" if path else key
+        if isinstance(value, dict):
+            yield from _figures(value, where)
+        else:
+            yield where, value
+
+
+def _pairs(then: Iterator[tuple[str, Any]], now: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any, Any]]:
+    old, new = dict(then), dict(now)
+    for key in dict.fromkeys([*new, *old]):
+        yield key, old.get(key), new.get(key)
+
+
+def _record(metric: Metric) -> dict[str, Any]:
+    return {
+        "key": _joined(metric.group, metric.key),
+        "then": metric.then,
+        "now": metric.now,
+        "absolute": metric.absolute,
+        "relative": metric.relative,
+    }
+
+
+def _joined(group: str, key: str) -> str:
+    """`job a` and `compute_s` as `jobs.a.compute_s`."""
+    if group.startswith("job "):
+        return f"jobs.{group.removeprefix('job ')}.{key}"
+    return f"{group}.{key}" if group not in {"", "run"} else key
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

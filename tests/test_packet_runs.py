@@ -1,0 +1,87 @@
+"""Long runs at packet fidelity: what they tell, and what an interrupt leaves."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import windtunnel
+
+pytestmark = pytest.mark.engine
+
+SCENARIO = """\
+windtunnel: 1
+name: long
+seed: 1
+fidelity: packet
+topology:
+  shape: clos
+  hosts: 16
+  tiers:
+    - {ports_down: 4, rate: 400 Gbps, length: 30 m}
+    - {ports_down: 4, rate: 400 Gbps, length: 100 m}
+  host: {gpus: 1, nics: 1}
+network: {mtu: 9000 B}
+jobs:
+  - name: flood
+    workload: {flows: {pattern: permutation, bytes: 100 GB}}
+    iterations: 1
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "long.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_a_run_tells_its_progress_and_leaves_what_it_has(scenario: Path, tmp_path: Path) -> None:
+    """In mid-iteration, after millions of packets: nothing of it has ended, all of it is counted."""
+    program = Path(sys.executable).with_name("windtunnel")
+    arguments = ["run", str(scenario), "--out", "partial"]
+    with subprocess.Popen(
+        [program, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        time.sleep(12)
+        run.send_signal(signal.SIGINT)
+        shown, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "PARTIAL" in shown
+    # The first line comes after ten seconds, with the rate of packets' events.
+    line = next(line for line in errors.splitlines() if line.startswith("simulated "))
+    rate = re.search(r"([0-9.]+) M events/s", line)
+    assert rate is not None, line
+    result = windtunnel.load(tmp_path / "partial")
+    summary = result.summary
+    assert summary["partial"] is True
+    assert summary["jobs"][0]["state"] == "interrupted"
+    assert summary["events"] > summary["data_packet_hops"] > 100_000
+    assert summary["network"]["bytes_delivered"] == 0
+    assert result.links.height > 0
+    assert summary["simulated_time_s"] > 0
+    assert (tmp_path / "partial" / "report.html").is_file()
+
+
+def test_progress_grows_to_one_inside_an_iteration(scenario: Path) -> None:
+    """A ring's rounds count, also where its iteration is the only one; several jobs count as the slowest of them."""
+    seen: list[float] = []
+
+    def watch(fraction: float | None, _simulated_s: float, _events: int) -> None:
+        if fraction is not None:
+            seen.append(fraction)
+
+    ring = "{kind: all_reduce, algorithm: ring, bytes: %s, ranks: 8}"
+    long, short = f"{{collective: {ring % '2 GiB'}}}", f"{{collective: {ring % '64 MiB'}}}"
+    jobs = f"[{{name: a, workload: {long}, iterations: 1}}, {{name: b, workload: {short}, iterations: 9}}]"
+    windtunnel.run(scenario, overrides={"jobs": jobs}, progress=watch)
+    assert len(seen) > 3
+    assert seen == sorted(seen)
+    assert 0 < seen[len(seen) // 2] < 1
