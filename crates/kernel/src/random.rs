@@ -21,7 +21,19 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Folds `next` into the hash `state`; order matters.
 #[inline]
 pub const fn combine(state: u64, next: u64) -> u64 {
-    mix64(state.wrapping_add(GOLDEN) ^ mix64(next.wrapping_add(GOLDEN)))
+    combine_scattered(state, scatter(next))
+}
+
+/// What [`combine`] makes of `next` alone, for those who fold the same one often.
+#[inline]
+pub const fn scatter(next: u64) -> u64 {
+    mix64(next.wrapping_add(GOLDEN))
+}
+
+/// `combine(state, next)`, given `scatter(next)`.
+#[inline]
+pub const fn combine_scattered(state: u64, scattered: u64) -> u64 {
+    mix64(state.wrapping_add(GOLDEN) ^ scattered)
 }
 
 /// One Philox4x32-10 block: 128 random bits for a 128-bit counter under a 64-bit key.

@@ -10,7 +10,7 @@
 //! hashed path.
 
 use windtunnel_kernel::mix64;
-use windtunnel_kernel::random::combine;
+use windtunnel_kernel::random::{combine, combine_scattered};
 
 /// The part of a choice that all switches of a route share.
 #[inline]
@@ -22,6 +22,12 @@ pub const fn flow_hash(seed: u64, src_nic: u64, dst_nic: u64, entropy: u32) -> u
 #[inline]
 pub const fn choose_hashed(flow_hash: u64, switch: u64, n: u32) -> u32 {
     multiply_shift(combine(flow_hash, switch), n as u64) as u32
+}
+
+/// The same, given `scatter(switch)` of the kernel's hash.
+#[inline]
+pub(crate) const fn choose_scattered(flow_hash: u64, switch: u64, n: u32) -> u32 {
+    multiply_shift(combine_scattered(flow_hash, switch), n as u64) as u32
 }
 
 /// The choice of `switch` among `n` equal ports, in 0..n (0 if `n` is 0): a pure function of its arguments.

@@ -51,6 +51,7 @@ mod walk;
 
 pub use check::{Check, Limits, Pairs, Report, check};
 pub use choose::{choose, choose_hashed, choose_weighted, choose_weighted_hashed, flow_hash};
+pub use clos::SwitchRule;
 pub use error::TopologyError;
 pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
 pub use graph::{Defaults, GraphError, GraphLink, GraphNode, GraphSpec, NodeKind};

@@ -4,7 +4,7 @@ use windtunnel_kernel::{EndpointId, NicId, Span};
 
 use crate::bcube::BCube;
 use crate::choose::choose_hashed;
-use crate::clos::Clos;
+use crate::clos::{Clos, SwitchRule};
 use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::edge::Edge;
 use crate::error::TopologyError;
@@ -489,6 +489,15 @@ impl Topology {
         }
         let port = each!(&self.shape, shape => shape.pick(at.0, goal.0, flow_hash));
         (port, itinerary)
+    }
+
+    /// [`Self::next_hop`] from `at` on, with what depends on `at` alone worked out; `None` for shapes without such a form.
+    /// Where there is one, packets carry nothing ([`Itinerary::DIRECT`]).
+    pub fn switch_rule(&self, at: SwitchId) -> Option<SwitchRule> {
+        match &self.shape {
+            AnyShape::Clos(clos) => Some(clos.switch_rule(at.0)),
+            _ => None,
+        }
     }
 
     /// The way from one endpoint to another, written over `route`: a pure function of its arguments.

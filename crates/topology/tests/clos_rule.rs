@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use support::{Hop, check_faults, check_routes, check_rule, check_wiring};
-use windtunnel_kernel::BitRate;
-use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
+use windtunnel_kernel::{BitRate, mix64};
+use windtunnel_topology::{ClosSpec, HostSpec, Itinerary, SwitchId, Tier, Topology, TopologySpec};
 
 const RATE: BitRate = BitRate::from_gbps(100);
 
@@ -53,6 +53,21 @@ proptest! {
         check_wiring(&topology);
         check_rule(&topology, &up_down);
         check_routes(&topology, 20);
+    }
+
+    /// What a switch keeps of the rule says what the rule says.
+    #[test]
+    fn the_rule_of_a_switch_is_the_rule(spec in specs(), salt: u64) {
+        let Ok(topology) = Topology::new(&TopologySpec::Clos(spec)) else { return Ok(()) };
+        for at in (0..topology.switches()).map(SwitchId) {
+            let rule = topology.switch_rule(at).expect("the rule of a Clos");
+            let plane = topology.coordinates(at)[0];
+            for nic in 0..topology.nics() {
+                let (to, hash) = (topology.target(nic, plane), mix64(salt ^ u64::from(nic)));
+                let expected = topology.next_hop(at, &to, Itinerary::DIRECT, hash);
+                prop_assert_eq!((rule.next_hop(&to, hash), Itinerary::DIRECT), expected);
+            }
+        }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use prefetch_index::prefetch_index;
 use rustc_hash::{FxHashMap, FxHashSet};
-use windtunnel_kernel::queue::{CalendarQueue, EventOrder};
+use windtunnel_kernel::queue::{Agenda, CalendarQueue, EventOrder};
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{Forwarder, LinkId, Node, Peer, SwitchId, Target, Topology};
+use windtunnel_topology::{Forwarder, LinkId, Node, Peer, SwitchId, SwitchRule, Target, Topology};
 
 use super::balance::Balance;
 use super::credit::Credits;
@@ -26,10 +27,9 @@ use super::switch::Switch;
 use super::telemetry::{Hop, Telemetry};
 use super::transport::{Recovery, Transport};
 
-/// What kind of event: see [`Key`].
+/// What kind of event but a port's (see [`Key`]): at an instant those of ports come first, the first packet on a port's
+/// cable having reached the far end.
 pub(super) mod class {
-    /// The first packet on a port's cable reaches the far end.
-    pub const PORT: u32 = 0;
     /// A NIC port may have something to send.
     pub const WAKE: u32 = 1;
     /// A transport's own timer.
@@ -50,9 +50,9 @@ pub(super) mod class {
     pub const CREDIT: u32 = 8;
 }
 
-/// Order of events: time, class, port, and for queue pairs the count that names one at its NIC port. Each has at most one
-/// event of a class at an instant (several equal ones of a NIC or queue pair mean the same), so this order is total and
-/// knows nothing of processes, nor of the places that things lie in.
+/// Order of events but ports': time, class, port, and for queue pairs the count that names one at its NIC port. Each has
+/// at most one event of a class at an instant (several equal ones of a NIC or queue pair mean the same), so this order is
+/// total and knows nothing of processes, nor of the places that things lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key(u128);
 
@@ -177,8 +177,14 @@ pub struct Engine<T: Transport> {
     pub(super) settings: PacketSettings,
     pub(super) transport: T,
     pub(super) clock: u64,
+    /// Events of ports: by time, then port.
+    pub(super) agenda: Agenda,
+    /// All other events, and when the first of them is.
     pub(super) queue: CalendarQueue<(), Key>,
+    soon: u64,
     pub(super) kinds: Vec<LinkKind>,
+    /// Of every switch, where the topology has them; else none.
+    pub(super) rules: Vec<SwitchRule>,
     /// NICs' first (nic · planes + plane), then switch by switch.
     pub(super) ports: Vec<Port>,
     pub(super) switches: Vec<Switch>,
@@ -272,6 +278,9 @@ impl<T: Transport> Engine<T> {
         }
         let mut engine = Self {
             kinds: Vec::new(),
+            rules: (0..topology.switches())
+                .map_while(|number| topology.switch_rule(SwitchId(number)))
+                .collect(),
             ports: Vec::with_capacity(next as usize),
             switches,
             nics: vec![NicPort::default(); nic_ports as usize],
@@ -300,7 +309,9 @@ impl<T: Transport> Engine<T> {
             done: Vec::new(),
             totals: Counters::default(),
             clock: 0,
+            agenda: Agenda::new(next as usize),
             queue: CalendarQueue::new(),
+            soon: u64::MAX,
             forwarder: None,
             queues: Queues::default(),
             topology,
@@ -417,7 +428,7 @@ impl<T: Transport> Engine<T> {
         if self.has_halted() {
             return Time::NEVER;
         }
-        self.queue.peek().map_or(Time::NEVER, EventOrder::time)
+        self.agenda.next_time().min(Time(self.soon))
     }
 
     /// Totals so far.
@@ -523,25 +534,21 @@ impl<T: Transport> Engine<T> {
     /// these are appended. Returns the instant reached: that of the last event, or `limit` if there is no more before.
     pub fn run(&mut self, limit: Time, budget: u64, done: &mut Vec<Completion>) -> Time {
         let mut left = budget;
-        while let Some(key) = self.queue.peek() {
-            let time = key.time();
-            if time > limit || self.has_halted() {
+        while !self.has_halted() {
+            let stop = left == 0 || !self.done.is_empty();
+            let bound = if stop { limit.0.min(self.clock) } else { limit.0 };
+            // Events of ports come first at an instant.
+            if let Some((Time(time), port)) = self.agenda.pop_until(Time(bound.min(self.soon))) {
+                self.turn_to(time);
+                self.touch();
+                self.port_event(port, time);
+            } else if self.soon <= bound && self.soon != u64::MAX {
+                self.turn_to(self.soon);
+                self.handle();
+            } else {
                 break;
-            }
-            if (left == 0 || !self.done.is_empty()) && time.0 > self.clock {
-                break;
-            }
-            if time.0 > self.sampler.due {
-                self.sample(time.0);
             }
             left = left.saturating_sub(1);
-            self.queue.pop();
-            self.clock = time.0;
-            self.totals.events += 1;
-            if let Some(next) = self.queue.peek() {
-                self.touch(next);
-            }
-            self.handle(key);
         }
         done.extend(self.done.drain(..).map(|(_, completion)| completion));
         if self.next_time() > limit && limit != Time::NEVER && done.is_empty() {
@@ -550,21 +557,37 @@ impl<T: Transport> Engine<T> {
         Time(self.clock)
     }
 
-    /// Loads the packet that the next event will be about: it left the caches a microsecond ago, and comes while the
-    /// event in hand is dealt with.
+    /// The clock goes to the instant of an event.
     #[inline]
-    fn touch(&self, key: Key) {
-        if key.class() == class::PORT {
-            let head = self.ports[key.port() as usize].flight.head;
-            std::hint::black_box(self.packets.peek(head));
+    fn turn_to(&mut self, time: u64) {
+        if time > self.sampler.due {
+            self.sample(time);
+        }
+        self.clock = time;
+        self.totals.events += 1;
+    }
+
+    /// Has the ports and packets of the next events brought from memory, while the event in hand is dealt with: a packet
+    /// left the caches a microsecond ago.
+    #[inline]
+    fn touch(&self) {
+        if let Some(port) = self.agenda.upcoming(2) {
+            // Its state and its counters.
+            prefetch_index(&self.ports, port as usize);
+        }
+        if let Some(port) = self.agenda.upcoming(1) {
+            let port = &self.ports[port as usize];
+            self.packets.prefetch(port.flight.head);
+            self.packets.prefetch(port.data.head);
         }
     }
 
-    #[inline]
-    fn handle(&mut self, key: Key) {
+    /// The first event that is not a port's.
+    fn handle(&mut self) {
+        let Some((key, ())) = self.queue.pop() else { return };
+        self.soon = self.queue.peek().map_or(u64::MAX, |next| next.time().0);
         let (time, port) = (key.time().0, key.port());
         match key.class() {
-            class::PORT => self.port_event(port, time),
             class::WAKE => self.wake(port, time),
             class::START => self.start_messages(port, time),
             class::TOUCH => self.touched(port, time),
@@ -580,16 +603,23 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// Schedules an event that is not a port's.
     #[inline]
     pub(super) fn schedule(&mut self, time: u64, class: u32, port: u32) {
-        self.queue.push(Key::new(time, class, port), ());
+        self.schedule_key(Key::new(time, class, port));
+    }
+
+    #[inline]
+    pub(super) fn schedule_key(&mut self, key: Key) {
+        self.soon = self.soon.min(key.time().0);
+        self.queue.push(key, ());
     }
 
     /// An event of the sending half `flow`.
     #[inline]
     pub(super) fn schedule_flow(&mut self, time: u64, class: u32, flow: u32) {
         let sender = &self.senders[flow as usize];
-        self.queue.push(Key::named(time, class, sender.port, sender.name), ());
+        self.schedule_key(Key::named(time, class, sender.port, sender.name));
     }
 
     /// The first packet on the cable of port `p` reaches the far end, or a transmission ends that was overtaken by its
@@ -613,7 +643,7 @@ impl<T: Transport> Engine<T> {
             port.armed = false;
         } else {
             let next = port.reaches;
-            self.schedule(next, class::PORT, p);
+            self.agenda.push(p, Time(next));
         }
         if owner == NONE {
             self.pull(p, now);
@@ -627,7 +657,7 @@ impl<T: Transport> Engine<T> {
             if !port.armed && port.waits() {
                 port.armed = true;
                 let next = port.free_at;
-                self.schedule(next, class::PORT, p);
+                self.agenda.push(p, Time(next));
             }
         }
         if arrived == NONE {
@@ -649,7 +679,8 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Starts the transmission of a packet on a port that is free at `start`.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub(super) fn begin(&mut self, p: u32, id: u32, start: u64) {
         let port = &mut self.ports[p as usize];
         let kind = &self.kinds[usize::from(port.kind)];
@@ -674,7 +705,7 @@ impl<T: Transport> Engine<T> {
             port.reaches = reaches;
             if !port.armed {
                 port.armed = true;
-                self.queue.push(Key::new(reaches, class::PORT, p), ());
+                self.agenda.push(p, Time(reaches));
             }
         } else {
             let last = &mut self.packets[port.flight.tail];

@@ -1,5 +1,6 @@
 //! Packets and their slab.
 
+use prefetch_index::prefetch_index;
 use windtunnel_topology::Itinerary;
 
 /// No packet, port, queue pair or message.
@@ -128,10 +129,10 @@ impl Packets {
         (self[one].next, self[other].next) = next;
     }
 
-    /// The hash of a packet, if there is one.
+    /// Has a packet brought from memory, if there is one.
     #[inline]
-    pub(super) fn peek(&self, id: u32) -> u64 {
-        self.slots.get(id as usize).map_or(0, |packet| packet.hash)
+    pub(super) fn prefetch(&self, id: u32) {
+        prefetch_index(&self.slots, id as usize);
     }
 
     /// Packets in the network.

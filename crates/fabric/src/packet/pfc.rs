@@ -329,7 +329,7 @@ impl<T: Transport> Engine<T> {
         let heeded = port.free_at + kind.delay + response;
         self.look_again(by, now);
         let name = u32::from(frame.queue) << 1 | u32::from(frame.pause);
-        self.queue.push(Key::named(heeded, class::PAUSE, frame.upstream, name), ());
+        self.schedule_key(Key::named(heeded, class::PAUSE, frame.upstream, name));
     }
 
     /// A pause or resume has reached port `p`; `name` says which of what queue.

@@ -126,6 +126,8 @@ impl<T: Transport> Engine<T> {
                         return;
                     }
                 }
+            } else if let Some(rule) = self.rules.get(switch as usize) {
+                first + rule.next_hop(target, hash)
             } else {
                 if fresh {
                     let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
@@ -252,6 +254,12 @@ impl<T: Transport> Engine<T> {
     /// Starts everything on a switch's port whose turn has come by `now`.
     #[inline]
     pub(super) fn advance(&mut self, p: u32, now: u64) {
+        if self.ports[p as usize].free_at <= now {
+            self.start_waiting(p, now);
+        }
+    }
+
+    fn start_waiting(&mut self, p: u32, now: u64) {
         loop {
             let port = &mut self.ports[p as usize];
             if port.free_at > now {

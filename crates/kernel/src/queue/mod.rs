@@ -16,12 +16,15 @@
 //! [`CalendarQueue`] pops in the same order. By `cargo bench -p windtunnel-kernel --bench queue` it is two to three times
 //! as fast on the load of the packet engine from a thousand events pending to a million, and not slower on any load
 //! tried, but it has more state to keep in a cache, and allocates a ring. Few events, or one queue per entity: the heap.
-//! A shard's worth of packets: the calendar.
+//! A shard's worth of packets: the calendar. [`Agenda`] is a calendar for entities that wait for one instant each, as the
+//! ports of a fabric do: half the instructions again.
 
+mod agenda;
 mod calendar;
 
 use std::collections::VecDeque;
 
+pub use agenda::Agenda;
 pub use calendar::CalendarQueue;
 
 use crate::units::Time;

@@ -12,6 +12,7 @@
 //! ((plane · blocks + block) · `width_i` + index) · uplinks + q, which counts its link up from `Stage::up` and its link
 //! down from `Stage::down`.
 
+mod hop;
 mod part;
 mod path;
 mod rule;
@@ -26,6 +27,7 @@ use crate::error::TopologyError;
 use crate::hosts::Hosts;
 use crate::spec::{ClosSpec, Tier};
 
+pub use hop::SwitchRule;
 pub(crate) use part::Ascent;
 
 /// The switches of one tier, of all planes.

@@ -1,0 +1,600 @@
+//! A calendar of entities that wait for one instant each: the ports of a fabric.
+//!
+//! It is the [calendar queue](super::CalendarQueue) for a model in which an entity has at most one event at a time. Then
+//! an event needs no node: a slot of eight bytes per entity holds its time and the next entity of the same bucket, and
+//! what is sorted is a word, (time, entity). Order: by time, then by the entity's number.
+//!
+//! **Buckets.** Time is cut into buckets of equal width, a power of two; a ring of them, 1 ms at most, covers the near
+//! future. Those whose turn has come are taken apart, sorted and lined up in `line`, from which events are popped;
+//! the line is filled up before it is empty, so that [`Agenda::upcoming`] can tell whom the next events will be about and
+//! their state can be on its way from memory. Times are kept as their low 32 bits; the last pop tells the rest.
+//!
+//! **What goes wrong with calendars, and what is done.**
+//! - *Events beyond the ring* wait in a heap.
+//! - *Events for what is lined up already* are put into their place, if that is among the last [`REACH`]. If the line had
+//!   run ahead of the clock it is taken back; else (a burst: many events, one bucket) they go to a second heap. So the
+//!   worst load costs what a heap costs, and a sort.
+//! - *Empty stretches* are skipped by a bitmap, 64 buckets a step.
+//!
+//! **Width and number of buckets** follow the load, as those of the calendar queue do, and cannot be seen in what is
+//! popped.
+//!
+//! **Life cycle and misuse.** An entity is pushed when it has no event, at or after the time last popped (an earlier
+//! event counts as one of that time), and popped once; nothing is removed. Pushing an entity that has an event loses
+//! events; debug builds panic.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use crate::units::Time;
+
+/// No entity.
+const NONE: u32 = u32::MAX;
+
+/// Events that a bucket is to hold when its turn comes.
+const FILL: u64 = 3;
+
+/// Pops between two looks at the width, at least.
+const LOOK: u64 = 1 << 10;
+
+/// Fewest and most buckets.
+const BUCKETS: (usize, usize) = (1 << 6, 1 << 20);
+
+/// The ring is at most 2^30 ps long and begins at most 2^31 ps after the last pop, so low bits tell times in it.
+const LONGEST: u32 = 30;
+const FARTHEST: u64 = 1 << 31;
+
+/// Events that are lined up before the line is empty, where there are some nearby.
+const AHEAD: usize = 4;
+
+/// An event of the line is moved at most by so many places.
+const REACH: usize = 32;
+
+/// Events taken from the line before it is moved up.
+const DRAIN: usize = 256;
+
+/// Events of a bucket that are sorted by a network.
+const FEW: usize = 8;
+
+/// What an entity waits for, while it is in a bucket.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Low bits of the time.
+    time: u32,
+    /// Next entity of the bucket.
+    next: u32,
+}
+
+/// Entities and the instants they wait for, earliest first. See the module page.
+#[derive(Clone, Debug)]
+pub struct Agenda {
+    /// Events of the buckets up to the cursor, earliest first from `first` on: low bits of the time, entity.
+    line: Vec<u64>,
+    first: usize,
+    /// Number of the last bucket lined up: time over width.
+    cursor: u64,
+    /// The width is 2^shift ps.
+    shift: u32,
+    /// First entity of each bucket.
+    heads: Vec<u32>,
+    /// A bit per bucket that has entities.
+    occupied: Vec<u64>,
+    slots: Vec<Slot>,
+    /// Entities in buckets.
+    filed: usize,
+    /// Events up to the cursor that are not in the line.
+    late: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Events beyond the ring.
+    far: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Time of the last pop.
+    now: u64,
+    /// Events lined up and time since the last look at the width.
+    pops: u64,
+    since: u64,
+    look: u64,
+}
+
+impl Agenda {
+    /// Nobody of `entities` waits.
+    pub fn new(entities: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            first: 0,
+            cursor: 0,
+            shift: 14,
+            heads: vec![NONE; BUCKETS.0],
+            occupied: vec![0; BUCKETS.0 / 64],
+            slots: vec![Slot { time: 0, next: NONE }; entities],
+            filed: 0,
+            late: BinaryHeap::new(),
+            far: BinaryHeap::new(),
+            now: 0,
+            pops: 0,
+            since: 0,
+            look: LOOK,
+        }
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.line.len() - self.first + self.late.len() + self.filed + self.far.len()
+    }
+
+    /// Whether there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// An entity that waits for nothing waits for `time`.
+    ///
+    /// # Panics
+    /// If there is no such entity.
+    #[inline]
+    pub fn push(&mut self, entity: u32, time: Time) {
+        let number = time.0 >> self.shift;
+        if number.wrapping_sub(self.cursor).wrapping_sub(1) < self.heads.len() as u64 - 1 {
+            self.file(number, entity, time.0);
+        } else {
+            self.push_aside(number, entity, time.0.max(self.now));
+        }
+    }
+
+    /// Time of the earliest event, [`Time::NEVER`] if there is none.
+    #[inline]
+    pub fn next_time(&mut self) -> Time {
+        self.line_up();
+        self.line.get(self.first).map_or_else(|| self.earliest(), |&word| Time(self.time(word)))
+    }
+
+    /// Takes the earliest event.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Time, u32)> {
+        self.pop_until(Time::NEVER)
+    }
+
+    /// Takes the earliest event if its time is `limit` at most.
+    #[inline]
+    pub fn pop_until(&mut self, limit: Time) -> Option<(Time, u32)> {
+        self.line_up();
+        let Some(&word) = self.line.get(self.first) else { return self.pop_far(limit) };
+        let time = self.time(word);
+        if time > limit.0 {
+            return None;
+        }
+        self.first += 1;
+        self.now = time;
+        Some((Time(time), word as u32))
+    }
+
+    /// The next event is far away, if there is one.
+    #[cold]
+    fn pop_far(&mut self, limit: Time) -> Option<(Time, u32)> {
+        if self.earliest() > limit {
+            return None;
+        }
+        self.now = self.next_bucket(u64::MAX)? << self.shift;
+        self.pop_until(limit)
+    }
+
+    /// The entity that event number `index` from the front will be about, if that is known and nothing comes before it.
+    #[inline]
+    pub fn upcoming(&self, index: usize) -> Option<u32> {
+        self.line.get(self.first + index).map(|&word| word as u32)
+    }
+
+    /// The time of an event of the line.
+    #[inline]
+    fn time(&self, word: u64) -> u64 {
+        self.full((word >> 32) as u32)
+    }
+
+    /// A time not before the last pop from its low bits.
+    #[inline]
+    fn full(&self, low: u32) -> u64 {
+        self.now + u64::from(low.wrapping_sub(self.now as u32))
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.heads.len() - 1)
+    }
+
+    /// Puts an entity into a bucket less than a ring away.
+    #[inline]
+    fn file(&mut self, number: u64, entity: u32, time: u64) {
+        let slot = self.slot(number);
+        self.slots[entity as usize] = Slot { time: time as u32, next: self.heads[slot] };
+        self.heads[slot] = entity;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        self.filed += 1;
+    }
+
+    /// Adds an event of what is lined up, or one beyond the ring.
+    fn push_aside(&mut self, number: u64, entity: u32, time: u64) {
+        if number > self.cursor {
+            self.far.push(Reverse((time, entity)));
+            return;
+        }
+        self.pops += 1;
+        let order = |word: u64| (self.time(word), word as u32);
+        let reach = &self.line[self.first.max(self.line.len().saturating_sub(REACH))..];
+        let later = reach.iter().rev().take_while(|&&word| (time, entity) < order(word)).count();
+        let len = self.line.len();
+        if later < REACH {
+            self.line.insert(len - later, time << 32 | u64::from(entity));
+        } else if self.now >> self.shift < self.cursor && len - self.first <= 2 * REACH {
+            self.retreat();
+            self.push(entity, Time(time));
+        } else {
+            self.late.push(Reverse((time, entity)));
+        }
+    }
+
+    /// Time of the earliest event when none is in the line and the next bucket is too far away to be lined up.
+    #[cold]
+    fn earliest(&self) -> Time {
+        let mut earliest = u64::MAX;
+        if let Some(number) = self.next_occupied(u64::MAX) {
+            let mut entity = self.heads[self.slot(number)];
+            while entity != NONE {
+                let Slot { time, next } = self.slots[entity as usize];
+                earliest = earliest.min(self.full(time));
+                entity = next;
+            }
+        }
+        let aside = [self.late.peek(), self.far.peek()].into_iter().flatten();
+        Time(aside.fold(earliest, |earliest, &Reverse((time, _))| earliest.min(time)))
+    }
+
+    /// Number of the next bucket with events after the cursor, if it is less than `within` buckets away.
+    #[inline]
+    fn next_bucket(&self, within: u64) -> Option<u64> {
+        let near = if self.filed > 0 { self.next_occupied(within) } else { None };
+        let far = self.far.peek().map(|&Reverse((time, _))| time >> self.shift);
+        near.into_iter().chain(far).min().filter(|&next| next - self.cursor < within)
+    }
+
+    /// Lines up the next bucket with entities if it is less than `within` buckets away; whether it did.
+    fn fill(&mut self, within: u64) -> bool {
+        let Some(number) = self.next_bucket(within) else { return false };
+        if number << self.shift > self.now + FARTHEST {
+            return false;
+        }
+        self.cursor = number;
+        if !self.far.is_empty() {
+            self.fetch();
+        }
+        if self.first >= DRAIN {
+            self.line.drain(..self.first);
+            self.first = 0;
+        }
+        self.take_apart(number);
+        true
+    }
+
+    /// Appends the entities of a bucket to the line.
+    #[inline]
+    fn take_apart(&mut self, number: u64) {
+        let slot = self.slot(number);
+        let mut entity = std::mem::replace(&mut self.heads[slot], NONE);
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        // Within a bucket that the low bits of the time begin anew in, times count from its start.
+        let start = (number << self.shift) as u32;
+        let bias = if start.checked_add(1 << self.shift).is_none() { start } else { 0 };
+        let mut few = [u64::MAX; FEW];
+        let mut count = 0;
+        while let Some(word) = few.get_mut(count)
+            && entity != NONE
+        {
+            let Slot { time, next } = self.slots[entity as usize];
+            *word = u64::from(time.wrapping_sub(bias)) << 32 | u64::from(entity);
+            entity = next;
+            count += 1;
+        }
+        let old = self.line.len();
+        if entity == NONE {
+            sort(&mut few, count, &mut self.line);
+        } else {
+            self.line.extend(few);
+            while entity != NONE {
+                let Slot { time, next } = self.slots[entity as usize];
+                self.line.push(u64::from(time.wrapping_sub(bias)) << 32 | u64::from(entity));
+                entity = next;
+                count += 1;
+            }
+            self.line[old..].sort_unstable();
+        }
+        if bias != 0 {
+            for word in &mut self.line[old..] {
+                *word = word.wrapping_add(u64::from(bias) << 32);
+            }
+        }
+        self.filed -= count;
+        self.pops += count as u64;
+    }
+
+    /// Sees to it that the line has enough events for [`Self::upcoming`], and the earliest if it is not far away.
+    #[inline]
+    fn line_up(&mut self) {
+        if self.line.len() - self.first <= AHEAD || !self.late.is_empty() {
+            self.fill_up();
+        }
+    }
+
+    fn fill_up(&mut self) {
+        if self.pops >= self.look {
+            self.adapt();
+        }
+        let first =
+            self.line.get(self.first).map_or((u64::MAX, NONE), |&word| (self.time(word), word as u32));
+        if let Some(late) = self.late.peek_mut().filter(|late| late.0 < first) {
+            let Reverse((time, entity)) = PeekMut::pop(late);
+            self.line.insert(self.first, time << 32 | u64::from(entity));
+        }
+        if self.first == self.line.len() {
+            self.fill(u64::MAX);
+        }
+        while self.line.len() - self.first <= AHEAD && self.fill(64) {}
+    }
+
+    /// The first bucket with entities after the cursor, less than `within` buckets away.
+    fn next_occupied(&self, within: u64) -> Option<u64> {
+        let mut number = self.cursor + 1;
+        let end = self.cursor.saturating_add(within.min(self.heads.len() as u64));
+        while number < end {
+            let slot = self.slot(number);
+            let word = self.occupied[slot / 64] >> (slot % 64);
+            if word != 0 {
+                return Some(number + u64::from(word.trailing_zeros()));
+            }
+            number += 64 - (slot % 64) as u64;
+        }
+        None
+    }
+
+    /// Files the far events that are less than a ring away now; those of the bucket at the cursor will be lined up.
+    fn fetch(&mut self) {
+        while let Some(&Reverse((time, entity))) = self.far.peek() {
+            let number = time >> self.shift;
+            if number - self.cursor >= self.heads.len() as u64 {
+                return;
+            }
+            self.far.pop();
+            self.file(number, entity, time);
+        }
+    }
+
+    /// Puts back what was lined up ahead of the clock's own bucket.
+    #[cold]
+    fn retreat(&mut self) {
+        let (old, new) = (self.cursor, self.now >> self.shift);
+        // Buckets emptied since hold entities of the next turn, if any, which is out of reach from there.
+        let turn = self.heads.len() as u64;
+        for number in old.saturating_sub(turn - 1).max(new)..=old {
+            let slot = self.slot(number);
+            let mut entity = std::mem::replace(&mut self.heads[slot], NONE);
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
+            while entity != NONE {
+                let Slot { time, next } = self.slots[entity as usize];
+                self.far.push(Reverse((self.full(time), entity)));
+                self.filed -= 1;
+                entity = next;
+            }
+        }
+        let line = std::mem::take(&mut self.line);
+        self.cursor = new;
+        let first = std::mem::take(&mut self.first);
+        for &word in &line[first..] {
+            self.push(word as u32, Time(self.time(word)));
+        }
+    }
+
+    /// Fits width and number of buckets to the events since the last look and those pending.
+    #[cold]
+    fn adapt(&mut self) {
+        let len = self.len();
+        let buckets = (len * 4).next_power_of_two().clamp(BUCKETS.0, BUCKETS.1);
+        let span = self.now - self.since;
+        let width = (u128::from(span) * u128::from(FILL) / u128::from(self.pops)).max(1);
+        let shift = if span == 0 { self.shift } else { width.ilog2() };
+        let shift = shift.min(LONGEST - buckets.ilog2());
+        // Too wide costs more than too narrow.
+        let stale = shift < self.shift
+            || shift > self.shift + 1
+            || buckets > 2 * self.heads.len()
+            || buckets < self.heads.len() / 8;
+        if stale {
+            self.rebuild(shift, buckets);
+        }
+        self.since = self.now;
+        self.pops = 0;
+        self.look = (2 * self.look).clamp(LOOK, (len as u64).max(LOOK));
+    }
+
+    fn rebuild(&mut self, shift: u32, buckets: usize) {
+        let mut events: Vec<(u64, u32)> =
+            self.line[self.first..].iter().map(|&word| (self.time(word), word as u32)).collect();
+        for &head in &self.heads {
+            let mut entity = head;
+            while entity != NONE {
+                let Slot { time, next } = self.slots[entity as usize];
+                events.push((self.full(time), entity));
+                entity = next;
+            }
+        }
+        let aside = [std::mem::take(&mut self.late), std::mem::take(&mut self.far)];
+        events.extend(aside.into_iter().flatten().map(|Reverse(event)| event));
+        self.line.clear();
+        self.first = 0;
+        self.filed = 0;
+        self.heads = vec![NONE; buckets];
+        self.occupied = vec![0; buckets / 64];
+        self.shift = shift;
+        self.cursor = self.now >> shift;
+        for (time, entity) in events {
+            self.push(entity, Time(time));
+        }
+    }
+}
+
+/// Comparators, the larger to the second place, that sort four words, two lots of them into eight, and so on: Batcher's
+/// odd-even merge sort ("Sorting networks and their applications", AFIPS 1968).
+const FOUR: [(usize, usize); 5] = [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)];
+const EIGHT: [(usize, usize); 9] = [(0, 4), (1, 5), (2, 6), (3, 7), (2, 4), (3, 5), (1, 2), (3, 4), (5, 6)];
+
+/// Appends the first `count` of a bucket's words, sorted, to the line; the others are larger than any. No branch depends
+/// on who is earlier: in a sort of random words none would be predicted.
+#[inline]
+fn sort(few: &mut [u64; FEW], count: usize, line: &mut Vec<u64>) {
+    let old = line.len();
+    // Copies of known size are no calls.
+    if count <= 1 {
+        line.push(few[0]);
+    } else if count <= 4 {
+        run(few, 0, &FOUR);
+        line.extend_from_slice(&few[..4]);
+    } else {
+        run(few, 0, &FOUR);
+        run(few, 4, &FOUR);
+        run(few, 0, &EIGHT);
+        line.extend_from_slice(&few[..]);
+    }
+    line.truncate(old + count);
+}
+
+#[inline]
+fn run<const N: usize>(words: &mut [u64; FEW], from: usize, network: &[(usize, usize); N]) {
+    for &(a, b) in network {
+        let (a, b) = (from + a, from + b);
+        (words[a], words[b]) = (words[a].min(words[b]), words[a].max(words[b]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::EventQueue;
+    use proptest::prelude::*;
+
+    /// The instant itself, serialisation, propagation, cables across an ocean, timers, what is never met.
+    fn delay() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            Just(0),
+            0..4u64,
+            0..2_000u64,
+            Just(80_000),
+            1_000_000..1_100_000u64,
+            0..20_000_000_000u64,
+            Just(1 << 50)
+        ]
+    }
+
+    /// A call: so many pops, or so many pushes a delay away; looks in between, which run ahead.
+    fn calls() -> impl Strategy<Value = Vec<(u8, usize, u64, u32)>> {
+        prop::collection::vec((0..4u8, 0..90usize, delay(), any::<u32>()), 0..120)
+    }
+
+    fn agree(calls: Vec<(u8, usize, u64, u32)>) -> Result<(), TestCaseError> {
+        const ENTITIES: u32 = 300;
+        let mut agenda = Agenda::new(ENTITIES as usize);
+        // A look at the width now and then, also in short runs.
+        agenda.look = 16;
+        let mut set = std::collections::BTreeSet::new();
+        let mut waits = [false; ENTITIES as usize];
+        let mut now = 0;
+        for (kind, times, delay, salt) in calls {
+            for i in 0..times as u64 {
+                let draw = crate::mix64(u64::from(salt) ^ i);
+                match kind {
+                    0 | 1 => {
+                        let entity = (draw >> 32) as u32 % ENTITIES;
+                        // Some of one instant, some spread.
+                        let spread = if salt % 3 == 0 { 0 } else { draw % (delay / 2 + 1) };
+                        if !std::mem::replace(&mut waits[entity as usize], true) {
+                            agenda.push(entity, Time(now + delay + spread));
+                            set.insert((now + delay + spread, entity));
+                        }
+                    }
+                    2 => {
+                        let upcoming = agenda.upcoming(0);
+                        let expected = set.pop_first();
+                        if agenda.late.is_empty() && upcoming.is_some() {
+                            prop_assert_eq!(upcoming, expected.map(|event| event.1));
+                        }
+                        if let Some((time, _)) = expected.filter(|event| event.0 > 0) {
+                            prop_assert_eq!(agenda.pop_until(Time(time - 1)), None);
+                        }
+                        prop_assert_eq!(agenda.pop(), expected.map(|(time, entity)| (Time(time), entity)));
+                        if let Some((time, entity)) = expected {
+                            now = time;
+                            waits[entity as usize] = false;
+                        }
+                    }
+                    _ => {
+                        let expected = set.first().map_or(Time::NEVER, |&(time, _)| Time(time));
+                        prop_assert_eq!(agenda.next_time(), expected);
+                    }
+                }
+                prop_assert_eq!((agenda.len(), agenda.is_empty()), (set.len(), set.is_empty()));
+            }
+        }
+        while let Some((time, entity)) = set.pop_first() {
+            prop_assert_eq!(agenda.pop(), Some((Time(time), entity)));
+        }
+        prop_assert_eq!(agenda.pop(), None);
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+        #[test]
+        fn an_agenda_pops_what_a_sorted_set_pops(calls in calls()) {
+            agree(calls)?;
+        }
+    }
+
+    /// Long enough for the width to follow the load from microseconds to picoseconds and back.
+    #[test]
+    fn the_width_follows_the_load() {
+        let mut agenda = Agenda::new(5_000);
+        let mut heap = EventQueue::new();
+        for entity in 0..5_000u32 {
+            let time = Time(u64::from(entity % 977) * 1_000);
+            agenda.push(entity, time);
+            heap.push(crate::queue::Sequenced { time, number: u64::from(entity) }, ());
+        }
+        let mut widths = Vec::new();
+        for scale in [1_000_000, 100, 10_000_000] {
+            for i in 0..30_000 {
+                let (key, ()) = heap.pop().unwrap();
+                assert_eq!(agenda.pop(), Some((key.time, key.number as u32)));
+                let time = Time(key.time.0 + scale * (1 + i % 13));
+                agenda.push(key.number as u32, time);
+                heap.push(crate::queue::Sequenced { time, ..key }, ());
+            }
+            widths.push(agenda.shift);
+        }
+        assert!(widths[0] > widths[1] + 5 && widths[2] > widths[1] + 5, "{widths:?}");
+    }
+
+    /// Of any size, also where the low bits of the time begin anew.
+    #[test]
+    fn buckets_are_sorted() {
+        for len in 0..40u32 {
+            for salt in 0..100u64 {
+                let start = if salt % 2 == 0 { 0 } else { (1 << 32) - 100 };
+                let mut agenda = Agenda::new(len as usize);
+                let time = |entity| start + crate::mix64(salt << 32 | u64::from(entity)) % 200;
+                let mut expected: Vec<_> = (0..len).map(|entity| (Time(time(entity)), entity)).collect();
+                for &(time, entity) in &expected {
+                    agenda.push(entity, time);
+                }
+                expected.sort_unstable();
+                let found: Vec<_> = std::iter::from_fn(|| agenda.pop()).collect();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}
