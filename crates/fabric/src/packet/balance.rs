@@ -159,6 +159,10 @@ impl Recycler {
 impl<T: Transport> Engine<T> {
     /// The port of `switch` that a packet takes which goes where the least waits; `None` if it cannot go on.
     pub(super) fn least_loaded(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
+        let packet = &self.packets[id];
+        if packet.flags & flag::FRESH != 0 && self.rules.is_empty() {
+            self.show_queues(switch, packet.to, packet.hash, now);
+        }
         let packet = &mut self.packets[id];
         let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
         let target = &self.targets[packet.to as usize];

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use prefetch_index::prefetch_index;
 use rustc_hash::{FxHashMap, FxHashSet};
-use windtunnel_kernel::queue::{Agenda, CalendarQueue, EventOrder};
+use windtunnel_kernel::digest::EventDigest;
+use windtunnel_kernel::queue::{Agenda, CalendarQueue, EventKey, EventOrder};
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Node, Peer, SwitchId, SwitchRule, Target, Topology};
 
 use super::balance::Balance;
 use super::credit::Credits;
+use super::crossing::{Crossing, Gone};
 use super::impair::{Changes, Clocks, PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
@@ -22,7 +24,7 @@ use super::reorder::Reordering;
 use super::sample::Sampler;
 use super::send::{Paths, Sender};
 use super::settings::{Forwarding, PacketError, PacketSettings};
-use super::statistics::PortReport;
+use super::statistics::{PortCounters, PortReport};
 use super::switch::Switch;
 use super::telemetry::{Hop, Telemetry};
 use super::transport::{Recovery, Transport};
@@ -120,6 +122,21 @@ pub struct OpenRequest<'a> {
 pub struct QueuePair {
     pub(super) sender: u32,
     pub(super) receiver: u32,
+    /// Processes of the two.
+    pub(super) homes: [u32; 2],
+}
+
+/// What is worked out for a queue pair before its halves are opened.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// NIC ports from which and to which packets go, there and back.
+    pub ports: [[u32; 2]; 2],
+    /// Egress ports on the ways there and back, and what is hashed on them.
+    pub paths: [Vec<u32>; 2],
+    pub hashes: [u64; 2],
+    /// Whether all packets take these paths; otherwise each asks the topology anew.
+    pub fixed: bool,
+    pub keep: bool,
 }
 
 /// A message whose last byte has arrived.
@@ -138,7 +155,8 @@ pub struct Completion {
 /// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Events handled.
+    /// Events handled: arrivals of packets anywhere, starts, timers, grants and pauses, but none that only keep a port
+    /// going.
     pub events: u64,
     /// Data packets that arrived, also those not wanted.
     pub data_packets: u64,
@@ -224,6 +242,9 @@ pub struct Engine<T: Transport> {
     /// With the port whose packet completed it.
     pub(super) done: Vec<(u32, Completion)>,
     pub(super) totals: Counters,
+    /// What joins it to the other processes, if there are any.
+    pub(super) crossing: Option<Box<Crossing>>,
+    pub(super) digest: Option<Box<EventDigest>>,
 }
 
 /// Collects the kinds of links; there are few.
@@ -243,6 +264,26 @@ impl Kinds<'_> {
         self.facts.push(key);
         self.found.push(LinkKind::new(facts, self.settings));
         u16::try_from(self.found.len() - 1).expect("fewer than 2^16 kinds of links")
+    }
+}
+
+impl Counters {
+    /// Adds those of another process.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.data_packets += other.data_packets;
+        self.acknowledgements += other.acknowledgements;
+        self.drops += other.drops;
+        self.corrupted += other.corrupted;
+        self.link_down += other.link_down;
+        self.trims += other.trims;
+        self.grants += other.grants;
+        self.marks += other.marks;
+        self.retransmissions += other.retransmissions;
+        self.reordered += other.reordered;
+        self.timeouts += other.timeouts;
+        self.bytes_delivered += other.bytes_delivered;
+        self.pauses += other.pauses;
     }
 }
 
@@ -308,6 +349,8 @@ impl<T: Transport> Engine<T> {
             telemetry: Telemetry::default(),
             done: Vec::new(),
             totals: Counters::default(),
+            crossing: None,
+            digest: None,
             clock: 0,
             agenda: Agenda::new(next as usize),
             queue: CalendarQueue::new(),
@@ -476,6 +519,11 @@ impl<T: Transport> Engine<T> {
 
     /// What each port with traffic saw until now, by link.
     pub fn port_reports(&self) -> Vec<PortReport> {
+        self.reports_of(|port| self.ports[port as usize].counters)
+    }
+
+    /// Reports of the counters that `counters` gives for each port.
+    pub(super) fn reports_of(&self, counters: impl Fn(u32) -> PortCounters) -> Vec<PortReport> {
         let span = Span(self.clock);
         let nics = self.nics.len() as u32;
         let wired = (0..self.ports.len() as u32).filter(|&port| port < nics || self.has_link(port));
@@ -485,7 +533,7 @@ impl<T: Transport> Engine<T> {
                 pauses: station.map_or(0, |station| u64::from(station.pauses)),
                 paused: Span(self.paused_for(port)),
                 watchdog_drops: station.map_or(0, |station| u64::from(station.dropped)),
-                ..self.ports[port as usize].counters.report(self.link_of(port), span)
+                ..counters(port).report(self.link_of(port), span)
             }
         };
         let mut reports: Vec<PortReport> = wired
@@ -521,7 +569,7 @@ impl<T: Transport> Engine<T> {
 
     /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.
     #[inline]
-    fn has_halted(&self) -> bool {
+    pub(super) fn has_halted(&self) -> bool {
         self.given_up || self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
     }
 
@@ -537,15 +585,7 @@ impl<T: Transport> Engine<T> {
         while !self.has_halted() {
             let stop = left == 0 || !self.done.is_empty();
             let bound = if stop { limit.0.min(self.clock) } else { limit.0 };
-            // Events of ports come first at an instant.
-            if let Some((Time(time), port)) = self.agenda.pop_until(Time(bound.min(self.soon))) {
-                self.turn_to(time);
-                self.touch();
-                self.port_event(port, time);
-            } else if self.soon <= bound && self.soon != u64::MAX {
-                self.turn_to(self.soon);
-                self.handle();
-            } else {
+            if !self.step(bound) {
                 break;
             }
             left = left.saturating_sub(1);
@@ -557,6 +597,23 @@ impl<T: Transport> Engine<T> {
         Time(self.clock)
     }
 
+    /// Handles the next event if it is not after `bound`.
+    #[inline]
+    pub(super) fn step(&mut self, bound: u64) -> bool {
+        // Events of ports come first at an instant.
+        if let Some((Time(time), port)) = self.agenda.pop_until(Time(bound.min(self.soon))) {
+            self.turn_to(time);
+            self.touch();
+            self.port_event(port, time);
+        } else if self.soon <= bound && self.soon != u64::MAX {
+            self.turn_to(self.soon);
+            self.handle();
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// The clock goes to the instant of an event.
     #[inline]
     fn turn_to(&mut self, time: u64) {
@@ -564,7 +621,29 @@ impl<T: Transport> Engine<T> {
             self.sample(time);
         }
         self.clock = time;
+    }
+
+    /// Starts everything whose turn has come by `at`, to which the engine has run: what the counters tell then does not
+    /// depend on when ports were last looked at.
+    pub fn catch_up(&mut self, at: Time) {
+        self.clock = self.clock.max(at.0);
+        for p in 0..self.ports.len() as u32 {
+            self.settle_port(p, at.0);
+        }
+    }
+
+    /// Counts an event, and adds it to the digest if one is kept, with a hash of what it was about.
+    #[inline]
+    fn note(&mut self, key: Key, effect: impl FnOnce(&Self) -> u64) {
         self.totals.events += 1;
+        if self.digest.is_some() {
+            let effect = effect(self);
+            let (time, class) = (key.time(), key.class() as u8);
+            let key = EventKey { time, class, receiver: key.port(), sender: key.name(), count: 0 };
+            if let Some(digest) = &mut self.digest {
+                digest.record(key, effect);
+            }
+        }
     }
 
     /// Has the ports and packets of the next events brought from memory, while the event in hand is dealt with: a packet
@@ -589,15 +668,28 @@ impl<T: Transport> Engine<T> {
         let (time, port) = (key.time().0, key.port());
         match key.class() {
             class::WAKE => self.wake(port, time),
-            class::START => self.start_messages(port, time),
+            class::START => {
+                self.note(key, |_| 0);
+                self.start_messages(port, time);
+            }
             class::TOUCH => self.touched(port, time),
             class::CHECK => self.check_pause(port, time),
-            class::PAUSE => self.pause_event(port, key.name(), time),
-            class::CHANGE => self.change(port, time),
-            class::CREDIT => self.grant(port, time),
+            class::PAUSE => {
+                self.note(key, |_| 0);
+                self.pause_event(port, key.name(), time);
+            }
+            class::CHANGE => {
+                self.note(key, |_| 0);
+                self.change(port, time);
+            }
+            class::CREDIT => {
+                self.note(key, |_| 0);
+                self.grant(port, time);
+            }
             class => {
                 // One that is done has no timers.
                 let Some(&flow) = self.named.get(&(port, key.name())) else { return };
+                self.note(key, |engine| engine.senders[flow as usize].in_flight());
                 if class == class::TIMER { self.timer(flow, time) } else { self.silence(flow, time) }
             }
         }
@@ -663,6 +755,7 @@ impl<T: Transport> Engine<T> {
         if arrived == NONE {
             return;
         }
+        self.note(Key::new(now, 0, p), |engine| engine.packets[arrived].digest());
         if self.kinds[usize::from(kind)].fragile && self.perishes(p, arrived, kind, now) {
             return;
         }
@@ -690,7 +783,6 @@ impl<T: Transport> Engine<T> {
         let reaches = kind.reaches(start, end, wire);
         port.free_at = end;
         port.in_service = u32::from(wire);
-        packet.next = NONE;
         let counters = &mut port.counters;
         counters.bytes += u64::from(wire);
         counters.held += (u64::from(wire) * (end - packet.joined)) >> 10;
@@ -700,6 +792,23 @@ impl<T: Transport> Engine<T> {
         } else {
             counters.control += 1;
         }
+        let away = port.away;
+        if T::TELEMETRY {
+            self.tell(p, id, start);
+        }
+        if away {
+            self.post(p, id, start, reaches);
+        } else {
+            self.launch(p, id, reaches);
+        }
+    }
+
+    /// Puts a packet on the cable of port `p`, behind those that are there.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    pub(super) fn launch(&mut self, p: u32, id: u32, reaches: u64) {
+        let port = &mut self.ports[p as usize];
+        self.packets[id].next = NONE;
         if port.flight.is_empty() {
             port.flight.head = id;
             port.reaches = reaches;
@@ -713,9 +822,6 @@ impl<T: Transport> Engine<T> {
             last.next_time = reaches;
         }
         port.flight.tail = id;
-        if T::TELEMETRY {
-            self.tell(p, id, start);
-        }
     }
 
     /// Writes what port `p` looks like into a data packet whose transmission begins at `start`.
@@ -754,12 +860,11 @@ impl<T: Transport> Engine<T> {
             self.feedbacks.release(packet.detail);
         }
         self.packets.release(id);
-        if packet.kind.goes_back() {
-            self.senders[packet.flow as usize].control_gone += 1;
-        } else {
-            let receiver = &mut self.receivers[packet.flow as usize];
-            receiver.data_gone += 1;
-            self.lost_for_good |= !receiver.aside && self.transport.recovery() == Recovery::None;
+        let gone = Gone { half: packet.flow, back: packet.kind.goes_back() };
+        let home = self.home(packet.to);
+        match &mut self.crossing {
+            Some(crossing) if crossing.number != home => crossing.gone.push((home, gone)),
+            _ => self.count_gone(gone),
         }
     }
 }

@@ -19,7 +19,9 @@
 mod background;
 mod balance;
 mod credit;
+mod crossing;
 mod engine;
+mod engines;
 mod impair;
 mod link;
 mod message;
@@ -43,6 +45,7 @@ pub mod transport;
 
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
+pub use engines::{Engines, Spread};
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use model::{NetworkOf, PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
@@ -52,6 +55,7 @@ pub use queue_settings::{
 pub use reorder::Reordering;
 pub use sample::QueueSample;
 pub use settings::{
-    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings, TrimSettings,
+    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings, ParallelSettings,
+    TrimSettings,
 };
 pub use statistics::PortReport;

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use windtunnel_kernel::digest::EventDigest;
+use windtunnel_kernel::executor::RunStatistics;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, Topology};
 
@@ -25,6 +27,14 @@ use crate::reroute::SharedRerouter;
 
 /// What a packet network of any transport lets itself be asked.
 pub trait PacketModel: Network {
+    /// Makes all counters exact at `at`, an instant that has been reached: see [`Engines::catch_up`](super::Engines).
+    fn catch_up(&mut self, at: Time);
+    /// Keeps a digest of the events of `focus`'s span from now on.
+    fn keep_digest(&mut self, focus: &EventDigest);
+    /// The digest kept.
+    fn digest(&self) -> Option<EventDigest>;
+    /// What threads cost; `None` in one process.
+    fn run_statistics(&self) -> Option<&RunStatistics>;
     /// Totals so far.
     fn totals(&self) -> Counters;
     /// Data packets and control packets sent over a link, over all links.
@@ -56,6 +66,22 @@ pub trait PacketModel: Network {
 }
 
 impl<T: Transport> PacketModel for PacketNetwork<T> {
+    fn catch_up(&mut self, at: Time) {
+        self.engine_mut().catch_up(at);
+    }
+
+    fn keep_digest(&mut self, focus: &EventDigest) {
+        self.engine_mut().keep_digest(focus);
+    }
+
+    fn digest(&self) -> Option<EventDigest> {
+        self.engine().digest()
+    }
+
+    fn run_statistics(&self) -> Option<&RunStatistics> {
+        self.engine().statistics()
+    }
+
     fn totals(&self) -> Counters {
         self.engine().totals()
     }

@@ -14,7 +14,8 @@ use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology, flow_hash};
 
 use super::background::{BackgroundUse, Generator};
-use super::engine::{Completion, Engine, OpenRequest, QueuePair};
+use super::engine::{Completion, OpenRequest, QueuePair};
+use super::engines::Engines;
 use super::settings::{Balancer, PacketError, PacketSettings};
 use super::transport::Transport;
 use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
@@ -47,7 +48,7 @@ struct Outside {
 #[derive(Debug)]
 pub struct PacketNetwork<T: Transport> {
     topology: Arc<Topology>,
-    engine: Engine<T>,
+    engine: Engines<T>,
     /// Traffic inside scale-up domains.
     inside: FlowNetwork,
     balancer: Balancer,
@@ -112,7 +113,7 @@ impl<T: Transport> PacketNetwork<T> {
         let background = Generator::new(&topology, &settings);
         let moves_paths = settings.impairments.moves_paths();
         Ok(Self {
-            engine: Engine::new(topology.clone(), settings, transport)?,
+            engine: Engines::new(topology.clone(), settings, transport, nic_latency)?,
             topology,
             inside,
             balancer,
@@ -141,7 +142,7 @@ impl<T: Transport> PacketNetwork<T> {
     #[must_use]
     pub fn rerouted(mut self, rerouter: SharedRerouter) -> Self {
         let forwarder = lock(&rerouter).forwarder().clone();
-        self.engine = self.engine.rerouted(forwarder);
+        self.engine = self.engine.rerouted(&forwarder);
         self.rerouter = Some(rerouter);
         self
     }
@@ -157,12 +158,12 @@ impl<T: Transport> PacketNetwork<T> {
     }
 
     /// The engine, for what it counted.
-    pub fn engine(&self) -> &Engine<T> {
+    pub fn engine(&self) -> &Engines<T> {
         &self.engine
     }
 
     /// The engine, to take off it what it keeps.
-    pub(super) fn engine_mut(&mut self) -> &mut Engine<T> {
+    pub(super) fn engine_mut(&mut self) -> &mut Engines<T> {
         &mut self.engine
     }
 
@@ -200,7 +201,7 @@ impl<T: Transport> PacketNetwork<T> {
     }
 
     /// The queue pair of part `part` of a message. Parts take the planes of their NIC in turn.
-    fn open(&mut self, departure: &Departure, entropy: u32, part: u64) -> QueuePair {
+    fn open(&mut self, at: Time, departure: &Departure, entropy: u32, part: u64) -> QueuePair {
         let Departure { from, to, nic, ordered, class, .. } = *departure;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
         let key = (source, sink, entropy, self.engine.queue_of_class(class));
@@ -235,7 +236,7 @@ impl<T: Transport> PacketNetwork<T> {
             let first = self.topology.plane(flow_hash(self.seed, from, to, departure.entropy));
             ((u64::from(first) + part) % u64::from(planes)) as u32
         });
-        let pair = self.engine.open_on(&request, plane);
+        let pair = self.engine.open_on(at, &request, plane);
         self.engine.classify(pair, class);
         if ordered {
             self.pairs.insert(key, pair);
@@ -267,7 +268,7 @@ impl<T: Transport> PacketNetwork<T> {
             let entropy = combine(u64::from(begin.kind), u64::from(begin.number)) as u32;
             let route: [&[LinkId]; 2] = [&[], &[]];
             let request = OpenRequest { from: begin.from, to: begin.to, entropy, keep: false, route };
-            let pair = self.engine.open(&request);
+            let pair = self.engine.open(self.clock, &request);
             self.engine.set_aside(pair);
             self.engine.send(begin.at.max(self.clock), pair, begin.bytes, BACKGROUND);
         }
@@ -352,7 +353,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
                 0 => departure.entropy,
                 part => combine(u64::from(departure.entropy), part) as u32,
             };
-            let pair = self.open(&departure, entropy, part);
+            let pair = self.open(at, &departure, entropy, part);
             let share = (packets / parts + u64::from(part < packets % parts)) * self.payload;
             let size = share.min(left);
             left -= size;

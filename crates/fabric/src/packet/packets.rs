@@ -1,6 +1,7 @@
 //! Packets and their slab.
 
 use prefetch_index::prefetch_index;
+use windtunnel_kernel::random::combine;
 use windtunnel_topology::Itinerary;
 
 /// No packet, port, queue pair or message.
@@ -86,6 +87,15 @@ pub(super) struct Packet {
     pub path: u16,
     pub kind: Kind,
     pub flags: u8,
+}
+
+impl Packet {
+    /// A hash of what it says, not of where it lies.
+    pub(super) fn digest(&self) -> u64 {
+        let bits = u64::from(self.wire) << 32 | u64::from(self.kind as u8) << 8 | u64::from(self.flags);
+        let path = u64::from(self.to) << 32 | u64::from(self.path);
+        combine(combine(u64::from(self.sequence), bits), combine(path, self.stamp))
+    }
 }
 
 /// All packets there are; places are used again, the last freed first.

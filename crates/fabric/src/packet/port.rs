@@ -83,8 +83,10 @@ pub(super) struct Port {
     pub owner: u32,
     /// Place among the kinds of links.
     pub kind: u16,
-    /// Whether it has an event.
+    /// Whether it has an event; of one that is away whether it is looked at when the window ends.
     pub armed: bool,
+    /// Whether the far end lives in another process: what is sent is posted.
+    pub away: bool,
     /// Whether its link is down.
     pub down: bool,
     /// Bytes of control packets among those that wait.
@@ -106,6 +108,7 @@ impl Port {
             owner,
             kind,
             armed: false,
+            away: false,
             down: false,
             headers: 0,
             counters: PortCounters::NEW,

@@ -34,7 +34,7 @@ pub(super) struct Receiver<P> {
     reported: u32,
     /// The sending half.
     pub peer_slot: u32,
-    /// Data packets that are no more, and control packets sent: see [`Engine::settle`].
+    /// Data packets that are no more, and control packets sent: see [`Engine::is_silent`].
     pub data_gone: u32,
     pub control_sent: u32,
     /// Data packets not yet answered, and those marked.
@@ -120,7 +120,7 @@ pub(super) struct Feedbacks {
 
 impl Feedbacks {
     #[inline]
-    fn insert(&mut self, feedback: Feedback) -> u32 {
+    pub(super) fn insert(&mut self, feedback: Feedback) -> u32 {
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = feedback;
             return id;
@@ -272,6 +272,9 @@ impl<T: Transport> Engine<T> {
             self.incoming.release(id);
             self.totals.bytes_delivered += bytes;
             self.done.push((p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) }));
+            if let Some(crossing) = &self.crossing {
+                crossing.completed(now);
+            }
         }
     }
 

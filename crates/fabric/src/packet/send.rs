@@ -9,7 +9,7 @@ use windtunnel_topology::{Itinerary, LinkId, SwitchId, flow_hash};
 
 use super::balance::Recycler;
 use super::credit::Spent;
-use super::engine::{Engine, OpenRequest, QueuePair, class};
+use super::engine::{Engine, OpenRequest, Plan, QueuePair, class};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
@@ -67,7 +67,7 @@ pub(super) struct Sender<F> {
     pub name: u32,
     /// The receiving half.
     pub peer_slot: u32,
-    /// Data packets sent, and control packets that are no more: see [`Engine::settle`].
+    /// Data packets sent, and control packets that are no more: see [`Engine::is_silent`].
     pub data_sent: u32,
     pub control_gone: u32,
     /// Packets sent, for path numbers.
@@ -148,7 +148,7 @@ impl<F> Sender<F> {
     }
 
     #[inline]
-    fn in_flight(&self) -> u64 {
+    pub(super) fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.received + self.lost)
     }
 }
@@ -239,9 +239,32 @@ impl<T: Transport> Engine<T> {
 
     /// [`Self::open`] on a plane of the NIC; `None`: the one that the entropy chooses. A route given decides before it.
     pub fn open_on(&mut self, request: &OpenRequest<'_>, wish: Option<u32>) -> QueuePair {
-        if self.retired.len() > self.settle_at {
-            self.settle();
+        if self.is_to_settle() {
+            let mut retired = self.take_retired();
+            retired.retain(|&QueuePair { sender, receiver, .. }| {
+                let silent = self.is_silent(receiver, self.sent_and_gone(sender));
+                if silent {
+                    let place = self.close_sender(sender);
+                    let (back, lengths) = self.close_receiver(receiver);
+                    self.take_up(place, back, lengths);
+                }
+                !silent
+            });
+            self.put_retired(retired);
         }
+        let mut plan = self.plan(request, wish);
+        for way in [0, 1] {
+            self.find_way(&mut plan, request, way, self.clock);
+        }
+        let places = self.lay(&plan);
+        let (sender, receiver) = (self.open_sender(&plan, places), self.open_receiver(&plan, places));
+        self.introduce(sender, receiver);
+        self.meet(receiver, sender);
+        QueuePair { sender, receiver, homes: [0; 2] }
+    }
+
+    /// Works out by which ports a queue pair goes; its ways are still to be found.
+    pub(super) fn plan(&mut self, request: &OpenRequest<'_>, wish: Option<u32>) -> Plan {
         let OpenRequest { from, to, entropy, keep, route } = *request;
         let seed = self.settings.seed;
         let there = flow_hash(seed, u64::from(from), u64::from(to), entropy);
@@ -259,22 +282,49 @@ impl<T: Transport> Engine<T> {
             None => wish.unwrap_or_else(|| self.topology.plane(there)),
         });
         let plane_back = plane_back.unwrap_or(plane);
-        let (port, far) = (from * planes + plane, to * planes + plane);
-        let (port_back, far_back) = (to * planes + plane_back, from * planes + plane_back);
-        let path = if route[0].is_empty() { self.walk(port, far, there) } else { self.along(route[0]) };
-        let path_back =
-            if route[1].is_empty() { self.walk(port_back, far_back, back) } else { self.along(route[1]) };
-        let facts = self.facts(port, &path, port_back, &path_back);
+        let ports = [from * planes + plane, to * planes + plane];
+        let ports_back = [to * planes + plane_back, from * planes + plane_back];
         // Otherwise every packet asks the topology anew.
         let fixed = (self.settings.has_fixed_paths() && self.forwarder.is_none()) || !route[0].is_empty();
-        let (hash, hash_back) = if fixed {
-            (u64::from(self.paths.insert(&path)), u64::from(self.paths.insert(&path_back)))
+        let paths = [Vec::new(), Vec::new()];
+        Plan { ports: [ports, ports_back], paths, hashes: [there, back], fixed, keep }
+    }
+
+    /// Finds the way there (0) or back (1), for an opening at `now`; the first switch of it lives here.
+    pub(super) fn find_way(&mut self, plan: &mut Plan, request: &OpenRequest<'_>, way: usize, now: u64) {
+        let links = request.route[way];
+        let (ports, hash) = (plan.ports[way], plan.hashes[way]);
+        plan.paths[way] = if links.is_empty() { self.walk(ports, hash, now) } else { self.along(links) };
+    }
+
+    /// The switch to which a NIC port leads.
+    pub(super) fn leaf(&self, nic_port: u32) -> u32 {
+        self.ports[nic_port as usize].far.as_switch().expect("a NIC's cable leads to a switch")
+    }
+
+    /// Lays down the paths of a queue pair, where they are fixed: what its packets carry there and back.
+    pub(super) fn lay(&mut self, plan: &Plan) -> [u64; 2] {
+        if plan.fixed {
+            [0, 1].map(|way| u64::from(self.paths.insert(&plan.paths[way])))
         } else {
-            (there, back)
-        };
+            plan.hashes
+        }
+    }
+
+    /// Takes the paths at `place` and `back` up again, of these lengths; none if it had none.
+    pub(super) fn take_up(&mut self, place: Option<u64>, back: u64, [len, len_back]: [u32; 2]) {
+        if let Some(place) = place {
+            self.paths.release(place as u32, len);
+            self.paths.release(back as u32, len_back);
+        }
+    }
+
+    pub(super) fn open_sender(&mut self, plan: &Plan, places: [u64; 2]) -> u32 {
+        let [port, to] = plan.ports[0];
+        let facts = self.facts(port, &plan.paths[0], plan.ports[1][0], &plan.paths[1]);
         let sender = Sender {
             cc: self.transport.open(&facts),
-            hash,
+            hash: places[0],
             eligible: 0,
             started: 0,
             last_wire: 0,
@@ -283,7 +333,7 @@ impl<T: Transport> Engine<T> {
             lost: 0,
             heard: 0,
             port,
-            to: far,
+            to,
             after: NONE,
             una: 0,
             next: 0,
@@ -305,8 +355,8 @@ impl<T: Transport> Engine<T> {
             timer: u64::MAX,
             watch: u64::MAX,
             turn: Turn::Idle,
-            flags: if fixed { flag::ROUTED } else { flag::FRESH },
-            keep,
+            flags: plan.flags(),
+            keep: plan.keep,
             rest: 0,
             asked: true,
             retired: false,
@@ -314,34 +364,15 @@ impl<T: Transport> Engine<T> {
             silent: 0,
             beyond: Arrivals::default(),
             recycler: match self.settings.balancer {
-                Balancer::Reps { .. } if !fixed => Some(Box::new(Recycler::new(there, &facts))),
+                Balancer::Reps { .. } if !plan.fixed => {
+                    Some(Box::new(Recycler::new(plan.hashes[0], &facts)))
+                }
                 _ => None,
             },
         };
-        let receiver = Receiver::new(
-            port_back,
-            far_back,
-            hash_back,
-            sender.flags,
-            [path.len() as u32, path_back.len() as u32],
-        );
         let unasked = if T::CREDITED { self.transport.unasked(&sender.cc) } else { 0 };
-        let pair = QueuePair { sender: self.open_sender(sender), receiver: self.open_receiver(receiver) };
-        self.senders[pair.sender as usize].peer_slot = pair.receiver;
-        self.receivers[pair.receiver as usize].peer_slot = pair.sender;
-        if T::CREDITED {
-            self.credits.open_sender(pair.sender, unasked);
-            self.credits.open_receiver(pair.receiver);
-        }
-        if T::TELEMETRY {
-            self.telemetry.open(pair.sender);
-        }
-        pair
-    }
-
-    fn open_sender(&mut self, sender: Sender<T::Flow>) -> u32 {
-        let name = (sender.port, sender.name);
-        self.nics[sender.port as usize].opened += 1;
+        let name = (port, sender.name);
+        self.nics[port as usize].opened += 1;
         let slot = match self.free_senders.pop() {
             Some(slot) => {
                 self.senders[slot as usize] = sender;
@@ -353,11 +384,20 @@ impl<T: Transport> Engine<T> {
             }
         };
         self.named.insert(name, slot);
+        if T::CREDITED {
+            self.credits.open_sender(slot, unasked);
+        }
+        if T::TELEMETRY {
+            self.telemetry.open(slot);
+        }
         slot
     }
 
-    fn open_receiver(&mut self, receiver: Receiver<T::Peer>) -> u32 {
-        match self.free_receivers.pop() {
+    pub(super) fn open_receiver(&mut self, plan: &Plan, places: [u64; 2]) -> u32 {
+        let [port, to] = plan.ports[1];
+        let lengths = [plan.paths[0].len() as u32, plan.paths[1].len() as u32];
+        let receiver = Receiver::new(port, to, places[1], plan.flags(), lengths);
+        let slot = match self.free_receivers.pop() {
             Some(slot) => {
                 self.receivers[slot as usize] = receiver;
                 slot
@@ -366,13 +406,35 @@ impl<T: Transport> Engine<T> {
                 self.receivers.push(receiver);
                 self.receivers.len() as u32 - 1
             }
+        };
+        if T::CREDITED {
+            self.credits.open_receiver(slot);
         }
+        slot
+    }
+
+    /// Tells a sending half its peer.
+    pub(super) fn introduce(&mut self, sender: u32, receiver: u32) {
+        self.senders[sender as usize].peer_slot = receiver;
+    }
+
+    /// Tells a receiving half its peer.
+    pub(super) fn meet(&mut self, receiver: u32, sender: u32) {
+        self.receivers[receiver as usize].peer_slot = sender;
     }
 
     /// Says of an open queue pair that nobody waits for what it sends.
     pub fn set_aside(&mut self, pair: QueuePair) {
-        self.senders[pair.sender as usize].aside = true;
-        self.receivers[pair.receiver as usize].aside = true;
+        self.set_sender_aside(pair.sender);
+        self.set_receiver_aside(pair.receiver);
+    }
+
+    pub(super) fn set_sender_aside(&mut self, sender: u32) {
+        self.senders[sender as usize].aside = true;
+    }
+
+    pub(super) fn set_receiver_aside(&mut self, receiver: u32) {
+        self.receivers[receiver as usize].aside = true;
     }
 
     /// Gives an open queue pair its traffic class, before its first message: its packets take that class's queue.
@@ -392,14 +454,13 @@ impl<T: Transport> Engine<T> {
         self.receivers[pair.receiver as usize].lengths[0] + 1
     }
 
-    /// Egress ports on the way from one NIC port to another that the hash chooses.
-    fn walk(&self, from: u32, to: u32, hash: u64) -> Vec<u32> {
+    /// Egress ports on the way from one NIC port to another that the hash chooses at `now`.
+    fn walk(&mut self, [from, to]: [u32; 2], hash: u64, now: u64) -> Vec<u32> {
+        let mut at = self.leaf(from);
+        self.show_queues(at, to, hash, now);
         let target = self.targets[to as usize];
-        let mut at = self.ports[from as usize].far.as_switch().expect("a NIC's cable leads to a switch");
-        let held = |port: u32| {
-            let first = self.switches[at as usize].first;
-            u64::from(self.ports[(first + port) as usize].held)
-        };
+        let first = self.switches[at as usize].first;
+        let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
         let mut itinerary = self.topology.enter(SwitchId(at), &target, hash, held);
         let mut path = Vec::with_capacity(8);
         loop {
@@ -452,13 +513,23 @@ impl<T: Transport> Engine<T> {
     /// Hands a message of `bytes` over to a queue pair at `at`, not before the clock; `token` comes back in its
     /// [`Completion`].
     pub fn send(&mut self, at: Time, pair: QueuePair, bytes: Bytes, token: u64) {
+        let message = self.incoming_of(at, bytes, token);
+        self.expect(pair.receiver, message);
+        self.hand_over(at, pair.sender, &message);
+    }
+
+    /// A message as its receiver is told of it.
+    pub(super) fn incoming_of(&self, at: Time, bytes: Bytes, token: u64) -> Incoming {
         let bytes = bytes.0.max(1);
         let packets =
             u32::try_from(self.settings.packets(Bytes(bytes))).expect("a message of fewer than 2^32 packets");
-        let QueuePair { sender: flow, receiver } = pair;
-        self.expect(receiver, Incoming { token, bytes, start: at, packets, next: NO_MESSAGE });
-        let message = Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE };
-        let message = self.outgoing.insert(message);
+        Incoming { token, bytes, start: at, packets, next: NO_MESSAGE }
+    }
+
+    /// Hands a message over to a sending half.
+    pub(super) fn hand_over(&mut self, at: Time, flow: u32, message: &Incoming) {
+        let &Incoming { bytes, packets, .. } = message;
+        let message = self.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
         let port = self.senders[flow as usize].port;
         let nic = &mut self.nics[port as usize];
         nic.starts.push(Reverse((at.0, nic.handed, message)));
@@ -744,7 +815,9 @@ impl<T: Transport> Engine<T> {
             sender.beyond = Arrivals::default();
             sender.recycler = None;
             self.named.remove(&(sender.port, sender.name));
-            self.retired.push(QueuePair { sender: flow, receiver: sender.peer_slot });
+            let (receiver, to) = (sender.peer_slot, sender.to);
+            let homes = [self.crossing.as_ref().map_or(0, |crossing| crossing.number), self.home(to)];
+            self.retired.push(QueuePair { sender: flow, receiver, homes });
         }
     }
 
@@ -973,30 +1046,52 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Frees the places of queue pairs that are done and have nothing left in the network: what one half sent, the other
-    /// has counted as gone. Nothing that happens depends on when this is asked, for a half that is done answers what
-    /// still comes and does no more.
-    #[cold]
-    fn settle(&mut self) {
-        let mut retired = std::mem::take(&mut self.retired);
-        retired.retain(|&QueuePair { sender: flow, receiver: peer }| {
-            let (sender, receiver) = (&self.senders[flow as usize], &mut self.receivers[peer as usize]);
-            if sender.data_sent != receiver.data_gone || sender.control_gone != receiver.control_sent {
-                return true;
-            }
-            if T::CREDITED && self.credits.is_queued(peer) {
-                return true;
-            }
-            let (back, [len, len_back]) = receiver.close(&mut self.reordering);
-            if sender.flags & flag::ROUTED != 0 {
-                self.paths.release(sender.hash as u32, len);
-                self.paths.release(back as u32, len_back);
-            }
-            self.free_senders.push(flow);
-            self.free_receivers.push(peer);
-            false
-        });
+    /// Whether so many queue pairs are done that it is worth looking which of them have nothing left in the network.
+    pub(super) fn is_to_settle(&self) -> bool {
+        self.retired.len() > self.settle_at
+    }
+
+    pub(super) fn take_retired(&mut self) -> Vec<QueuePair> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Those that still have.
+    pub(super) fn put_retired(&mut self, retired: Vec<QueuePair>) {
         self.settle_at = 2 * retired.len();
         self.retired = retired;
+    }
+
+    /// Data packets sent, and control packets that are no more.
+    pub(super) fn sent_and_gone(&self, sender: u32) -> [u32; 2] {
+        let sender = &self.senders[sender as usize];
+        [sender.data_sent, sender.control_gone]
+    }
+
+    /// Whether a queue pair that is done has nothing left in the network: what one half sent, the other has counted as
+    /// gone. Nothing that happens depends on when this is asked, for a sending half that is done lets pass what still
+    /// comes, and a receiving half answers it, however long they keep their places.
+    pub(super) fn is_silent(&self, receiver: u32, [data_sent, control_gone]: [u32; 2]) -> bool {
+        let granted = T::CREDITED && self.credits.is_queued(receiver);
+        let receiver = &self.receivers[receiver as usize];
+        !granted && receiver.data_gone == data_sent && receiver.control_sent == control_gone
+    }
+
+    /// Frees the place of a sending half; where its packets' path lies, if they have one.
+    pub(super) fn close_sender(&mut self, sender: u32) -> Option<u64> {
+        self.free_senders.push(sender);
+        let sender = &self.senders[sender as usize];
+        (sender.flags & flag::ROUTED != 0).then_some(sender.hash)
+    }
+
+    /// Frees the place of a receiving half; what its packets carried, and the lengths of both ways.
+    pub(super) fn close_receiver(&mut self, receiver: u32) -> (u64, [u32; 2]) {
+        self.free_receivers.push(receiver);
+        self.receivers[receiver as usize].close(&mut self.reordering)
+    }
+}
+
+impl Plan {
+    fn flags(&self) -> u8 {
+        if self.fixed { flag::ROUTED } else { flag::FRESH }
     }
 }

@@ -96,6 +96,24 @@ pub struct TrimSettings {
     pub queue: Option<Bytes>,
 }
 
+/// Over how many threads and processes a network is spread. No result depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParallelSettings {
+    /// Threads, at least 1; one thread has one process unless told otherwise.
+    pub threads: usize,
+    /// Processes at most; a few for each of several threads if not set.
+    pub processes: Option<usize>,
+    /// ζ: what a shorter cable joins shares a process. Chosen from the cables if not set.
+    pub threshold: Option<Span>,
+}
+
+impl Default for ParallelSettings {
+    /// One thread, one process.
+    fn default() -> Self {
+        Self { threads: 1, processes: None, threshold: None }
+    }
+}
+
 /// How packets behave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketSettings {
@@ -145,6 +163,8 @@ pub struct PacketSettings {
     pub sample_every: Option<Span>,
     /// Keep a record of each message.
     pub records: bool,
+    /// Threads.
+    pub parallel: ParallelSettings,
 }
 
 impl Default for PacketSettings {
@@ -174,6 +194,7 @@ impl Default for PacketSettings {
             background: Vec::new(),
             sample_every: None,
             records: false,
+            parallel: ParallelSettings::default(),
         }
     }
 }

@@ -71,6 +71,20 @@ impl PortCounters {
         trims: 0,
     };
 
+    /// Adds what the far end's process, or the port's, counted.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.waited += other.waited;
+        self.held += other.held;
+        self.control += other.control;
+        self.marks += other.marks;
+        self.drops += other.drops;
+        self.deepest = self.deepest.max(other.deepest);
+        self.control_drops += other.control_drops;
+        self.trims += other.trims;
+    }
+
     pub(super) fn report(&self, link: LinkId, span: Span) -> PortReport {
         let mean_depth = if span == Span::ZERO { 0.0 } else { self.held as f64 * 1_024.0 / span.0 as f64 };
         PortReport {

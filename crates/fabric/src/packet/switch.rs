@@ -108,9 +108,14 @@ impl<T: Transport> Engine<T> {
                 _ => packet.hash,
             };
             let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
-            let target = &self.targets[packet.to as usize];
             let fresh = packet.flags & flag::FRESH != 0;
             packet.flags &= !flag::FRESH;
+            let to = packet.to;
+            if fresh && self.rules.is_empty() {
+                self.show_queues(switch, to, hash, now);
+            }
+            let packet = &mut self.packets[id];
+            let target = &self.targets[to as usize];
             if let Some(forwarder) = &mut self.forwarder {
                 let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
                 if fresh {
@@ -215,6 +220,9 @@ impl<T: Transport> Engine<T> {
             } else {
                 port.data.push(id, &mut self.packets);
             }
+            if port.away && !port.armed {
+                self.look_later(p);
+            }
         }
     }
 
@@ -316,6 +324,24 @@ impl<T: Transport> Engine<T> {
     pub(super) fn draw(&self, what: u64, p: u32, packet: &Packet) -> u32 {
         let seed = combine(self.settings.seed ^ what, u64::from(p) << 32 | u64::from(packet.to));
         (combine(seed, packet.joined ^ u64::from(packet.sequence) << 48) >> 32) as u32
+    }
+
+    /// Makes what the ports of a switch hold exact if its shape asks for that to send a packet on its way.
+    #[inline]
+    pub(super) fn show_queues(&mut self, switch: u32, to: u32, hash: u64, now: u64) {
+        let asked = std::cell::Cell::new(false);
+        let nothing = |_| {
+            asked.set(true);
+            0
+        };
+        self.topology.enter(SwitchId(switch), &self.targets[to as usize], hash, nothing);
+        if asked.get() {
+            if self.queues.on {
+                self.refresh_queues(switch, now);
+            } else {
+                self.refresh(switch, now);
+            }
+        }
     }
 
     /// Advances all ports of a switch, so that what it holds is exact.

@@ -54,6 +54,17 @@ impl Telemetry {
         self.packets.swap(one as usize, other as usize);
     }
 
+    /// Takes the records of a packet that leaves for another process.
+    pub(super) fn take(&mut self, id: u32) -> Vec<Hop> {
+        self.packets.get_mut(id as usize).map_or_else(Vec::new, std::mem::take)
+    }
+
+    /// Puts down those of a packet that has come from one.
+    pub(super) fn put(&mut self, id: u32, hops: Vec<Hop>) {
+        self.begin(id);
+        self.packets[id as usize] = hops;
+    }
+
     /// Takes the records of a packet in hand.
     pub(super) fn set_aside(&mut self, id: u32) {
         std::mem::swap(&mut self.aside, &mut self.packets[id as usize]);

@@ -229,11 +229,11 @@ pub struct Answer {
 }
 
 /// See the module page.
-pub trait Transport: Clone + std::fmt::Debug {
+pub trait Transport: Clone + std::fmt::Debug + Send + 'static {
     /// State of a sending half.
-    type Flow: Copy + std::fmt::Debug;
+    type Flow: Copy + std::fmt::Debug + Send;
     /// State of a receiving half.
-    type Peer: Copy + std::fmt::Debug + Default;
+    type Peer: Copy + std::fmt::Debug + Default + Send;
 
     /// Its name in a scenario.
     const NAME: &'static str;

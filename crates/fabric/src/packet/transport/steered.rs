@@ -12,9 +12,9 @@ use super::{Ack, Answer, Arrived, Credit, Hop, Loss, Nack, PathChoice, PathFacts
 /// For a queue pair, in order of time: [`Self::open`] once, [`Self::choose`] for each packet, [`Self::on_ack`] for each
 /// acknowledgement, [`Self::on_nack`] for each trimmed packet and [`Self::on_loss`] for each loss, after the transport has
 /// been told.
-pub trait PathChooser: Clone + std::fmt::Debug {
+pub trait PathChooser: Clone + std::fmt::Debug + Send + 'static {
     /// What differs from one queue pair to another.
-    type State: Copy + std::fmt::Debug;
+    type State: Copy + std::fmt::Debug + Send;
 
     /// Its name in a scenario.
     const NAME: &'static str;

@@ -1,0 +1,318 @@
+//! An engine as one of several processes: what joins it to the others.
+//!
+//! A process owns NICs and switches with their egress ports. A port whose far end lives elsewhere is *away*: a packet
+//! whose transmission begins there leaves the slab and is posted with the time at which it reaches the far end
+//! ([`Engine::export`]); there it joins the cable half of the same port ([`Engine::import`]) and has its event under the
+//! same key as in one process. An away port of a switch has no event of its own: ports that have something waiting are
+//! looked at when the window ends, and everything whose turn came is started, which is exact (see
+//! `docs/packet-model.md`, "One event per hop"). An away port of a NIC wakes up at the end of each transmission.
+//!
+//! **Invariant.** A transmission that begins in a window arrives after it, because windows are no longer than the least
+//! delay of a cable between processes.
+//!
+//! **Mail** is named by entities: p is what arrives by port p, and lives with the far end of p; (number of ports) + p is
+//! port p itself, and lives with its owner. Packets go to the former; what acts on a port from downstream (a pause) would
+//! go to the latter, with a class of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use windtunnel_kernel::executor::{Envelope, Outbox, Process};
+use windtunnel_kernel::partition::{Edge, Partition, PartitionOptions, partition};
+use windtunnel_kernel::queue::EventKey;
+use windtunnel_kernel::{Span, Time};
+use windtunnel_topology::{Itinerary, Peer, SwitchId};
+
+use super::engine::Engine;
+use super::packets::{Kind, NONE, Packet};
+use super::receive::Feedback;
+use super::settings::ParallelSettings;
+use super::telemetry::Hop;
+use super::transport::{Recovery, Transport};
+
+/// What joins an engine to the other processes.
+#[derive(Clone, Debug)]
+pub(super) struct Crossing {
+    /// Which process it is.
+    pub number: u32,
+    /// Process of each NIC, then of each switch.
+    homes: Arc<[u32]>,
+    /// Away ports that have something waiting.
+    waiting: Vec<u32>,
+    /// When the first of them may start it.
+    next: u64,
+    /// Packets that have left in this window.
+    posts: Vec<Post>,
+    /// Packets dropped here, by the process of the half that counts them.
+    pub gone: Vec<(u32, Gone)>,
+    /// The first completion of any process since this was last reset.
+    first_done: Arc<AtomicU64>,
+}
+
+impl Crossing {
+    /// A message has completed.
+    pub(super) fn completed(&self, now: u64) {
+        self.first_done.fetch_min(now, Relaxed);
+    }
+}
+
+/// A packet that is no more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    /// The half it went to.
+    pub half: u32,
+    /// Whether that is a sending half.
+    pub back: bool,
+}
+
+/// A packet between processes, with everything it refers to.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    hash: u64,
+    stamp: u64,
+    flow: u32,
+    sequence: u32,
+    to: u32,
+    itinerary: Itinerary,
+    wire: u16,
+    path: u16,
+    kind: Kind,
+    flags: u8,
+    detail: u32,
+    feedback: Feedback,
+    hops: Vec<Hop>,
+}
+
+/// A packet that has left, and when its transmission began.
+#[derive(Clone, Debug)]
+struct Post {
+    port: u32,
+    sent: u64,
+    reaches: u64,
+    parcel: Parcel,
+}
+
+impl<T: Transport> Engine<T> {
+    /// Spreads NICs and switches over processes: the process of each NIC, then of each switch, and the rest of what was
+    /// found. The weight of a NIC or switch is the number of its ports: packets arrive there.
+    pub(super) fn partition(&self, parallel: &ParallelSettings) -> Partition {
+        let topology = &self.topology;
+        let (nics, planes) = (topology.nics(), topology.planes());
+        let delay = |port: u32| Span(self.kinds[usize::from(self.ports[port as usize].kind)].delay);
+        let mut edges = Vec::new();
+        for nic in 0..nics {
+            for plane in 0..planes {
+                let leaf = topology.target(nic, plane).switch.0;
+                edges.push(Edge { a: nic, b: nics + leaf, delay: delay(nic * planes + plane) });
+            }
+        }
+        let mut weights = vec![u64::from(2 * planes); nics as usize];
+        for (number, switch) in (0u32..).zip(&self.switches) {
+            let mut cables = 0;
+            for port in 0..switch.count {
+                let far = match topology.peer(SwitchId(number), port) {
+                    Some(Peer::Switch { switch, .. }) => nics + switch.0,
+                    Some(Peer::Nic { nic, .. }) => nic,
+                    None => continue,
+                };
+                cables += 1;
+                edges.push(Edge { a: nics + number, b: far, delay: delay(switch.first + port) });
+            }
+            weights.push(cables);
+        }
+        let mut options = PartitionOptions::for_threads(parallel.threads);
+        options.threshold = parallel.threshold;
+        options.processes = parallel.processes.unwrap_or(options.processes);
+        partition(&weights, &edges, &options)
+    }
+
+    /// Whether it cannot be one of several: pause frames, and links that change while packets are on them, act across
+    /// cables sooner than packets, and samples are taken of all ports at once.
+    pub(super) fn is_indivisible(&self) -> bool {
+        let settings = &self.settings;
+        settings.pfc.is_some() || !settings.impairments.changes.is_empty() || settings.sample_every.is_some()
+    }
+
+    /// Makes an engine of the whole fabric process `number`. It keeps a place for every port, of which it uses its own and
+    /// the cable halves of those that lead to it.
+    pub(super) fn settle_in(&mut self, number: u32, homes: &Arc<[u32]>, first_done: &Arc<AtomicU64>) {
+        self.crossing = Some(Box::new(Crossing {
+            number,
+            homes: Arc::clone(homes),
+            waiting: Vec::new(),
+            next: u64::MAX,
+            posts: Vec::new(),
+            gone: Vec::new(),
+            first_done: Arc::clone(first_done),
+        }));
+        for p in 0..self.ports.len() as u32 {
+            let [owner, far] = self.ends(p);
+            self.ports[p as usize].away = owner == number && far != number;
+        }
+    }
+
+    /// Processes of a port and of its far end.
+    fn ends(&self, p: u32) -> [u32; 2] {
+        let Some(crossing) = &self.crossing else { return [0; 2] };
+        let (nics, planes) = (self.topology.nics(), self.topology.planes());
+        let port = &self.ports[p as usize];
+        let owner = if port.owner == NONE { p / planes } else { nics + port.owner };
+        let far = match port.far.as_switch() {
+            Some(switch) => nics + switch,
+            None => {
+                let switch = SwitchId(port.owner);
+                match self.topology.peer(switch, p - self.switches[switch.0 as usize].first) {
+                    Some(Peer::Nic { nic, .. }) => nic,
+                    // Nothing is there.
+                    _ => owner,
+                }
+            }
+        };
+        [owner, far].map(|node| crossing.homes[node as usize])
+    }
+
+    /// Process of a NIC port.
+    pub(super) fn home(&self, nic_port: u32) -> u32 {
+        let planes = self.topology.planes();
+        self.crossing.as_ref().map_or(0, |crossing| crossing.homes[(nic_port / planes) as usize])
+    }
+
+    /// Process of a switch.
+    pub(super) fn home_of_switch(&self, switch: u32) -> u32 {
+        let nics = self.topology.nics();
+        self.crossing.as_ref().map_or(0, |crossing| crossing.homes[(nics + switch) as usize])
+    }
+
+    /// What was dropped here and is counted elsewhere, since the last call.
+    pub(super) fn take_gone(&mut self) -> Vec<(u32, Gone)> {
+        self.crossing.as_mut().map_or_else(Vec::new, |crossing| std::mem::take(&mut crossing.gone))
+    }
+
+    /// Counts a packet that is no more at the half it went to, which lives here.
+    pub(super) fn count_gone(&mut self, gone: Gone) {
+        if gone.back {
+            self.senders[gone.half as usize].control_gone += 1;
+        } else {
+            let receiver = &mut self.receivers[gone.half as usize];
+            receiver.data_gone += 1;
+            self.lost_for_good |= !receiver.aside && self.transport.recovery() == Recovery::None;
+        }
+    }
+
+    /// A packet leaves by away port `p`: its transmission began at `sent`.
+    pub(super) fn post(&mut self, p: u32, id: u32, sent: u64, reaches: u64) {
+        let parcel = self.export(id);
+        let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
+        crossing.posts.push(Post { port: p, sent, reaches, parcel });
+    }
+
+    /// Takes a packet out, with everything it refers to. What packets refer to besides is to be added here and in
+    /// [`Self::import`].
+    fn export(&mut self, id: u32) -> Parcel {
+        let Packet { hash, stamp, flow, sequence, detail, to, itinerary, wire, path, kind, flags, .. } =
+            self.packets[id];
+        self.packets.release(id);
+        let feedback = if kind == Kind::Ack { self.feedbacks.take(detail) } else { Feedback::default() };
+        let hops = if T::TELEMETRY { self.telemetry.take(id) } else { Vec::new() };
+        Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, detail, feedback, hops }
+    }
+
+    /// Takes a packet in.
+    fn import(&mut self, parcel: Parcel) -> u32 {
+        let Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, .. } = parcel;
+        let detail = if kind == Kind::Ack { self.feedbacks.insert(parcel.feedback) } else { parcel.detail };
+        let id = self.packets.insert(Packet {
+            hash,
+            stamp,
+            flow,
+            sequence,
+            detail,
+            to,
+            itinerary,
+            wire,
+            path,
+            kind,
+            flags,
+            ..Packet::default()
+        });
+        if T::TELEMETRY {
+            self.telemetry.put(id, parcel.hops);
+        }
+        id
+    }
+
+    /// Something waits at away port `p` of a switch.
+    #[cold]
+    pub(super) fn look_later(&mut self, p: u32) {
+        let port = &mut self.ports[p as usize];
+        if !std::mem::replace(&mut port.armed, true) {
+            let free_at = port.free_at;
+            if let Some(crossing) = &mut self.crossing {
+                crossing.waiting.push(p);
+                crossing.next = crossing.next.min(free_at);
+            }
+        }
+    }
+
+    /// Starts what waits at away ports and whose turn comes before `horizon`; returns how many were looked at.
+    fn flush(&mut self, horizon: u64) -> u64 {
+        let Some(crossing) = &mut self.crossing else { return 0 };
+        let mut waiting = std::mem::take(&mut crossing.waiting);
+        let (looked, mut next) = (waiting.len() as u64, u64::MAX);
+        waiting.retain(|&p| {
+            self.advance(p, horizon - 1);
+            let port = &mut self.ports[p as usize];
+            port.armed = port.waits();
+            if port.armed {
+                next = next.min(port.free_at);
+            }
+            port.armed
+        });
+        if let Some(crossing) = &mut self.crossing {
+            (crossing.waiting, crossing.next) = (waiting, next);
+        }
+        looked
+    }
+}
+
+impl<T: Transport> Process for Engine<T> {
+    type Message = Parcel;
+
+    fn entities(&self) -> Vec<u32> {
+        let number = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
+        let count = self.ports.len() as u32;
+        let mut own = Vec::new();
+        for p in 0..count {
+            let [owner, far] = self.ends(p);
+            own.extend((far == number).then_some(p));
+            own.extend((owner == number).then_some(count + p));
+        }
+        own
+    }
+
+    fn next_time(&mut self) -> Time {
+        let waiting = self.crossing.as_ref().map_or(u64::MAX, |crossing| crossing.next);
+        Engine::next_time(self).min(Time(waiting))
+    }
+
+    fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Parcel>) -> u64 {
+        let mut handled = 0;
+        while !self.has_halted() && self.step(horizon.0 - 1) {
+            handled += 1;
+        }
+        handled += self.flush(horizon.0);
+        let Some(crossing) = &mut self.crossing else { return handled };
+        for Post { port, sent, reaches, parcel } in crossing.posts.drain(..) {
+            let time = Time(reaches);
+            let key = EventKey { time, class: 0, receiver: port, sender: port, count: 0 };
+            let own = outbox.post(Time(sent), Envelope { key, message: parcel });
+            debug_assert!(own.is_none(), "an away port leads elsewhere");
+        }
+        handled
+    }
+
+    fn receive(&mut self, envelope: Envelope<Parcel>) {
+        let id = self.import(envelope.message);
+        self.launch(envelope.key.receiver, id, envelope.key.time.0);
+    }
+}

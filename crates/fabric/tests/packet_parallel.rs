@@ -1,0 +1,362 @@
+//! Threads and partitions cannot be seen: the same completions, counters, port reports and digest of events, for every
+//! transport, with marks, drops, losses, spraying, pauses in between, failed cables; and a difference is found.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use windtunnel_fabric::packet::transport::{
+    Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
+};
+use windtunnel_fabric::packet::{
+    Balancer, BufferSettings, Completion, Counters, EcnSettings, Engines, Forwarding, MarkAt, OpenRequest,
+    PacketSettings, ParallelSettings, PortReport,
+};
+use windtunnel_kernel::digest::EventDigest;
+use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
+use windtunnel_topology::{
+    CableSpec, ClosSpec, DirectSpec, DragonflyRouting, DragonflySpec, Forwarder, LinkId, Peer, Policy,
+    Topology, TopologySpec,
+};
+
+const RATE: BitRate = BitRate::from_gbps(400);
+
+/// Cables of 100 ns and 300 ns of pipeline in the racks, three times as long above.
+fn fat_tree(k: u32, planes: u32, loss: f64) -> Arc<Topology> {
+    let mut spec = ClosSpec::fat_tree(k, RATE);
+    for (number, tier) in spec.tiers.iter_mut().enumerate() {
+        tier.switch_latency = Span::from_ns(300);
+        tier.length_mm = if number == 0 { 20_000 } else { 60_000 };
+        tier.loss = loss;
+    }
+    for tier in &mut spec.tiers[1..] {
+        tier.rate = BitRate(tier.rate.0 / u64::from(planes));
+    }
+    spec.planes = planes;
+    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
+}
+
+/// Packets choose the shorter queue as they enter.
+fn dragonfly() -> Arc<Topology> {
+    let cable = |length_mm| CableSpec { length_mm, ..CableSpec::new(RATE) };
+    let spec = DragonflySpec {
+        direct: DirectSpec {
+            hosts_per_router: 2,
+            nic: cable(10_000),
+            router_latency: Span::from_ns(300),
+            ..DirectSpec::new(RATE)
+        },
+        groups: 5,
+        routers: 4,
+        global_links: 1,
+        local: cable(5_000),
+        global: cable(50_000),
+        routing: DragonflyRouting::UgalL,
+    };
+    Arc::new(Topology::new(&TopologySpec::Dragonfly(spec)).expect("a dragonfly"))
+}
+
+/// (start, sender, receiver, bytes, whether it goes by the pair's own queue pair)
+type Sent = (u64, u32, u32, u64, bool);
+
+/// What a run lets be seen.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    done: Vec<Completion>,
+    totals: Counters,
+    reports: Vec<PortReport>,
+    hops: (u64, u64),
+    digest: u128,
+}
+
+struct Scenario<T: Transport> {
+    topology: Arc<Topology>,
+    settings: PacketSettings,
+    transport: T,
+    sent: Vec<Sent>,
+    failed: Vec<LinkId>,
+    /// From a completion to what follows: with some, each message is answered by half of its bytes.
+    reaction: Option<Span>,
+    /// Looks at counters in the middle.
+    look_at: Option<Time>,
+}
+
+impl<T: Transport> Scenario<T> {
+    fn engines(&self, parallel: ParallelSettings) -> Engines<T> {
+        let settings = PacketSettings { parallel, ..self.settings.clone() };
+        let reaction = self.reaction.unwrap_or(Span(u64::MAX));
+        let engines = Engines::new(self.topology.clone(), settings, self.transport.clone(), reaction)
+            .expect("settings that work")
+            .keep_together();
+        if self.failed.is_empty() {
+            return engines;
+        }
+        let mut forwarder = Forwarder::new(self.topology.clone(), Policy::default());
+        for &link in &self.failed {
+            forwarder.fail_cable(link);
+        }
+        forwarder.converge();
+        engines.rerouted(&forwarder)
+    }
+
+    fn run(&self, parallel: ParallelSettings) -> (Seen, usize) {
+        let mut engines = self.engines(parallel);
+        engines.keep_digest(&EventDigest::new());
+        let mut pairs = std::collections::BTreeMap::new();
+        let mut send =
+            |engines: &mut Engines<T>, now: Time, token: u64, (start, from, to, bytes, shared): Sent| {
+                let mut open = |keep| {
+                    let entropy = u32::from(keep);
+                    engines.open(now, &OpenRequest { from, to, entropy, keep, route: [&[], &[]] })
+                };
+                let pair =
+                    if shared { *pairs.entry((from, to)).or_insert_with(|| open(true)) } else { open(false) };
+                engines.send(Time(start), pair, Bytes(bytes), token);
+            };
+        for (token, &sent) in (0..).zip(&self.sent) {
+            send(&mut engines, Time::ZERO, token, sent);
+        }
+        let mut reports = Vec::new();
+        let mut all: Vec<Completion> = Vec::new();
+        let mut answered = 0;
+        loop {
+            // The front's next event: an answer that is due, or a look.
+            let due = self.reaction.and_then(|reaction| Some(all.get(answered)?.at + reaction));
+            let look = self.look_at.filter(|_| reports.is_empty());
+            let limit = due.unwrap_or(Time::NEVER).min(look.unwrap_or(Time::NEVER));
+            if limit == Time::NEVER && engines.next_time() == Time::NEVER {
+                break;
+            }
+            let mut done = Vec::new();
+            let reached = engines.run(limit, 1 << 14, &mut done);
+            assert!(done.iter().all(|done| done.at <= reached));
+            all.append(&mut done);
+            if look == Some(reached) {
+                engines.catch_up(reached);
+                reports = engines.port_reports();
+            }
+            let ready =
+                |done: &Completion| self.reaction.is_some_and(|reaction| done.at + reaction <= reached);
+            while let Some(done) = all.get(answered).filter(|done| ready(done)) {
+                let token = done.token;
+                answered += 1;
+                if let Some(&(_, from, to, bytes, shared)) = self.sent.get(token as usize) {
+                    let answer = (reached.0, to, from, bytes / 2 + 1, shared);
+                    send(&mut engines, reached, token + self.sent.len() as u64, answer);
+                }
+            }
+        }
+        assert_eq!(engines.packets_live(), 0, "every packet is gone in the end");
+        let last = all.last().map_or(Time::ZERO, |done| done.at);
+        // Long after the last event of any process.
+        engines.catch_up(last + Span::from_us(1_000_000));
+        reports.extend(engines.port_reports());
+        let digest = engines.digest().expect("one is kept");
+        assert_eq!(digest.events(), engines.totals().events);
+        let seen = Seen {
+            done: all,
+            totals: engines.totals(),
+            reports,
+            hops: engines.packet_hops(),
+            digest: digest.value(),
+        };
+        (seen, engines.spread().map_or(1, |spread| spread.processes))
+    }
+
+    /// Runs over several threads and partitions and returns what all saw.
+    fn check(&self) -> Seen {
+        let (one, processes) = self.run(ParallelSettings::default());
+        assert_eq!(processes, 1);
+        let spreads = [
+            (1, Some(2), None),
+            (1, Some(5), None),
+            (2, None, None),
+            (2, Some(2), Some(Span::from_ns(500))),
+            (3, Some(7), None),
+            (4, Some(64), Some(Span(1))),
+        ];
+        for (threads, processes, threshold) in spreads {
+            let parallel = ParallelSettings { threads, processes, threshold };
+            let (other, found) = self.run(parallel);
+            assert!(found > 1, "{parallel:?}: one process");
+            assert_eq!(other.done, one.done, "{parallel:?}");
+            assert_eq!(other.totals, one.totals, "{parallel:?}");
+            for (other, one) in other.reports.iter().zip(&one.reports) {
+                assert_eq!(other, one, "{parallel:?}");
+            }
+            assert_eq!(other, one, "{parallel:?}");
+        }
+        one
+    }
+}
+
+fn settings(balancer: Balancer) -> PacketSettings {
+    PacketSettings {
+        seed: 3,
+        balancer,
+        buffers: vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(5_000) }],
+        ecn: Some(EcnSettings {
+            rate: RATE,
+            kmin: Bytes(20_000),
+            kmax: Bytes(80_000),
+            pmax: 0.5,
+            at: MarkAt::Enqueue,
+        }),
+        ..PacketSettings::default()
+    }
+}
+
+fn permutation(hosts: u32, bytes: u64) -> Vec<Sent> {
+    let order = RandomStream::new(1, "permutation", 0).permutation(hosts as usize);
+    order.iter().zip(order.iter().cycle().skip(1)).map(|(&from, &to)| (0, from, to, bytes, false)).collect()
+}
+
+fn incast(senders: u32, bytes: u64) -> Vec<Sent> {
+    (1..=senders).map(|from| (u64::from(from % 3) * 1_000, from, 0, bytes, from % 2 == 0)).collect()
+}
+
+fn scenario<T: Transport>(
+    topology: &Arc<Topology>,
+    settings: PacketSettings,
+    transport: T,
+    sent: Vec<Sent>,
+) -> Scenario<T> {
+    Scenario {
+        topology: topology.clone(),
+        settings,
+        transport,
+        sent,
+        failed: Vec::new(),
+        reaction: None,
+        look_at: Some(Time(7_000_000)),
+    }
+}
+
+const TIMEOUT: Span = Span::from_us(100);
+
+#[test]
+fn permutations_and_incasts_of_every_transport() {
+    fn both<T: Transport>(transport: T, balancer: Balancer) {
+        let topology = fat_tree(4, 1, 0.0);
+        for reaction in [None, Some(Span::from_ns(700))] {
+            let found = Scenario {
+                reaction,
+                ..scenario(&topology, settings(balancer), transport.clone(), permutation(16, 300_000))
+            };
+            let found = found.check();
+            let count = if reaction.is_some() { 32 } else { 16 };
+            assert_eq!(found.done.len(), count, "{}", T::NAME);
+            let incast = Scenario {
+                reaction,
+                ..scenario(&topology, settings(balancer), transport.clone(), incast(15, 100_000))
+            };
+            let found = incast.check();
+            assert!(found.done.len() >= 15, "{}: {:?}", T::NAME, found.totals);
+            assert!(found.totals.marks > 0, "{}", T::NAME);
+        }
+    }
+    let spray = Balancer::Spray { paths: 16 };
+    let reorder = Recovery::Selective { reorder: 3 };
+    both(Nscc { timeout: TIMEOUT, ..Nscc::default() }, spray);
+    both(Dctcp { timeout: TIMEOUT, ..Dctcp::default() }, Balancer::Ecmp);
+    both(Dcqcn { timeout: TIMEOUT, ..Dcqcn::default() }, Balancer::Ecmp);
+    both(Swift::default(), Balancer::DestinationModulo);
+    both(NewReno::default(), Balancer::Ecmp);
+    both(Cubic::default(), Balancer::Ecmp);
+    both(MpRdma { timeout: TIMEOUT, ..MpRdma::default() }, spray);
+    both(NoTransport { window: 50_000, timeout: TIMEOUT, recovery: reorder }, Balancer::Ecmp);
+}
+
+#[test]
+fn losses_cut_through_and_planes() {
+    for (planes, forwarding) in [(1, Forwarding::StoreAndForward), (2, Forwarding::CutThrough)] {
+        let topology = fat_tree(4, planes, 0.003);
+        for balancer in [Balancer::Ecmp, Balancer::Spray { paths: 8 }] {
+            let settings = PacketSettings { forwarding, ..settings(balancer) };
+            let reorder = if balancer == Balancer::Ecmp { 3 } else { u32::MAX };
+            let recovery = Recovery::Selective { reorder };
+            let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
+            let mut sent = permutation(16, 400_000);
+            sent.extend(incast(9, 200_000));
+            let lossy = Scenario {
+                reaction: Some(Span::from_us(1)),
+                ..scenario(&topology, settings, transport, sent)
+            };
+            let found = lossy.check();
+            assert!(found.totals.drops > 0 && found.totals.retransmissions > 0, "{:?}", found.totals);
+        }
+    }
+}
+
+/// Nothing is answered: what a sender has sent is done with, and what is lost stays lost.
+#[test]
+fn without_acknowledgements() {
+    let settings = PacketSettings { ack_every: 0, ..settings(Balancer::Ecmp) };
+    let found = scenario(&fat_tree(4, 1, 0.0), settings, NoTransport::default(), incast(15, 60_000)).check();
+    assert!(found.totals.drops > 0 && found.done.len() < 15);
+}
+
+#[test]
+fn around_failed_cables() {
+    let topology = fat_tree(4, 1, 0.0);
+    // Two cables between switches: queue pairs with one path are given one around them by their host.
+    let between = |&link: &LinkId| {
+        let Some((switch, port)) = topology.link_source(link) else { return false };
+        matches!(topology.peer(switch, port), Some(Peer::Switch { .. }))
+    };
+    let links = (0..topology.link_count() as u32).map(LinkId);
+    let failed: Vec<LinkId> = links.filter(between).step_by(23).take(2).collect();
+    let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
+    let sprayed = settings(Balancer::Spray { paths: 16 });
+    let base = scenario(&topology, sprayed, transport, permutation(16, 100_000));
+    let found = Scenario { failed, ..base }.check();
+    assert_eq!(found.done.len(), 16);
+}
+
+/// What packets decide by the queues they meet does not depend on when these were last looked at.
+#[test]
+fn adaptive_routes() {
+    let topology = dragonfly();
+    for balancer in [Balancer::Ecmp, Balancer::Spray { paths: 16 }] {
+        let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
+        let mut sent = permutation(topology.hosts(), 200_000);
+        sent.extend(incast(20, 40_000));
+        let base = scenario(&topology, settings(balancer), transport, sent);
+        Scenario { reaction: Some(Span::from_ns(300)), ..base }.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn small_scenarios(
+        (seed, buffer, ack_every) in (0..4u64, 60_000..400_000u64, 1..6u32),
+        (spray, cut, dequeue, lossy) in any::<(bool, bool, bool, bool)>(),
+        reaction in prop_oneof![Just(None), (200..3_000u64).prop_map(|ns| Some(Span::from_ns(ns)))],
+        planes in 1..3u32,
+        sent in prop::collection::vec((0..20_000_000u64, 0..16u32, 1..16u32, 1..200_000u64, any::<bool>()), 1..24),
+        (threads, processes, ns) in (1..5usize, 2..20usize, 1..1_000u64),
+    ) {
+        let sent: Vec<Sent> = sent.into_iter().map(|(at, from, step, bytes, shared)| (at, from, (from + step) % 16, bytes, shared)).collect();
+        let at = if dequeue { MarkAt::Dequeue } else { MarkAt::Enqueue };
+        let forwarding = if cut { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
+        let base = settings(if spray { Balancer::Spray { paths: 8 } } else { Balancer::Ecmp });
+        let settings = PacketSettings {
+            seed,
+            ack_every,
+            forwarding,
+            buffers: vec![BufferSettings { size: Bytes(buffer), alpha: 1.0, reserve: Bytes(5_000) }],
+            ecn: base.ecn.map(|ecn| EcnSettings { at, ..ecn }),
+            ..base
+        };
+        let recovery = Recovery::Selective { reorder: if spray { u32::MAX } else { 3 } };
+        let topology = fat_tree(4, planes, if lossy { 0.002 } else { 0.0 });
+        let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
+        let run = Scenario { reaction, ..scenario(&topology, settings, transport, sent) };
+        let (one, _) = run.run(ParallelSettings::default());
+        for threshold in [None, Some(Span::from_ns(ns))] {
+            let (many, _) = run.run(ParallelSettings { threads, processes: Some(processes), threshold });
+            prop_assert_eq!(&many, &one);
+        }
+    }
+}
