@@ -4,14 +4,20 @@
 //! acknowledgement per 4 packets, ECN marking, shared buffers and port statistics on. Each row prints data-packet-hops (a
 //! data packet over one link) per second of processor time, control-packet-hops and events beside, completion times, and
 //! the peak of resident memory of the process so far.
+//!
+//! Rows named `threads` compare the wall clock of one run on two threads, of one on one thread, and of two independent
+//! ones side by side, in turn in one sitting: what two threads could gain at most on this machine is what two runs that
+//! share nothing gain.
 
 use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings,
+    Balancer, BufferSettings, EcnSettings, Engine, Engines, MarkAt, OpenRequest, PacketSettings,
+    ParallelSettings,
 };
-use windtunnel_kernel::{BitRate, Bytes, RandomStream, Time};
+use windtunnel_kernel::executor::RunStatistics;
+use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
 use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
 
 fn fat_tree(k: u32) -> Arc<Topology> {
@@ -82,6 +88,76 @@ fn row<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, trans
     );
 }
 
+/// Seconds of the wall clock that a permutation takes to run, and what threads cost.
+fn wall<T: Transport>(
+    topology: &Arc<Topology>,
+    bytes: u64,
+    balancer: Balancer,
+    transport: T,
+    parallel: ParallelSettings,
+) -> (f64, Option<RunStatistics>, usize) {
+    let settings = PacketSettings { parallel, ..settings(balancer) };
+    let mut engines =
+        Engines::new(topology.clone(), settings, transport, Span(u64::MAX)).expect("settings that work");
+    for (from, to) in permutation(topology.hosts()) {
+        let request = OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] };
+        let pair = engines.open(Time::ZERO, &request);
+        engines.send(Time::ZERO, pair, Bytes(bytes), u64::from(from));
+    }
+    let (mut done, begun) = (Vec::new(), std::time::Instant::now());
+    while engines.next_time() != Time::NEVER && done.len() < topology.hosts() as usize {
+        engines.run(Time::NEVER, u64::MAX, &mut done);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let processes = engines.spread().map_or(1, |spread| spread.processes);
+    (seconds, engines.statistics().cloned(), processes)
+}
+
+/// Two threads against one, beside what two runs that share nothing gain.
+fn threads<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
+    let name = format!("threads {} {}-host {} KB {balancer:?}", T::NAME, k * k * k / 4, bytes / 1_000);
+    if !name.contains(filter) {
+        return;
+    }
+    let topology = fat_tree(k);
+    let processes = std::env::var("PROCESSES").ok().and_then(|text| text.parse().ok());
+    let run = |threads| {
+        let parallel =
+            ParallelSettings { threads, processes: processes.filter(|_| threads > 1), threshold: None };
+        wall(&topology, bytes, balancer, transport.clone(), parallel)
+    };
+    // Alternating, the best of three each: neighbours on the machine come and go.
+    let [mut alone, mut aside, mut together] = [f64::INFINITY; 3];
+    let mut told = None;
+    for _ in 0..3 {
+        alone = alone.min(run(1).0);
+        let both = std::thread::scope(|scope| {
+            let runs = [0, 1].map(|_| scope.spawn(|| run(1).0));
+            runs.map(|run| run.join().expect("a run ends")).into_iter().fold(0.0, f64::max)
+        });
+        aside = aside.min(both);
+        let (seconds, statistics, processes) = run(2);
+        if seconds < together {
+            together = seconds;
+            told = statistics.map(|statistics| (statistics, processes));
+        }
+    }
+    let (statistics, processes) = told.expect("several processes");
+    println!(
+        "{name:48} one thread {alone:.2} s, two {together:.2} s: x{:.2}; two runs side by side x{:.2}; ratio {:.2}; {processes} processes, {} windows, {:.0} events and {:.0} mail a window, barrier share {:.1}%, parallelism {:.2}, {} windows alone, {} redeals",
+        alone / together,
+        2.0 * alone / aside,
+        alone / together / (2.0 * alone / aside),
+        statistics.windows,
+        statistics.events_per_window(),
+        statistics.mail as f64 / statistics.windows as f64,
+        statistics.barrier_share() * 100.0,
+        statistics.parallelism(),
+        statistics.windows_alone,
+        statistics.redeals,
+    );
+}
+
 /// Processor time of this thread, which neighbours on the machine do not inflate by their turns.
 fn cpu_seconds() -> f64 {
     let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -103,4 +179,8 @@ fn main() {
         row(&filter, k, bytes, spray, NoTransport { window: 900_000, ..NoTransport::default() });
     }
     row(&filter, 64, 256_000, spray, Nscc::default());
+    for bytes in [2_000_000, 16_000_000] {
+        threads(&filter, 16, bytes, Balancer::Ecmp, Dctcp::default());
+        threads(&filter, 16, bytes, spray, Nscc::default());
+    }
 }

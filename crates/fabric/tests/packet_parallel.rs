@@ -115,13 +115,13 @@ impl<T: Transport> Scenario<T> {
         for (token, &sent) in (0..).zip(&self.sent) {
             send(&mut engines, Time::ZERO, token, sent);
         }
-        let mut reports = Vec::new();
+        let mut looked = None;
         let mut all: Vec<Completion> = Vec::new();
         let mut answered = 0;
         loop {
             // The front's next event: an answer that is due, or a look.
             let due = self.reaction.and_then(|reaction| Some(all.get(answered)?.at + reaction));
-            let look = self.look_at.filter(|_| reports.is_empty());
+            let look = self.look_at.filter(|_| looked.is_none());
             let limit = due.unwrap_or(Time::NEVER).min(look.unwrap_or(Time::NEVER));
             if limit == Time::NEVER && engines.next_time() == Time::NEVER {
                 break;
@@ -132,7 +132,7 @@ impl<T: Transport> Scenario<T> {
             all.append(&mut done);
             if look == Some(reached) {
                 engines.catch_up(reached);
-                reports = engines.port_reports();
+                looked = Some(engines.port_reports());
             }
             let ready =
                 |done: &Completion| self.reaction.is_some_and(|reaction| done.at + reaction <= reached);
@@ -149,6 +149,7 @@ impl<T: Transport> Scenario<T> {
         let last = all.last().map_or(Time::ZERO, |done| done.at);
         // Long after the last event of any process.
         engines.catch_up(last + Span::from_us(1_000_000));
+        let mut reports = looked.unwrap_or_default();
         reports.extend(engines.port_reports());
         let digest = engines.digest().expect("one is kept");
         assert_eq!(digest.events(), engines.totals().events);

@@ -9,7 +9,7 @@ use phold::{ENTITIES, LOOKAHEAD, Phold, deal, digest, log};
 use proptest::prelude::*;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::executor::{
-    End, Envelope, ExecutorError, Outbox, Outcome, Parallel, Process, Progress, Sequential, Verdict,
+    Crew, End, Envelope, ExecutorError, Outbox, Outcome, Parallel, Process, Progress, Sequential, Verdict,
 };
 use windtunnel_kernel::partition::{Edge, PartitionOptions, partition};
 use windtunnel_kernel::queue::EventKey;
@@ -179,6 +179,45 @@ fn a_cancelled_run_goes_on_where_it_ended() {
     }
     assert!(runs > 10, "{runs}");
     assert_eq!(digest(&processes), digest(&one));
+}
+
+/// Run in short steps with the same threads, and looked at in between.
+#[test]
+fn a_crew_does_in_steps_what_one_run_does() {
+    let mut one = deal(1, u64::from);
+    let whole = Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap().progress;
+    for threads in 1..=4 {
+        let threads = NonZeroUsize::new(threads).unwrap();
+        for together in [false, true] {
+            let mut crew = Crew::new(deal(7, u64::from), LOOKAHEAD, threads).unwrap();
+            if together {
+                crew = crew.keep_together();
+            }
+            let (mut events, mut runs, mut stop) = (0, 0, 0);
+            loop {
+                stop += 1 + 777 * (runs % 3);
+                // Every other run ends after a window.
+                let control = |_: &Progress| if runs % 2 == 0 { Verdict::Cancel } else { Verdict::Continue };
+                let outcome = crew.run(Time(stop).min(UNTIL), control).unwrap();
+                (events, runs) = (events + outcome.progress.events, runs + 1);
+                let mut earliest = Time::NEVER;
+                for number in 0..crew.processes() {
+                    earliest = earliest.min(crew.process(number).next_time());
+                }
+                assert!(earliest >= outcome.progress.time);
+                if earliest >= UNTIL {
+                    break;
+                }
+            }
+            let processes: Vec<Phold> = (0..7).map(|number| crew.process(number).clone()).collect();
+            assert_eq!((digest(&processes), events), (digest(&one), whole.events), "{threads} threads");
+            let statistics = crew.statistics();
+            assert_eq!(statistics.threads.iter().map(|thread| thread.events).sum::<u64>(), events);
+            assert!(runs > 100 && statistics.windows > runs / 2);
+        }
+    }
+    let none = Crew::new(deal(6, u64::from), Span::ZERO, NonZeroUsize::MIN);
+    assert_eq!(none.err(), Some(ExecutorError::NoLookahead { processes: 6 }));
 }
 
 /// All the work is in the processes of one thread at first, and later in others.

@@ -478,3 +478,91 @@ impl<T: Transport> Many<T> {
         self.clock
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_kernel::{BitRate, Bytes};
+    use windtunnel_topology::{ClosSpec, TopologySpec};
+
+    use super::super::port::List;
+    use super::super::settings::ParallelSettings;
+    use super::super::transport::Dctcp;
+    use super::*;
+
+    fn engines(parallel: ParallelSettings, focus: &EventDigest) -> Engines<Dctcp> {
+        let mut spec = ClosSpec::fat_tree(4, BitRate::from_gbps(400));
+        for tier in &mut spec.tiers {
+            tier.length_mm = 100_000;
+        }
+        let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"));
+        let settings = PacketSettings { parallel, ..PacketSettings::default() };
+        let mut engines =
+            Engines::new(topology, settings, Dctcp::default(), Span(u64::MAX)).expect("settings that work");
+        engines.keep_digest(focus);
+        for from in 0..16 {
+            let request =
+                OpenRequest { from, to: (from + 5) % 16, entropy: 0, keep: false, route: [&[], &[]] };
+            let pair = engines.open(Time::ZERO, &request);
+            engines.send(Time::ZERO, pair, Bytes(500_000), u64::from(from));
+        }
+        engines
+    }
+
+    /// Runs to the end; at `tampered` the next packet on the cable of the first switch port that has one is delayed by a
+    /// picosecond. Returns the digest and when that packet was due.
+    fn run(
+        parallel: ParallelSettings,
+        focus: &EventDigest,
+        tampered: Option<Time>,
+    ) -> (EventDigest, Option<Time>) {
+        let (mut engines, mut done, mut due) = (engines(parallel, focus), Vec::new(), None);
+        if let Some(at) = tampered {
+            while engines.run(at, u64::MAX, &mut done) < at {}
+            engines.each(|engine| {
+                let sending = |p: &usize| {
+                    engine.ports[*p].owner != super::super::packets::NONE
+                        && engine.ports[*p].flight.head != List::EMPTY.head
+                };
+                if due.is_none()
+                    && let Some(p) = (0..engine.ports.len()).find(sending)
+                {
+                    let port = &mut engine.ports[p];
+                    due = Some(Time(port.reaches));
+                    // Its event finds nothing; a new one does.
+                    port.reaches += 1;
+                    let late = port.reaches;
+                    engine.schedule(late, super::super::engine::class::PORT, p as u32);
+                }
+            });
+        }
+        while engines.next_time() != Time::NEVER {
+            engines.run(Time::NEVER, u64::MAX, &mut done);
+        }
+        assert_eq!(done.len(), 16);
+        (engines.digest().expect("one is kept"), due)
+    }
+
+    /// A packet that comes a picosecond late is found, to the picosecond, whatever the partitions of the two runs.
+    #[test]
+    fn the_first_diverging_time_is_found() {
+        let one = ParallelSettings::default();
+        for (threads, processes) in [(1, Some(3)), (2, None)] {
+            let many = ParallelSettings { threads, processes, threshold: None };
+            for at in [Time(3_000_000), Time(9_123_456)] {
+                let mut focus = EventDigest::new();
+                let (found, due) = loop {
+                    let (whole, _) = run(one, &focus, None);
+                    let (late, due) = run(many, &focus, Some(at));
+                    let found = whole.first_divergence(&late).expect("the runs differ");
+                    if found.is_instant() {
+                        break (found, due);
+                    }
+                    focus = EventDigest::on(&found);
+                };
+                assert_eq!(Some(found.from), due, "{many:?}");
+            }
+            let whole = EventDigest::new();
+            assert_eq!(run(one, &whole, None).0.first_divergence(&run(many, &whole, None).0), None);
+        }
+    }
+}
