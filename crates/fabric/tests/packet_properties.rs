@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Recovery, Transport};
+use windtunnel_fabric::packet::transport::{
+    Dctcp, Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport,
+};
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Counters, EcnSettings, Engine, Forwarding, MarkAt, OpenRequest,
-    PacketSettings,
+    PacketSettings, TrimSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
@@ -35,12 +37,16 @@ fn settings() -> impl Strategy<Value = PacketSettings> {
     let buffer = prop_oneof![Just(None), (60_000..400_000u64).prop_map(Some)];
     let forwarding = prop_oneof![Just(Forwarding::StoreAndForward), Just(Forwarding::CutThrough)];
     let at = prop_oneof![Just(MarkAt::Enqueue), Just(MarkAt::Dequeue)];
-    (0..4u64, balancer, buffer, forwarding, at, 1..6u32).prop_map(
-        |(seed, balancer, buffer, forwarding, at, ack_every)| PacketSettings {
+    let queue = prop_oneof![Just(None), (8_000..60_000u64).prop_map(|queue| Some(Bytes(queue)))];
+    let trimming = prop_oneof![Just(None), queue.prop_map(|queue| Some(TrimSettings { queue }))];
+    (0..4u64, balancer, buffer, forwarding, at, trimming, 1..6u32).prop_map(
+        |(seed, balancer, buffer, forwarding, at, trimming, ack_every)| PacketSettings {
             seed,
             balancer,
             forwarding,
             ack_every,
+            trimming,
+            telemetry: true,
             buffers: buffer
                 .map(|size| BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(5_000) })
                 .into_iter()
@@ -109,7 +115,7 @@ proptest! {
     #[test]
     fn every_message_arrives_once(
         settings in settings(),
-        transport in 0..5u8,
+        transport in 0..9u8,
         planes in 1..3u32,
         sent in prop::collection::vec((0..20_000u64, 0..HOSTS, 1..HOSTS, 1..300_000u64, any::<bool>()), 1..40),
     ) {
@@ -129,6 +135,14 @@ proptest! {
             1 => check(planes, &settings, Dctcp { recovery: selective, timeout, ..Dctcp::default() }, &sent)?,
             2 => check(planes, &settings, Dctcp { recovery: back, timeout, ..Dctcp::default() }, &sent)?,
             3 => check(planes, &settings, NoTransport { recovery: selective, ..window }, &sent)?,
+            4 => check(planes, &settings, Eqds { timeout, ..Eqds::default() }, &sent)?,
+            5 => check(planes, &settings, Rccc { timeout, ..Rccc::default() }, &sent)?,
+            6 => check(planes, &settings, Hpcc { recovery: back, timeout, ..Hpcc::default() }, &sent)?,
+            7 => {
+                let trimming = Some(settings.trimming.unwrap_or_default());
+                let settings = PacketSettings { trimming, ..settings };
+                check(planes, &settings, Ndp { timeout, ..Ndp::default() }, &sent)?;
+            }
             _ => check(planes, &settings, NoTransport { recovery: back, ..window }, &sent)?,
         }
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{
-    Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Recovery, Swift, Transport,
+    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Rccc, Recovery, Swift, Transport,
 };
 use windtunnel_fabric::packet::{
     BufferSettings, Completion, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, TransportChoice,
+    TrimSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time, math};
 use windtunnel_topology::{
@@ -324,17 +325,51 @@ fn flows_that_begin_one_after_another_end_up_with_equal_shares() {
     }
 }
 
+/// Li et al. 2019, §3 and §5: links are kept at η of their rate, with queues near zero, and flows get equal shares. Of the
+/// port's bytes 8 in 4,168 are telemetry.
+#[test]
+fn hpcc_keeps_links_at_eta_and_queues_empty() {
+    let gbps = 100;
+    for (flows, length_mm) in [(2, 200_000), (8, 1_000_000), (16, 1_000_000)] {
+        let hpcc = Hpcc::default();
+        let settings = PacketSettings { telemetry: true, ack_every: 1, ..PacketSettings::default() };
+        let mut contest = Contest::new(&star(flows + 1, gbps, length_mm), settings, hpcc, flows, 50 * US);
+        let warm = contest.until(20_000 * US);
+        let seen = contest.until(40_000 * US).since(&warm);
+        let used = seen.utilisation(gbps) * (FULL + 8) as f64 / FULL as f64;
+        within(used, hpcc.target, 0.05, "share of the link");
+        // A bandwidth–delay product is 14 packets at the least. Where it is a few packets a flow, W_AI is too little to make
+        // flows equal.
+        let depth = seen.depth() / FULL as f64;
+        assert!(depth < 5.0, "{flows} flows: {depth} packets");
+        let jain = seen.fairness();
+        assert!(jain > 0.95, "{flows} flows: Jain {jain}");
+    }
+}
+
 /// Every payload byte arrives once, whatever is dropped; every name can be chosen.
 #[test]
 fn all_arrives_under_drops() {
     let buffers = vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) }];
     for name in TransportChoice::NAMES {
         let choice = TransportChoice::by_name(name).expect("a name it lists");
-        let network = choice.network(star(2, 100, 0), PacketSettings::default(), None);
-        assert!(network.is_ok(), "{name}");
+        let bare = PacketSettings::default();
+        let needs = match name {
+            "ndp" => Some("`trimming`"),
+            "hpcc" => Some("`telemetry`"),
+            _ => None,
+        };
+        let network = choice.network(star(2, 100, 0), bare.clone(), None);
+        let refused = network.err().map(|error| error.to_string());
+        assert_eq!(refused.is_some(), needs.is_some(), "{name}: {refused:?}");
+        assert!(refused.unwrap_or_default().contains(needs.unwrap_or_default()));
+        assert_eq!(choice.check(&bare).is_err(), needs.is_some());
+        let full = PacketSettings { trimming: Some(TrimSettings::default()), telemetry: true, ..bare };
+        assert!(choice.network(star(2, 100, 0), full, None).is_ok(), "{name}");
     }
     fn run<T: Transport>(buffers: &[BufferSettings], transport: T) {
-        let settings = PacketSettings { buffers: buffers.to_vec(), ..PacketSettings::default() };
+        let settings =
+            PacketSettings { buffers: buffers.to_vec(), telemetry: true, ..PacketSettings::default() };
         let mut engine = Engine::new(star(9, 100, 200_000), settings, transport).expect("settings that work");
         for from in 1..9 {
             let flow =
@@ -359,6 +394,10 @@ fn all_arrives_under_drops() {
     run(&buffers, Swift::default());
     run(&buffers, MpRdma::default());
     run(&buffers, Dctcp::default());
+    run(&buffers, Nscc::default());
+    run(&buffers, Eqds::default());
+    run(&buffers, Rccc::default());
+    run(&buffers, Hpcc::default());
     run(&buffers, Dcqcn::default());
     run(&buffers, Dcqcn { recovery: Recovery::Selective { reorder: 3 }, ..Dcqcn::default() });
 }

@@ -37,6 +37,8 @@ pub(super) struct Purse {
     ended: u32,
     /// Whether it spends what nobody has granted.
     speculating: bool,
+    /// Packets in a row sent for want of credit.
+    rescues: u8,
 }
 
 /// What a receiving half has granted.
@@ -47,7 +49,7 @@ struct Account {
     /// Bytes that were trimmed.
     trimmed: u64,
     granted: u64,
-    /// Next on its ring.
+    /// Next on the ring.
     after: u32,
     /// Whether it is on a ring.
     queued: bool,
@@ -81,6 +83,9 @@ pub(super) struct Credits {
     accounts: Vec<Account>,
     pacers: Vec<Pacer>,
 }
+
+/// Picoseconds that a sender waits at least for its turn to be granted credit; twice as long each time in a row.
+const TURN: u64 = 1_000_000_000;
 
 /// Bytes of the unit in which packets say what their sender asks for, modulo 2^32 units.
 const UNIT: u64 = 256;
@@ -176,6 +181,7 @@ impl Credits {
     pub(super) fn rescue(&mut self, flow: u32) {
         let purse = &mut self.purses[flow as usize];
         purse.credit = purse.credit.max(1);
+        purse.rescues = purse.rescues.saturating_add(1);
     }
 
     /// A PULL has come that says `granted`.
@@ -185,7 +191,15 @@ impl Credits {
         if granted > purse.granted {
             purse.credit = (purse.credit + (granted - purse.granted) as i64).min(purse.unasked as i64);
             purse.granted = granted;
+            purse.rescues = 0;
         }
+    }
+
+    /// How long to wait for a sign of life when `usual` is the time-out of packets on their way. Without credit and with
+    /// nothing in flight it is the turn that is waited for, in an incast for long: only the loss of a PULL ends that wait.
+    pub(super) fn patience(&self, flow: u32, in_flight: u64, usual: u64) -> u64 {
+        let purse = &self.purses[flow as usize];
+        if purse.credit > 0 || in_flight > 0 { usual } else { usual.max(TURN) << purse.rescues.min(16) }
     }
 }
 
@@ -257,13 +271,14 @@ impl<T: Transport> Engine<T> {
 
     /// NIC port `p` may grant.
     pub(super) fn grant(&mut self, p: u32, now: u64) {
+        let mtu = self.settings.mtu.0;
         let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
         let pacer = &mut pacers[p as usize];
         if pacer.due != now {
             return;
         }
         pacer.due = u64::MAX;
-        let (flow, granted) = loop {
+        let (flow, granted, grant) = loop {
             let flow = pacer.ring.head;
             if flow == NONE {
                 return;
@@ -271,19 +286,21 @@ impl<T: Transport> Engine<T> {
             let account = &mut accounts[flow as usize];
             pacer.ring.head = account.after;
             account.queued = false;
-            let grant = account.wanted().min(u64::from(scheme.quantum));
-            if grant == 0 {
+            if account.wanted() == 0 {
                 continue;
             }
+            // Whole packets, lest PULLs be for a few bytes each.
+            let grant = account.wanted().next_multiple_of(mtu).min(u64::from(scheme.quantum));
             account.granted += grant;
             let granted = account.granted;
             if account.wanted() > 0 {
                 push(&mut pacer.ring, flow, accounts);
             }
             pacer.next = now + (grant as f64 * pacer.per_byte).ceil() as u64;
-            break (flow, granted);
+            break (flow, granted, grant);
         };
         self.totals.grants += 1;
+        self.totals.credit += grant;
         self.send_pull(flow, granted, now);
         self.arm_pacer(p, now);
     }

@@ -170,8 +170,10 @@ pub struct Counters {
     pub link_down: u64,
     /// Data packets cut to their headers for lack of room.
     pub trims: u64,
-    /// PULLs that receivers sent.
+    /// PULLs that receivers sent, and the bytes that these granted.
     pub grants: u64,
+    /// See `grants`.
+    pub credit: u64,
     /// Data packets marked.
     pub marks: u64,
     /// Data packets sent again.

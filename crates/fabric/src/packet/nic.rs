@@ -146,15 +146,11 @@ impl<T: Transport> Engine<T> {
             return;
         }
         // Its pace may have changed since its last packet.
-        let eligible = if self.clocks.are_right() {
-            sender.paced_from(|flow, wire| self.transport.gap(flow, wire).0)
-        } else {
-            sender.eligible
-        };
-        if sender.turn == Turn::Paced && eligible.max(now) == sender.eligible {
+        let before = sender.eligible;
+        sender.eligible = sender.repace(now, |flow, wire| self.transport.gap(flow, wire).0);
+        if sender.turn == Turn::Paced && sender.eligible == before {
             return;
         }
-        sender.eligible = eligible.max(now);
         let nic = &mut self.nics[p as usize];
         nic.since = now;
         if sender.eligible > now {

@@ -44,6 +44,8 @@ pub(super) struct Receiver<P> {
     asked: u32,
     /// One more than the last packet that the sender has called its final one.
     ended: u32,
+    /// One more than the last packet of which anything has arrived, where credit is granted.
+    seen: u32,
     flags: u8,
     /// Nobody waits for what it receives.
     pub aside: bool,
@@ -73,6 +75,7 @@ impl<P: Default> Receiver<P> {
             marked: 0,
             asked: NONE,
             ended: 0,
+            seen: 0,
             flags,
             aside: false,
             lengths,
@@ -235,10 +238,13 @@ impl<T: Transport> Engine<T> {
             if T::CREDITED {
                 self.credit_for(&packet, !known, now);
             }
-            if known {
-                self.answer(&packet, false, now);
-            } else {
+            if !known {
                 self.send_back(&packet, Kind::Nack, NONE, 0, now);
+            }
+            // What has arrived before is not kept waiting for the copy of a packet that asks for an answer.
+            let asks = packet.flags & flag::ASKS != 0 && self.receivers[packet.flow as usize].pending > 0;
+            if known || asks {
+                self.answer(&packet, false, now);
             }
         }
     }
@@ -246,10 +252,11 @@ impl<T: Transport> Engine<T> {
     /// The credit that the arrival of a data packet asks for, whole or `trimmed` and not known before.
     fn credit_for(&mut self, packet: &Packet, trimmed: bool, now: u64) {
         let receiver = &mut self.receivers[packet.flow as usize];
+        receiver.seen = receiver.seen.max(packet.sequence + 1);
         if packet.flags & flag::FINAL != 0 {
             receiver.ended = receiver.ended.max(packet.sequence + 1);
         }
-        let over = receiver.expected == receiver.ended && receiver.beyond.end <= receiver.expected;
+        let over = receiver.expected == receiver.ended && receiver.seen == receiver.ended;
         let port = receiver.port;
         self.want(packet.flow, port, packet.detail, trimmed, now);
         if over {
@@ -337,7 +344,7 @@ impl<T: Transport> Engine<T> {
         let Packet { flow, stamp, path, .. } = *cause;
         let wire = echo;
         self.send_to_sender(
-            Packet { flow, stamp, path, kind, detail, sequence, flags, wire, ..Packet::default() },
+            Packet { stamp, flow, sequence, detail, wire, path, kind, flags, ..Packet::default() },
             now,
         )
     }
@@ -345,12 +352,12 @@ impl<T: Transport> Engine<T> {
     /// Sends what was granted in all.
     pub(super) fn send_pull(&mut self, flow: u32, granted: u64, now: u64) {
         let path = match self.settings.balancer {
-            Balancer::Spray { paths } => (granted / u64::from(self.settings.mtu.0) % u64::from(paths)) as u16,
+            Balancer::Spray { paths } => (granted / self.settings.mtu.0 % u64::from(paths)) as u16,
             _ => 0,
         };
         let kind = Kind::Pull;
         self.send_to_sender(
-            Packet { flow, stamp: granted, path, kind, detail: NONE, ..Packet::default() },
+            Packet { stamp: granted, flow, detail: NONE, path, kind, ..Packet::default() },
             now,
         );
     }

@@ -32,8 +32,8 @@ pub(super) struct Sender<F> {
     hash: u64,
     /// Earliest start of the next packet.
     pub eligible: u64,
-    /// When the last packet's transmission began, and its size.
-    started: u64,
+    /// From the last packet's transmission to there, and the packet's size.
+    gap: u64,
     last_wire: u16,
     /// Bytes sent, those that the receiver has counted, and those taken for lost.
     sent: u64,
@@ -123,10 +123,15 @@ impl<F> Sender<F> {
         queue_of(self.flags)
     }
 
-    /// Earliest start of the next packet by the pace that holds now.
+    /// Earliest start of the next packet by the pace that holds from `now` on: of what was left to wait, the same part.
     #[inline]
-    pub(super) fn paced_from(&self, gap: impl FnOnce(&F, u16) -> u64) -> u64 {
-        if self.last_wire == 0 { 0 } else { self.started + gap(&self.cc, self.last_wire) }
+    pub(super) fn repace(&mut self, now: u64, gap: impl FnOnce(&F, u16) -> u64) -> u64 {
+        if self.eligible > now {
+            let gap = gap(&self.cc, self.last_wire);
+            let left = u128::from(self.eligible - now) * u128::from(gap) / u128::from(self.gap.max(1));
+            (self.eligible, self.gap) = (now + left as u64, gap);
+        }
+        self.eligible.max(now)
     }
 
     /// Whether it waits for this instant.
@@ -326,7 +331,7 @@ impl<T: Transport> Engine<T> {
             cc: self.transport.open(&facts),
             hash: places[0],
             eligible: 0,
-            started: 0,
+            gap: 0,
             last_wire: 0,
             sent: 0,
             received: 0,
@@ -606,7 +611,9 @@ impl<T: Transport> Engine<T> {
         let payload = self.settings.payload();
         let sender = &mut self.senders[flow as usize];
         let fresh = sender.again >= sender.again_end && sender.resend.count == 0;
-        let (sequence, message) = if !fresh {
+        let (sequence, message) = if fresh {
+            (sender.next, sender.sending)
+        } else {
             let sequence = if sender.again < sender.again_end {
                 sender.again += 1;
                 sender.again - 1
@@ -624,8 +631,6 @@ impl<T: Transport> Engine<T> {
                 id = self.outgoing[id].next;
             }
             (sequence, id)
-        } else {
-            (sender.next, sender.sending)
         };
         let facts = self.outgoing[message];
         let last = sequence + 1 == facts.first + facts.packets;
@@ -655,6 +660,7 @@ impl<T: Transport> Engine<T> {
         sender.data_sent += 1;
         self.transport.on_send(&mut sender.cc, Time(start), wire);
         let gap = self.transport.gap(&sender.cc, wire).0;
+        (sender.gap, sender.last_wire) = (gap, wire);
         sender.eligible = start
             + if self.clocks.are_right() {
                 gap
@@ -662,7 +668,6 @@ impl<T: Transport> Engine<T> {
                 let nic = sender.port / self.topology.planes();
                 self.clocks.real(nic, gap, &mut sender.rest)
             };
-        (sender.started, sender.last_wire) = (start, wire);
         // More than the receiver answers together in flight, and some answer will come.
         let (full, in_flight) = (self.settings.mtu.0, sender.in_flight());
         let few = in_flight < full * u64::from(self.settings.ack_every);
@@ -888,9 +893,15 @@ impl<T: Transport> Engine<T> {
         }
         let port = sender.port;
         self.pull(port, now);
-        self.transport.on_notify(&mut self.senders[flow as usize].cc, Time(now));
+        let sender = &mut self.senders[flow as usize];
+        self.transport.on_notify(&mut sender.cc, Time(now));
+        // A packet already paced keeps its time: DCQCN's increases act from one transmission to the next, and a cut that
+        // acted in between would outweigh them.
+        let waits = sender.turn == Turn::Paced;
         self.rearm(flow, now);
-        self.ready(flow, now);
+        if !waits {
+            self.ready(flow, now);
+        }
     }
 
     /// Marks as lost what lies `reorder` packets or more before the highest that has arrived.
@@ -950,7 +961,10 @@ impl<T: Transport> Engine<T> {
             sender.watch = u64::MAX;
             return;
         }
-        let patience = self.transport.timeout(&sender.cc).0;
+        let mut patience = self.transport.timeout(&sender.cc).0;
+        if T::CREDITED {
+            patience = self.credits.patience(flow, sender.in_flight(), patience);
+        }
         let due = sender.heard + patience;
         if due > now {
             // With a gap that no later packet shows, progress elsewhere must not hide it.
