@@ -69,6 +69,8 @@ EDITS = {
 COLLECTIVE = "jobs=[{name: a, workload: {collective: {kind: %s, bytes: 1 MiB}}}]"
 P = "jobs[0].parallelism"
 W = "jobs[0].workload"
+PACKETS = "fidelity=packet"
+BUFFER = "network.buffers=[{size: 64 MB}]"
 
 # Values of `--set`.
 SETS = {
@@ -118,6 +120,22 @@ SETS = {
     "network model without a library": ["network.backend={libary: mine.so}"],
     "packets on an ideal fabric": ["fidelity=packet", "network.load_balancer=ideal"],
     "marking that ends before it begins": ["fidelity=packet", "network.ecn={kmin: 2 MB, kmax: 1 MB}"],
+    "xon above xoff": [PACKETS, "network.pfc={xoff: 50 KB, xon: 60 KB}", BUFFER],
+    "xoff above the buffer": [PACKETS, "network.pfc={xoff: 80 MB}", BUFFER],
+    "xoff below a packet": [PACKETS, "network.pfc={xoff: 4 KB}", BUFFER],
+    "headroom larger than the buffer": [PACKETS, "network.pfc={headroom: 32 MB}", BUFFER],
+    "two ways to say xoff": [PACKETS, "network.pfc={xoff: 50 KB, alpha: 0.5}", BUFFER],
+    "two ways to say xon": [PACKETS, "network.pfc={xoff: 50 KB, xon: 40 KB, xon_offset: 9 KB}", BUFFER],
+    "unknown key of pauses": [PACKETS, "network.pfc={head_room: 50 KB}"],
+    "nothing to pause": [PACKETS, "network.pfc={}", "network.queues=[{name: bulk, lossless: false}]"],
+    "pauses without a known buffer": [PACKETS, "network.pfc={}", "topology.switch.model=Quantum-2"],
+    "weight of 0": [PACKETS, "network.queues=[{name: bulk, weight: 0}]"],
+    "unknown traffic class": [PACKETS, "network.queues=[{name: bulk, classes: [tpp]}]"],
+    "traffic class of two queues": [PACKETS, "network.queues=[{name: a, classes: [tp, dp]}, {name: b, classes: [dp]}]"],
+    "unknown discipline": [PACKETS, "network.discipline=dwr"],
+    "bucket below a packet": [PACKETS, "network.queues=[{name: bulk, rate: 1 Gbps, burst: 1 KB}]"],
+    "bucket without a rate": [PACKETS, "network.queues=[{name: bulk, burst: 64 KB}]"],
+    "more queues than there may be": [PACKETS, f"network.queues=[{', '.join(f'{{name: q{i}}}' for i in range(9))}]"],
     "slow host that does not exist": ["variation.speeds=[{host: 9, speed: 0.5}]"],
     "speed of 0": ["variation.speeds=[{host: 1, speed: 0}]"],
     "too much noise": ["variation.kernel_noise={distribution: normal, cv: 3}"],

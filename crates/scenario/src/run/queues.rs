@@ -3,10 +3,10 @@
 use windtunnel_fabric::packet::{
     Discipline, EcnSettings, MarkAt, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
 };
-use windtunnel_kernel::Bytes;
+use windtunnel_kernel::{BitRate, Bytes};
 
 use crate::error::InputError;
-use crate::schema::{ClassName, DisciplineName, Ecn, MarkName, Network, Pfc, Queue};
+use crate::schema::{ClassName, DisciplineName, Ecn, EcnProfileName, MarkName, Network, Pfc, Queue};
 
 /// Queues of every port, which goes next, the queue of each traffic class, and pauses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,11 +94,17 @@ fn settings_of(queue: &Queue, mtu: Bytes) -> QueueSettings {
 
 /// Marking as the model has it.
 pub fn marking(ecn: &Ecn) -> EcnSettings {
+    let (gbps, kmin, kmax, pmax) = match ecn.profile {
+        EcnProfileName::Standard => (400, 150_000, 450_000, 1.0),
+        EcnProfileName::Dcqcn => (40, 5_000, 200_000, 0.01),
+        EcnProfileName::Hpcc => (25, 100_000, 400_000, 0.2),
+        EcnProfileName::Dctcp => (10, 97_500, 97_500, 1.0),
+    };
     EcnSettings {
-        rate: ecn.rate.0,
-        kmin: ecn.kmin.0,
-        kmax: ecn.kmax.0,
-        pmax: ecn.pmax,
+        rate: ecn.rate.map_or(BitRate::from_gbps(gbps), |rate| rate.0),
+        kmin: ecn.kmin.map_or(Bytes(kmin), |size| size.0),
+        kmax: ecn.kmax.map_or(Bytes(kmax), |size| size.0),
+        pmax: ecn.pmax.unwrap_or(pmax),
         at: match ecn.at {
             MarkName::Enqueue => MarkAt::Enqueue,
             MarkName::Dequeue => MarkAt::Dequeue,
@@ -138,4 +144,49 @@ fn pauses(pfc: &Pfc, mtu: Bytes, source: &str) -> Result<PfcSettings, InputError
         watchdog: pfc.watchdog.map(|watchdog| watchdog.0),
         patience: pfc.deadlock_after.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(keys: &str) -> Network {
+        serde_json::from_str(keys).expect("keys that are known")
+    }
+
+    #[test]
+    fn marking_starts_from_a_profile() {
+        let ecn = |keys: &str| marking(&serde_json::from_str::<Ecn>(keys).expect("marking"));
+        let hpcc = ecn(r#"{"profile": "hpcc"}"#);
+        assert_eq!((hpcc.rate, hpcc.kmin, hpcc.pmax), (BitRate::from_gbps(25), Bytes(100_000), 0.2));
+        let own = ecn(r#"{"profile": "dcqcn", "kmax": "100 KB"}"#);
+        assert_eq!((own.kmin, own.kmax, own.pmax), (Bytes(5_000), Bytes(100_000), 0.01));
+        assert_eq!(ecn("{}").kmax, Bytes(450_000));
+    }
+
+    #[test]
+    fn classes_go_to_the_queues_that_name_them() {
+        let keys =
+            r#"{"queues": [{"name": "rest"}, {"name": "bulk", "classes": ["dp", "ep"], "rate": "1 Gbps"}]}"#;
+        let found = switching(&network(keys), "x").expect("two queues");
+        assert_eq!(found.classes, [0, 0, 1, 0, 1, 0]);
+        assert_eq!(found.queues[1].shaper.map(|shaper| shaper.burst), Some(Bytes(2 * 4_150)));
+        assert_eq!(found.pfc, None);
+        let none = switching(&network("{}"), "x").expect("nothing asked");
+        assert_eq!(none, Switching::default());
+    }
+
+    #[test]
+    fn xoff_and_xon_have_two_forms() {
+        let pfc = |keys: &str| {
+            switching(&network(&format!(r#"{{"pfc": {keys}}}"#)), "x").map(|found| found.pfc.expect("pauses"))
+        };
+        let default = pfc("{}").expect("all defaults");
+        assert_eq!((default.xoff, default.xon), (Xoff::Dynamic(0.125), Xon::Below(Bytes(8_300))));
+        let given = pfc(r#"{"xoff": "100 KB", "xon": "40 KB", "watchdog": "1 ms"}"#).expect("given");
+        assert_eq!((given.xoff, given.xon), (Xoff::Static(Bytes(100_000)), Xon::At(Bytes(40_000))));
+        assert!(given.watchdog.is_some() && given.headroom.is_none());
+        assert!(pfc(r#"{"xoff": "100 KB", "alpha": 1.0}"#).is_err());
+        assert!(pfc(r#"{"xon": "1 KB", "xon_offset": "1 KB"}"#).is_err());
+    }
 }

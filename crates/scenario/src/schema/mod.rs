@@ -227,31 +227,38 @@ pub enum RecoveryName {
 }
 
 /// When queues mark packets (RED on the instantaneous queue). Sizes hold for a port of `rate` and grow in proportion.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ecn {
+    /// Published thresholds; the other keys change them one by one.
+    pub profile: EcnProfileName,
     /// Rate of a port that the sizes are for.
-    pub rate: Rate,
+    pub rate: Option<Rate>,
     /// No packet is marked up to here.
-    pub kmin: Size,
+    pub kmin: Option<Size>,
     /// Every packet is marked above.
-    pub kmax: Size,
+    pub kmax: Option<Size>,
     /// Probability at `kmax`.
-    pub pmax: f64,
+    pub pmax: Option<f64>,
     /// Where.
     pub at: MarkName,
 }
 
-impl Default for Ecn {
-    fn default() -> Self {
-        Self {
-            rate: Rate(windtunnel_kernel::BitRate::from_gbps(400)),
-            kmin: Size(windtunnel_kernel::Bytes(150_000)),
-            kmax: Size(windtunnel_kernel::Bytes(450_000)),
-            pmax: 1.0,
-            at: MarkName::default(),
-        }
-    }
+/// Published thresholds of marking, each for the speed of its paper and in proportion for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EcnProfileName {
+    /// From 150 KB to 450 KB at 400 Gbps, all at the end: 3 to 9 us of queue.
+    #[default]
+    Standard,
+    /// From 5 KB to 200 KB at 40 Gbps, 1% there: Zhu et al., "Congestion control for large-scale RDMA deployments", SIGCOMM
+    /// 2015, deployed parameters.
+    Dcqcn,
+    /// From 100 KB to 400 KB at 25 Gbps, 20% there, in proportion to the rate: Li et al., "HPCC", SIGCOMM 2019, section 5.1,
+    /// and its simulator.
+    Hpcc,
+    /// All above 65 packets of 1,500 B at 10 Gbps: Alizadeh et al., "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.4.
+    Dctcp,
 }
 
 /// Where a packet is marked.
