@@ -116,7 +116,7 @@ SETS = {
     "parameters of a built-in transport": ["fidelity=packet", "network={transport: uec, parameters: {gain: 1}}"],
     "balancer that nobody brings along": ["fidelity=packet", "network={path_chooser: {name: mine}}"],
     "unknown balancer": ["network.load_balancer=spary"],
-    "absent network model": ["fidelity=packet", "network.backend.library=./absent.so"],
+    "absent network model": ["fidelity=packet", "network.backend.library=absent.so"],
     "network model without a library": ["network.backend={libary: mine.so}"],
     "packets on an ideal fabric": ["fidelity=packet", "network.load_balancer=ideal"],
     "marking that ends before it begins": ["fidelity=packet", "network.ecn={kmin: 2 MB, kmax: 1 MB}"],
