@@ -86,8 +86,8 @@ fn explained(place: String, message: &str) -> InputError {
             Some("unknown variant") => "value",
             _ => return InputError::new(place, typed(message)),
         };
-        let known = known.strip_prefix("one of ").unwrap_or(known);
-        let known: Vec<&str> = known.split([',', ' ', '`']).filter(|name| !name.is_empty()).collect();
+        // `a`, or `a` or `b`, or one of `a`, `b`, `c`.
+        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
         let of = if known.len() == 1 { "" } else { "one of " };
         let text = format!("unknown {what} `{found}`, expected {of}`{}`", known.join("`, `"));
         let error = InputError::new(place, text);
@@ -278,6 +278,13 @@ mod tests {
         let text = error(&TEXT.replace("fidelity", "fidelty"), &[]);
         assert!(text.starts_with("a.yaml:3:1: unknown key `fidelty`"), "{text}");
         assert!(text.ends_with("hint: did you mean `fidelity`?"), "{text}");
+    }
+
+    #[test]
+    fn of_two_keys_both_are_named() {
+        let text = error(TEXT, &[("network.backend", "{libary: x.so}")]);
+        assert!(text.contains("unknown key `libary`, expected one of `library`, `parameters`"), "{text}");
+        assert!(text.ends_with("hint: did you mean `library`?"), "{text}");
     }
 
     #[test]
