@@ -254,6 +254,12 @@ ROWS = [
         runs=1,
         quick=False,
     ),
+    Row(
+        "ring-packets",
+        "packet: ring all-reduce of 16 MB over 256 GPUs, 8 channels, DCQCN",
+        scenario(SCENARIOS / "ring-packets-256.yaml"),
+        {"engine_cpu": 3, "memory": 300e6},
+    ),
     Row("demo", "the demo", scenario(DEMO, report=True), {"command": 10}),
     Row("help", "windtunnel --help", show_help, {"command": 0.2}, runs=5),
 ]
