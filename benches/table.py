@@ -185,6 +185,19 @@ HASHED = "network.load_balancer=ecmp"
 PAIRS = SCENARIOS / "all-to-all-1024.yaml"
 LARGE = SCENARIOS / "llama3-405b-16384xH100.yaml"
 FOLDED = ("fold=auto", "network.load_balancer=spray")
+JOB_MODE = SCENARIOS / "job-mode.yaml"
+DAYS = "jobs.scale={max_duration: 1 d}"
+SCHEDULERS = ("fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "gang", "mast")
+
+
+def philly(scheduler: str) -> Callable[[Path], Sample]:
+    """The whole log, where it is at hand: `PHILLY_LOG`, or beside the project."""
+    beside = BENCHES.parents[1] / "shared" / "data" / "jobs" / "philly_2017_jobs_pollux.csv.gz"
+    log = os.environ.get("PHILLY_LOG", str(beside))
+    jobs = f"jobs={{log: {log}, format: philly}}"
+    return scenario(JOB_MODE, "topology.hosts=64", jobs, f"cluster.scheduler={scheduler}")
+
+
 ROWS = [
     Row("goal", "GOAL text → memory; binary against text", reading, above={"rate": 150e6, "ratio": 3}, runs=1),
     Row(
@@ -262,6 +275,36 @@ ROWS = [
     ),
     Row("demo", "the demo", scenario(DEMO, report=True), {"command": 10}),
     Row("help", "windtunnel --help", show_help, {"command": 0.2}, runs=5),
+    *(
+        Row(
+            f"jobs-{name}",
+            f"job: 1,000,000 jobs like Philly's on 16,384 GPUs at load 0.9, {name}",
+            scenario(JOB_MODE, f"cluster.scheduler={name}"),
+            {"engine_cpu": seconds, "memory": 500e6},
+            runs=1,
+            quick=name == "fcfs",
+        )
+        for name, seconds in (("fcfs", 3), ("easy", 10), ("conservative", 60))
+    ),
+    Row(
+        "jobs-easy-queue",
+        "job: 1,200,000 jobs of up to a day at load 1.1: 100,000 wait in the end, easy",
+        scenario(JOB_MODE, "cluster.scheduler=easy", "jobs.load=1.1", "jobs.count=1200000", DAYS),
+        {"engine_cpu": 60},
+        runs=1,
+        quick=False,
+    ),
+    *(
+        Row(
+            f"philly-{name}",
+            f"job: the Philly log, 82,247 jobs on 512 GPUs, {name}",
+            philly(name),
+            {"engine_cpu": 5},
+            runs=1,
+            quick=False,
+        )
+        for name in SCHEDULERS
+    ),
 ]
 
 

@@ -243,6 +243,54 @@ GRAPHS: dict[str, tuple[str, str | bytes, str]] = {
     "graph: gzip cut off": ("fabric.csv.gz", gzip.compress(EDGES.encode(), mtime=0)[:20], ""),
 }  # fmt: skip
 
+PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,11cb48\n"
+ROW = "2017-10-09 07:02:55,%s,%s,66.0,11cb48\n"
+CLUSTER = """\
+windtunnel: 1
+name: bad
+fidelity: job
+topology: {hosts: 4, host: {gpus: 8}}
+jobs: %s
+"""
+LOG = "{log: jobs.csv, format: philly%s}"
+TIER = "{ports_down: 2, rate: 1 Gbps}"
+LEAVES = f"topology={{shape: clos, hosts: 4, tiers: [{TIER}, {TIER}], host: {{gpus: 8}}}}"
+
+# Job logs: text, the scenario's `jobs`, and options.
+LOGS: dict[str, tuple[str, str, list[str]]] = {
+    "log: hole": (PHILLY + ROW % ("", 1), LOG % "", []),
+    "log: no number": (PHILLY + ROW % (5, "many"), LOG % "", []),
+    "log: no date": (PHILLY + "9 Oct,5,1,5,a\n", LOG % "", []),
+    "log: unknown column": (PHILLY.replace("cluster", "vc"), LOG % "", []),
+    "log: column missing": (PHILLY.replace("num_gpus", "gpus"), LOG % "", []),
+    "log: nothing but holes": (PHILLY.replace("66.0,1", ",1"), LOG % ", lenient: true", []),
+    "log: empty file": ("", LOG % "", []),
+    "log: job larger than the cluster": (PHILLY + ROW % (5, 64) + ROW % (5, 128), LOG % "", []),
+    "log: job larger than a leaf": (PHILLY + ROW % (5, 24), LOG % ", locality: leaf", [LEAVES]),
+    "log: job larger than a region": (PHILLY + ROW % (5, 24), LOG % "", [
+        "cluster={scheduler: mast, regions: 2}"]),
+    "log: no format": (PHILLY, "{log: jobs.csv}", []),
+    "log: unknown format": (PHILLY, "{log: jobs.csv, format: phily}", []),
+    "log: absent file": (PHILLY, "{log: absent.csv, format: philly}", []),
+    "log: neither log nor like": (PHILLY, "{count: 5}", []),
+    "log: both log and like": (PHILLY, LOG % ", like: philly", []),
+    "log: unknown key": (PHILLY, LOG % ", laod: 0.9", []),
+    "log: load of 0": (PHILLY, LOG % ", load: 0", []),
+    "log: scaled by a negative number": (PHILLY, LOG % ", scale: {gpus: -8}", []),
+    "log: share of 0": (PHILLY, LOG % ", priorities: [{priority: 1, share: 0}]", []),
+    "log: unknown locality": (PHILLY, LOG % ", locality: laef", []),
+    "log: unknown shape": (PHILLY, "{like: phily, count: 5}", []),
+    "log: draw of unknown length": (PHILLY, "{like: philly}", []),
+    "log: at a fidelity with a network": (PHILLY, LOG % "", ["fidelity=flow"]),
+    "log: regions of a scheduler without": (PHILLY, LOG % "", ["cluster={scheduler: easy, regions: 2}"]),
+    "log: slice of no time": (PHILLY, LOG % "", ["cluster={scheduler: gang, slice: 0 s}"]),
+    "jobs: neither list nor mapping": (PHILLY, "philly", []),
+    "jobs: no workload at flow fidelity": (PHILLY, "[{name: a, gpus: 4, duration: 1 h}]", ["fidelity=flow"]),
+    "jobs: no workload and no GPUs": (PHILLY, "[{name: a, duration: 1 h}]", []),
+    "jobs: more GPUs than there are": (PHILLY, "[{name: a, gpus: 40, duration: 1 h}]", []),
+    "jobs: lenient list": (PHILLY, "[{name: a, gpus: 4, duration: 1 h}]", ["jobs.lenient=true"]),
+}  # fmt: skip
+
 RECORDED = Path(__file__).with_name("bad_input.txt")
 
 
@@ -311,13 +359,21 @@ def test_an_absent_graph(command: Command, tmp_path: Path) -> None:
     refused(command, tmp_path, "graph: absent file", "topology", "bad.yaml")
 
 
+@pytest.mark.parametrize("case", LOGS)
+def test_a_faulty_log(command: Command, tmp_path: Path, case: str) -> None:
+    text, jobs, sets = LOGS[case]
+    (tmp_path / "jobs.csv").write_text(text)
+    (tmp_path / "bad.yaml").write_text(CLUSTER % jobs)
+    refused(command, tmp_path, case, "run", "bad.yaml", *[word for one in sets for word in ("--set", one)])
+
+
 def test_a_conversion_that_fails_leaves_nothing(command: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.goal").write_text("num_ranks 2\nrank 0 {\nl1: calc 5\n")
     refused(command, tmp_path, "goal: cut off", "goal", "convert", "bad.goal", "bad.bin")
 
 
 def test_every_recorded_message_belongs_to_a_case() -> None:
-    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS, *GRAPHS, "graph: absent file"]
+    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS, *GRAPHS, "graph: absent file", *LOGS]
 
 
 STUCK = """\

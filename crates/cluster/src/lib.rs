@@ -2,13 +2,19 @@
 //!
 //! Here the two halves meet: a workload's replay asks its [`windtunnel_workload::Machine`], and [`shard::Shard`] answers
 //! with a [`windtunnel_fabric::Fabric`]. One job is a cluster with one job and takes the same path as many:
-//! [`calendar::run`] decides when jobs run, an [`calendar::EpisodeRunner`] (in the scenario crate) builds a fabric for
-//! each stretch of constant conditions and puts the running jobs on a shard.
+//! [`cluster::Cluster`] holds who waits, who runs and what is free, and carries out what a [`scheduler`] decides and a
+//! [`placement`] finds. Two drivers tell it how long jobs take: [`replay::replay`] knows durations (job fidelity);
+//! [`calendar::run`] asks an [`calendar::EpisodeRunner`] (in the scenario crate), which builds a fabric for each stretch
+//! of constant conditions and puts the running jobs on a shard.
 
 pub mod calendar;
+pub mod cluster;
 pub mod coupler;
 pub mod explain;
+pub mod free;
+pub mod log;
 pub mod placement;
+pub mod replay;
 pub mod scheduler;
 pub mod shard;
 pub mod variation;

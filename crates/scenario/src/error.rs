@@ -62,6 +62,19 @@ impl From<InputError> for Failure {
     }
 }
 
+impl From<windtunnel_cluster::cluster::ClusterError> for Failure {
+    /// A job that fits nowhere is the input's fault, a decision that makes no sense the scheduler's.
+    fn from(error: windtunnel_cluster::cluster::ClusterError) -> Self {
+        match error {
+            windtunnel_cluster::cluster::ClusterError::NoRoom { .. } => {
+                let hint = "loosen `locality`, or have fewer `cluster.regions`";
+                Self::Input(InputError::new("jobs", error.to_string()).hint(hint))
+            }
+            other => Self::Run(other.to_string()),
+        }
+    }
+}
+
 /// The name of `known` nearest to `found` by edit distance, if near enough to be a slip.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (found.chars().count() / 3).max(1) + 1;

@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn the_smallest_scenario_reads() {
         let read = scenario(TEXT, "a.yaml", &[("seed".to_owned(), "7".to_owned())]).unwrap();
-        assert_eq!((read.seed, read.jobs.len()), (7, 1));
+        assert_eq!((read.seed, read.jobs.list().len()), (7, 1));
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn what_is_left_out_has_the_documented_value() {
     assert_eq!(read.cluster.episodes.iterations, 3);
     assert_eq!(read.cluster.reaction_delay.0, Span::from_ns(1_000_000));
     assert_eq!(read.results.ideal, None);
-    let job = &read.jobs[0];
+    let job = &read.jobs.list()[0];
     assert_eq!((job.placement.as_str(), job.iterations), ("packed", 1));
     assert_eq!((read.topology.planes, read.topology.tiers[0].bundle), (None, 1));
     assert_eq!(read.topology.tiers[0].oversubscription, 1.0);

@@ -45,12 +45,20 @@ def run(
         bool,
         typer.Option("--check-determinism", help="Run twice, with other threads; fail at the first difference."),
     ] = False,
+    scheduler: Annotated[str | None, typer.Option(help="Scheduler, instead of the file's.")] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
+    ] = False,
     report: Annotated[bool, typer.Option(help="Write the HTML report and the trace into the run folder.")] = True,
 ) -> int:
     """Run SCENARIO and say where the time of an iteration goes."""
     from windtunnel.source import read_source
 
     pairs = [parse_override(text) for text in overrides or []]
+    if scheduler is not None:
+        pairs.append(("cluster.scheduler", scheduler))
+    if lenient:
+        pairs.append(("jobs.lenient", "true"))
     options: RunOptions = {
         "threads": threads,
         "seed": seed,

@@ -10,6 +10,7 @@ from rich.text import Text
 from windtunnel.breakdown import PARTS
 from windtunnel.cli.console import out
 from windtunnel.cli.show_compare import show_comparison
+from windtunnel.cluster import cluster_figures, size_of
 from windtunnel.text import UNKNOWN, count, duration, percent, size
 from windtunnel.unseen import unseen_line
 
@@ -37,6 +38,8 @@ def show(result: Result, comparison: Comparison | None = None) -> None:
             _show_job(console, job, headed=len(jobs) > 1)
     else:
         console.print(_job_table(jobs))
+    if len(jobs) != 1:
+        _show_cluster(console, summary)
     _show_flows(console, summary)
     _show_links(console, summary)
     _show_unseen(console, summary)
@@ -76,10 +79,20 @@ def memory_parts(memory: dict[str, Any]) -> str:
     return ", ".join(f"{key} {size(memory[key])}" for key in parts if memory[key])
 
 
+def _show_cluster(console: Console, summary: dict[str, Any]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for name, value, remark in cluster_figures(summary):
+        table.add_row(name, Text(value, style="bold"), remark)
+    console.print()
+    console.print(table)
+
+
 def _headline(summary: dict[str, Any]) -> Text:
-    ranks = sum(job["ranks"] for job in summary["jobs"])
     text = Text(str(summary["scenario"]), style="bold")
-    words = [f"{summary['fidelity']} fidelity", f"{ranks} ranks", f"seed {summary['seed']}"]
+    words = [f"{summary['fidelity']} fidelity", size_of(summary), f"seed {summary['seed']}"]
     fold = summary.get("fold")
     if isinstance(fold, (int, float)) and fold > 1:
         words.append(f"folded {fold:g}×")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from windtunnel.breakdown import PART, PARTS
+from windtunnel.cluster import cluster_figures, size_of
 from windtunnel.report.html import Raw, card, page, section, table, text
 from windtunnel.results.folder import write_beside
 from windtunnel.text import UNKNOWN, count, duration, percent, rate, size
@@ -33,6 +34,8 @@ def write_report(result: Result, path: Path) -> Path:
     if len(jobs) == 1:
         content.append(_cards(jobs[0]))
     else:
+        content.append(_cluster(summary))
+    if len(jobs) > 1:
         content.append(_jobs(jobs))
     for job in jobs[:MOST_JOBS]:
         content += _job_sections(result, job, named=len(jobs) > 1)
@@ -42,8 +45,7 @@ def write_report(result: Result, path: Path) -> Path:
 
 
 def _head(summary: dict[str, Any]) -> Raw:
-    ranks = sum(job["ranks"] for job in summary["jobs"])
-    words = [f"{summary['fidelity']} fidelity", f"{ranks:,} ranks", f"seed {summary['seed']}",
+    words = [f"{summary['fidelity']} fidelity", size_of(summary), f"seed {summary['seed']}",
              f"Windtunnel {summary['windtunnel']}"]  # fmt: skip
     partial = ""
     if summary["partial"]:
@@ -68,6 +70,11 @@ def _cards(job: dict[str, Any]) -> Raw:
     if job.get("memory_bytes_per_gpu") is not None:
         of = f"of {size(memory['capacity'])}" if memory.get("capacity") else ""
         cards.append(card("memory per GPU", size(job["memory_bytes_per_gpu"]), of))
+    return Raw(f'<div class="cards">{"".join(cards)}</div>\n')
+
+
+def _cluster(summary: dict[str, Any]) -> Raw:
+    cards = [card(name, value, remark) for name, value, remark in cluster_figures(summary)]
     return Raw(f'<div class="cards">{"".join(cards)}</div>\n')
 
 

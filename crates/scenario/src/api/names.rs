@@ -1,5 +1,6 @@
 //! `windtunnel list KIND`.
 
+use windtunnel_cluster::log::Format;
 use windtunnel_fabric::packet::TransportChoice;
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 use windtunnel_workload::schedules::ScheduleName;
@@ -23,7 +24,7 @@ const KINDS: [CollectiveKind; 8] = [
 ];
 
 /// Kinds of things that have names.
-pub const fn name_kinds() -> [&'static str; 14] {
+pub const fn name_kinds() -> [&'static str; 16] {
     [
         "fidelities",
         "transports",
@@ -34,11 +35,13 @@ pub const fn name_kinds() -> [&'static str; 14] {
         "schedules",
         "schedulers",
         "placements",
+        "logs",
         "gpus",
         "nics",
         "switches",
         "optics",
         "models",
+        "jobs",
     ]
 }
 
@@ -90,12 +93,12 @@ pub fn names(kind: &str, own: &Modules) -> Result<Vec<(String, String)>, Failure
                 (name.name().to_owned(), split.to_owned())
             })
             .collect(),
-        "schedulers" => pairs(&[("fcfs", "first come, first served; the head of the queue blocks the rest")]),
-        "placements" => pairs(&[
-            ("packed", "the first free GPUs in order: neighbouring ranks share a host"),
-            ("spread", "one GPU of each host in turn"),
-        ]),
-        "gpus" | "nics" | "switches" | "optics" | "models" => sheets::names(kind)
+        "schedulers" => pairs(&windtunnel_cluster::scheduler::SCHEDULERS),
+        "placements" => pairs(&windtunnel_cluster::placement::DESCRIPTIONS),
+        "logs" => {
+            Format::ALL.map(|format| (format.name().to_owned(), format.description().to_owned())).to_vec()
+        }
+        "gpus" | "nics" | "switches" | "optics" | "models" | "jobs" => sheets::names(kind)
             .into_iter()
             .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
             .collect(),

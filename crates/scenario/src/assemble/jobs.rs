@@ -10,10 +10,10 @@ use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, h
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
-use super::{JobPlan, ModelFacts, flows, model};
-use crate::error::{InputError, nearest};
+use super::{JobPlan, ModelFacts, flows, model, policies};
+use crate::error::InputError;
 use crate::schema::{
-    AlgorithmName, CollectiveJob, CollectiveName, Job, OperationsTable, Scenario, WorkloadSource,
+    AlgorithmName, CollectiveJob, CollectiveName, Fidelity, Job, OperationsTable, Scenario, WorkloadSource,
     jobs::FormName,
 };
 use crate::sheets;
@@ -78,16 +78,8 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     if job.iterations == 0 {
         return Err(InputError::new(format!("{place}.iterations"), "expected at least 1 iteration, found 0"));
     }
-    let placement = windtunnel_cluster::placement::by_name(&job.placement).ok_or_else(|| {
-        let known =
-            windtunnel_cluster::placement::PLACEMENTS.map(windtunnel_cluster::placement::Placement::name);
-        let message = format!("no placement `{}`, expected one of `{}`", job.placement, known.join("`, `"));
-        let error = InputError::new(format!("{place}.placement"), message);
-        match nearest(&job.placement, known) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error,
-        }
-    })?;
+    let placement = policies::placement(&job.placement, place)?;
+    let locality = policies::locality(&job.locality, place)?;
     let built = build(job, context, evidence)?;
     let (ranks, gpus) = (built.workload.ranks(), context.gpus() as usize);
     if ranks > gpus {
@@ -113,7 +105,10 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         iterations: job.iterations,
         submit: CalendarTime(job.submit.0.ns_ceil()),
         placement,
+        locality,
+        priority: job.priority,
         duration: job.duration.map(|duration| duration.0),
+        estimate: job.estimate.map(|estimate| estimate.0),
         watched,
         model: built.model,
         warnings: built.warnings,
@@ -121,8 +116,12 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
 }
 
 fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Result<Built, InputError> {
-    let source = &job.workload;
     let place = format!("{}.workload", context.place);
+    let Some(source) = &job.workload else { return timed(job, context) };
+    if job.gpus.is_some() {
+        let message = "the workload says how many GPUs the job needs";
+        return Err(InputError::new(format!("{}.gpus", context.place), message));
+    }
     only_one(source, &place)?;
     if source.model.is_none() {
         let model_only = [
@@ -140,7 +139,7 @@ fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Resul
         }
     }
     if let Some(name) = &source.model {
-        return model::build(name, job, context, evidence);
+        return model::build(name, source, job, context, evidence);
     }
     if let Some(file) = &source.goal {
         let path = context.base.join(file);
@@ -167,6 +166,33 @@ fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Resul
     let seed = context.scenario.seed;
     let list = flows::flows(flows_of, ranks, seed, context.base, &format!("{place}.flows"))?;
     Ok(Built::plain(flows::workload(&list, ranks)))
+}
+
+/// A job of which only size and duration are known.
+fn timed(job: &Job, context: &Context<'_>) -> Result<Built, InputError> {
+    let at = |key: &str| format!("{}.{key}", context.place);
+    if context.scenario.fidelity != Fidelity::Job || job.duration.is_none() {
+        return Err(InputError::new(context.place, "`workload` is missing")
+            .hint("at `fidelity: job`, `gpus` and `duration` do instead"));
+    }
+    let gpus = job.gpus.ok_or_else(|| {
+        InputError::new(at("gpus"), "a job without a workload says how many GPUs it needs")
+            .hint("such as `gpus: 64`")
+    })?;
+    if gpus == 0 {
+        return Err(InputError::new(at("gpus"), "expected at least 1 GPU, found 0"));
+    }
+    // Refused before it is built: the number may be a slip.
+    if gpus > context.gpus() {
+        let message = format!("the job needs {gpus} GPUs, but the topology has {}", context.gpus());
+        return Err(InputError::new(at("gpus"), message).hint("raise `topology.hosts`"));
+    }
+    let program = ProgramBuilder::new().finish().expect("no operations depend on none");
+    let mut workload = Workload { programs: vec![program], ..Workload::default() };
+    for _ in 0..gpus {
+        workload.add_rank(0, &[]);
+    }
+    Ok(Built::plain(workload))
 }
 
 /// Refuses a workload with no source of work, or several.

@@ -7,13 +7,15 @@ pub mod flows;
 pub mod impair;
 pub mod jobs;
 pub mod model;
+mod policies;
+pub mod source;
 mod variation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windtunnel_cluster::placement::Placement;
+use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_cluster::variation::Noise;
 use windtunnel_fabric::packet::BufferSettings;
 use windtunnel_kernel::{CalendarTime, RankId, Span};
@@ -23,9 +25,10 @@ use windtunnel_workload::Workload;
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use self::impair::Troubles;
+use self::source::JobStream;
 use crate::error::InputError;
 use crate::modules::Modules;
-use crate::schema::{Fidelity, Scenario};
+use crate::schema::{Fidelity, Jobs, Scenario};
 
 /// What is known of a job that trains a model.
 #[derive(Clone, Debug)]
@@ -66,8 +69,14 @@ pub struct JobPlan {
     pub submit: CalendarTime,
     /// How its GPUs are chosen.
     pub placement: &'static dyn Placement,
+    /// How close together they must be.
+    pub locality: Locality,
+    /// Higher goes first.
+    pub priority: i32,
     /// How long it takes, at job fidelity.
     pub duration: Option<Span>,
+    /// How long a scheduler expects it to run, if the scenario says so.
+    pub estimate: Option<Span>,
     /// Ranks whose operations are written.
     pub watched: Vec<RankId>,
     /// The model that it trains.
@@ -94,8 +103,10 @@ pub struct Assembled {
     pub scenario: Scenario,
     /// The fabric.
     pub fabric: FabricParts,
-    /// The jobs.
+    /// The jobs, if they are listed.
     pub jobs: Vec<JobPlan>,
+    /// The jobs, if they come from a log or the shape of one.
+    pub stream: Option<JobStream>,
     /// Noise of computations.
     pub noise: Noise,
     /// What goes wrong on the fabric.
@@ -124,7 +135,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
             format!("`windtunnel` is the version of the format, found {}, expected 1", scenario.windtunnel);
         return Err(InputError::new(at("windtunnel"), found));
     }
-    if scenario.jobs.is_empty() {
+    if matches!(&scenario.jobs, Jobs::List(jobs) if jobs.is_empty()) {
         return Err(InputError::new(at("jobs"), "there is no job"));
     }
     if scenario.network.header.0 >= scenario.network.mtu.0 {
@@ -135,13 +146,12 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         return Err(InputError::new(at("network.mtu"), message)
             .hint("the MTU counts the whole packet, header included"));
     }
-    if windtunnel_cluster::scheduler::by_name(&scenario.cluster.scheduler).is_none() {
-        let known = windtunnel_cluster::scheduler::SCHEDULERS.join("`, `");
-        let message = format!("no scheduler `{}`, expected `{known}`", scenario.cluster.scheduler);
-        return Err(InputError::new(at("cluster.scheduler"), message));
-    }
+    policies::check(&scenario.cluster, source)?;
     let mut evidence = EvidenceList::default();
-    let topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
+    let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
+    if source::needs_no_network(&scenario) {
+        fabric::without_switches(&mut topology.keys);
+    }
     let fabric = fabric::fabric(&topology, &mut evidence)?;
     let buffers = match scenario.fidelity {
         Fidelity::Packet => {
@@ -150,7 +160,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         _ => Vec::new(),
     };
     let mut plans: Vec<JobPlan> = Vec::new();
-    for (index, job) in scenario.jobs.iter().enumerate() {
+    for (index, job) in scenario.jobs.list().iter().enumerate() {
         let place = at(&format!("jobs[{index}]"));
         if plans.iter().any(|plan| plan.name == job.name) {
             return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
@@ -158,6 +168,13 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
         plans.push(jobs::plan(job, &context, &mut evidence)?);
     }
+    let stream = match &scenario.jobs {
+        Jobs::List(_) => None,
+        Jobs::Source(jobs) => {
+            let endpoints = fabric.topology.endpoints();
+            Some(source::stream(jobs, &scenario, endpoints, base, &at("jobs"), &mut evidence)?)
+        }
+    };
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let (modules, base) = (Modules::default(), base.to_owned());
@@ -166,6 +183,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         scenario,
         fabric,
         jobs: plans,
+        stream,
         noise,
         troubles,
         slow_links,
@@ -202,6 +220,7 @@ impl Assembled {
             "fidelity": self.scenario.fidelity.name(),
             "topology": {"hosts": topology.hosts(), "gpus": topology.endpoints(), "links": topology.link_count()},
             "jobs": jobs,
+            "drawn": self.stream.as_ref().map(JobStream::explanation),
             "evidence": self.evidence.rows(),
         })
     }

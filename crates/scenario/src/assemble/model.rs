@@ -17,7 +17,7 @@ use super::evidence::EvidenceList;
 use super::jobs::{Built, Context, algorithm, form};
 use crate::error::{InputError, nearest};
 use crate::schema::jobs::{AxisName, CollectiveSettings};
-use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism};
+use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
 
 /// Builds the workload of a job that trains `name`.
@@ -26,6 +26,7 @@ use crate::sheets;
 /// [`InputError`] with the path of the key at fault.
 pub fn build(
     name: &str,
+    source: &WorkloadSource,
     job: &Job,
     context: &Context<'_>,
     evidence: &mut EvidenceList,
@@ -40,14 +41,14 @@ pub fn build(
         )
         .hint("for example `gpu: H100-SXM`")
     })?;
-    let training = job.workload.training.clone().unwrap_or_default();
+    let training = source.training.clone().unwrap_or_default();
     let kernels = kernels(&training, gpu, context, &place, evidence)?;
     let need = |value: Option<u64>, key: &str| match value {
         Some(0) => Err(InputError::new(format!("{place}.{key}"), "expected at least 1, found 0")),
         Some(value) => Ok(value),
         None => Err(InputError::new(format!("{place}.{key}"), format!("a model needs `{key}`"))),
     };
-    let global_batch = need(job.workload.global_batch, "global_batch")?;
+    let global_batch = need(source.global_batch, "global_batch")?;
     match sheet.kind {
         ModelKind::Dlrm(architecture) => {
             let ranks = match &job.parallelism {
@@ -64,8 +65,8 @@ pub fn build(
             let parallelism = job.parallelism.clone().unwrap_or_default();
             let job = Transformer {
                 name: sheet.name,
-                sequence: need(job.workload.sequence, "sequence")?,
-                micro_batch: need(job.workload.micro_batch.or(Some(1)), "micro_batch")?,
+                sequence: need(source.sequence, "sequence")?,
+                micro_batch: need(source.micro_batch.or(Some(1)), "micro_batch")?,
                 global_batch,
                 settings: training,
                 parallelism,

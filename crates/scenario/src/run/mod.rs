@@ -6,6 +6,7 @@
 //! end, told with what each waits for; a sink that refuses rows.
 
 mod chosen;
+mod cluster;
 mod drive;
 mod episode;
 mod fold;
@@ -15,18 +16,21 @@ pub(crate) mod network;
 mod paths;
 mod queues;
 mod recorder;
+mod stream;
 mod summary;
 mod usage;
 
 use windtunnel_cluster::calendar::{self, JobHistory, JobRequest, Settings};
-use windtunnel_cluster::scheduler;
+use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::{CalendarTime, Span, memory};
 
+use self::cluster::{ClusterUse, Places};
 use self::episode::{FabricRunner, Stop};
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
-use self::summary::{ClusterUse, JobState, JobSummary, RunFigures};
-use crate::assemble::Assembled;
+use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
+use crate::assemble::source::asks_for_groups;
+use crate::assemble::{Assembled, JobPlan};
 use crate::error::Failure;
 use crate::schema::{Fidelity, Phase};
 use crate::table::{ProgressSink, TableSink};
@@ -87,6 +91,9 @@ pub fn execute(
         }
     }
     let assembled = &*assembled;
+    if assembled.stream.is_some() {
+        return replayed(assembled, options, sink, progress);
+    }
     let ideal = IdealTimes::of(assembled, options, progress)?;
     let requests: Vec<JobRequest> = assembled
         .jobs
@@ -98,18 +105,27 @@ pub fn execute(
             submit: plan.submit,
             placement: plan.placement,
             ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
+            estimate: plan.estimate.or_else(|| alone(plan, &ideal, job)).unwrap_or(Span::ZERO),
+            priority: plan.priority,
+            locality: plan.locality,
         })
         .collect();
     let cluster = &assembled.scenario.cluster;
+    let placements: Vec<_> = assembled.jobs.iter().map(|plan| plan.placement).collect();
+    let localities: Vec<_> = assembled.jobs.iter().map(|plan| plan.locality).collect();
+    let places = asks_for_groups(&placements, &localities).then(|| Places::of(&assembled.fabric.topology));
     let settings = Settings {
         endpoints: assembled.fabric.topology.endpoints(),
         endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
         episode_iterations: if options.full { u32::MAX } else { cluster.episodes.iterations },
         draw_phases: cluster.episodes.phase == Phase::Drawn,
         reaction_delay: cluster.reaction_delay.0,
+        restart: cluster.restart.0,
+        regions: cluster.regions,
+        locator: places.as_ref().map(|places| places as &dyn Locator),
         seed: assembled.scenario.seed,
     };
-    let mut scheduler = scheduler::by_name(&cluster.scheduler).expect("assembling has checked the name");
+    let mut scheduler = cluster::scheduler(assembled, requests.len());
     let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
     let outcome = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
     let (histories, partial) = match outcome {
@@ -118,7 +134,7 @@ pub fn execute(
         Err(Stop::Failed(failure)) => return Err(failure),
     };
     let record = runner.into_record();
-    let history = |job: usize| histories.as_ref().map(|histories| histories[job].clone());
+    let history = |job: usize| histories.as_ref().map(|histories| histories.jobs[job].clone());
     let jobs: Vec<serde_json::Value> = assembled
         .jobs
         .iter()
@@ -139,18 +155,19 @@ pub fn execute(
         })
         .collect();
     sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::Run)?;
-    let end = histories
-        .iter()
-        .flatten()
-        .filter_map(|history| history.finish)
-        .max()
-        .unwrap_or(CalendarTime(record.simulated_ns));
-    let mut usage = ClusterUse { gpus: u64::from(settings.endpoints), busy_ns: 0, makespan_ns: end.0 };
-    let mut waiting = Vec::new();
-    for history in histories.iter().flatten() {
+    let known = || histories.iter().flat_map(|histories| &histories.jobs);
+    let end = known().filter_map(|history| history.finish).max();
+    let end = end.unwrap_or(CalendarTime(record.simulated_ns));
+    let mut usage = ClusterUse {
+        gpu_time: histories.as_ref().map(|histories| histories.gpu_time).unwrap_or_default(),
+        makespan_ns: end.0,
+        jobs: assembled.jobs.len() as u64,
+        ..ClusterUse::default()
+    };
+    for (job, history) in known().enumerate() {
         if let (Some(start), Some(finish)) = (history.start, history.finish) {
-            usage.busy_ns += u128::from(finish.0 - start.0) * history.placement.len() as u128;
-            waiting.push(start.0 - history.submit.0);
+            let alone = alone(&assembled.jobs[job], &ideal, job).map(Span::ns_ceil);
+            usage.ended(history.submit.0, start.0, finish.0, alone, history.stops);
         }
     }
     let figures = RunFigures {
@@ -173,7 +190,47 @@ pub fn execute(
         jobs,
         &record.network,
         &record.flows,
-        usage.to_json(waiting),
+        usage.into_json(),
+        assembled.evidence.rows(),
+    ))
+}
+
+/// How long a job takes where nothing waits and nothing is shared, if that is known.
+fn alone(plan: &JobPlan, ideal: &IdealTimes, job: usize) -> Option<Span> {
+    let iterations = || ideal.of_job(job).and_then(|span| span.0.checked_mul(plan.iterations)).map(Span);
+    plan.duration.or_else(iterations)
+}
+
+/// Runs the jobs of a log, or of the shape of one.
+fn replayed(
+    assembled: &Assembled,
+    options: &RunOptions,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<serde_json::Value, Failure> {
+    let stream = assembled.stream.as_ref().expect("the caller has seen it");
+    let streamed = stream::run(assembled, stream, &options.source, sink, progress)?;
+    let figures = RunFigures {
+        scenario: assembled.scenario.name.clone(),
+        sha256: options.sha256.clone(),
+        seed: assembled.scenario.seed,
+        fidelity: assembled.scenario.fidelity.name(),
+        partial: !streamed.replayed.complete,
+        fold: 1,
+        simulated_ns: streamed.replayed.end.0,
+        wall_time_s: options.watch.wall_seconds(),
+        cpu_time_s: options.watch.cpu_seconds(),
+        events: streamed.replayed.events,
+        packet_hops: None,
+        peak_memory_bytes: memory::peak(),
+        peak_rss_bytes: machine::peak_rss_bytes(),
+    };
+    Ok(summary::summary(
+        &figures,
+        Vec::new(),
+        &NetworkSummary::default(),
+        &FlowSummary::default(),
+        streamed.usage.into_json(),
         assembled.evidence.rows(),
     ))
 }

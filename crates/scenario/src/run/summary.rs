@@ -64,7 +64,7 @@ fn counted(iterations: &[Iteration]) -> Vec<Iteration> {
 }
 
 /// The value at quantile `q` of a sorted list, by nearest rank.
-fn quantile(sorted: &[u64], q: f64) -> Option<u64> {
+pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }
@@ -149,7 +149,18 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
     for (column, dimension) in EXPOSED.into_iter().zip(Dimension::ALL) {
         batch = batch.with(column, figures(&|job| job["exposed_s"][dimension.name()].as_f64()));
     }
-    for key in ["bubble_s", "straggler_s", "host_s", "tokens_per_s", "mfu", "memory_bytes_per_gpu"] {
+    const REST: [&str; 9] = [
+        "bubble_s",
+        "straggler_s",
+        "host_s",
+        "tokens_per_s",
+        "mfu",
+        "memory_bytes_per_gpu",
+        "submit_s",
+        "start_s",
+        "finish_s",
+    ];
+    for key in REST {
         batch = batch.with(key, named(key));
     }
     batch
@@ -351,47 +362,6 @@ pub struct FlowSummary {
     pub fct_p99_s: Option<f64>,
     /// Maximum.
     pub fct_max_s: Option<f64>,
-}
-
-/// Use of the cluster's GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusterUse {
-    /// GPUs.
-    pub gpus: u64,
-    /// GPU-nanoseconds given to jobs.
-    pub busy_ns: u128,
-    /// End of the last job.
-    pub makespan_ns: u64,
-}
-
-impl ClusterUse {
-    /// As JSON; `waiting` are the jobs' waiting times in nanoseconds.
-    pub fn to_json(self, mut waiting: Vec<u64>) -> Value {
-        waiting.sort_unstable();
-        let total = u128::from(self.gpus) * u128::from(self.makespan_ns);
-        let ratio = (total > 0).then(|| self.busy_ns as f64 / total as f64);
-        let seconds = |ns: u128| ns as f64 / 1e9;
-        let mean = (!waiting.is_empty()).then(|| {
-            waiting.iter().map(|&ns| u128::from(ns)).sum::<u128>() as f64 / 1e9 / waiting.len() as f64
-        });
-        json!({
-            "utilisation": ratio,
-            "gpu_seconds": {
-                "busy": seconds(self.busy_ns),
-                "idle": seconds(total.saturating_sub(self.busy_ns)),
-                "stranded": 0.0,
-                "failed": 0.0,
-                "draining": 0.0,
-            },
-            "waiting_s": {
-                "mean": mean,
-                "p50": quantile(&waiting, 0.5).map(|ns| ns as f64 / 1e9),
-                "p99": quantile(&waiting, 0.99).map(|ns| ns as f64 / 1e9),
-            },
-            "makespan_s": self.makespan_ns as f64 / 1e9,
-            "goodput": ratio,
-        })
-    }
 }
 
 /// The run's own figures.

@@ -11,12 +11,14 @@ use super::quantity::{Duration, Size};
 pub struct Job {
     /// Name; unique among the jobs.
     pub name: String,
-    /// What it does.
-    pub workload: WorkloadSource,
+    /// What it does; may be left out at job fidelity where `gpus` and `duration` are given.
+    #[serde(default)]
+    pub workload: Option<WorkloadSource>,
     /// How a model is laid out over ranks.
     #[serde(default)]
     pub parallelism: Option<Parallelism>,
-    /// Which GPUs it gets: `packed` (the first free ones in order) or `spread` (one host at a time, round robin).
+    /// Which GPUs it gets: `packed` (whole hosts, then the tightest that suffices), `spread` (one host at a time, round
+    /// robin), `rail-aware`, `topology-aware` (fewest crossings of spines) or `random`.
     #[serde(default = "packed")]
     pub placement: String,
     /// Iterations to run.
@@ -28,9 +30,25 @@ pub struct Job {
     /// Time the job takes (job fidelity); the network is not asked.
     #[serde(default)]
     pub duration: Option<Duration>,
+    /// GPUs of a job without a workload.
+    #[serde(default)]
+    pub gpus: Option<u32>,
+    /// Higher goes first (`priority` and `mast` schedulers).
+    #[serde(default)]
+    pub priority: i32,
+    /// How close together its GPUs must be: `anywhere`, `fewest-hosts`, `leaf` or `pod`.
+    #[serde(default = "anywhere")]
+    pub locality: String,
+    /// How long the scheduler expects it to run; its duration, or iterations on an ideal fabric, if left out.
+    #[serde(default)]
+    pub estimate: Option<Duration>,
 }
 
-fn packed() -> String {
+pub(super) fn anywhere() -> String {
+    "anywhere".to_owned()
+}
+
+pub(super) fn packed() -> String {
     "packed".to_owned()
 }
 

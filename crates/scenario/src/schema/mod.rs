@@ -4,6 +4,7 @@
 //! Nothing here is checked beyond types and units; [`crate::check`] turns a [`Scenario`] into a run.
 
 pub mod impairments;
+pub mod job_source;
 pub mod jobs;
 pub mod quantity;
 pub mod queues;
@@ -16,6 +17,7 @@ pub use impairments::{
     BackgroundPairs, BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links,
     LossRule, SlowRule,
 };
+pub use job_source::{JobSource, Jobs, PriorityShare, ScaleJobs};
 pub use jobs::{
     AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
     ScheduleJob, WorkloadSource,
@@ -48,8 +50,8 @@ pub struct Scenario {
     /// What goes wrong on the fabric, and traffic of others.
     #[serde(default)]
     pub impairments: Impairments,
-    /// The jobs.
-    pub jobs: Vec<Job>,
+    /// The jobs: a list, or where they come from (a log, or the shape of one).
+    pub jobs: Jobs,
     /// How the jobs share the machine.
     #[serde(default)]
     pub cluster: Cluster,
@@ -347,12 +349,21 @@ pub enum ReceiverName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Order in which waiting jobs are started: `fcfs`.
+    /// Which waiting jobs are started, and which running ones stopped: `fcfs`, `first-fit`, `sjf`, `smallest`, `easy`,
+    /// `conservative`, `priority`, `gang`, `mast`.
     pub scheduler: String,
     /// How much of each constant stretch is simulated.
     pub episodes: Episodes,
     /// Delay from something simulated (a job's end) to the cluster's reaction.
     pub reaction_delay: Duration,
+    /// What a job that was preempted pays when it goes on; it keeps the work that it has done.
+    pub restart: Duration,
+    /// Parts of equally many hosts; each job runs in one (`scheduler: mast`).
+    pub regions: u32,
+    /// Length of a time slice (`scheduler: gang`).
+    pub slice: Duration,
+    /// Jobs that share a GPU in turn, at most (`scheduler: gang`).
+    pub slice_rows: u32,
 }
 
 impl Default for Cluster {
@@ -361,6 +372,10 @@ impl Default for Cluster {
             scheduler: "fcfs".to_owned(),
             episodes: Episodes::default(),
             reaction_delay: Duration(windtunnel_kernel::Span(1_000_000_000)),
+            restart: Duration(windtunnel_kernel::Span::ZERO),
+            regions: 1,
+            slice: Duration(windtunnel_kernel::Span::from_us(600_000_000)),
+            slice_rows: 4,
         }
     }
 }

@@ -16,7 +16,7 @@ use self::place::Place;
 use self::shape::Builder;
 use super::evidence::EvidenceList;
 use crate::error::InputError;
-use crate::schema::{Host, Rails, ShapeName, TopologyFile};
+use crate::schema::{ClosTier, Host, Length, Rails, Rate, ShapeName, TopologyFile};
 use crate::{load, sheets};
 
 /// A scale-up link between GPUs of unknown make: as fast as nothing waits for it.
@@ -176,6 +176,27 @@ impl<'a> Draft<'a> {
             nic: nic.map(Arc::new),
         })
     }
+}
+
+/// Where no network is asked, hosts are enough: without a shape they get one switch.
+pub fn without_switches(keys: &mut TopologyFile) {
+    let (None, true, Some(hosts), Some(host)) =
+        (keys.shape, keys.tiers.is_empty(), keys.hosts, &mut keys.host)
+    else {
+        return;
+    };
+    // One port each, of no make that a rate would have to match.
+    (host.nics, host.nic, host.rails) = (1, None, Rails::No);
+    keys.shape = Some(ShapeName::Clos);
+    keys.tiers = vec![ClosTier {
+        ports_down: hosts,
+        oversubscription: 1.0,
+        rate: Rate(BitRate::from_gbps(400)),
+        length: Length(0),
+        bundle: 1,
+        switch_latency: None,
+        loss: 0.0,
+    }];
 }
 
 /// Where the fabric comes from, in words; of an imported one how it is routed.

@@ -1,0 +1,534 @@
+//! The cluster itself: jobs that wait and run, GPUs that are free, and a clock that goes from event to event.
+//!
+//! Life cycle of a job: submitted ([`Cluster::advance`] reaches its time) → waits → runs, when the scheduler decides so
+//! and the placement finds GPUs → perhaps stopped by the scheduler, and waits again → ended ([`Cluster::end`]). Its GPUs
+//! can be given away again `reaction_delay` after its end; those of a stopped job at once.
+//!
+//! The cluster knows nothing of how long a job takes: whoever drives it does, and calls [`Cluster::end`]. Two drivers
+//! exist: [`crate::replay`], where durations are given, and [`crate::calendar`], where episodes on a fabric tell them.
+//! What a scheduler expects is a job's estimate.
+//!
+//! Order within an instant: submissions, then ends (by the driver), then GPUs that come free, then decisions until the
+//! scheduler has no more. Nothing is scanned per event: costs depend on what an event touches.
+//!
+//! Invariants: a job is waiting, running or ended; a GPU is with one job, on its way, or free; the ledger's sums are
+//! GPUs × time. Failure modes: a decision that cannot be carried out ([`ClusterError`]), which only a scheduler of a
+//! user's own can make.
+
+mod ledger;
+mod queue;
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashSet;
+use windtunnel_kernel::random::combine;
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, define_id};
+
+pub use ledger::{GpuTime, Ledger};
+pub use queue::Queue;
+
+use crate::free::{FreeSet, Locator};
+use crate::placement::{Locality, Need, Placement};
+use crate::scheduler::{Decision, Scheduler};
+
+define_id! {
+    /// A job, by its place in the order of submission.
+    pub struct JobId;
+}
+
+/// A job as it is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// When it is submitted.
+    pub submit: CalendarTime,
+    /// Nanoseconds that a scheduler expects it to run, at least 1.
+    pub estimate: u64,
+    /// GPUs that it needs, at least 1.
+    pub gpus: u32,
+    /// Higher goes first, where the scheduler looks at it.
+    pub priority: i32,
+    /// How close together its GPUs must be.
+    pub locality: Locality,
+    /// Index of its placement in [`Machine::placements`].
+    pub placement: u8,
+}
+
+/// What jobs run on, and by which rules.
+pub struct Machine<'a> {
+    /// Number of GPUs.
+    pub endpoints: u32,
+    /// Of which on each host.
+    pub endpoints_per_host: u32,
+    /// Regions of equally many hosts; a job runs in one.
+    pub regions: u32,
+    /// From a job's end until its GPUs can be given away.
+    pub reaction_delay: Span,
+    /// What a job pays each time it goes on after it was stopped.
+    pub restart: Span,
+    /// Seed of random placements.
+    pub seed: u64,
+    /// Placements that jobs may ask for.
+    pub placements: Vec<&'a dyn Placement>,
+    /// Leaves and pods; needed if a placement or a job asks for them.
+    pub locator: Option<&'a dyn Locator>,
+}
+
+impl Machine<'_> {
+    fn hosts(&self) -> u32 {
+        self.endpoints / self.endpoints_per_host
+    }
+
+    fn region_count(&self) -> u32 {
+        self.regions.clamp(1, self.hosts().max(1))
+    }
+}
+
+/// A region of `machine`, all free; regions are as equal as whole hosts allow.
+fn empty_region(machine: &Machine<'_>, grouped: bool, region: u32) -> FreeSet {
+    let bound = |region: u32| {
+        (u64::from(machine.hosts()) * u64::from(region) / u64::from(machine.region_count())) as u32
+    };
+    let (first, end) = (bound(region), bound(region + 1));
+    let free = FreeSet::of_hosts(first, end - first, machine.endpoints_per_host);
+    match machine.locator {
+        Some(locator) if grouped => free.grouped(locator),
+        _ => free,
+    }
+}
+
+/// Why a cluster cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// A job finds no legal GPUs even if all are free.
+    #[error("job {job} needs {gpus} GPUs (`{}`), more than the cluster can give it", locality.name())]
+    NoRoom {
+        /// The job.
+        job: JobId,
+        /// GPUs that it needs.
+        gpus: u32,
+        /// How close together.
+        locality: Locality,
+    },
+    /// The job to start does not wait.
+    #[error("scheduler `{scheduler}` starts job {job}, which does not wait")]
+    NotWaiting {
+        /// The scheduler's name.
+        scheduler: &'static str,
+        /// The job.
+        job: JobId,
+    },
+    /// The job to stop does not run.
+    #[error("scheduler `{scheduler}` stops job {job}, which does not run")]
+    NotRunning {
+        /// The scheduler's name.
+        scheduler: &'static str,
+        /// The job.
+        job: JobId,
+    },
+    /// A GPU is not free.
+    #[error("scheduler `{scheduler}` starts job {job} on GPU {gpu}, which is not free")]
+    Taken {
+        /// The scheduler's name.
+        scheduler: &'static str,
+        /// The job.
+        job: JobId,
+        /// The GPU.
+        gpu: EndpointId,
+    },
+    /// Not as many GPUs as the job needs.
+    #[error("scheduler `{scheduler}` starts job {job} on {found} GPUs, expected {expected}")]
+    WrongCount {
+        /// The scheduler's name.
+        scheduler: &'static str,
+        /// The job.
+        job: JobId,
+        /// GPUs given.
+        found: usize,
+        /// GPUs needed.
+        expected: u32,
+    },
+}
+
+/// What a decision changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The job runs.
+    Started(JobId),
+    /// The job was stopped and waits again.
+    Stopped(JobId),
+}
+
+/// A running job.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Which.
+    pub job: JobId,
+    /// GPU of each rank.
+    pub placement: Vec<EndpointId>,
+    /// The region it runs in.
+    pub region: u32,
+}
+
+const NEVER: u64 = u64::MAX;
+
+/// How far a job has come.
+#[derive(Clone, Copy, Debug)]
+struct Status {
+    /// When it first got GPUs; [`NEVER`] if it has not.
+    first_start: u64,
+    /// When it got those that it has.
+    start: u64,
+    /// Of its time since, spent on its restart.
+    restart: u64,
+    /// Time that it ran before, restarts not counted.
+    done: u64,
+    place: Place,
+    /// Times that it was started.
+    starts: u32,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Not submitted yet.
+    Ahead,
+    Waiting {
+        /// Whether it pays a restart when it goes on.
+        restarts: bool,
+    },
+    /// At this place in the list of running jobs.
+    Running(u32),
+    Ended,
+}
+
+/// See the module page.
+pub struct Cluster<'a> {
+    jobs: &'a [Job],
+    machine: &'a Machine<'a>,
+    now: u64,
+    /// Jobs submitted so far.
+    submitted: usize,
+    queue: Queue,
+    status: Vec<Status>,
+    running: Vec<Running>,
+    regions: Vec<FreeSet>,
+    /// Whether leaves and pods are kept count of.
+    grouped: bool,
+    /// GPUs of ended jobs, from when on they can be given away, in order of time.
+    releases: VecDeque<(u64, JobId, Running)>,
+    ledger: Ledger,
+    changes: Vec<Change>,
+}
+
+impl<'a> Cluster<'a> {
+    /// An empty cluster at time 0.
+    ///
+    /// # Panics
+    /// If `jobs` are not in order of submission.
+    pub fn new(jobs: &'a [Job], machine: &'a Machine<'a>) -> Self {
+        assert!(jobs.is_sorted_by_key(|job| job.submit), "jobs are in order of submission");
+        let grouped = machine.placements.iter().any(|placement| placement.asks_for_groups())
+            || jobs.iter().any(|job| job.locality.asks_for_groups());
+        let regions =
+            (0..machine.region_count()).map(|region| empty_region(machine, grouped, region)).collect();
+        let status =
+            Status { first_start: NEVER, start: 0, restart: 0, done: 0, place: Place::Ahead, starts: 0 };
+        Self {
+            jobs,
+            machine,
+            now: 0,
+            submitted: 0,
+            queue: Queue::new(jobs.len()),
+            status: vec![status; jobs.len()],
+            running: Vec::new(),
+            regions,
+            grouped,
+            releases: VecDeque::new(),
+            ledger: Ledger::new(u64::from(machine.endpoints)),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Refuses jobs that find no legal GPUs even in the empty cluster.
+    ///
+    /// # Errors
+    /// [`ClusterError::NoRoom`] for the first of them.
+    pub fn check_room(&self) -> Result<(), ClusterError> {
+        let mut known = FxHashSet::default();
+        for (index, job) in self.jobs.iter().enumerate() {
+            let (id, Job { gpus, locality, placement, .. }) = (JobId(index as u32), *job);
+            let fits = !known.insert((gpus, locality, placement))
+                || (0..self.regions.len() as u32).any(|region| self.place(id, region).is_some());
+            if !fits {
+                return Err(ClusterError::NoRoom { job: id, gpus, locality });
+            }
+        }
+        Ok(())
+    }
+
+    /// The present in nanoseconds.
+    pub const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// A job as it was submitted.
+    pub fn job(&self, job: JobId) -> &'a Job {
+        &self.jobs[job.0 as usize]
+    }
+
+    /// Number of jobs, past and future.
+    pub const fn job_count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Waiting jobs.
+    pub const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Running jobs, in no particular order.
+    pub fn running(&self) -> &[Running] {
+        &self.running
+    }
+
+    /// A running job; `None` if it does not run.
+    pub fn running_job(&self, job: JobId) -> Option<&Running> {
+        match self.status[job.0 as usize].place {
+            Place::Running(place) => Some(&self.running[place as usize]),
+            _ => None,
+        }
+    }
+
+    /// Whether a job waits.
+    pub fn waits(&self, job: JobId) -> bool {
+        matches!(self.status[job.0 as usize].place, Place::Waiting { .. })
+    }
+
+    /// Free GPUs of each region.
+    pub fn regions(&self) -> &[FreeSet] {
+        &self.regions
+    }
+
+    /// Free GPUs of all regions.
+    pub fn free(&self) -> u32 {
+        self.regions.iter().map(FreeSet::count).sum()
+    }
+
+    /// When a job first got GPUs.
+    pub fn first_start(&self, job: JobId) -> Option<CalendarTime> {
+        let start = self.status[job.0 as usize].first_start;
+        (start != NEVER).then_some(CalendarTime(start))
+    }
+
+    /// When a running job got the GPUs that it has.
+    pub fn started(&self, job: JobId) -> u64 {
+        self.status[job.0 as usize].start
+    }
+
+    /// Times that a job was started.
+    pub fn starts(&self, job: JobId) -> u32 {
+        self.status[job.0 as usize].starts
+    }
+
+    /// Nanoseconds that a job has run before its last start, restarts not counted.
+    pub fn done(&self, job: JobId) -> u64 {
+        self.status[job.0 as usize].done
+    }
+
+    /// Nanoseconds that a running job spends on its restart.
+    pub fn restart(&self, job: JobId) -> u64 {
+        self.status[job.0 as usize].restart
+    }
+
+    /// Nanoseconds from a start now until the job's GPUs can be given away again, as a scheduler expects.
+    pub fn expected_hold(&self, job: JobId) -> u64 {
+        let status = &self.status[job.0 as usize];
+        let restart = match status.place {
+            Place::Waiting { restarts: true } => self.machine.restart.ns_ceil(),
+            _ => 0,
+        };
+        restart
+            + self.job(job).estimate.saturating_sub(status.done).max(1)
+            + self.machine.reaction_delay.ns_ceil()
+    }
+
+    /// When the GPUs of a running job can be given away again, as a scheduler expects; in the past if it is overdue.
+    pub fn expected_release(&self, job: JobId) -> u64 {
+        let status = &self.status[job.0 as usize];
+        let left = self.job(job).estimate.saturating_sub(status.done).max(1);
+        status.start + status.restart + left + self.machine.reaction_delay.ns_ceil()
+    }
+
+    /// GPUs for `job` in `region` by its placement; `None` if no choice is legal.
+    pub fn place(&self, job: JobId, region: u32) -> Option<Vec<EndpointId>> {
+        self.place_on(job, &self.regions[region as usize])
+    }
+
+    /// GPUs for `job` among those free in a set of the scheduler's own.
+    pub fn place_on(&self, job: JobId, free: &FreeSet) -> Option<Vec<EndpointId>> {
+        let Job { gpus, locality, placement, .. } = *self.job(job);
+        let starts = self.status[job.0 as usize].starts;
+        let key = combine(self.machine.seed, u64::from(job.0) << 32 | u64::from(starts));
+        self.machine.placements[usize::from(placement)].place(free, Need { gpus, locality, key })
+    }
+
+    /// A region with all its GPUs free.
+    pub fn empty_region(&self, region: u32) -> FreeSet {
+        empty_region(self.machine, self.grouped, region)
+    }
+
+    /// GPU-time so far.
+    pub const fn gpu_time(&self) -> GpuTime {
+        self.ledger.time()
+    }
+
+    /// The next submission or release.
+    pub fn next_event(&self) -> Option<u64> {
+        let submission = self.jobs.get(self.submitted).map(|job| job.submit.0);
+        let release = self.releases.front().map(|(at, ..)| *at);
+        submission.into_iter().chain(release).min()
+    }
+
+    /// Goes to `now` and takes in what is submitted by then.
+    pub fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
+        self.ledger.until(now);
+        self.now = now;
+        while self.jobs.get(self.submitted).is_some_and(|job| job.submit.0 <= now) {
+            let job = JobId(self.submitted as u32);
+            self.submitted += 1;
+            self.queue.join(job);
+            self.status[job.0 as usize].place = Place::Waiting { restarts: false };
+            scheduler.queued(job, self);
+        }
+    }
+
+    /// `job`, which runs, has ended now.
+    pub fn end(&mut self, job: JobId) {
+        let running = self.vacate(job);
+        self.status[job.0 as usize].place = Place::Ended;
+        self.releases.push_back((self.now + self.machine.reaction_delay.ns_ceil(), job, running));
+    }
+
+    /// Gives back GPUs that have come free by now, then does what the scheduler decides; returns what changed.
+    ///
+    /// # Errors
+    /// [`ClusterError`] for a decision that makes no sense.
+    pub fn decide(&mut self, scheduler: &mut dyn Scheduler) -> Result<&[Change], ClusterError> {
+        self.changes.clear();
+        while self.releases.front().is_some_and(|(at, ..)| *at <= self.now) {
+            let (_, job, running) = self.releases.pop_front().expect("the front was just seen");
+            self.regions[running.region as usize].give(&running.placement);
+            scheduler.released(job, &running, self);
+        }
+        while let Some(decision) = scheduler.decide(self) {
+            match decision {
+                Decision::Start { job, region } => {
+                    self.check_waiting(job, scheduler.name())?;
+                    match self.place(job, region) {
+                        Some(placement) => self.start(job, Running { job, placement, region }, scheduler),
+                        None => scheduler.refused(job, self),
+                    }
+                }
+                Decision::StartOn { job, placement, region } => {
+                    self.check_waiting(job, scheduler.name())?;
+                    self.check_free(job, &placement, region, scheduler.name())?;
+                    self.start(job, Running { job, placement, region }, scheduler);
+                }
+                Decision::Preempt { job } => self.stop(job, true, scheduler)?,
+                Decision::Suspend { job } => self.stop(job, false, scheduler)?,
+            }
+        }
+        let stranded = scheduler.head(self).is_some_and(|head| self.is_stranded(head));
+        self.ledger.strand(if stranded { u64::from(self.free()) } else { 0 });
+        Ok(&self.changes)
+    }
+
+    /// Whether `head` would fit the free total, but nowhere legally.
+    fn is_stranded(&self, head: JobId) -> bool {
+        self.free() >= self.job(head).gpus
+            && (0..self.regions.len() as u32).all(|region| self.place(head, region).is_none())
+    }
+
+    fn check_waiting(&self, job: JobId, scheduler: &'static str) -> Result<(), ClusterError> {
+        match self.status.get(job.0 as usize).map(|status| status.place) {
+            Some(Place::Waiting { .. }) => Ok(()),
+            _ => Err(ClusterError::NotWaiting { scheduler, job }),
+        }
+    }
+
+    fn check_free(
+        &self,
+        job: JobId,
+        placement: &[EndpointId],
+        region: u32,
+        scheduler: &'static str,
+    ) -> Result<(), ClusterError> {
+        let expected = self.job(job).gpus;
+        if placement.len() != expected as usize {
+            return Err(ClusterError::WrongCount { scheduler, job, found: placement.len(), expected });
+        }
+        let free = self.regions.get(region as usize);
+        let mut sorted = placement.to_vec();
+        sorted.sort_unstable();
+        let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        let taken = placement.iter().copied().find(|&gpu| !free.is_some_and(|free| free.are_free(&[gpu])));
+        match twice.or(taken) {
+            Some(gpu) => Err(ClusterError::Taken { scheduler, job, gpu }),
+            None => Ok(()),
+        }
+    }
+
+    fn start(&mut self, job: JobId, running: Running, scheduler: &mut dyn Scheduler) {
+        self.queue.leave(job);
+        self.regions[running.region as usize].take(&running.placement);
+        self.ledger.occupy(running.placement.len() as u64);
+        let status = &mut self.status[job.0 as usize];
+        let restarts = status.place == Place::Waiting { restarts: true };
+        status.restart = if restarts { self.machine.restart.ns_ceil() } else { 0 };
+        status.first_start = status.first_start.min(self.now);
+        status.start = self.now;
+        status.starts += 1;
+        status.place = Place::Running(self.running.len() as u32);
+        self.running.push(running);
+        self.changes.push(Change::Started(job));
+        scheduler.started(job, self);
+    }
+
+    fn stop(
+        &mut self,
+        job: JobId,
+        restarts: bool,
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<(), ClusterError> {
+        if self.running_job(job).is_none() {
+            return Err(ClusterError::NotRunning { scheduler: scheduler.name(), job });
+        }
+        let running = self.vacate(job);
+        self.regions[running.region as usize].give(&running.placement);
+        self.status[job.0 as usize].place = Place::Waiting { restarts };
+        self.queue.rejoin(job);
+        self.changes.push(Change::Stopped(job));
+        scheduler.released(job, &running, self);
+        scheduler.queued(job, self);
+        Ok(())
+    }
+
+    /// Takes `job` off the running ones and adds up its time.
+    fn vacate(&mut self, job: JobId) -> Running {
+        let Place::Running(place) = self.status[job.0 as usize].place else {
+            unreachable!("only a running job ends or stops: {job}");
+        };
+        let running = self.running.swap_remove(place as usize);
+        if let Some(moved) = self.running.get(place as usize) {
+            self.status[moved.job.0 as usize].place = Place::Running(place);
+        }
+        self.ledger.until(self.now);
+        self.ledger.vacate(running.placement.len() as u64);
+        let status = &mut self.status[job.0 as usize];
+        let elapsed = self.now - status.start;
+        let restart = elapsed.min(status.restart);
+        status.done += elapsed - restart;
+        self.ledger.lose(u128::from(restart) * running.placement.len() as u128);
+        running
+    }
+}

@@ -1,0 +1,531 @@
+//! The formats: which columns each has and what they mean.
+//!
+//! Sources: Philly as ElasticFlow's artefact condenses it (timestamp, duration, num_gpus, gpu_time, cluster); Alibaba's
+//! cluster-trace-gpu-v2020 (`pai_task_table`; its header is a file of its own), -v2023 and -v2025; Acme (InternLM,
+//! `trace_*.csv`); Helios (`cluster_log.csv`); the Standard Workload Format 2.2 (Feitelson's archive); Slurm's
+//! `sacct --parsable2`. Column lists are from their READMEs.
+
+use std::fmt;
+use std::io::{BufRead, Read};
+
+use csv::{ByteRecord, ReaderBuilder};
+
+use super::time::{elapsed, instant, seconds};
+use super::{LogError, ReadOptions};
+
+/// A published format of job logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Microsoft's Philly, condensed.
+    Philly,
+    /// Alibaba PAI 2020, the task table.
+    Alibaba2020,
+    /// Alibaba 2023, the pod list.
+    Alibaba2023,
+    /// Alibaba 2025, the instances of recommendation services.
+    Alibaba2025,
+    /// Shanghai AI Laboratory's Acme.
+    Acme,
+    /// SenseTime's Helios.
+    Helios,
+    /// Standard Workload Format.
+    Swf,
+    /// Slurm's accounting.
+    Slurm,
+}
+
+impl Format {
+    /// All.
+    pub const ALL: [Self; 8] = [
+        Self::Philly,
+        Self::Alibaba2020,
+        Self::Alibaba2023,
+        Self::Alibaba2025,
+        Self::Acme,
+        Self::Helios,
+        Self::Swf,
+        Self::Slurm,
+    ];
+
+    /// Name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Philly => "philly",
+            Self::Alibaba2020 => "alibaba-2020",
+            Self::Alibaba2023 => "alibaba-2023",
+            Self::Alibaba2025 => "alibaba-2025",
+            Self::Acme => "acme",
+            Self::Helios => "helios",
+            Self::Swf => "swf",
+            Self::Slurm => "slurm",
+        }
+    }
+
+    /// Whose it is.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Philly => "Microsoft's Philly, condensed to a row per job",
+            Self::Alibaba2020 => "Alibaba PAI 2020: pai_task_table",
+            Self::Alibaba2023 => "Alibaba 2023: openb_pod_list",
+            Self::Alibaba2025 => "Alibaba 2025: instances of recommendation services",
+            Self::Acme => "Shanghai AI Laboratory's Acme: trace_seren, trace_kalos",
+            Self::Helios => "SenseTime's Helios: cluster_log",
+            Self::Swf => "Standard Workload Format; a processor stands for a GPU",
+            Self::Slurm => "Slurm: sacct --parsable2",
+        }
+    }
+
+    /// The format named `name`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Its columns; none if they may be any.
+    const fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Philly => &["timestamp", "duration", "num_gpus", "gpu_time", "cluster"],
+            Self::Alibaba2020 => &[
+                "job_name",
+                "task_name",
+                "inst_num",
+                "status",
+                "start_time",
+                "end_time",
+                "plan_cpu",
+                "plan_mem",
+                "plan_gpu",
+                "gpu_type",
+            ],
+            Self::Alibaba2023 => &[
+                "name",
+                "cpu_milli",
+                "memory_mib",
+                "num_gpu",
+                "gpu_milli",
+                "gpu_spec",
+                "qos",
+                "pod_phase",
+                "creation_time",
+                "deletion_time",
+                "scheduled_time",
+            ],
+            Self::Alibaba2025 => &[
+                "instance_sn",
+                "role",
+                "app_name",
+                "cpu_request",
+                "cpu_limit",
+                "gpu_request",
+                "gpu_limit",
+                "rdma_request",
+                "rdma_limit",
+                "memory_request",
+                "memory_limit",
+                "disk_request",
+                "disk_limit",
+                "max_instance_per_node",
+                "creation_time",
+                "scheduled_time",
+                "deletion_time",
+            ],
+            Self::Acme => &[
+                "job_id",
+                "user",
+                "node_num",
+                "gpu_num",
+                "cpu_num",
+                "mem_per_pod_GB",
+                "shared_mem_per_pod",
+                "type",
+                "state",
+                "submit_time",
+                "start_time",
+                "end_time",
+                "fail_time",
+                "stop_time",
+                "duration",
+                "queue",
+                "gpu_time",
+            ],
+            Self::Helios => &[
+                "job_id",
+                "user",
+                "vc",
+                "gpu_num",
+                "cpu_num",
+                "node_num",
+                "state",
+                "submit_time",
+                "start_time",
+                "end_time",
+                "duration",
+                "queue",
+            ],
+            Self::Swf | Self::Slurm => &[],
+        }
+    }
+
+    /// Columns that it cannot do without.
+    const fn needed(self) -> &'static [&'static str] {
+        match self {
+            Self::Philly => &["timestamp", "duration", "num_gpus"],
+            Self::Alibaba2020 => &["inst_num", "start_time", "end_time", "plan_gpu"],
+            Self::Alibaba2023 => &["num_gpu", "creation_time", "scheduled_time", "deletion_time"],
+            Self::Alibaba2025 => &["gpu_request", "creation_time", "scheduled_time", "deletion_time"],
+            Self::Acme | Self::Helios => &["gpu_num", "submit_time", "duration"],
+            Self::Swf => &[],
+            Self::Slurm => &["JobID", "Submit", "AllocTRES"],
+        }
+    }
+}
+
+/// A job as its row gives it, in nanoseconds of the log's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub submit: i64,
+    pub duration: u64,
+    pub estimate: Option<u64>,
+    pub gpus: u32,
+    pub priority: i32,
+    pub line: u32,
+}
+
+/// What is wrong with a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    column: String,
+    what: What,
+    /// Whether the whole log cannot be read.
+    pub fatal: bool,
+    pub hint: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Missing,
+    NoValue { expected: &'static str, found: String },
+    Backwards { start: String, end: String },
+    NoColumn { found: String },
+    Unknown { expected: String },
+    Short { found: usize },
+    Text(String),
+}
+
+impl Fault {
+    fn of(column: &str, what: What) -> Self {
+        Self { column: column.to_owned(), what, fatal: false, hint: String::new() }
+    }
+
+    fn fatal(self) -> Self {
+        Self { fatal: true, ..self }
+    }
+
+    fn hint(self, hint: impl fmt::Display) -> Self {
+        Self { hint: format!("\n\nhint: {hint}"), ..self }
+    }
+
+    /// The fault without what is of this row alone, to count it.
+    pub fn kind(&self) -> String {
+        match &self.what {
+            What::NoValue { expected, .. } => format!("`{}` is not {expected}", self.column),
+            What::Backwards { .. } => format!("`{}` lies before its start", self.column),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let column = &self.column;
+        match &self.what {
+            What::Missing => write!(f, "`{column}` is missing"),
+            What::NoValue { expected, found } => {
+                write!(f, "`{column}`: expected {expected}, found `{found}`")
+            }
+            What::Backwards { start, end } => write!(f, "`{column}` ({end}) lies before its start ({start})"),
+            What::NoColumn { found } => write!(f, "there is no column `{column}`, found `{found}`"),
+            What::Unknown { expected } => write!(f, "unknown column `{column}`, expected `{expected}`"),
+            What::Short { found } => write!(f, "expected {column} fields, found {found}"),
+            What::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+type Row = Result<Option<Found>, Fault>;
+/// Takes a row with its line.
+type Take<'a> = dyn FnMut(u64, Row) -> Result<(), LogError> + 'a;
+
+/// Hands the rows of a log to `take`.
+pub fn rows(
+    input: impl Read + BufRead,
+    file: &str,
+    format: Format,
+    options: ReadOptions,
+    take: &mut Take<'_>,
+) -> Result<(), LogError> {
+    if format == Format::Swf {
+        return swf(input, file, take);
+    }
+    let delimiter = if format == Format::Slurm { b'|' } else { b',' };
+    let mut reader =
+        ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(input);
+    let mut record = ByteRecord::new();
+    let mut names: Option<Names> = None;
+    loop {
+        match reader.read_byte_record(&mut record) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                return Err(LogError::File { file: file.to_owned(), error: std::io::Error::other(error) });
+            }
+        }
+        let line = record.position().map_or(0, csv::Position::line);
+        match &names {
+            Some(names) => take(line, names.job(format, &record))?,
+            None => match Names::of(format, &record, options) {
+                Ok((found, header)) => {
+                    if !header {
+                        take(line, found.job(format, &record))?;
+                    }
+                    names = Some(found);
+                }
+                Err(fault) => take(line, Err(fault))?,
+            },
+        }
+    }
+}
+
+/// Where each column is.
+struct Names {
+    columns: Vec<String>,
+}
+
+impl Names {
+    /// From the first row; whether that is a header.
+    fn of(format: Format, first: &ByteRecord, options: ReadOptions) -> Result<(Self, bool), Fault> {
+        let columns: Vec<String> = first
+            .iter()
+            .map(|cell| String::from_utf8_lossy(cell).trim().trim_start_matches('\u{feff}').to_owned())
+            .collect();
+        // Alibaba's tables of 2020 come without their header.
+        let headless = format == Format::Alibaba2020 && columns.first().is_none_or(|name| name != "job_name");
+        if headless {
+            let columns = format.columns().iter().map(|&name| name.to_owned()).collect();
+            return Ok((Self { columns }, false));
+        }
+        let expected = format.columns();
+        if let Some(missing) =
+            format.needed().iter().find(|needed| !columns.iter().any(|name| name == *needed))
+        {
+            let fault = Fault::of(missing, What::NoColumn { found: columns.join("`, `") }).fatal();
+            return Err(fault.hint(format!("is the log of another format than `{}`?", format.name())));
+        }
+        let unknown = columns.iter().find(|name| !expected.is_empty() && !expected.contains(&name.as_str()));
+        if let Some(unknown) = unknown.filter(|_| !options.lenient) {
+            let fault = Fault::of(unknown, What::Unknown { expected: expected.join("`, `") }).fatal();
+            return Err(fault.hint("`lenient: true` (or `--lenient`) looks past it"));
+        }
+        Ok((Self { columns }, true))
+    }
+
+    fn job(&self, format: Format, record: &ByteRecord) -> Row {
+        let cells = Cells { names: self, record };
+        match format {
+            Format::Philly => cells.philly(),
+            Format::Alibaba2020 => cells.alibaba_2020(),
+            Format::Alibaba2023 => cells.alibaba("num_gpu"),
+            Format::Alibaba2025 => cells.alibaba("gpu_request"),
+            Format::Acme | Format::Helios => cells.sensetime(),
+            Format::Slurm => cells.slurm(),
+            Format::Swf => unreachable!("read line by line"),
+        }
+    }
+}
+
+/// The cells of a row by column.
+struct Cells<'a> {
+    names: &'a Names,
+    record: &'a ByteRecord,
+}
+
+impl<'a> Cells<'a> {
+    /// What the column holds; `None` if it is empty or says that nothing is known.
+    fn known(&self, column: &str) -> Option<&'a str> {
+        let place = self.names.columns.iter().position(|name| name == column)?;
+        let text = std::str::from_utf8(self.record.get(place)?).ok()?.trim();
+        (!matches!(text, "" | "nan" | "NaN" | "None" | "NULL" | "null" | "Unknown" | "N/A")).then_some(text)
+    }
+
+    fn cell(&self, column: &str) -> Result<&'a str, Fault> {
+        self.known(column).ok_or_else(|| Fault::of(column, What::Missing))
+    }
+
+    fn parsed<T>(
+        &self,
+        column: &str,
+        expected: &'static str,
+        parse: fn(&str) -> Option<T>,
+    ) -> Result<T, Fault> {
+        let text = self.cell(column)?;
+        parse(text).ok_or_else(|| Fault::of(column, What::NoValue { expected, found: text.to_owned() }))
+    }
+
+    fn instant(&self, column: &str) -> Result<i64, Fault> {
+        self.parsed(column, "an instant", instant)
+    }
+
+    fn gpus(&self, column: &str) -> Result<u32, Fault> {
+        self.parsed(column, "a number of GPUs", whole)
+    }
+
+    /// A span in seconds that is not negative.
+    fn span(&self, column: &str) -> Result<u64, Fault> {
+        self.parsed(column, "a time in seconds of at least 0", |text| u64::try_from(seconds(text)?).ok())
+    }
+
+    /// The time between two columns.
+    fn between(&self, start: &str, end: &str) -> Result<u64, Fault> {
+        let (from, to) = (self.instant(start)?, self.instant(end)?);
+        let found = || What::Backwards {
+            start: self.known(start).unwrap_or_default().to_owned(),
+            end: self.known(end).unwrap_or_default().to_owned(),
+        };
+        u64::try_from(to - from).map_err(|_| Fault::of(end, found()))
+    }
+
+    fn philly(&self) -> Row {
+        job(self.instant("timestamp")?, self.span("duration")?, self.gpus("num_gpus")?)
+    }
+
+    /// A task of `inst_num` instances, each with a percentage of a GPU; the log has no other submission than its start.
+    fn alibaba_2020(&self) -> Row {
+        // Parameter servers and the like have no GPU at all.
+        let percent = match self.known("plan_gpu") {
+            Some(_) => self.span("plan_gpu")?,
+            None => 0,
+        };
+        let instances = u64::from(self.gpus("inst_num")?);
+        let gpus = (u128::from(percent) * u128::from(instances)).div_ceil(100_000_000_000) as u32;
+        job(self.instant("start_time")?, self.between("start_time", "end_time")?, gpus)
+    }
+
+    fn alibaba(&self, gpus: &str) -> Row {
+        let count = self.gpus(gpus)?;
+        if count == 0 {
+            return job(0, 0, 0);
+        }
+        let priority = match self.known("qos") {
+            Some("LS") => 3,
+            Some("Guaranteed") => 2,
+            Some("Burstable") => 1,
+            _ => 0,
+        };
+        let found =
+            job(self.instant("creation_time")?, self.between("scheduled_time", "deletion_time")?, count)?;
+        Ok(found.map(|found| Found { priority, ..found }))
+    }
+
+    /// Helios, and Acme of the same house.
+    fn sensetime(&self) -> Row {
+        let gpus = self.gpus("gpu_num")?;
+        if gpus == 0 {
+            return job(0, 0, 0);
+        }
+        job(self.instant("submit_time")?, self.span("duration")?, gpus)
+    }
+
+    fn slurm(&self) -> Row {
+        // A step of a job is part of it.
+        if self.cell("JobID")?.contains('.') {
+            return Ok(None);
+        }
+        let gpus = match self.known("AllocTRES").or_else(|| self.known("ReqTRES")) {
+            Some(resources) => trackable(resources).ok_or_else(|| {
+                let found = resources.to_owned();
+                Fault::of("AllocTRES", What::NoValue { expected: "resources such as `gres/gpu=8`", found })
+            })?,
+            None => 0,
+        };
+        if gpus == 0 {
+            return job(0, 0, 0);
+        }
+        let nanoseconds = |column: &str| self.parsed(column, "a time such as `1-02:03:04`", elapsed);
+        let duration = if self.known("ElapsedRaw").is_some() {
+            self.span("ElapsedRaw")?
+        } else if self.known("Elapsed").is_some() {
+            u64::try_from(nanoseconds("Elapsed")?).unwrap_or(0)
+        } else {
+            self.between("Start", "End")?
+        };
+        let limited = !matches!(self.known("Timelimit"), None | Some("UNLIMITED" | "Partition_Limit"));
+        let estimate = if limited { u64::try_from(nanoseconds("Timelimit")?).ok() } else { None };
+        let priority = match self.known("Priority") {
+            Some(_) => self.parsed("Priority", "a whole number", |text| text.parse().ok())?,
+            None => 0,
+        };
+        let found = job(self.instant("Submit")?, duration, gpus)?;
+        Ok(found.map(|found| Found { estimate, priority, ..found }))
+    }
+}
+
+fn job(submit: i64, duration: u64, gpus: u32) -> Row {
+    Ok(Some(Found { submit, duration, estimate: None, gpus, priority: 0, line: 0 }))
+}
+
+/// A whole number, perhaps written as `8.0`.
+fn whole(text: &str) -> Option<u32> {
+    text.strip_suffix(".0").unwrap_or(text).parse().ok()
+}
+
+/// GPUs among Slurm's trackable resources: `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,node=1`.
+fn trackable(text: &str) -> Option<u32> {
+    let (mut total, mut typed) = (None, 0);
+    for resource in text.split(',') {
+        let (name, count) = resource.split_once('=')?;
+        if name == "gres/gpu" {
+            total = Some(count.parse().ok()?);
+        } else if name.starts_with("gres/gpu:") {
+            typed += count.parse::<u32>().ok()?;
+        }
+    }
+    Some(total.unwrap_or(typed))
+}
+
+/// The Standard Workload Format: 18 fields separated by blanks, comments behind `;`, -1 for what is not known. A processor
+/// stands for a GPU.
+fn swf(input: impl BufRead, file: &str, take: &mut Take<'_>) -> Result<(), LogError> {
+    for (line, text) in (1..).zip(input.lines()) {
+        let text = text.map_err(|error| LogError::File { file: file.to_owned(), error })?;
+        let text = text.split(';').next().unwrap_or_default().trim();
+        if !text.is_empty() {
+            take(line, swf_row(text))?;
+        }
+    }
+    Ok(())
+}
+
+fn swf_row(text: &str) -> Row {
+    const FIELDS: usize = 18;
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    if fields.len() != FIELDS {
+        return Err(Fault::of("18", What::Short { found: fields.len() }));
+    }
+    let read = |index: usize, name: &str| -> Result<Option<u64>, Fault> {
+        let no = || What::NoValue { expected: "a number", found: fields[index].to_owned() };
+        let value = seconds(fields[index]).ok_or_else(|| Fault::of(name, no()))?;
+        Ok(u64::try_from(value).ok())
+    };
+    let known = |index: usize, name: &str| read(index, name)?.ok_or_else(|| Fault::of(name, What::Missing));
+    let submit = known(1, "submit time")?;
+    let processors = match read(4, "allocated processors")? {
+        Some(allocated) => allocated,
+        None => known(7, "requested processors")?,
+    };
+    let duration = known(3, "run time")?;
+    let gpus = u32::try_from(processors / 1_000_000_000)
+        .map_err(|_| Fault::of("", What::Text(format!("{} processors are too many", fields[4]))))?;
+    let submit = i64::try_from(submit).map_err(|_| Fault::of("submit time", What::Missing))?;
+    let found = job(submit, duration, gpus)?;
+    let estimate = read(8, "requested time")?.filter(|&ns| ns > 0);
+    Ok(found.map(|found| Found { estimate, ..found }))
+}

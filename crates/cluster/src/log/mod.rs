@@ -1,0 +1,200 @@
+//! Jobs from logs: the published formats of clusters' job traces, read row by row.
+//!
+//! A log gives for each job when it was submitted, how many GPUs it had, how long it ran, and perhaps what was expected
+//! and how important it was; that is what [`crate::cluster`] replays, so logs are read here and not beside the workloads,
+//! which are operations. Files may be under gzip. Rows are read one at a time; what stays is [`LoggedJob`], 40 bytes.
+//!
+//! A row with a hole (no time, no end) or a value that is none is refused with file and line; if
+//! [`ReadOptions::lenient`], it is left out and counted by reason. Jobs without GPUs are no jobs of a GPU cluster and
+//! always left out, and counted.
+
+mod formats;
+mod scale;
+pub mod shape;
+mod time;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+pub use formats::Format;
+pub use scale::Scale;
+
+use formats::{Fault, Found};
+
+/// A job of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedJob {
+    /// Nanoseconds from the first submission of the log.
+    pub submit: u64,
+    /// Nanoseconds that it ran, at least 1.
+    pub duration: u64,
+    /// Nanoseconds that it asked for, if the log says so.
+    pub estimate: Option<u64>,
+    /// GPUs, at least 1.
+    pub gpus: u32,
+    /// Higher is more important.
+    pub priority: i32,
+    /// Line of the log; 0 if the job is drawn.
+    pub line: u32,
+}
+
+/// How a log is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Leave out rows with holes, and count them.
+    pub lenient: bool,
+}
+
+/// Rows that are not among the jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// (what was wrong, how many, the first line), in order of the first lines.
+    pub faults: Vec<(String, u64, u64)>,
+    /// Jobs without GPUs.
+    pub without_gpus: u64,
+}
+
+impl Skipped {
+    /// Rows left out for what was wrong with them.
+    pub fn faulty(&self) -> u64 {
+        self.faults.iter().map(|(_, count, _)| count).sum()
+    }
+
+    fn note(&mut self, fault: String, line: u64) {
+        match self.faults.iter_mut().find(|(known, ..)| *known == fault) {
+            Some((_, count, _)) => *count += 1,
+            None => self.faults.push((fault, 1, line)),
+        }
+    }
+}
+
+/// A log that has been read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobLog {
+    /// Jobs in order of submission, of equal ones in that of the log; the first is submitted at 0.
+    pub jobs: Vec<LoggedJob>,
+    /// What is not among them.
+    pub skipped: Skipped,
+}
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file cannot be read.
+    #[error("cannot read `{file}`: {error}")]
+    File {
+        /// The file.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A row is at fault.
+    #[error("{file}:{line}: {fault}{hint}")]
+    Row {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: u64,
+        /// What is wrong.
+        fault: String,
+        /// What to do, with its blank line.
+        hint: String,
+    },
+    /// No job is left.
+    #[error("{file}: there is no job with GPUs in the log{}", .without.as_str())]
+    Empty {
+        /// The file.
+        file: String,
+        /// What was left out, in words.
+        without: String,
+    },
+}
+
+const LENIENT: &str = "\n\nhint: `lenient: true` (or `--lenient`) leaves such rows out and counts them";
+
+/// Reads a log.
+///
+/// # Errors
+/// [`LogError`] with file and line.
+pub fn read(path: &Path, format: Format, options: ReadOptions) -> Result<JobLog, LogError> {
+    let file = path.display().to_string();
+    let failed = |error| LogError::File { file: file.clone(), error };
+    let mut input = BufReader::with_capacity(1 << 16, File::open(path).map_err(failed)?);
+    let zipped = input.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
+    if zipped {
+        read_from(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)), &file, format, options)
+    } else {
+        read_from(input, &file, format, options)
+    }
+}
+
+/// Reads a log from `input`; `file` is its name for messages.
+///
+/// # Errors
+/// [`LogError`] with file and line.
+pub fn read_from(
+    input: impl Read + BufRead,
+    file: &str,
+    format: Format,
+    options: ReadOptions,
+) -> Result<JobLog, LogError> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut skipped = Skipped::default();
+    let mut take = |line: u64, row: Result<Option<Found>, Fault>| match row {
+        Ok(Some(job)) if job.gpus == 0 => {
+            skipped.without_gpus += 1;
+            Ok(())
+        }
+        Ok(Some(job)) => {
+            found.push(Found { line: line as u32, ..job });
+            Ok(())
+        }
+        Ok(None) => Ok(()),
+        Err(fault) if options.lenient && !fault.fatal => {
+            skipped.note(fault.kind(), line);
+            Ok(())
+        }
+        Err(fault) => {
+            let hint = if fault.fatal { fault.hint.clone() } else { LENIENT.to_owned() };
+            Err(LogError::Row { file: file.to_owned(), line, fault: fault.to_string(), hint })
+        }
+    };
+    formats::rows(input, file, format, options, &mut take)?;
+    if found.is_empty() {
+        let mut without = String::new();
+        if skipped.faulty() > 0 || skipped.without_gpus > 0 {
+            without = format!(
+                ": {} rows with holes and {} without GPUs were left out",
+                skipped.faulty(),
+                skipped.without_gpus
+            );
+        }
+        return Err(LogError::Empty { file: file.to_owned(), without });
+    }
+    found.sort_by_key(|job| job.submit);
+    let first = found[0].submit;
+    let job = |found: &Found| LoggedJob {
+        submit: (found.submit - first) as u64,
+        duration: found.duration.max(1),
+        estimate: found.estimate,
+        gpus: found.gpus,
+        priority: found.priority,
+        line: found.line,
+    };
+    Ok(JobLog { jobs: found.iter().map(job).collect(), skipped })
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = self
+            .faults
+            .iter()
+            .map(|(fault, count, line)| format!("{count} x {fault} (first in line {line})"));
+        let without = (self.without_gpus > 0).then(|| format!("{} without GPUs", self.without_gpus));
+        f.write_str(&faults.chain(without).collect::<Vec<_>>().join(", "))
+    }
+}

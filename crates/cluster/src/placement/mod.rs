@@ -1,0 +1,211 @@
+//! Which GPUs a job gets.
+//!
+//! A placement is asked with what is free and what a job needs, and answers GPUs in rank order, or nothing if no legal
+//! choice exists: too few free, or not where [`Locality`] wants them. Then the free GPUs are stranded. It changes
+//! nothing, and its answer is a function of what it is given: equal choices fall to the lowest number, a draw is keyed
+//! by the job. It does not look at every GPU or host: [`FreeSet`] keeps hosts in buckets by what is free on them.
+
+mod packed;
+mod rail;
+mod random;
+mod spread;
+mod topology;
+
+use windtunnel_kernel::EndpointId;
+
+pub use packed::Packed;
+pub use rail::RailAware;
+pub use random::Random;
+pub use spread::Spread;
+pub use topology::TopologyAware;
+
+use crate::free::FreeSet;
+
+/// How close together a job's GPUs must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Locality {
+    /// Anywhere.
+    #[default]
+    Anywhere,
+    /// On as few hosts as possible: whole hosts, and the rest on one.
+    FewestHosts,
+    /// On one leaf.
+    Leaf,
+    /// In one pod.
+    Pod,
+}
+
+impl Locality {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Anywhere, Self::FewestHosts, Self::Leaf, Self::Pod];
+
+    /// Name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anywhere => "anywhere",
+            Self::FewestHosts => "fewest-hosts",
+            Self::Leaf => "leaf",
+            Self::Pod => "pod",
+        }
+    }
+
+    /// Whether leaves and pods have to be known.
+    pub const fn asks_for_groups(self) -> bool {
+        matches!(self, Self::Leaf | Self::Pod)
+    }
+}
+
+/// What a job needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// GPUs, at least 1.
+    pub gpus: u32,
+    /// How close together.
+    pub locality: Locality,
+    /// Hash of seed, job and start, for random choices.
+    pub key: u64,
+}
+
+impl Need {
+    /// `gpus` anywhere.
+    pub const fn of(gpus: u32) -> Self {
+        Self { gpus, locality: Locality::Anywhere, key: 0 }
+    }
+
+    /// The same without a wish for closeness.
+    const fn anywhere(self) -> Self {
+        Self { locality: Locality::Anywhere, ..self }
+    }
+}
+
+/// Chooses GPUs for a job.
+pub trait Placement: Send + Sync {
+    /// Name in a scenario.
+    fn name(&self) -> &'static str;
+
+    /// Whether leaves and pods have to be known.
+    fn asks_for_groups(&self) -> bool {
+        false
+    }
+
+    /// Free GPUs in rank order, wherever they are; `None` if no choice is legal.
+    fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>>;
+
+    /// Free GPUs in rank order as `need` wants them; `None` if no choice is legal.
+    fn place(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>> {
+        if free.count() < need.gpus {
+            return None;
+        }
+        match need.locality {
+            Locality::Anywhere => self.anywhere(free, need),
+            // Whole hosts and one rest: nothing is left to choose but which hosts.
+            Locality::FewestHosts => packed::fewest_hosts(free, need.gpus),
+            Locality::Leaf => {
+                let groups = free.groups()?;
+                let leaf = groups.best_leaf(need.gpus)?;
+                self.anywhere(&free.part(groups.hosts_of_leaf(leaf)), need.anywhere())
+            }
+            Locality::Pod => {
+                let groups = free.groups()?;
+                let pod = groups.best_pod(need.gpus)?;
+                self.anywhere(&free.part(groups.hosts_of_pod(pod)), need.anywhere())
+            }
+        }
+    }
+}
+
+/// The built-in placements.
+pub const PLACEMENTS: [&(dyn Placement + 'static); 5] =
+    [&Packed, &Spread, &RailAware, &TopologyAware, &Random];
+
+/// What each does, for lists.
+pub const DESCRIPTIONS: [(&str, &str); 5] = [
+    ("packed", "whole hosts first, then the host with the fewest free GPUs that suffice"),
+    ("spread", "one GPU of each host in turn"),
+    ("rail-aware", "rank r on GPU r modulo the GPUs of a host, so that ranks in step share a rail"),
+    ("topology-aware", "the fewest crossings of spines, then packed"),
+    ("random", "free GPUs drawn by job"),
+];
+
+/// The placement named `name`.
+pub fn by_name(name: &str) -> Option<&'static dyn Placement> {
+    PLACEMENTS.into_iter().find(|placement| placement.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_kernel::RandomStream;
+
+    use super::*;
+    use crate::free::Locator;
+
+    /// Four hosts a leaf, four leaves a pod.
+    struct Fours;
+
+    impl Locator for Fours {
+        fn leaf(&self, host: u32) -> u32 {
+            host / 4
+        }
+
+        fn pod(&self, host: u32) -> u32 {
+            host / 16
+        }
+    }
+
+    /// Whether some choice is legal, found the slow way.
+    fn legal(free: &FreeSet, need: Need) -> bool {
+        let by_host: Vec<u32> = (0..free.host_count()).map(|host| free.free_on(host)).collect();
+        let sums =
+            |size: usize| -> Vec<u32> { by_host.chunks(size).map(|hosts| hosts.iter().sum()).collect() };
+        match need.locality {
+            Locality::Anywhere => free.count() >= need.gpus,
+            Locality::FewestHosts => {
+                let (whole, rest) = (need.gpus / free.per_host(), need.gpus % free.per_host());
+                let mut counts = by_host;
+                counts.sort_unstable();
+                let full = counts.iter().filter(|&&count| count == free.per_host()).count() as u32;
+                let left = &counts[..counts.len() - whole.min(full) as usize];
+                full >= whole && (rest == 0 || left.last().is_some_and(|&most| most >= rest))
+            }
+            Locality::Leaf => sums(4).into_iter().any(|sum| sum >= need.gpus),
+            Locality::Pod => sums(16).into_iter().any(|sum| sum >= need.gpus),
+        }
+    }
+
+    #[test]
+    fn every_placement_finds_legal_gpus_whenever_there_are_some() {
+        let mut stream = RandomStream::new(1, "placements", 0);
+        let mut free = FreeSet::of_hosts(0, 32, 8).grouped(&Fours);
+        let mut held: Vec<Vec<EndpointId>> = Vec::new();
+        for step in 0..6_000u64 {
+            if !held.is_empty() && stream.below(100) < 45 {
+                free.give(&held.swap_remove(stream.below(held.len() as u64) as usize));
+                continue;
+            }
+            let gpus = 1 + stream.below(if step % 7 == 0 { 150 } else { 12 }) as u32;
+            let locality = Locality::ALL[stream.below(4) as usize];
+            let need = Need { gpus, locality, key: step };
+            let placement = PLACEMENTS[stream.below(5) as usize];
+            let found = placement.place(&free, need);
+            // Rails may be short of GPUs where hosts are not.
+            if placement.name() != "rail-aware" {
+                assert_eq!(found.is_some(), legal(&free, need), "{} {need:?}", placement.name());
+            }
+            let Some(found) = found else { continue };
+            assert_eq!(found.len(), gpus as usize);
+            assert!(free.are_free(&found));
+            let mut hosts: Vec<u32> = found.iter().map(|gpu| gpu.0 / 8).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            match locality {
+                Locality::Anywhere => {}
+                Locality::FewestHosts => assert_eq!(hosts.len() as u32, gpus.div_ceil(8)),
+                Locality::Leaf => assert_eq!(hosts[0] / 4, hosts[hosts.len() - 1] / 4),
+                Locality::Pod => assert_eq!(hosts[0] / 16, hosts[hosts.len() - 1] / 16),
+            }
+            free.take(&found);
+            assert_eq!(free.iter().count(), free.count() as usize);
+            held.push(found);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Months of jobs whose durations are known: no network, one event per submission, end and release.
+//!
+//! The driver of [`Cluster`] at job fidelity. It knows when a running job will end, keeps those instants in a heap, and
+//! goes from one to the next; what costs time beyond that is the scheduler. A stopped job's instant stays in the heap
+//! and is recognised when it comes out. State is bounded by the jobs (some 100 bytes each); what became of a job leaves
+//! through the [`Observer`] as it ends.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use windtunnel_kernel::CalendarTime;
+
+use crate::cluster::{Change, Cluster, ClusterError, GpuTime, Job, JobId, Machine};
+use crate::scheduler::Scheduler;
+
+/// What became of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub job: JobId,
+    /// When it first got GPUs.
+    pub start: CalendarTime,
+    /// When it ended.
+    pub finish: CalendarTime,
+    /// Times that it was stopped on the way.
+    pub stops: u32,
+}
+
+/// Hears of a replay.
+pub trait Observer {
+    /// A job has ended; jobs are told in order of their ends, and of submission within an instant.
+    ///
+    /// # Errors
+    /// What stops the replay.
+    fn ended(&mut self, ended: &Ended) -> Result<(), String>;
+
+    /// How far it is, every few thousand events; `false` stops it.
+    fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {
+        let _ = (ended, now, events);
+        true
+    }
+}
+
+/// What a replay came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// GPU-time until the end.
+    pub gpu_time: GpuTime,
+    /// The end: of the last job, or where it was stopped.
+    pub end: CalendarTime,
+    /// Jobs that ended.
+    pub ended: u64,
+    /// Instants at which something happened.
+    pub events: u64,
+    /// Whether it came to its end.
+    pub complete: bool,
+}
+
+/// Why a replay failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The cluster cannot go on.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The observer cannot.
+    #[error("{0}")]
+    Observer(String),
+    /// Jobs wait, nothing runs and nothing will come.
+    #[error("job {0} waits for ever: scheduler `{1}` does not start it though nothing else happens")]
+    Starved(JobId, &'static str),
+}
+
+/// Events between two calls of [`Observer::progress`].
+const PACE: u64 = 1 << 14;
+
+/// Runs `jobs`, in order of submission, each for its part of `durations` (nanoseconds, at least 1), to their end.
+///
+/// # Errors
+/// [`ReplayError`].
+pub fn replay(
+    jobs: &[Job],
+    durations: &[u64],
+    machine: &Machine<'_>,
+    scheduler: &mut dyn Scheduler,
+    observer: &mut dyn Observer,
+) -> Result<Replayed, ReplayError> {
+    let mut cluster = Cluster::new(jobs, machine);
+    cluster.check_room()?;
+    let mut ends: BinaryHeap<Reverse<(u64, JobId, u32)>> = BinaryHeap::new();
+    let (mut ended, mut events, mut complete) = (0u64, 0u64, true);
+    while ended < jobs.len() as u64 {
+        // Ends of jobs that were stopped meanwhile are no events.
+        while ends.peek().is_some_and(|&Reverse((_, job, start))| {
+            cluster.running_job(job).is_none() || cluster.starts(job) != start
+        }) {
+            ends.pop();
+        }
+        let wake = scheduler.wakes(&cluster).filter(|&at| at > cluster.now());
+        let end = ends.peek().map(|&Reverse((at, ..))| at);
+        let Some(now) = cluster.next_event().into_iter().chain(end).chain(wake).min() else {
+            let waits = cluster.queue().head().expect("a job that has not ended waits");
+            return Err(ReplayError::Starved(waits, scheduler.name()));
+        };
+        events += 1;
+        cluster.advance(now, scheduler);
+        while let Some(&Reverse((at, job, start))) = ends.peek().filter(|Reverse((at, ..))| *at <= now) {
+            ends.pop();
+            if cluster.running_job(job).is_none() || cluster.starts(job) != start {
+                continue;
+            }
+            cluster.end(job);
+            ended += 1;
+            let start = cluster.first_start(job).expect("it ran");
+            let stops = cluster.starts(job) - 1;
+            let row = Ended { job, start, finish: CalendarTime(at), stops };
+            observer.ended(&row).map_err(ReplayError::Observer)?;
+        }
+        let starts = cluster.decide(scheduler)?.iter().filter_map(|change| match change {
+            Change::Started(job) => Some(*job),
+            Change::Stopped(_) => None,
+        });
+        // A job may have been stopped again within the instant.
+        let starts: smallvec::SmallVec<[JobId; 8]> = starts.collect();
+        for job in starts {
+            if cluster.running_job(job).is_some() {
+                let left = durations[job.0 as usize] - cluster.done(job);
+                ends.push(Reverse((now + cluster.restart(job) + left, job, cluster.starts(job))));
+            }
+        }
+        if events.is_multiple_of(PACE) && !observer.progress(ended, CalendarTime(now), events) {
+            complete = false;
+            break;
+        }
+    }
+    let end = CalendarTime(cluster.now());
+    Ok(Replayed { gpu_time: cluster.gpu_time(), end, ended, events, complete })
+}

@@ -1,0 +1,177 @@
+//! Conservative backfill (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001): each job is given a reservation when it comes,
+//! at the first time from which its GPUs stay free for as long as it holds them, and none of the earlier ones moves.
+//!
+//! While estimates are right, reservations never change: the future only fills up, and a job finds no earlier place than one
+//! before it did that needed no more GPUs and no more time. [`Floors`] remembers those, so that a search begins where
+//! there may be room and not in the present.
+//!
+//! With wrong estimates they do change. A job that ends early makes all waiting jobs move up in order of
+//! submission ("compression"), which costs a question for each; a job that is overdue, or whose reservation finds no
+//! legal GPUs, makes those after it late: they start in order of submission as soon as they can.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use super::{Decision, Profile, Scheduler};
+use crate::cluster::{Cluster, JobId, Running};
+
+/// Where searches began to find room: by GPUs, and by holding time in quarters of octaves.
+#[derive(Clone, Debug, Default)]
+struct Floors {
+    /// (GPUs, a tree of prefix maxima over holding times), by GPUs.
+    sizes: Vec<(u32, Vec<u64>)>,
+}
+
+impl Floors {
+    const BUCKETS: usize = 256;
+
+    /// Times of a bucket are longer than those of all before it.
+    fn bucket(hold: u64) -> usize {
+        let octave = hold.max(4).ilog2();
+        (octave * 4) as usize + (hold.max(4) >> (octave - 2) & 3) as usize
+    }
+
+    /// A job of `gpus` that holds them for `hold` has found room at `start` and not before.
+    fn raise(&mut self, gpus: u32, hold: u64, start: u64) {
+        let place = self.sizes.partition_point(|&(size, _)| size < gpus);
+        if self.sizes.get(place).is_none_or(|&(size, _)| size != gpus) {
+            self.sizes.insert(place, (gpus, vec![0; Self::BUCKETS + 1]));
+        }
+        let tree = &mut self.sizes[place].1;
+        let mut at = Self::bucket(hold) + 1;
+        while at <= Self::BUCKETS {
+            tree[at] = tree[at].max(start);
+            at += at & at.wrapping_neg();
+        }
+    }
+
+    /// Before this, there is no room for `gpus` over `hold`.
+    fn of(&self, gpus: u32, hold: u64) -> u64 {
+        let mut floor = 0;
+        for (_, tree) in self.sizes.iter().take_while(|&&(size, _)| size <= gpus) {
+            // Those of the same bucket may be longer.
+            let mut at = Self::bucket(hold);
+            while at > 0 {
+                floor = floor.max(tree[at]);
+                at &= at - 1;
+            }
+        }
+        floor
+    }
+}
+
+/// The conservative backfill scheduler.
+#[derive(Clone, Debug)]
+pub struct Conservative {
+    /// Free GPUs from now on, with running jobs and reservations taken off.
+    profile: Profile,
+    /// (start, end) of what is taken off for a job.
+    spans: FxHashMap<JobId, (u64, u64)>,
+    /// Reservations to come, by time and order.
+    reserved: BTreeSet<(u64, JobId)>,
+    /// Jobs whose time has come.
+    due: BTreeSet<JobId>,
+    floors: Floors,
+    /// (the clock, the next one of those to try).
+    pass: (u64, JobId),
+}
+
+impl Conservative {
+    /// On `endpoints` GPUs.
+    pub fn new(endpoints: u32) -> Self {
+        Self {
+            profile: Profile::new(endpoints),
+            spans: FxHashMap::default(),
+            reserved: BTreeSet::new(),
+            due: BTreeSet::new(),
+            floors: Floors::default(),
+            pass: (0, JobId(0)),
+        }
+    }
+
+    fn reserve(&mut self, job: JobId, cluster: &Cluster<'_>) {
+        let (gpus, hold) = (i64::from(cluster.job(job).gpus), cluster.expected_hold(job));
+        let from = cluster.now().max(self.floors.of(gpus as u32, hold));
+        let start = self.profile.earliest(from, gpus, hold);
+        self.floors.raise(gpus as u32, hold, start);
+        self.profile.add(start, start + hold, -gpus);
+        self.spans.insert(job, (start, start + hold));
+        self.reserved.insert((start, job));
+    }
+
+    /// Gives back what is left of a job's span.
+    fn forget(&mut self, job: JobId, gpus: u32, now: u64) -> Option<u64> {
+        let (start, end) = self.spans.remove(&job)?;
+        if end > now {
+            self.profile.add(start.max(now), end, i64::from(gpus));
+            // There is room where there was none.
+            self.floors = Floors::default();
+        }
+        Some(end)
+    }
+
+    /// Moves reservations up, in order of submission.
+    fn compress(&mut self, cluster: &Cluster<'_>) {
+        let mut waiting: Vec<(JobId, u64)> = self.reserved.iter().map(|&(start, job)| (job, start)).collect();
+        waiting.sort_unstable();
+        for (job, start) in waiting {
+            self.reserved.remove(&(start, job));
+            self.forget(job, cluster.job(job).gpus, cluster.now());
+            self.reserve(job, cluster);
+        }
+    }
+}
+
+impl Scheduler for Conservative {
+    fn name(&self) -> &'static str {
+        "conservative"
+    }
+
+    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+        self.profile.advance(cluster.now());
+        self.reserve(job, cluster);
+    }
+
+    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+        self.due.remove(&job);
+        let (now, release) = (cluster.now(), cluster.expected_release(job));
+        if self.spans.get(&job) != Some(&(now, release)) {
+            // Later than reserved.
+            let gpus = cluster.job(job).gpus;
+            self.forget(job, gpus, now);
+            self.profile.add(now, release, -i64::from(gpus));
+            self.spans.insert(job, (now, release));
+        }
+    }
+
+    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+        self.profile.advance(cluster.now());
+        let end = self.forget(job, running.placement.len() as u32, cluster.now());
+        if end.is_some_and(|end| end > cluster.now()) {
+            self.compress(cluster);
+        }
+        self.pass = (cluster.now(), JobId(0));
+    }
+
+    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+        let now = cluster.now();
+        if self.pass.0 != now {
+            self.pass = (now, JobId(0));
+        }
+        while let Some(&(start, job)) = self.reserved.first().filter(|(start, _)| *start <= now) {
+            self.reserved.remove(&(start, job));
+            self.due.insert(job);
+        }
+        let free = cluster.free();
+        let job = self.due.range(self.pass.1..).copied().find(|&job| cluster.job(job).gpus <= free)?;
+        self.pass.1 = JobId(job.0 + 1);
+        Some(Decision::Start { job, region: 0 })
+    }
+
+    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+
+    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
+        self.reserved.first().map(|&(start, _)| start)
+    }
+}

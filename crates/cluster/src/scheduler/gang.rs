@@ -1,0 +1,258 @@
+//! Gang scheduling (Ousterhout, "Scheduling techniques for concurrent systems", ICDCS 1982): a matrix of time slices by
+//! GPUs. A job has its GPUs in one row, and all of it runs while the row has its slice; rows go round in turn. In a
+//! slice, jobs of other rows run beside the row's own where all their GPUs are idle (the paper's alternates).
+//!
+//! A job enters the first row with legal GPUs for it, a new one if there is none and the matrix is not full, and waits
+//! otherwise, first come, first served. Stopped jobs stay in memory: going on costs nothing. With one row there are no
+//! slices. A slice costs a look at each job of the matrix.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use windtunnel_kernel::{EndpointId, Span};
+
+use super::{Decision, Scheduler};
+use crate::cluster::{Cluster, JobId, Running};
+use crate::free::FreeSet;
+
+/// A row of the matrix.
+#[derive(Clone, Debug)]
+struct Row {
+    /// What no job of the row has.
+    free: FreeSet,
+    jobs: BTreeSet<JobId>,
+}
+
+/// The gang scheduler.
+#[derive(Clone, Debug)]
+pub struct Gang {
+    slice: u64,
+    most_rows: usize,
+    rows: Vec<Row>,
+    /// Row whose slice it is.
+    current: usize,
+    slice_end: u64,
+    /// Row and GPUs of each job in the matrix.
+    cells: FxHashMap<JobId, (u64, Vec<EndpointId>)>,
+    /// Name of each row, which keeps while others vanish.
+    names: Vec<u64>,
+    next_name: u64,
+    /// Jobs without a row.
+    outside: BTreeSet<JobId>,
+    /// The matrix has no room for the first of those.
+    full: bool,
+    /// GPUs came free or jobs came in: jobs of the matrix may go on.
+    holes: bool,
+    /// Jobs that came into the matrix and have not been looked at.
+    entered: Vec<JobId>,
+    agenda: VecDeque<Decision>,
+}
+
+impl Gang {
+    /// Slices of this length, and at most so many rows.
+    pub fn new(slice: Span, rows: u32) -> Self {
+        Self {
+            slice: slice.ns_ceil().max(1),
+            most_rows: rows.max(1) as usize,
+            rows: Vec::new(),
+            current: 0,
+            slice_end: 0,
+            cells: FxHashMap::default(),
+            names: Vec::new(),
+            next_name: 0,
+            outside: BTreeSet::new(),
+            full: false,
+            holes: false,
+            entered: Vec::new(),
+            agenda: VecDeque::new(),
+        }
+    }
+
+    fn row(&self, name: u64) -> usize {
+        self.names.binary_search(&name).expect("a job's row exists")
+    }
+
+    /// Takes jobs into the matrix.
+    fn enter(&mut self, cluster: &Cluster<'_>) {
+        while let Some(&job) = self.outside.first() {
+            let rows = self.rows.len();
+            let order = (0..rows).map(|step| (self.current + step) % rows);
+            let found =
+                order.into_iter().find_map(|row| Some((row, cluster.place_on(job, &self.rows[row].free)?)));
+            let (row, placement) = match found {
+                Some(found) => found,
+                None if rows < self.most_rows => {
+                    let free = empty(cluster);
+                    let Some(placement) = cluster.place_on(job, &free) else { break };
+                    self.rows.push(Row { free, jobs: BTreeSet::new() });
+                    self.names.push(self.next_name);
+                    self.next_name += 1;
+                    (rows, placement)
+                }
+                None => break,
+            };
+            self.outside.remove(&job);
+            self.rows[row].free.take(&placement);
+            self.rows[row].jobs.insert(job);
+            self.cells.insert(job, (self.names[row], placement));
+            self.entered.push(job);
+            self.holes = true;
+        }
+        self.full = true;
+    }
+
+    /// Forgets rows without jobs; the next one takes over from a current one.
+    fn drop_empty(&mut self) {
+        let mut row = 0;
+        while row < self.rows.len() {
+            if !self.rows[row].jobs.is_empty() {
+                row += 1;
+                continue;
+            }
+            self.rows.remove(row);
+            self.names.remove(row);
+            if row < self.current {
+                self.current -= 1;
+            }
+            // A new row has its turn, or the last one has all turns from now on.
+            if row == self.current || self.rows.len() == 1 {
+                self.slice_end = 0;
+            }
+        }
+        if self.current >= self.rows.len() {
+            self.current = 0;
+        }
+    }
+
+    /// Jobs of the matrix: those of the current row first, then those of the rows after it.
+    fn in_turn(&self) -> impl Iterator<Item = (usize, JobId)> + '_ {
+        let rows = self.rows.len();
+        (0..rows).flat_map(move |step| {
+            self.rows[(self.current + step) % rows].jobs.iter().map(move |&job| (step, job))
+        })
+    }
+
+    /// Plans what has to stop and start so that the current row runs, and others beside it.
+    fn plan(&mut self, cluster: &Cluster<'_>, stop_others: bool) {
+        let mut free = cluster.regions()[0].clone();
+        let mut keep = FxHashSet::default();
+        let mut starts = Vec::new();
+        if stop_others {
+            cluster.running().iter().for_each(|running| free.give(&running.placement));
+        } else {
+            // Only those in the way of the current row's jobs stop.
+            let own = &self.rows[self.current];
+            let mut wanted: Vec<(JobId, &[EndpointId])> = Vec::new();
+            for &job in own.jobs.iter().filter(|&&job| cluster.waits(job)) {
+                wanted.push((job, &self.cells[&job].1));
+            }
+            if !wanted.is_empty() {
+                let needed: FxHashSet<EndpointId> =
+                    wanted.iter().flat_map(|(_, gpus)| gpus.iter().copied()).collect();
+                for running in cluster.running() {
+                    if running.placement.iter().any(|gpu| needed.contains(gpu)) {
+                        free.give(&running.placement);
+                    } else {
+                        keep.insert(running.job);
+                    }
+                }
+            } else {
+                keep.extend(cluster.running().iter().map(|running| running.job));
+            }
+        }
+        for (_, job) in self.in_turn() {
+            let placement = &self.cells[&job].1;
+            if keep.contains(&job) || !free.are_free(placement) {
+                continue;
+            }
+            free.take(placement);
+            keep.insert(job);
+            if cluster.waits(job) {
+                starts.push(Decision::StartOn { job, placement: placement.clone(), region: 0 });
+            }
+        }
+        let mut stops: Vec<JobId> =
+            cluster.running().iter().map(|running| running.job).filter(|job| !keep.contains(job)).collect();
+        stops.sort_unstable();
+        self.agenda.extend(stops.into_iter().map(|job| Decision::Suspend { job }));
+        self.agenda.extend(starts);
+    }
+}
+
+/// The cluster with every GPU free.
+fn empty(cluster: &Cluster<'_>) -> FreeSet {
+    cluster.empty_region(0)
+}
+
+impl Scheduler for Gang {
+    fn name(&self) -> &'static str {
+        "gang"
+    }
+
+    fn queued(&mut self, job: JobId, _: &Cluster<'_>) {
+        if !self.cells.contains_key(&job) {
+            self.outside.insert(job);
+            self.full &= self.outside.first() != Some(&job);
+        }
+    }
+
+    fn started(&mut self, _: JobId, _: &Cluster<'_>) {}
+
+    fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
+        if cluster.waits(job) {
+            return;
+        }
+        let (name, placement) = self.cells.remove(&job).expect("it had a row");
+        let row = self.row(name);
+        self.rows[row].free.give(&placement);
+        self.rows[row].jobs.remove(&job);
+        self.full = false;
+        self.holes = true;
+    }
+
+    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+        if let Some(decision) = self.agenda.pop_front() {
+            return Some(decision);
+        }
+        self.drop_empty();
+        if !self.full {
+            self.enter(cluster);
+        }
+        if self.rows.is_empty() {
+            return None;
+        }
+        let now = cluster.now();
+        if self.slice_end <= now {
+            // A row that vanished leaves its turn to the next, which is at its place now.
+            if self.slice_end != 0 {
+                self.current = (self.current + 1) % self.rows.len();
+            }
+            self.slice_end = now + self.slice;
+            self.holes = false;
+            self.entered.clear();
+            self.plan(cluster, true);
+        } else if std::mem::take(&mut self.holes) {
+            if self.rows.len() == 1 {
+                // All of the row's jobs run already but the new ones, and what the row has free is free.
+                for job in std::mem::take(&mut self.entered) {
+                    let placement = self.cells[&job].1.clone();
+                    self.agenda.push_back(Decision::StartOn { job, placement, region: 0 });
+                }
+            } else {
+                self.entered.clear();
+                self.plan(cluster, false);
+            }
+        }
+        self.agenda.pop_front()
+    }
+
+    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+
+    fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
+        self.outside.first().copied()
+    }
+
+    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
+        (self.rows.len() > 1).then_some(self.slice_end)
+    }
+}

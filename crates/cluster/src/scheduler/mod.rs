@@ -1,0 +1,144 @@
+//! Which waiting jobs start, and which running ones have to stop.
+//!
+//! A scheduler is told what happens and asked for decisions, one at a time, until it has no more: after each the
+//! cluster has changed, and it sees so ([`Cluster`] answers for the queue, the running jobs with their expected ends, and
+//! what is free). It keeps what it needs to decide quickly up to date itself, so that an event costs what it changes.
+//!
+//! Failure modes: a job that the placement cannot place although enough is free; the scheduler hears
+//! [`Scheduler::refused`] and has to decide on something else, or nothing, or it would be asked forever.
+
+mod classes;
+mod conservative;
+mod easy;
+mod gang;
+mod mast;
+mod ordered;
+mod priority;
+mod profile;
+
+use windtunnel_kernel::{EndpointId, Span};
+
+pub use conservative::Conservative;
+pub use easy::{Easy, FirstFit};
+pub use gang::Gang;
+pub use mast::Mast;
+pub use ordered::Ordered;
+pub use priority::Priority;
+pub use profile::Profile;
+
+use crate::cluster::{Cluster, JobId, Running};
+
+/// What a scheduler wants done now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Start a waiting job in a region, on GPUs that its placement chooses.
+    Start {
+        /// Which.
+        job: JobId,
+        /// Where; 0 if there is only one.
+        region: u32,
+    },
+    /// Start a waiting job on these GPUs.
+    StartOn {
+        /// Which.
+        job: JobId,
+        /// GPU of each rank, all free and of the region.
+        placement: Vec<EndpointId>,
+        /// Where.
+        region: u32,
+    },
+    /// Stop a running job; it keeps the work that it has done, and pays a restart when it goes on.
+    Preempt {
+        /// Which.
+        job: JobId,
+    },
+    /// Stop a running job that stays in its GPUs' memory: it can go on without a restart, on the same GPUs.
+    Suspend {
+        /// Which.
+        job: JobId,
+    },
+}
+
+/// Decides which jobs run.
+pub trait Scheduler: Send {
+    /// Name in a scenario.
+    fn name(&self) -> &'static str;
+
+    /// `job` waits: it was submitted, or stopped.
+    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>);
+
+    /// `job` has got GPUs.
+    fn started(&mut self, job: JobId, cluster: &Cluster<'_>);
+
+    /// The GPUs of `job`, which has ended or was stopped, can be given away.
+    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>);
+
+    /// What is to be done now; asked again after each decision, until there is none.
+    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision>;
+
+    /// There are no legal GPUs for the job that was just to start.
+    fn refused(&mut self, job: JobId, cluster: &Cluster<'_>);
+
+    /// The waiting job whose turn is next, for which free GPUs may be stranded.
+    fn head(&self, cluster: &Cluster<'_>) -> Option<JobId> {
+        cluster.queue().head()
+    }
+
+    /// When it wants to be asked even if nothing happens.
+    fn wakes(&self, cluster: &Cluster<'_>) -> Option<u64> {
+        let _ = cluster;
+        None
+    }
+}
+
+/// What a scheduler may be told by a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Number of jobs that will come.
+    pub jobs: usize,
+    /// GPUs of the cluster.
+    pub endpoints: u32,
+    /// Regions.
+    pub regions: u32,
+    /// Length of a time slice.
+    pub slice: Span,
+    /// Rows of the gang scheduler's matrix.
+    pub rows: u32,
+}
+
+/// The built-in schedulers and what each does.
+pub const SCHEDULERS: [(&str, &str); 9] = [
+    ("fcfs", "first come, first served; the head of the queue blocks the rest"),
+    ("first-fit", "the first job of the queue that fits; a large one may wait forever"),
+    ("sjf", "shortest job first; the head blocks the rest"),
+    ("smallest", "fewest GPUs first; the head blocks the rest"),
+    ("easy", "first come, first served; others go before if they do not delay the head (EASY backfill)"),
+    ("conservative", "each job has a reservation when it comes; others go before if they delay none"),
+    ("priority", "highest priority first; stops running jobs of lower priority"),
+    ("gang", "time slices: rows of Ousterhout's matrix run in turn"),
+    (
+        "mast",
+        "regions share one queue by priority; low priorities are delayed, stopped and moved to make room",
+    ),
+];
+
+/// The scheduler named `name`.
+pub fn by_name(name: &str, options: &Options) -> Option<Box<dyn Scheduler>> {
+    Some(match name {
+        "fcfs" => Box::new(Ordered::fcfs()),
+        "first-fit" => Box::new(FirstFit::new()),
+        "sjf" => Box::new(Ordered::sjf()),
+        "smallest" => Box::new(Ordered::smallest()),
+        "easy" => Box::new(Easy::new(options.endpoints)),
+        "conservative" => Box::new(Conservative::new(options.endpoints)),
+        "priority" => Box::new(Priority::new()),
+        "gang" => Box::new(Gang::new(options.slice, options.rows)),
+        "mast" => Box::new(Mast::new()),
+        _ => return None,
+    })
+}
+
+/// Whether the scheduler named `name` works with several regions.
+pub fn knows_regions(name: &str) -> bool {
+    name == "mast"
+}

@@ -1,0 +1,54 @@
+//! Schedulers, placements and localities by name.
+
+use windtunnel_cluster::placement::{self, Locality, PLACEMENTS, Placement};
+use windtunnel_cluster::scheduler::{SCHEDULERS, knows_regions};
+
+use crate::error::{InputError, nearest};
+use crate::schema::Cluster;
+
+/// Refuses what no scheduler can do.
+pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
+    let at = |key: &str| format!("{source}: cluster.{key}");
+    let names = SCHEDULERS.map(|(name, _)| name);
+    if !names.contains(&cluster.scheduler.as_str()) {
+        return Err(unknown("scheduler", &cluster.scheduler, &names, at("scheduler")));
+    }
+    if cluster.regions == 0 {
+        return Err(InputError::new(at("regions"), "expected at least 1 region, found 0"));
+    }
+    if cluster.regions > 1 && !knows_regions(&cluster.scheduler) {
+        let message =
+            format!("scheduler `{}` knows one region, found {}", cluster.scheduler, cluster.regions);
+        return Err(InputError::new(at("regions"), message).hint("`cluster.scheduler: mast` knows several"));
+    }
+    if cluster.slice.0.0 == 0 {
+        return Err(InputError::new(at("slice"), "a time slice has to last some time, found 0"));
+    }
+    if cluster.slice_rows == 0 {
+        return Err(InputError::new(at("slice_rows"), "expected at least 1 row, found 0"));
+    }
+    Ok(())
+}
+
+/// The placement named `name`.
+pub fn placement(name: &str, place: &str) -> Result<&'static dyn Placement, InputError> {
+    let known = PLACEMENTS.map(Placement::name);
+    placement::by_name(name).ok_or_else(|| unknown("placement", name, &known, format!("{place}.placement")))
+}
+
+/// The locality named `name`.
+pub fn locality(name: &str, place: &str) -> Result<Locality, InputError> {
+    let known = Locality::ALL.map(Locality::name);
+    let found = Locality::ALL.into_iter().find(|locality| locality.name() == name);
+    found.ok_or_else(|| unknown("locality", name, &known, format!("{place}.locality")))
+}
+
+/// No `what` has this name.
+pub fn unknown(what: &str, name: &str, known: &[&str], place: String) -> InputError {
+    let message = format!("no {what} `{name}`, expected one of `{}`", known.join("`, `"));
+    let error = InputError::new(place, message);
+    match nearest(name, known.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    }
+}

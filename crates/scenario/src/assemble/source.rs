@@ -1,0 +1,316 @@
+//! Jobs that nobody lists: read from a log, or drawn from the shape of one.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use windtunnel_cluster::cluster::Job;
+use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
+use windtunnel_cluster::log::{self, Format, LogError, LoggedJob, ReadOptions, Scale, Skipped};
+use windtunnel_cluster::placement::{Locality, Placement};
+use windtunnel_kernel::{CalendarTime, RandomStream};
+
+use super::evidence::EvidenceList;
+use super::policies;
+use crate::error::InputError;
+use crate::schema::job_source::EstimatesName;
+use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
+use crate::{load, sheets};
+
+/// Many jobs, in order of submission.
+#[derive(Clone)]
+pub struct JobStream {
+    /// As the cluster takes them.
+    pub jobs: Vec<Job>,
+    /// How long each runs, in nanoseconds.
+    pub durations: Vec<u64>,
+    /// Line of the log of each; empty if they are drawn.
+    pub lines: Vec<u32>,
+    /// Rows of the log that are not among them.
+    pub skipped: Skipped,
+    /// How the GPUs of each are chosen.
+    pub placement: &'static dyn Placement,
+}
+
+impl JobStream {
+    /// What the jobs are, for `--explain`.
+    pub fn explanation(&self) -> Value {
+        let gpu_seconds: f64 = self
+            .jobs
+            .iter()
+            .zip(&self.durations)
+            .map(|(job, &ns)| f64::from(job.gpus) * ns as f64 / 1e9)
+            .sum();
+        json!({
+            "jobs": self.jobs.len(),
+            "gpu_seconds": gpu_seconds,
+            "last_submit_s": self.jobs.last().map(|job| job.submit.0 as f64 / 1e9),
+            "largest_gpus": self.jobs.iter().map(|job| job.gpus).max(),
+            "placement": self.placement.name(),
+            "skipped": skipped(&self.skipped),
+        })
+    }
+}
+
+/// Rows left out, as the summary has them.
+pub fn skipped(skipped: &Skipped) -> Value {
+    let faults = skipped.faults.iter();
+    json!({
+        "without_gpus": skipped.without_gpus,
+        "rows": skipped.faulty(),
+        "reasons": faults.map(|(fault, rows, line)| json!({"reason": fault, "rows": rows, "first_line": line})).collect::<Vec<_>>(),
+    })
+}
+
+/// Whether every job says how long it takes, so that no network is asked.
+pub fn needs_no_network(scenario: &Scenario) -> bool {
+    let timed = match &scenario.jobs {
+        Jobs::List(jobs) => jobs.iter().all(|job| job.duration.is_some() && job.workload.is_none()),
+        Jobs::Source(_) => true,
+    };
+    scenario.fidelity == Fidelity::Job && timed
+}
+
+/// A shape of jobs as its sheet writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sheet {
+    name: String,
+    evidence: String,
+    source: String,
+    gaps: Vec<(f64, Duration)>,
+    classes: Vec<SheetClass>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SheetClass {
+    gpus: Vec<(u32, f64)>,
+    durations: Vec<(f64, Duration)>,
+}
+
+/// Reads or draws the jobs of `source` for `endpoints` GPUs; `place` is its key for messages.
+///
+/// # Errors
+/// [`InputError`] with the key, or the file and line, at fault.
+pub fn stream(
+    source: &JobSource,
+    scenario: &Scenario,
+    endpoints: u32,
+    base: &Path,
+    place: &str,
+    evidence: &mut EvidenceList,
+) -> Result<JobStream, InputError> {
+    let at = |key: &str| format!("{place}.{key}");
+    if scenario.fidelity != Fidelity::Job {
+        let message = "jobs of a log have durations and no operations, which a network could not run";
+        return Err(InputError::new(place, message).hint("`fidelity: job` runs them"));
+    }
+    let placement = policies::placement(&source.placement, place)?;
+    let locality = policies::locality(&source.locality, place)?;
+    let scale = scale(source, place)?;
+    let (mut logged, skipped) = match (&source.log, &source.like) {
+        (Some(file), None) => {
+            let (jobs, skipped, format) = read_log(file, source, base, place, "log")?;
+            evidence.add("jobs", "given", &format!("log {file} ({})", format.name()));
+            (jobs, skipped)
+        }
+        (None, Some(like)) => draw(like, source, scenario.seed, base, place, evidence)?,
+        (None, None) => {
+            return Err(InputError::new(place, "expected one of `log` and `like`, found neither"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(InputError::new(place, "expected one of `log` and `like`, found both"));
+        }
+    };
+    scale.apply(&mut logged, endpoints);
+    let too_large = logged.iter().filter(|job| job.gpus > endpoints);
+    if let Some(first) = too_large.clone().next() {
+        let file = source.log.as_deref().unwrap_or_default();
+        let what =
+            if first.line > 0 { format!("the job of {file}:{}", first.line) } else { "a job".to_owned() };
+        let more = match too_large.count() - 1 {
+            0 => String::new(),
+            more => format!(" ({more} more are too large)"),
+        };
+        let message = format!("{what} needs {} GPUs, but the topology has {endpoints}{more}", first.gpus);
+        return Err(
+            InputError::new(place, message).hint("raise `topology.hosts`, or cap jobs by `scale.max_gpus`")
+        );
+    }
+    let priorities = priorities(source, place)?;
+    let job = |(index, job): (usize, &LoggedJob)| Job {
+        submit: CalendarTime(job.submit),
+        estimate: match source.estimates {
+            EstimatesName::Exact => job.duration,
+            EstimatesName::Asked => job.estimate.unwrap_or(job.duration),
+        },
+        gpus: job.gpus,
+        priority: match priorities.last() {
+            Some(_) => drawn_priority(&priorities, scenario.seed, index as u64),
+            None => job.priority,
+        },
+        locality,
+        placement: 0,
+    };
+    if let Some(last) = logged.last()
+        && last.submit > LONGEST
+    {
+        let message =
+            format!("the last job comes after {} years, expected less than 100", last.submit / YEAR);
+        return Err(InputError::new(at("load"), message).hint("raise the load, or take fewer jobs"));
+    }
+    Ok(JobStream {
+        jobs: logged.iter().enumerate().map(job).collect(),
+        durations: logged.iter().map(|job| job.duration).collect(),
+        lines: if source.log.is_some() { logged.iter().map(|job| job.line).collect() } else { Vec::new() },
+        skipped,
+        placement,
+    })
+}
+
+const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+
+/// Nanoseconds of the calendar that jobs may be submitted in: their ends have to fit in 64 bits too.
+const LONGEST: u64 = 100 * YEAR;
+
+fn scale(source: &JobSource, place: &str) -> Result<Scale, InputError> {
+    let positive = |value: f64, key: &str| {
+        if value.is_finite() && value > 0.0 {
+            return Ok(value);
+        }
+        Err(InputError::new(format!("{place}.{key}"), format!("expected a number above 0, found {value}")))
+    };
+    if source.scale.max_gpus == Some(0) {
+        return Err(InputError::new(format!("{place}.scale.max_gpus"), "expected at least 1 GPU, found 0"));
+    }
+    Ok(Scale {
+        gpus: positive(source.scale.gpus, "scale.gpus")?,
+        max_gpus: source.scale.max_gpus,
+        duration: positive(source.scale.duration, "scale.duration")?,
+        max_duration: source.scale.max_duration.map_or(u64::MAX, |most| most.0.ns_ceil().max(1)),
+        arrivals: positive(source.scale.arrivals, "scale.arrivals")?,
+        load: source.load.map(|load| positive(load, "load")).transpose()?,
+    })
+}
+
+fn read_log(
+    file: &str,
+    source: &JobSource,
+    base: &Path,
+    place: &str,
+    key: &str,
+) -> Result<(Vec<LoggedJob>, Skipped, Format), InputError> {
+    let known = Format::ALL.map(Format::name);
+    let name = source.format.as_deref().ok_or_else(|| {
+        InputError::new(format!("{place}.format"), "a log needs its format")
+            .hint(format!("one of `{}`", known.join("`, `")))
+    })?;
+    let format = Format::by_name(name)
+        .ok_or_else(|| policies::unknown("format", name, &known, format!("{place}.format")))?;
+    let path = base.join(file);
+    sheets::present(&path, &format!("{place}.{key}"))?;
+    let options = ReadOptions { lenient: source.lenient };
+    let read = log::read(&path, format, options).map_err(|error| match error {
+        LogError::File { .. } => InputError::new(format!("{place}.{key}"), error.to_string()),
+        error => InputError::new("", error.to_string()),
+    })?;
+    let mut jobs = read.jobs;
+    if key == "log"
+        && let Some(count) = source.count
+    {
+        jobs.truncate(count as usize);
+    }
+    Ok((jobs, read.skipped, format))
+}
+
+/// Draws jobs from a sheet's shape, or that of a log.
+fn draw(
+    like: &str,
+    source: &JobSource,
+    seed: u64,
+    base: &Path,
+    place: &str,
+    evidence: &mut EvidenceList,
+) -> Result<(Vec<LoggedJob>, Skipped), InputError> {
+    let at = |key: &str| format!("{place}.{key}");
+    let count = source.count.ok_or_else(|| {
+        InputError::new(at("count"), "jobs that are drawn need a number").hint("such as `count: 10000`")
+    })?;
+    if count == 0 || count > u64::from(u32::MAX - 1) {
+        return Err(InputError::new(
+            at("count"),
+            format!("expected 1 to {} jobs, found {count}", u32::MAX - 1),
+        ));
+    }
+    let (shape, skipped) = if source.format.is_some() {
+        let (jobs, skipped, format) = read_log(like, source, base, place, "like")?;
+        let shape = Shape::fit(&jobs).ok_or_else(|| {
+            InputError::new(at("like"), format!("`{like}` has one job, which shows no distribution"))
+        })?;
+        evidence.add("jobs", "calibrated", &format!("distributions fitted to {like} ({})", format.name()));
+        (shape, skipped)
+    } else {
+        let text = sheets::find("jobs", like, base, &at("like"))?;
+        let sheet: Sheet = load::from_yaml(&text.text, &text.source)?;
+        evidence.add(&format!("jobs like {}", sheet.name), &sheet.evidence, &sheet.source);
+        (shape_of(sheet, &text.source)?, Skipped::default())
+    };
+    Ok((shape.draw(count as usize, seed), skipped))
+}
+
+fn shape_of(sheet: Sheet, source: &str) -> Result<Shape, InputError> {
+    let quantiles = |points: Vec<(f64, Duration)>, key: &str| {
+        let points: Vec<(f64, f64)> = points.into_iter().map(|(p, span)| (p, span.0.seconds())).collect();
+        let whole = points.len() >= 2 && points[0].0 == 0.0 && points[points.len() - 1].0 == 1.0;
+        let rising = points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+        if whole && rising {
+            return Ok(Quantiles { points });
+        }
+        let message = "expected pairs of a probability from 0 to 1 and a time, both rising";
+        Err(InputError::new(format!("{source}: {key}"), message))
+    };
+    let gaps = quantiles(sheet.gaps, "gaps")?;
+    let mut classes = Vec::new();
+    for (index, class) in sheet.classes.into_iter().enumerate() {
+        let key = format!("classes[{index}]");
+        if class.gpus.is_empty()
+            || class.gpus.iter().any(|&(gpus, share)| gpus == 0 || !(share > 0.0 && share.is_finite()))
+        {
+            let message = "expected pairs of a number of GPUs and a share above 0";
+            return Err(InputError::new(format!("{source}: {key}.gpus"), message));
+        }
+        let durations = quantiles(class.durations, &format!("{key}.durations"))?;
+        classes.push(Class { gpus: class.gpus, durations });
+    }
+    if classes.is_empty() {
+        return Err(InputError::new(format!("{source}: classes"), "there is no class of jobs"));
+    }
+    Ok(Shape { classes, gaps })
+}
+
+/// (priority, share of it and those before).
+fn priorities(source: &JobSource, place: &str) -> Result<Vec<(i32, f64)>, InputError> {
+    let mut sum = 0.0;
+    let entry = |(index, entry): (usize, &crate::schema::PriorityShare)| {
+        if !(entry.share > 0.0 && entry.share.is_finite()) {
+            let message = format!("expected a number above 0, found {}", entry.share);
+            return Err(InputError::new(format!("{place}.priorities[{index}].share"), message));
+        }
+        sum += entry.share;
+        Ok((entry.priority, sum))
+    };
+    source.priorities.iter().enumerate().map(entry).collect()
+}
+
+fn drawn_priority(shares: &[(i32, f64)], seed: u64, job: u64) -> i32 {
+    let total = shares[shares.len() - 1].1;
+    let target = RandomStream::new(seed, "job-priority", job).uniform() * total;
+    shares.iter().find(|(_, sum)| *sum > target).unwrap_or(&shares[shares.len() - 1]).0
+}
+
+/// Whether leaves and pods have to be known.
+pub fn asks_for_groups(placements: &[&'static dyn Placement], localities: &[Locality]) -> bool {
+    placements.iter().any(|placement| placement.asks_for_groups())
+        || localities.iter().any(|locality| locality.asks_for_groups())
+}

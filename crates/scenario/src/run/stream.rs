@@ -1,0 +1,165 @@
+//! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends.
+
+use windtunnel_cluster::cluster::{ClusterError, Machine};
+use windtunnel_cluster::free::Locator;
+use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
+use windtunnel_kernel::CalendarTime;
+
+use super::cluster::{ClusterUse, Places, scheduler, slowdown};
+use super::drive::Pace;
+use crate::assemble::Assembled;
+use crate::assemble::source::{JobStream, asks_for_groups, skipped};
+use crate::error::{Failure, InputError};
+use crate::table::{Batch, Column, ProgressSink, TableSink};
+
+/// Rows that leave together.
+const ROWS: usize = 1 << 16;
+
+/// What a replay came to.
+pub struct Streamed {
+    /// Of the cluster.
+    pub usage: ClusterUse,
+    /// Events, and whether all jobs ended.
+    pub replayed: Replayed,
+}
+
+/// Replays the jobs of the scenario's source.
+///
+/// # Errors
+/// [`Failure`] for a job that fits nowhere, or a sink that refuses rows.
+pub fn run(
+    assembled: &Assembled,
+    stream: &JobStream,
+    source: &str,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<Streamed, Failure> {
+    let topology = &assembled.fabric.topology;
+    let cluster = &assembled.scenario.cluster;
+    let localities: Vec<_> = stream.jobs.first().map(|job| job.locality).into_iter().collect();
+    let places = asks_for_groups(&[stream.placement], &localities).then(|| Places::of(topology));
+    let machine = Machine {
+        endpoints: topology.endpoints(),
+        endpoints_per_host: topology.endpoints_per_host(),
+        regions: cluster.regions,
+        reaction_delay: cluster.reaction_delay.0,
+        restart: cluster.restart.0,
+        seed: assembled.scenario.seed,
+        placements: vec![stream.placement],
+        locator: places.as_ref().map(|places| places as &dyn Locator),
+    };
+    let mut scheduler = scheduler(assembled, stream.jobs.len());
+    let usage = ClusterUse {
+        jobs: stream.jobs.len() as u64,
+        skipped: if stream.lines.is_empty() { serde_json::Value::Null } else { skipped(&stream.skipped) },
+        ..ClusterUse::default()
+    };
+    let mut watcher = Watcher { stream, sink, progress, usage, rows: Rows::default(), pace: Pace::new() };
+    let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
+    let replayed = replayed.map_err(|error| failure(&error, stream, source))?;
+    watcher.flush().map_err(Failure::Run)?;
+    let mut usage = watcher.usage;
+    usage.gpu_time = replayed.gpu_time;
+    usage.makespan_ns = replayed.end.0;
+    Ok(Streamed { usage, replayed })
+}
+
+fn failure(error: &ReplayError, stream: &JobStream, source: &str) -> Failure {
+    match error {
+        ReplayError::Cluster(ClusterError::NoRoom { job, gpus, locality }) => {
+            let what = match stream.lines.get(job.0 as usize) {
+                Some(line) => format!("the job of line {line} of the log"),
+                None => "a job".to_owned(),
+            };
+            let message = format!(
+                "{what} needs {gpus} GPUs (locality `{}`), more than the cluster can ever give it",
+                locality.name()
+            );
+            let hint = "lower `scale.max_gpus`, loosen `locality`, or have fewer `cluster.regions`";
+            InputError::new(format!("{source}: jobs"), message).hint(hint).into()
+        }
+        other => Failure::Run(other.to_string()),
+    }
+}
+
+/// Rows of jobs on their way out.
+#[derive(Default)]
+struct Rows {
+    job: Vec<u64>,
+    line: Vec<u32>,
+    gpus: Vec<u32>,
+    priority: Vec<f64>,
+    submit: Vec<f64>,
+    start: Vec<f64>,
+    finish: Vec<f64>,
+    duration: Vec<f64>,
+    waiting: Vec<f64>,
+    slowdown: Vec<f64>,
+    preemptions: Vec<u32>,
+}
+
+impl Rows {
+    fn batch(self) -> Batch {
+        let count = self.job.len();
+        Batch::default()
+            .with("job", Column::U64(self.job))
+            .with("line", Column::U32(self.line))
+            .with("state", Column::repeated("finished", count))
+            .with("gpus", Column::U32(self.gpus))
+            .with("priority", Column::F64(self.priority))
+            .with("submit_s", Column::F64(self.submit))
+            .with("start_s", Column::F64(self.start))
+            .with("finish_s", Column::F64(self.finish))
+            .with("duration_s", Column::F64(self.duration))
+            .with("waiting_s", Column::F64(self.waiting))
+            .with("slowdown", Column::F64(self.slowdown))
+            .with("preemptions", Column::U32(self.preemptions))
+    }
+}
+
+struct Watcher<'a> {
+    stream: &'a JobStream,
+    sink: &'a mut dyn TableSink,
+    progress: &'a mut dyn ProgressSink,
+    usage: ClusterUse,
+    rows: Rows,
+    pace: Pace,
+}
+
+impl Watcher<'_> {
+    fn flush(&mut self) -> Result<(), String> {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.job.is_empty() { Ok(()) } else { self.sink.rows("jobs", rows.batch()) }
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn ended(&mut self, ended: &Ended) -> Result<(), String> {
+        let index = ended.job.0 as usize;
+        let (job, duration) = (&self.stream.jobs[index], self.stream.durations[index]);
+        let (submit, start, finish) = (job.submit.0, ended.start.0, ended.finish.0);
+        self.usage.ended(submit, start, finish, Some(duration), ended.stops);
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let rows = &mut self.rows;
+        rows.job.push(u64::from(ended.job.0));
+        rows.line.push(self.stream.lines.get(index).copied().unwrap_or(0));
+        rows.gpus.push(job.gpus);
+        rows.priority.push(f64::from(job.priority));
+        rows.submit.push(seconds(submit));
+        rows.start.push(seconds(start));
+        rows.finish.push(seconds(finish));
+        rows.duration.push(seconds(duration));
+        rows.waiting.push(seconds(start - submit));
+        rows.slowdown.push(slowdown(submit, finish, duration));
+        rows.preemptions.push(ended.stops);
+        if rows.job.len() == ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {
+        if !self.pace.due() {
+            return true;
+        }
+        let fraction = ended as f64 / self.stream.jobs.len() as f64;
+        self.progress.progress(Some(fraction), now.0 as f64 / 1e9, events)
+    }
+}

@@ -1,0 +1,149 @@
+//! Where jobs come from that nobody lists: a log, or the shape of one.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::{Deserialize, Deserializer, de};
+
+use super::jobs::{Job, anywhere, packed};
+use super::quantity::Duration;
+
+/// The jobs of a scenario.
+#[derive(Clone, Debug)]
+pub enum Jobs {
+    /// One by one.
+    List(Vec<Job>),
+    /// Many.
+    Source(Box<JobSource>),
+}
+
+impl Jobs {
+    /// The jobs of a list; none of a source.
+    pub fn list(&self) -> &[Job] {
+        match self {
+            Self::List(jobs) => jobs,
+            Self::Source(_) => &[],
+        }
+    }
+}
+
+// By hand, so that a fault inside is told where it stands: an untagged enum knows only that nothing fits.
+impl<'de> Deserialize<'de> for Jobs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Jobs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of jobs, or a mapping with `log` or `like`")
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, items: A) -> Result<Jobs, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(items)).map(Jobs::List)
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, entries: A) -> Result<Jobs, A::Error> {
+                JobSource::deserialize(MapAccessDeserializer::new(entries)).map(Box::new).map(Jobs::Source)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Jobs {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Jobs".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (list, source) = (generator.subschema_for::<Vec<Job>>(), generator.subschema_for::<JobSource>());
+        json_schema!({ "anyOf": [list, source] })
+    }
+}
+
+/// Jobs from a log, or drawn from the shape of one: exactly one of the keys `log` and `like`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSource {
+    /// A file with a row per job, perhaps under gzip.
+    #[serde(default)]
+    pub log: Option<String>,
+    /// Its format: `philly`, `alibaba-2020`, `alibaba-2023`, `alibaba-2025`, `acme`, `helios`, `swf` or `slurm`.
+    #[serde(default)]
+    pub format: Option<String>,
+    /// Leave out rows with holes and count them, instead of refusing the log.
+    #[serde(default)]
+    pub lenient: bool,
+    /// Draw jobs like these: a sheet of `data/jobs`, or a log in `format`, to whose counts, durations and gaps
+    /// distributions are fitted.
+    #[serde(default)]
+    pub like: Option<String>,
+    /// Jobs to draw; the most to take of a log.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// Part of the cluster that the jobs would keep busy until the last is submitted: arrivals are stretched so. As the
+    /// log has them if left out.
+    #[serde(default)]
+    pub load: Option<f64>,
+    /// Other changes of the jobs.
+    #[serde(default)]
+    pub scale: ScaleJobs,
+    /// Which GPUs each job gets, as in a list of jobs.
+    #[serde(default = "packed")]
+    pub placement: String,
+    /// How close together its GPUs must be, as in a list of jobs.
+    #[serde(default = "anywhere")]
+    pub locality: String,
+    /// Priorities drawn in these shares, instead of the log's.
+    #[serde(default)]
+    pub priorities: Vec<PriorityShare>,
+    /// What schedulers know of durations.
+    #[serde(default)]
+    pub estimates: EstimatesName,
+}
+
+/// What schedulers know of durations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EstimatesName {
+    /// The durations themselves.
+    #[default]
+    Exact,
+    /// What jobs asked for, where the log says so.
+    Asked,
+}
+
+/// How the jobs of a log are changed.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScaleJobs {
+    /// Factor of each job's GPUs, rounded up.
+    pub gpus: f64,
+    /// No job has more GPUs than these.
+    pub max_gpus: Option<u32>,
+    /// Factor of each job's duration.
+    pub duration: f64,
+    /// How many times as fast jobs arrive.
+    pub arrivals: f64,
+    /// No job is longer than this.
+    pub max_duration: Option<Duration>,
+}
+
+impl Default for ScaleJobs {
+    fn default() -> Self {
+        Self { gpus: 1.0, max_gpus: None, duration: 1.0, arrivals: 1.0, max_duration: None }
+    }
+}
+
+/// A priority and how many jobs have it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriorityShare {
+    /// Higher goes first.
+    pub priority: i32,
+    /// Share of the jobs, relative to the others'.
+    pub share: f64,
+}

@@ -1,0 +1,46 @@
+"""The cluster's figures in words, for the terminal and the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.text import count, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def size_of(summary: dict[str, Any]) -> str:
+    """How much was run: ranks of the jobs in the summary, or how many jobs there were."""
+    jobs = summary["jobs"]
+    if not jobs:
+        return f"{summary['cluster']['jobs']:,} jobs"
+    return f"{sum(job['ranks'] for job in jobs):,} ranks"
+
+
+def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The main figures of the cluster: name, value, remark."""
+    cluster = summary["cluster"]
+    total = sum(cluster["gpu_seconds"].values())
+
+    def spread(key: str, show: Callable[[float | None], str]) -> tuple[str, str]:
+        found = cluster[key]
+        return show(found["mean"]), f"p50 {show(found['p50'])}, p99 {show(found['p99'])}"
+
+    rows = [
+        ("makespan", duration(cluster["makespan_s"]), f"{cluster['finished']:,} of {cluster['jobs']:,} jobs ended"),
+        ("utilisation", percent(cluster["utilisation"]), ""),
+        (
+            "stranded",
+            percent(cluster["gpu_seconds"]["stranded"] / total if total else None),
+            "free, but not for the next job",
+        ),
+        ("waiting", *spread("waiting_s", duration)),
+        ("slowdown", *spread("slowdown", count)),
+    ]
+    if cluster["preemptions"]:
+        rows.append(("preemptions", f"{cluster['preemptions']:,}", f"goodput {percent(cluster['goodput'])}"))
+    skipped = cluster["skipped"]
+    if skipped and (skipped["rows"] or skipped["without_gpus"]):
+        rows.append(("left out", f"{skipped['rows']:,} rows", f"with holes; {skipped['without_gpus']:,} without GPUs"))
+    return rows
