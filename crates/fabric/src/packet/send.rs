@@ -369,9 +369,7 @@ impl<T: Transport> Engine<T> {
             silent: 0,
             beyond: Arrivals::default(),
             recycler: match self.settings.balancer {
-                Balancer::Reps { .. } if !plan.fixed => {
-                    Some(Box::new(Recycler::new(plan.hashes[0], &facts)))
-                }
+                Balancer::Reps { .. } if !plan.fixed => Some(Box::new(Recycler::new(plan.hashes[0], &facts))),
                 _ => None,
             },
         };
