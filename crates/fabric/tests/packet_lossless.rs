@@ -233,9 +233,11 @@ fn pauses_outlive_a_link_that_goes_down() {
     for (part, balancer) in
         [(last, Balancer::Ecmp), (topology.nic_link(1, 0), Balancer::Ecmp), (last, Balancer::Adaptive)]
     {
-        let turn = |at: u64, state| {
-            let (at, part) = (Time(at), FabricPart::Cable(part));
-            PartChange { at, known: at, part, state }
+        let turn = |at: u64, state| PartChange {
+            at: Time(at),
+            known: Time(at),
+            part: FabricPart::Cable(part),
+            state,
         };
         let changes = vec![turn(20_000_000, PartState::Down), turn(90_000_000, PartState::Up)];
         let impairments = Impairments { changes, ..Impairments::default() };

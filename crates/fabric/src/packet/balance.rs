@@ -219,7 +219,6 @@ impl<T: Transport> Engine<T> {
     fn load(&mut self, p: u32, now: u64) -> u32 {
         if self.queues.on {
             self.serve(p, now);
-            self.look_again(p, now);
             return self.ports[p as usize].held;
         }
         if self.ports[p as usize].waits() {

@@ -127,10 +127,11 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Whether it cannot be one of several: pause frames, and links that change while packets are on them, act across
-    /// cables sooner than packets, and samples are taken of all ports at once.
+    /// cables sooner than packets, samples are taken of all ports at once, and ports with several queues start what waits
+    /// by their own rules.
     pub(super) fn is_indivisible(&self) -> bool {
         let settings = &self.settings;
-        settings.pfc.is_some() || !settings.impairments.changes.is_empty() || settings.sample_every.is_some()
+        self.queues.on || !settings.impairments.changes.is_empty() || settings.sample_every.is_some()
     }
 
     /// Makes an engine of the whole fabric process `number`. It keeps a place for every port, of which it uses its own and

@@ -743,7 +743,6 @@ impl<T: Transport> Engine<T> {
             self.pull(p, now);
         } else if self.queues.on {
             self.serve(p, now);
-            self.look_again(p, now);
             self.send_frames(now);
         } else if self.ports[p as usize].waits() {
             self.advance(p, now);

@@ -104,7 +104,7 @@ impl<T: Transport> Engine<T> {
             }
             let flow = nic.ready.head;
             nic.ready.head = self.senders[flow as usize].after;
-            if self.queues.on && self.queues.stops(p, self.senders[flow as usize].queue()) {
+            if self.queues.on && self.queues.stops(p, self.senders[flow as usize].queue) {
                 self.senders[flow as usize].turn = Turn::Parked;
                 self.queues.parked[p as usize].push(flow);
                 continue;

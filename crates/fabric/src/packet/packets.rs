@@ -63,7 +63,8 @@ pub(super) mod flag {
 pub(super) struct Packet {
     /// Of the flow and the path number; with [`flag::ROUTED`] where the next egress port stands in the paths.
     pub hash: u64,
-    /// When the next packet on the cable reaches the far end.
+    /// When the next packet on the cable reaches the far end; of one that waits where ports have queues, the port by
+    /// which it came.
     pub next_time: u64,
     /// When it joined the queue it stands in.
     pub joined: u64,
@@ -87,6 +88,8 @@ pub(super) struct Packet {
     pub path: u16,
     pub kind: Kind,
     pub flags: u8,
+    /// Data queue in which it waits.
+    pub queue: u8,
 }
 
 impl Packet {

@@ -29,7 +29,7 @@ use super::engine::{Engine, Key, class};
 use super::link::Marking;
 use super::packets::NONE;
 use super::queue_settings::{PfcSettings, Reach, Xoff, Xon};
-use super::queues::{Queues, queue_of, share};
+use super::queues::{Queues, share};
 use super::settings::PacketError;
 use super::transport::Transport;
 
@@ -83,6 +83,72 @@ pub(super) struct Frame {
     upstream: u32,
     queue: u8,
     pause: bool,
+}
+
+/// A port and one of its queues.
+type Paused = (u32, u8);
+
+/// What is known of pauses. What several processes know may be put together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pauses {
+    guard: Option<Guard>,
+    /// Queues that are paused, and bytes that wait there by where they came from; with the switch that they are at.
+    waits: BTreeMap<Paused, (u32, BTreeMap<Paused, u64>)>,
+    /// Ingresses that have paused their sender: switch, size of its shared part, what it holds.
+    held: BTreeMap<Paused, (u32, u64, Ingress)>,
+}
+
+impl Pauses {
+    /// Ports (with their queue) each of which is paused until the next one has sent what it holds, and the last until the
+    /// first has; empty if every pause can end.
+    ///
+    /// The largest set of paused ports is sought whose pauses would stay if everything else had been sent: what an ingress
+    /// holds in queues of the set keeps it above xon.
+    pub(super) fn cycle(&self) -> Vec<Paused> {
+        let Some(guard) = &self.guard else { return Vec::new() };
+        let mut stuck: BTreeSet<Paused> =
+            self.waits.keys().copied().filter(|port| self.held.contains_key(port)).collect();
+        loop {
+            // What would still be held, by ingress and by switch.
+            let mut left: BTreeMap<Paused, u64> = BTreeMap::new();
+            let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+            for (switch, came) in
+                self.waits.iter().filter(|(at, _)| stuck.contains(at)).map(|(_, found)| found)
+            {
+                for (&by, &bytes) in came {
+                    *left.entry(by).or_default() += bytes;
+                    *used.entry(*switch).or_default() += bytes;
+                }
+            }
+            let before = stuck.len();
+            stuck.retain(|port| {
+                let (Some(&left), Some(&(switch, shared, ingress))) = (left.get(port), self.held.get(port))
+                else {
+                    return false;
+                };
+                let gone = u64::from(ingress.shared + ingress.headroom).saturating_sub(left);
+                let headroom = u64::from(ingress.headroom).saturating_sub(gone);
+                let free = shared.saturating_sub(used.get(&switch).copied().unwrap_or(0));
+                headroom > 0 || left > guard.xon(free)
+            });
+            if stuck.len() == before {
+                break;
+            }
+        }
+        // Follow from any of them what it waits for until one comes again.
+        let Some(&first) = stuck.first() else { return Vec::new() };
+        let mut way = vec![first];
+        loop {
+            let last = way[way.len() - 1];
+            let mut found =
+                self.waits.iter().filter(|(at, (_, came))| stuck.contains(at) && came.contains_key(&last));
+            let Some((&next, _)) = found.next() else { return way };
+            if let Some(place) = way.iter().position(|&seen| seen == next) {
+                return way.split_off(place);
+            }
+            way.push(next);
+        }
+    }
 }
 
 impl<T: Transport> Engine<T> {
@@ -347,6 +413,11 @@ impl<T: Transport> Engine<T> {
         let place = self.queues.place(p, queue);
         let station = &mut self.queues.stations[p as usize];
         let bit = 1u8 << queue;
+        if (station.paused & bit != 0) == pause {
+            // Said again after its link was down.
+            self.send_frames(now);
+            return;
+        }
         if pause {
             station.paused |= bit;
             station.pauses += 1;
@@ -371,7 +442,6 @@ impl<T: Transport> Engine<T> {
                 return;
             }
             self.serve(p, now);
-            self.look_again(p, now);
         }
         self.send_frames(now);
     }
@@ -416,15 +486,18 @@ impl<T: Transport> Engine<T> {
         self.send_frames(now);
     }
 
-    /// The link of port `p` comes up. A far end that would still pause it says so again, as it does all the time.
+    /// The link of port `p` comes up. If what came by its cable still pauses the sender there, `p` says so again, as it
+    /// does all the time.
     pub(super) fn queues_up(&mut self, p: u32, now: u64) {
-        self.queues.stations[p as usize].since = now;
-        if self.queues.guard.is_none() {
+        let station = &mut self.queues.stations[p as usize];
+        station.since = now;
+        let upstream = station.reverse;
+        if self.queues.guard.is_none() || self.ports[p as usize].owner == NONE {
             return;
         }
         for queue in 0..self.queues.count {
-            if self.queues.ingress[self.queues.place(p, queue)].paused {
-                self.queues.frames.push(Frame { upstream: p, queue: queue as u8, pause: true });
+            if self.queues.ingress[self.queues.place(upstream, queue)].paused {
+                self.queues.frames.push(Frame { upstream, queue: queue as u8, pause: true });
             }
         }
         self.send_frames(now);
@@ -467,7 +540,7 @@ impl<T: Transport> Engine<T> {
         if !long {
             return;
         }
-        let cycle = self.waits_for_itself();
+        let cycle = self.pauses().cycle();
         if cycle.is_empty() {
             self.schedule(now + patience, class::CHECK, p);
         } else if let Some(guard) = &mut self.queues.guard {
@@ -475,72 +548,33 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Ports (with their queue) each of which is paused until the next one has sent what it holds, and the last until the
-    /// first has; empty if every pause can end.
-    ///
-    /// The largest set of paused ports is sought whose pauses would stay if everything else had been sent: what an ingress
-    /// holds in queues of the set keeps it above xon.
-    fn waits_for_itself(&self) -> Vec<(u32, u8)> {
-        type Paused = (u32, u8);
-        let Some(guard) = &self.queues.guard else { return Vec::new() };
+    /// What this process knows of pauses.
+    pub(super) fn pauses(&self) -> Pauses {
         let count = self.queues.count;
-        let paused = |p: usize, queue: usize| self.queues.stations[p].paused & 1 << queue != 0;
-        let mut stuck: BTreeSet<Paused> = (0..self.ports.len())
-            .flat_map(|p| (0..count).map(move |queue| (p, queue)))
-            .filter(|&(p, queue)| paused(p, queue) && self.queues.ingress[p * count + queue].paused)
-            .map(|(p, queue)| (p as u32, queue as u8))
-            .collect();
-        // What waits where: bytes by (queue that they wait in, ingress they came by).
-        let mut waits: BTreeMap<Paused, BTreeMap<Paused, u64>> = BTreeMap::new();
-        for &(p, queue) in &stuck {
-            if self.ports[p as usize].owner == NONE {
-                continue;
-            }
-            let mut id = self.queues.each[self.queues.place(p, usize::from(queue))].waiting.head;
-            while id != NONE {
-                let packet = &self.packets[id];
-                let by = (packet.next_time as u32, queue_of(packet.flags) as u8);
-                *waits.entry((p, queue)).or_default().entry(by).or_default() += u64::from(packet.wire);
-                id = packet.next;
-            }
-        }
-        loop {
-            // What would still be held, by ingress and by switch.
-            let mut held: BTreeMap<Paused, u64> = BTreeMap::new();
-            let mut used: BTreeMap<u32, u64> = BTreeMap::new();
-            for (at, came) in waits.iter().filter(|(at, _)| stuck.contains(at)) {
-                for (&by, &bytes) in came {
-                    *held.entry(by).or_default() += bytes;
-                    *used.entry(self.ports[at.0 as usize].owner).or_default() += bytes;
+        let mut pauses = Pauses::default();
+        let Some(guard) = &self.queues.guard else { return pauses };
+        for (p, station) in (0u32..).zip(&self.queues.stations) {
+            for queue in (0..count).filter(|queue| station.paused & 1 << queue != 0) {
+                let mut came: BTreeMap<Paused, u64> = BTreeMap::new();
+                let mut id = self.queues.each[self.queues.place(p, queue)].waiting.head;
+                while id != NONE {
+                    let packet = &self.packets[id];
+                    *came.entry((packet.next_time as u32, packet.queue)).or_default() +=
+                        u64::from(packet.wire);
+                    id = packet.next;
                 }
-            }
-            let before = stuck.len();
-            stuck.retain(|&(p, queue)| {
-                let Some(&left) = held.get(&(p, queue)) else { return false };
-                let Some(switch) = self.ports[p as usize].far.as_switch() else { return false };
-                let ingress = &self.queues.ingress[p as usize * count + usize::from(queue)];
-                let gone = u64::from(ingress.shared + ingress.headroom) - left;
-                let headroom = u64::from(ingress.headroom).saturating_sub(gone);
-                let used = used.get(&switch).copied().unwrap_or(0);
-                let free = self.switches[switch as usize].shared.saturating_sub(used);
-                headroom > 0 || left > guard.xon(free)
-            });
-            if stuck.len() == before {
-                break;
+                pauses.waits.insert((p, queue as u8), (self.ports[p as usize].owner, came));
             }
         }
-        // Follow from any of them what it waits for until one comes again.
-        let Some(&first) = stuck.first() else { return Vec::new() };
-        let mut way = vec![first];
-        loop {
-            let last = way[way.len() - 1];
-            let next = waits.iter().find(|(at, came)| stuck.contains(at) && came.contains_key(&last));
-            let Some((&next, _)) = next else { return way };
-            if let Some(place) = way.iter().position(|&seen| seen == next) {
-                return way.split_off(place);
+        for (switch, pausing) in self.queues.pausing.iter().enumerate() {
+            for &(upstream, queue) in pausing {
+                let ingress = self.queues.ingress[self.queues.place(upstream, usize::from(queue))];
+                let shared = self.switches[switch].shared;
+                pauses.held.insert((upstream, queue), (switch as u32, shared, ingress));
             }
-            way.push(next);
         }
+        pauses.guard = Some(guard.clone());
+        pauses
     }
 
     /// Links whose pauses wait for one another, each for the next and the last for the first: nothing on them moves any

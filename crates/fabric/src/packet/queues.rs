@@ -16,28 +16,18 @@ use windtunnel_kernel::{BitRate, Bytes};
 
 use super::engine::{Engine, class};
 use super::link::Marking;
-use super::packets::{NONE, Packet, Packets};
+use super::packets::{Kind, NONE, Packet, Packets};
 use super::pfc::{Frame, Guard, Ingress};
 use super::port::List;
 use super::queue_settings::{Discipline, QueueSettings, Shaper};
+use super::telemetry::RECORD;
 use super::transport::Transport;
 
-/// Where a packet's queue stands in its flags.
-const SHIFT: u8 = 5;
+/// Sets the draws of trimming apart from others.
+const CUT: u64 = 0x6375_7400;
 
 /// Sets the draws of early drops apart from others.
 const EARLY: u64 = 0x7265_6400;
-
-/// The flags of a queue's packets.
-pub(super) const fn queue_flags(queue: u8) -> u8 {
-    queue << SHIFT
-}
-
-/// The queue of a data packet, or of the queue pair that has these flags.
-#[inline]
-pub(super) const fn queue_of(flags: u8) -> usize {
-    (flags >> SHIFT) as usize
-}
 
 /// What is the same for a queue at all ports.
 #[derive(Clone, Copy, Debug)]
@@ -206,14 +196,14 @@ impl Queues {
 
     /// Whether a pause stops a queue of a port.
     #[inline]
-    pub(super) fn stops(&self, p: u32, queue: usize) -> bool {
+    pub(super) fn stops(&self, p: u32, queue: u8) -> bool {
         self.stations[p as usize].paused & 1 << queue != 0
     }
 
     /// The lane of a packet: its queue, or one more for control.
     #[inline]
     pub(super) fn lane(&self, packet: &Packet) -> usize {
-        if packet.kind.is_control() { self.count } else { queue_of(packet.flags) }
+        if packet.kind.is_control() { self.count } else { usize::from(packet.queue) }
     }
 
     /// Whether something that waits at a port may start as soon as the port is free.
@@ -319,9 +309,17 @@ fn time_of(rate: BitRate, bytes: u64) -> u64 {
 impl<T: Transport> Engine<T> {
     /// A packet that came by `upstream` joins a queue of a switch's port: [`Engine::enqueue`] where there are queues.
     pub(super) fn join(&mut self, p: u32, id: u32, now: u64) {
+        self.find_place(p, id, now);
+        self.send_frames(now);
+    }
+
+    fn find_place(&mut self, p: u32, id: u32, now: u64) {
         self.serve(p, now);
         let packet = &mut self.packets[id];
         packet.joined = now;
+        if T::TELEMETRY && packet.kind == Kind::Data {
+            packet.wire = packet.wire.saturating_add(RECORD);
+        }
         let wire = packet.wire;
         let upstream = packet.next_time as u32;
         let lane = self.queues.lane(packet);
@@ -335,9 +333,16 @@ impl<T: Transport> Engine<T> {
             self.drop_packet(p, id);
             return;
         }
+        if self.is_too_long(p, lane, wire) {
+            self.cut(p, lane, id, now);
+            return;
+        }
         if !self.admit(p, lane, upstream, wire, now) {
-            self.drop_packet(p, id);
-            self.send_frames(now);
+            if self.settings.trimming.is_some() && self.may_drop(lane) {
+                self.cut(p, lane, id, now);
+            } else {
+                self.drop_packet(p, id);
+            }
             return;
         }
         let port = &mut self.ports[p as usize];
@@ -358,8 +363,6 @@ impl<T: Transport> Engine<T> {
         }
         self.queues.stations[p as usize].since = now;
         self.serve(p, now);
-        self.look_again(p, now);
-        self.send_frames(now);
     }
 
     /// Whether the queue's drop profile takes a packet.
@@ -371,6 +374,37 @@ impl<T: Transport> Engine<T> {
         let packet = &self.packets[id];
         let depth = self.queues.each[self.queues.place(p, lane)].held + u32::from(packet.wire);
         red.marks(depth, || self.draw(EARLY, p, packet))
+    }
+
+    /// Whether packets of a lane are dropped, or trimmed, where they find no room: data that no pauses keep.
+    fn may_drop(&self, lane: usize) -> bool {
+        lane < self.queues.count && !(self.queues.rules[lane].lossless && self.queues.guard.is_some())
+    }
+
+    /// Whether a packet would make its queue longer than trimming lets it be.
+    fn is_too_long(&self, p: u32, lane: usize, wire: u16) -> bool {
+        let limit = self.kinds[usize::from(self.ports[p as usize].kind)].trim;
+        limit != u32::MAX
+            && self.may_drop(lane)
+            && self.queues.each[self.queues.place(p, lane)].held + u32::from(wire) > limit
+    }
+
+    /// [`Engine::trim`] where there are queues: the packet that comes is cut, or with probability 1/2 the last of its queue,
+    /// if it is as long.
+    #[cold]
+    fn cut(&mut self, p: u32, lane: usize, id: u32, now: u64) {
+        let waiting = self.queues.each[self.queues.place(p, lane)].waiting;
+        let packet = &self.packets[id];
+        if !waiting.is_empty()
+            && self.packets[waiting.tail].wire == packet.wire
+            && self.draw(CUT, p, packet) >> 31 == 1
+        {
+            self.packets.exchange(id, waiting.tail);
+            if T::TELEMETRY {
+                self.telemetry.exchange(id, waiting.tail);
+            }
+        }
+        self.trim_to_header(p, id, now);
     }
 
     /// Whether there is room; then it is taken.
@@ -421,8 +455,14 @@ impl<T: Transport> Engine<T> {
         true
     }
 
-    /// Starts everything on a switch's port whose turn has come by `now`, and gives back what has been sent.
+    /// Starts everything on a switch's port whose turn has come by `now`, and gives back what has been sent. Resumes that
+    /// this brings about are for [`Engine::send_frames`].
     pub(super) fn serve(&mut self, p: u32, now: u64) {
+        self.start_all(p, now);
+        self.look_again(p, now);
+    }
+
+    fn start_all(&mut self, p: u32, now: u64) {
         loop {
             self.give_back(p, now);
             let port = &mut self.ports[p as usize];
@@ -529,7 +569,6 @@ impl<T: Transport> Engine<T> {
         }
         self.serve(p, now);
         self.watch_pause(p, now);
-        self.look_again(p, now);
         self.send_frames(now);
     }
 
@@ -539,7 +578,6 @@ impl<T: Transport> Engine<T> {
         for p in first..first + count {
             if self.ports[p as usize].held > 0 {
                 self.serve(p, now);
-                self.look_again(p, now);
             }
         }
     }

@@ -13,7 +13,6 @@ use super::engine::{Engine, OpenRequest, Plan, QueuePair, class};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
-use super::queues::{queue_flags, queue_of};
 use super::receive::Receiver;
 use super::settings::Balancer;
 use super::transport::{Ack, Loss, LossKind, Nack, PathChoice, PathFacts, Recovery, Transport};
@@ -77,6 +76,8 @@ pub(super) struct Sender<F> {
     watch: u64,
     pub turn: Turn,
     flags: u8,
+    /// Data queue of its packets.
+    pub queue: u8,
     pub keep: bool,
     /// What its host's clock is behind the whole picoseconds counted.
     rest: u64,
@@ -115,12 +116,6 @@ impl<F> Sender<F> {
             self.resend.take(sequence);
         }
         self.has_more()
-    }
-
-    /// The data queue of its packets.
-    #[inline]
-    pub(super) const fn queue(&self) -> usize {
-        queue_of(self.flags)
     }
 
     /// Earliest start of the next packet by the pace that holds from `now` on: of what was left to wait, the same part.
@@ -361,6 +356,7 @@ impl<T: Transport> Engine<T> {
             watch: u64::MAX,
             turn: Turn::Idle,
             flags: plan.flags(),
+            queue: 0,
             keep: plan.keep,
             rest: 0,
             asked: true,
@@ -443,8 +439,7 @@ impl<T: Transport> Engine<T> {
     /// Gives an open queue pair its traffic class, before its first message: its packets take that class's queue.
     pub fn classify(&mut self, pair: QueuePair, class: u8) {
         let queue = self.queue_of_class(class);
-        let flags = &mut self.senders[pair.sender as usize].flags;
-        *flags = *flags & !queue_flags(7) | queue_flags(queue);
+        self.senders[pair.sender as usize].queue = queue;
     }
 
     /// The data queue of a traffic class.
@@ -686,6 +681,7 @@ impl<T: Transport> Engine<T> {
             path,
             kind: Kind::Data,
             flags: sender.flags | if sender.asked { flag::ASKS } else { 0 },
+            queue: sender.queue,
         };
         if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
             (sender.checkpoint, sender.checked) = (sequence, start);

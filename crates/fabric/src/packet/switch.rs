@@ -232,7 +232,7 @@ impl<T: Transport> Engine<T> {
     #[cold]
     fn trim(&mut self, p: u32, id: u32, now: u64) {
         let port = &self.ports[p as usize];
-        let (data, last_hop) = (port.data, port.far.as_switch().is_none());
+        let data = port.data;
         let packet = &self.packets[id];
         let seed = combine(self.settings.seed ^ TRIM, u64::from(p) << 32 | u64::from(packet.to));
         let draw = combine(seed, now ^ u64::from(packet.sequence) << 48);
@@ -249,6 +249,12 @@ impl<T: Transport> Engine<T> {
                 self.mark(p, tail, held);
             }
         }
+        self.trim_to_header(p, id, now);
+    }
+
+    /// Cuts the payload of a packet, whose header goes on as a control packet.
+    pub(super) fn trim_to_header(&mut self, p: u32, id: u32, now: u64) {
+        let last_hop = self.ports[p as usize].far.as_switch().is_none();
         self.totals.trims += 1;
         self.ports[p as usize].counters.trims += 1;
         let header = self.settings.header.0 as u16;
