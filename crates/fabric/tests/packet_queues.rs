@@ -299,8 +299,8 @@ fn queues_that_cannot_work_are_refused() {
         told.map(Result::unwrap_err),
         [
             "`queues[1].weight` is 0, expected at least 1",
-            "`queues[1].shaper.burst` is 4000 B, expected at least `mtu`: 4160 B",
-            "`queues[1].shaper.rate` is 0 bps, expected more",
+            "`queues[1].burst` is 4000 B, expected at least `mtu`: 4160 B",
+            "`queues[1].rate` is 0 bps, expected more",
             "`queues.red` of queue 1: `kmin` is 2000 B, expected at most `kmax`: 1000 B",
             "`queues.alpha` is 0, expected a number above 0, at most 1024",
         ]

@@ -506,7 +506,7 @@ impl<T: Transport> Engine<T> {
     /// Whether a message that somebody waits for can never arrive: without recovery, or by a queue pair that has heard
     /// nothing for long. In the second case the engine has stopped.
     pub fn is_hopeless(&self) -> bool {
-        self.lost_for_good || self.given_up
+        self.lost_for_good || self.given_up || self.has_halted()
     }
 
     /// What queue pairs held out of order until now.

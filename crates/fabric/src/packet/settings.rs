@@ -264,13 +264,13 @@ pub enum PacketError {
         index: usize,
     },
     /// A queue that may never send.
-    #[error("`queues[{index}].shaper.rate` is 0 bps, expected more")]
+    #[error("`queues[{index}].rate` is 0 bps, expected more")]
     ShaperRate {
         /// Place of the queue.
         index: usize,
     },
     /// A bucket in which no full packet fits.
-    #[error("`queues[{index}].shaper.burst` is {} B, expected at least `mtu`: {} B", burst.0, mtu.0)]
+    #[error("`queues[{index}].burst` is {} B, expected at least `mtu`: {} B", burst.0, mtu.0)]
     Burst {
         /// Place of the queue.
         index: usize,
