@@ -16,7 +16,7 @@ use super::impair::{Changes, Clocks, PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
 use super::nic::NicPort;
-use super::packets::{Kind, NONE, Packets};
+use super::packets::{Kind, NONE, Packets, flag};
 use super::port::{Far, List, Port};
 use super::queues::Queues;
 use super::receive::{Feedbacks, Receiver};
@@ -57,6 +57,9 @@ pub(super) mod class {
 /// total and knows nothing of processes, nor of the places that things lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key(u128);
+
+/// More ports than a core's own caches hold.
+const LARGE: usize = 1 << 14;
 
 /// Ports are numbered in so many bits of a key.
 const PORT_BITS: u32 = 28;
@@ -648,18 +651,43 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Has the ports and packets of the next events brought from memory, while the event in hand is dealt with: a packet
-    /// left the caches a microsecond ago.
+    /// Has what the next events will be about brought from memory, while the event in hand is dealt with: a packet left the
+    /// caches a microsecond ago, and a large fabric's ports do not fit.
     #[inline]
     fn touch(&self) {
         if let Some(port) = self.agenda.upcoming(2) {
-            // Its state and its counters.
             prefetch_index(&self.ports, port as usize);
+            prefetch_index(std::slice::from_ref(&self.ports[port as usize].counters), 0);
         }
         if let Some(port) = self.agenda.upcoming(1) {
             let port = &self.ports[port as usize];
             self.packets.prefetch(port.flight.head);
+            self.packets.prefetch(port.flight.tail);
             self.packets.prefetch(port.data.head);
+        }
+        if self.ports.len() > LARGE
+            && let Some(port) = self.agenda.upcoming(0)
+        {
+            self.foresee(port);
+        }
+    }
+
+    /// Has what the first packet on a port's cable will meet at the far end brought from memory.
+    #[inline]
+    fn foresee(&self, port: u32) {
+        let port = &self.ports[port as usize];
+        let Some(packet) = self.packets.get(port.flight.head) else { return };
+        match port.far.as_switch() {
+            None if packet.kind.is_control() => prefetch_index(&self.senders, packet.flow as usize),
+            None => prefetch_index(&self.receivers, packet.flow as usize),
+            Some(_) if packet.flags & flag::ROUTED != 0 => {
+                prefetch_index(&self.ports, self.paths[packet.hash as u32] as usize);
+            }
+            Some(switch) => {
+                let Some(rule) = self.rules.get(switch as usize) else { return };
+                let hop = rule.next_hop(&self.targets[packet.to as usize], packet.hash);
+                prefetch_index(&self.ports, (self.switches[switch as usize].first + hop) as usize);
+            }
         }
     }
 

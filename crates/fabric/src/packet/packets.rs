@@ -142,6 +142,12 @@ impl Packets {
         (self[one].next, self[other].next) = next;
     }
 
+    /// A packet, if there is one.
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> Option<&Packet> {
+        self.slots.get(id as usize)
+    }
+
     /// Has a packet brought from memory, if there is one.
     #[inline]
     pub(super) fn prefetch(&self, id: u32) {

@@ -74,6 +74,12 @@ impl Switch {
         u64::from(held.saturating_sub(self.reserve))
     }
 
+    /// A port holds `held` bytes, and `before` until now.
+    #[inline]
+    fn change(&mut self, before: u32, held: u32) {
+        self.used = self.used + self.excess(held) - self.excess(before);
+    }
+
     /// Whether a port may hold `held` bytes, `before` of which it holds already.
     #[inline]
     fn admits(&self, before: u32, held: u32, control: bool) -> bool {
@@ -160,7 +166,8 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A packet joins the queue of a port, or starts if the port is free.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "once a hop; a call costs a third of what it does")]
+    #[inline(always)]
     pub(super) fn enqueue(&mut self, p: u32, id: u32, now: u64) {
         if self.queues.on {
             self.join(p, id, now);
@@ -169,60 +176,75 @@ impl<T: Transport> Engine<T> {
         if self.ports[p as usize].waits() {
             self.advance(p, now);
         }
-        let port = &self.ports[p as usize];
+        let Self { ports, packets, switches, kinds, .. } = &mut *self;
+        let (port, packet) = (&mut ports[p as usize], &mut packets[id]);
         let idle = port.free_at <= now;
-        let (owner, kind) = (port.owner, port.kind);
-        let before = if idle { 0 } else { port.held };
-        let packet = &mut self.packets[id];
         packet.joined = now;
         let control = packet.kind.is_control();
-        if T::TELEMETRY && owner != NONE && packet.kind == Kind::Data {
+        if T::TELEMETRY && port.owner != NONE && packet.kind == Kind::Data {
             packet.wire = packet.wire.saturating_add(RECORD);
         }
+        let before = if idle { 0 } else { port.held };
         let held = before + u32::from(packet.wire);
-        if let Some(switch) = self.switches.get(owner as usize) {
-            if switch.is_limited() {
-                if idle {
-                    self.hold(p, 0);
-                }
-                if !self.switches[owner as usize].admits(before, held, control) {
-                    self.refresh(owner, now);
-                    if !self.switches[owner as usize].admits(before, held, control) {
-                        if self.settings.trimming.is_some() && !control {
-                            self.trim(p, id, now);
-                        } else {
-                            self.drop_packet(p, id);
-                        }
-                        return;
-                    }
-                }
-            }
-            let kind = &self.kinds[usize::from(kind)];
-            if held > kind.trim && !control && held - self.ports[p as usize].headers > kind.trim {
+        if let Some(switch) = switches.get_mut(port.owner as usize) {
+            let kind = &kinds[usize::from(port.kind)];
+            if held > kind.trim && !control && held - port.headers > kind.trim {
                 self.trim(p, id, now);
                 return;
             }
-            let ecn = &kind.ecn;
-            if !control && held > ecn.kmin && !ecn.at_dequeue {
+            let marks = !control && held > kind.ecn.kmin && !kind.ecn.at_dequeue;
+            if switch.is_limited() {
+                if idle {
+                    switch.change(port.held, 0);
+                    port.held = 0;
+                }
+                if switch.admits(before, held, control) {
+                    switch.change(before, held);
+                    port.held = held;
+                } else if self.admits_after_all(p, before, held, control, now) {
+                    self.hold(p, held);
+                } else {
+                    self.refuse(p, id, now);
+                    return;
+                }
+            }
+            if marks {
                 self.mark(p, id, held);
             }
         }
-        self.hold(p, held);
-        let counters = &mut self.ports[p as usize].counters;
-        counters.deepest = counters.deepest.max(held);
+        let port = &mut self.ports[p as usize];
+        port.held = held;
+        port.counters.deepest = port.counters.deepest.max(held);
         if idle {
             self.begin(p, id, now);
+            return;
+        }
+        if control {
+            port.headers += u32::from(self.packets[id].wire);
+            port.control.push(id, &mut self.packets);
         } else {
-            let port = &mut self.ports[p as usize];
-            if control {
-                port.headers += u32::from(self.packets[id].wire);
-                port.control.push(id, &mut self.packets);
-            } else {
-                port.data.push(id, &mut self.packets);
-            }
-            if port.away && !port.armed {
-                self.look_later(p);
-            }
+            port.data.push(id, &mut self.packets);
+        }
+        if port.away && !port.armed {
+            self.look_later(p);
+        }
+    }
+
+    /// Whether a port may hold `held` bytes once it is known exactly what its switch holds.
+    #[cold]
+    fn admits_after_all(&mut self, p: u32, before: u32, held: u32, control: bool, now: u64) -> bool {
+        let owner = self.ports[p as usize].owner;
+        self.refresh(owner, now);
+        self.switches[owner as usize].admits(before, held, control)
+    }
+
+    /// A packet finds no room on port `p`.
+    #[cold]
+    fn refuse(&mut self, p: u32, id: u32, now: u64) {
+        if self.settings.trimming.is_some() && !self.packets[id].kind.is_control() {
+            self.trim(p, id, now);
+        } else {
+            self.drop_packet(p, id);
         }
     }
 
@@ -306,7 +328,7 @@ impl<T: Transport> Engine<T> {
         if let Some(switch) = self.switches.get_mut(port.owner as usize)
             && switch.is_limited()
         {
-            switch.used = switch.used + switch.excess(held) - switch.excess(before);
+            switch.change(before, held);
         }
     }
 

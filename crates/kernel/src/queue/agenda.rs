@@ -55,7 +55,7 @@ const REACH: usize = 32;
 const DRAIN: usize = 256;
 
 /// Events of a bucket that are sorted by a network.
-const FEW: usize = 8;
+const FEW: usize = 16;
 
 /// What an entity waits for, while it is in a bucket.
 #[derive(Clone, Copy, Debug)]
@@ -204,8 +204,8 @@ impl Agenda {
     #[inline]
     fn file(&mut self, number: u64, entity: u32, time: u64) {
         let slot = self.slot(number);
-        self.slots[entity as usize] = Slot { time: time as u32, next: self.heads[slot] };
-        self.heads[slot] = entity;
+        let next = std::mem::replace(&mut self.heads[slot], entity);
+        self.slots[entity as usize] = Slot { time: time as u32, next };
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.filed += 1;
     }
@@ -438,10 +438,17 @@ impl Agenda {
     }
 }
 
-/// Comparators, the larger to the second place, that sort four words, two lots of them into eight, and so on: Batcher's
-/// odd-even merge sort ("Sorting networks and their applications", AFIPS 1968).
+/// Comparators, the larger to the second place, that sort four words, then two lots of them into eight, then those into
+/// sixteen: Batcher's odd-even merge sort ("Sorting networks and their applications", AFIPS 1968).
 const FOUR: [(usize, usize); 5] = [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)];
 const EIGHT: [(usize, usize); 9] = [(0, 4), (1, 5), (2, 6), (3, 7), (2, 4), (3, 5), (1, 2), (3, 4), (5, 6)];
+#[rustfmt::skip]
+const SIXTEEN: [(usize, usize); 25] = [
+    (0, 8), (1, 9), (2, 10), (3, 11), (4, 12), (5, 13), (6, 14), (7, 15),
+    (4, 8), (5, 9), (6, 10), (7, 11),
+    (2, 4), (3, 5), (6, 8), (7, 9), (10, 12), (11, 13),
+    (1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 12), (13, 14),
+];
 
 /// Appends the first `count` of a bucket's words, sorted, to the line; the others are larger than any. No branch depends
 /// on who is earlier: in a sort of random words none would be predicted.
@@ -451,14 +458,23 @@ fn sort(few: &mut [u64; FEW], count: usize, line: &mut Vec<u64>) {
     // Copies of known size are no calls.
     if count <= 1 {
         line.push(few[0]);
-    } else if count <= 4 {
-        run(few, 0, &FOUR);
+        return;
+    }
+    run(few, 0, &FOUR);
+    if count <= 4 {
         line.extend_from_slice(&few[..4]);
     } else {
-        run(few, 0, &FOUR);
         run(few, 4, &FOUR);
         run(few, 0, &EIGHT);
-        line.extend_from_slice(&few[..]);
+        if count <= 8 {
+            line.extend_from_slice(&few[..8]);
+        } else {
+            run(few, 8, &FOUR);
+            run(few, 12, &FOUR);
+            run(few, 8, &EIGHT);
+            run(few, 0, &SIXTEEN);
+            line.extend_from_slice(&few[..]);
+        }
     }
     line.truncate(old + count);
 }

@@ -17,7 +17,7 @@
 //! as fast on the load of the packet engine from a thousand events pending to a million, and not slower on any load
 //! tried, but it has more state to keep in a cache, and allocates a ring. Few events, or one queue per entity: the heap.
 //! A shard's worth of packets: the calendar. [`Agenda`] is a calendar for entities that wait for one instant each, as the
-//! ports of a fabric do: half the instructions again.
+//! ports of a fabric do: it keeps no nodes, sorts words, and tells whose turn is next.
 
 mod agenda;
 mod calendar;
