@@ -49,16 +49,18 @@ def test_a_run_tells_its_progress_and_leaves_what_it_has(scenario: Path, tmp_pat
     with subprocess.Popen(
         [program, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
-        time.sleep(12)
+        assert run.stderr is not None
+        # The first line comes after ten seconds, with the rate of packets' events.
+        line = run.stderr.readline()
         run.send_signal(signal.SIGINT)
+        asked = time.monotonic()
         shown, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
     assert "Traceback" not in errors
     assert "PARTIAL" in shown
-    # The first line comes after ten seconds, with the rate of packets' events.
-    line = next(line for line in errors.splitlines() if line.startswith("simulated "))
-    rate = re.search(r"([0-9.]+) M events/s", line)
-    assert rate is not None, line
+    assert re.fullmatch(r"simulated \S+ .?s · \S+ [kM] events/s.*\n", line), line
+    # It looks up several times a second; the rest is the report.
+    assert time.monotonic() - asked < 20
     result = windtunnel.load(tmp_path / "partial")
     summary = result.summary
     assert summary["partial"] is True
@@ -71,16 +73,15 @@ def test_a_run_tells_its_progress_and_leaves_what_it_has(scenario: Path, tmp_pat
 
 
 def test_progress_grows_to_one_inside_an_iteration(scenario: Path) -> None:
-    """A ring's rounds count, also where its iteration is the only one; several jobs count as the slowest of them."""
+    """A ring's rounds count, also where its iteration is the only one."""
     seen: list[float] = []
 
     def watch(fraction: float | None, _simulated_s: float, _events: int) -> None:
         if fraction is not None:
             seen.append(fraction)
 
-    ring = "{kind: all_reduce, algorithm: ring, bytes: %s, ranks: 8}"
-    long, short = f"{{collective: {ring % '2 GiB'}}}", f"{{collective: {ring % '64 MiB'}}}"
-    jobs = f"[{{name: a, workload: {long}, iterations: 1}}, {{name: b, workload: {short}, iterations: 9}}]"
+    ring = "{collective: {kind: all_reduce, algorithm: ring, bytes: 8 GiB}}"
+    jobs = f"[{{name: ring, workload: {ring}, iterations: 1}}]"
     windtunnel.run(scenario, overrides={"jobs": jobs}, progress=watch)
     assert len(seen) > 3
     assert seen == sorted(seen)

@@ -120,12 +120,15 @@ pub struct Shard<'a, F, O> {
     rings: bool,
     /// See [`Shard::couple`].
     coupling: Coupling,
+    /// See [`Shard::pause_every`].
+    slice: u64,
 }
 
 /// A ticket names its job and the replay's token, or a run of a coupled group.
 const COUPLED: u64 = 1 << 63;
 
-/// Events handled before the executor is asked again, so that a run can be watched and stopped.
+/// Events handled before the executor is asked again, so that a run can be watched and stopped: see
+/// [`Shard::pause_every`].
 const SLICE: u64 = 1 << 12;
 
 fn ticket(job: usize, token: Token) -> Ticket {
@@ -146,7 +149,7 @@ impl<F: Fabric, O: Observer> Process for Shard<'_, F, O> {
 
     fn advance(&mut self, _: Time, _: &mut Outbox<Self::Message>) -> u64 {
         let before = self.fabric.events();
-        self.handle(SLICE);
+        self.handle(self.slice);
         (self.fabric.events() - before).max(1)
     }
 
@@ -171,6 +174,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             satisfied_now: false,
             rings: false,
             coupling: Coupling::default(),
+            slice: SLICE,
         }
     }
 
@@ -244,6 +248,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Where collectives of the jobs that enter from now on may run coupled.
     pub fn couple(&mut self, coupling: Coupling) {
         self.coupling = coupling;
+    }
+
+    /// Lets the executor look up after so many events of the hosts: fewer where each may stand for thousands in the
+    /// network.
+    pub fn pause_every(&mut self, events: u64) {
+        self.slice = events;
     }
 
     /// Has seen enough once every job has done `iterations`, or all of its own.

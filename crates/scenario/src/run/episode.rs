@@ -24,6 +24,9 @@ use crate::error::{Failure, InputError};
 use crate::schema::{Fidelity, FlowsTable, Fold, LoadBalancerName};
 use crate::table::{ProgressSink, TableSink};
 
+/// Steps of a packet network, each up to some thousand events, between two looks at the clock.
+const PACKET_STEPS: u64 = 1 << 4;
+
 /// Stuck operations named in a message.
 const NAMED: usize = 10;
 
@@ -153,6 +156,7 @@ impl<'a> FabricRunner<'a> {
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
         if assembled.scenario.fidelity == Fidelity::Packet {
             shard.couple(Coupling::InsideDomain);
+            shard.pause_every(PACKET_STEPS);
         }
         for job in jobs {
             let plan = &assembled.jobs[job.job];
