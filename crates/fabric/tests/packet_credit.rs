@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::{Eqds, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport};
+use windtunnel_fabric::packet::transport::{Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport};
 use windtunnel_fabric::packet::{
-    BufferSettings, Completion, Engine, OpenRequest, PacketSettings, QueuePair, TrimSettings,
+    BufferSettings, Completion, Engine, OpenRequest, PacketSettings, PfcSettings, QueuePair, QueueSettings,
+    TrimSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
@@ -186,6 +187,32 @@ fn trimming_in_place_of_drops() {
     });
     let timeout = Span::from_us(200);
     all(NoTransport { window: 50_000, recovery: Recovery::GoBackN, timeout });
+}
+
+/// The same with several data queues, and telemetry on lossless ones.
+#[test]
+fn data_queues_trim_and_tell() {
+    fn all<T: Transport>(settings: &PacketSettings, transport: T, trims: bool) {
+        let mut engine = incast(16, 200, 200_000, settings.clone(), transport);
+        let done = finish(&mut engine);
+        let totals = engine.totals();
+        assert_eq!((done.len(), totals.drops, totals.timeouts), (16, 0, 0), "{} {totals:?}", T::NAME);
+        assert_eq!((totals.trims > 0, totals.retransmissions), (trims, totals.trims), "{}", T::NAME);
+    }
+    let buffer = BufferSettings { size: Bytes(8_000_000), alpha: 1.0, reserve: Bytes(0) };
+    let queue = QueueSettings { lossless: false, ..QueueSettings::default() };
+    let trimming = PacketSettings { buffers: vec![buffer], queues: vec![queue; 2], ..settings(10) };
+    all(&trimming, Ndp::default(), true);
+    all(&trimming, Eqds::default(), true);
+    all(&trimming, Rccc::default(), true);
+    let lossless = PacketSettings {
+        buffers: vec![buffer],
+        queues: vec![QueueSettings::default(); 2],
+        pfc: Some(PfcSettings::default()),
+        telemetry: true,
+        ..PacketSettings::default()
+    };
+    all(&lossless, Hpcc::default(), false);
 }
 
 /// Queue pairs that stay open: each message after a pause begins as the first did, and messages handed over one after

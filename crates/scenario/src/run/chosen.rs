@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Recovery};
+use windtunnel_fabric::packet::transport::{Dcqcn, Dctcp, Hpcc, NoTransport, Recovery, Swift};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 
 use crate::assemble::Assembled;
@@ -50,7 +50,8 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
     };
     no_parameters(&network.parameters, name)
         .map_err(|error| InputError { place: place("parameters"), ..error })?;
-    let known = configured(known, network);
+    let known = configured(known, network)
+        .map_err(|message| InputError::new(place("recovery"), format!("`{name}` {message}")))?;
     let Some(chooser) = chooser(assembled, source)? else {
         return Ok(chosen(Arc::new(known), false));
     };
@@ -97,16 +98,28 @@ fn no_parameters(parameters: &Parameters, name: &str) -> Result<(), InputError> 
     Err(InputError::new("", message).hint("they are for transports that a program brings along"))
 }
 
-/// A transport of ours with the scenario's keys.
-fn configured(known: TransportChoice, network: &Network) -> TransportChoice {
-    match known {
+/// A transport of ours with the scenario's keys; what is wrong with them.
+fn configured(known: TransportChoice, network: &Network) -> Result<TransportChoice, &'static str> {
+    let known = match known {
         TransportChoice::None(none) => TransportChoice::None(NoTransport {
             window: network.window.map_or(u64::MAX, |window| window.0.0),
             ..none
         }),
-        TransportChoice::Dctcp(dctcp) if network.recovery == RecoveryName::GoBackN => {
-            TransportChoice::Dctcp(Dctcp { recovery: Recovery::GoBackN, ..dctcp })
-        }
         other => other,
+    };
+    let Some(name) = network.recovery else { return Ok(known) };
+    // Packets that spread come in any order, within the reach of MP-RDMA's bitmap.
+    let spreads =
+        !matches!(network.load_balancer, LoadBalancerName::Ecmp | LoadBalancerName::DestinationModulo);
+    let recovery = match name {
+        RecoveryName::Selective => Recovery::Selective { reorder: if spreads { 64 } else { 3 } },
+        RecoveryName::GoBackN => Recovery::GoBackN,
+    };
+    match known {
+        TransportChoice::Dctcp(dctcp) => Ok(TransportChoice::Dctcp(Dctcp { recovery, ..dctcp })),
+        TransportChoice::Dcqcn(dcqcn) => Ok(TransportChoice::Dcqcn(Dcqcn { recovery, ..dcqcn })),
+        TransportChoice::Hpcc(hpcc) => Ok(TransportChoice::Hpcc(Hpcc { recovery, ..hpcc })),
+        TransportChoice::Swift(swift) => Ok(TransportChoice::Swift(Swift { recovery, ..swift })),
+        _ => Err("mends losses in its own way: expected `dctcp`, `dcqcn`, `hpcc` or `swift` with this key"),
     }
 }

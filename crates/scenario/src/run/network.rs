@@ -7,7 +7,9 @@ use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
-use windtunnel_fabric::packet::{Balancer, Forwarding, PacketModel, PacketSettings};
+use windtunnel_fabric::packet::{
+    Balancer, Forwarding, PacketError, PacketModel, PacketSettings, TrimSettings,
+};
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
@@ -189,6 +191,11 @@ pub fn packet_settings(
         balancer,
         buffers: assembled.buffers.clone(),
         ecn: Some(marking(&network.ecn)),
+        trimming: network
+            .trimming
+            .as_ref()
+            .map(|trimming| TrimSettings { queue: trimming.queue.map(|queue| queue.0) }),
+        telemetry: network.telemetry,
         queue_pairs: network.queue_pairs,
         in_flight: in_flight(assembled, balancer, &transport),
         // As in the flow model.
@@ -206,7 +213,16 @@ pub fn packet_settings(
     };
     settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     let needs = transport.of.check(&settings);
-    needs.map_err(|error| InputError::new(place("transport"), error.to_string()))?;
+    needs.map_err(|error| {
+        let refused = InputError::new(place("transport"), error.to_string());
+        match error {
+            PacketError::Needs { key: "trimming", .. } => {
+                refused.hint("set `network.trimming: {queue: 64 KB}`")
+            }
+            PacketError::Needs { key: "telemetry", .. } => refused.hint("set `network.telemetry: true`"),
+            _ => refused,
+        }
+    })?;
     Ok((transport, settings))
 }
 

@@ -23,7 +23,7 @@ pub use jobs::{
     ScheduleJob, WorkloadSource,
 };
 pub use quantity::{Duration, Length, Rate, Size};
-pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue};
+pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue, Trimming};
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
     RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
@@ -106,7 +106,8 @@ pub struct Network {
     /// How a path is chosen among equal ones.
     pub load_balancer: LoadBalancerName,
     /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dcqcn`,
-    /// `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`. If left out: `dctcp`.
+    /// `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`, `rccc`, `eqds`, `hpcc` (needs `telemetry`), `ndp` (needs
+    /// `trimming`). If left out: `dctcp`.
     /// A program of one's own may bring more.
     pub transport: Option<String>,
     /// Parameters of a `transport` that the program brings along, handed to it as they are written (packet fidelity).
@@ -134,8 +135,14 @@ pub struct Network {
     pub queue_pairs: u32,
     /// Bytes that a queue pair may have in flight, for `transport: none` (packet fidelity); no limit if left out.
     pub window: Option<Size>,
-    /// How `dctcp` mends losses (packet fidelity).
-    pub recovery: RecoveryName,
+    /// How `dctcp`, `dcqcn`, `hpcc` and `swift` mend losses (packet fidelity). If left out: `dcqcn` and `hpcc` by
+    /// `go_back_n`, the others by `selective`.
+    pub recovery: Option<RecoveryName>,
+    /// Trimming: switches cut packets for which they have no room to their headers (packet fidelity). If left out, these
+    /// are dropped; `{}` trims where the shared buffer refuses.
+    pub trimming: Option<Trimming>,
+    /// Whether switches write into packets what they see of queues and links, for `hpcc` (packet fidelity).
+    pub telemetry: bool,
     /// When queues mark packets (packet fidelity).
     pub ecn: Ecn,
     /// Shared buffers of switches by tier, from the hosts up; the last holds for all tiers above (packet fidelity). If
@@ -172,7 +179,9 @@ impl Default for Network {
             in_flight: None,
             queue_pairs: 1,
             window: None,
-            recovery: RecoveryName::default(),
+            recovery: None,
+            trimming: None,
+            telemetry: false,
             ecn: Ecn::default(),
             buffers: Vec::new(),
             queues: Vec::new(),
@@ -218,11 +227,10 @@ pub enum ForwardingName {
 }
 
 /// How lost packets are sent again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryName {
     /// The missing ones alone.
-    #[default]
     Selective,
     /// All from the first missing one on.
     GoBackN,

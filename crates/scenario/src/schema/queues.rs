@@ -149,3 +149,12 @@ const fn certain() -> f64 {
 const fn rate() -> Rate {
     Rate(windtunnel_kernel::BitRate::from_gbps(400))
 }
+
+/// When a packet is cut to its header, which goes on before all data.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trimming {
+    /// Bytes of data that each port (with `queues`: each of its queues) of a switch may hold; if left out, what the shared
+    /// buffer allows.
+    pub queue: Option<Size>,
+}
