@@ -123,6 +123,18 @@ SETS = {
     "HPCC without telemetry": ["fidelity=packet", "network={transport: hpcc, trimming: {}}"],
     "queue that trims every packet": ["fidelity=packet", "network={transport: ndp, trimming: {queue: 4 KB}}"],
     "recovery of a transport with its own": ["fidelity=packet", "network={transport: uec, recovery: selective}"],
+    "losses on an unknown tier": ["fidelity=packet", "impairments.loss=[{on: leaf-op, rate: 0.1}]"],
+    "losses above one": ["fidelity=packet", "impairments.loss=[{on: all, rate: 2}]"],
+    "a spine that goes down and is none": ["fidelity=packet", "impairments.down=[{part: spine9, at: 1 ms}]"],
+    "links that fail under flows": ["impairments.down=[{part: spine0, at: 1 ms}]"],
+    "background traffic beyond the rate": [
+        "fidelity=packet",
+        "impairments.background=[{sizes: vl2, load: 1.5}]",
+    ],
+    "flow sizes in the wrong spelling": [
+        "fidelity=packet",
+        "impairments.background=[{sizes: websarch, load: 0.5}]",
+    ],
     "marking that ends before it begins": ["fidelity=packet", "network.ecn={kmin: 2 MB, kmax: 1 MB}"],
     "xon above xoff": [PACKETS, "network.pfc={xoff: 50 KB, xon: 60 KB}", BUFFER],
     "xoff above the buffer": [PACKETS, "network.pfc={xoff: 80 MB}", BUFFER],

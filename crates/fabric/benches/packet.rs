@@ -178,6 +178,11 @@ fn main() {
         row(&filter, k, bytes, spray, Nscc::default());
         row(&filter, k, bytes, spray, NoTransport { window: 900_000, ..NoTransport::default() });
     }
+    for balancer in
+        [Balancer::Flowlet { gap: Span::from_us(10) }, Balancer::Adaptive, Balancer::Reps { paths: 64 }]
+    {
+        row(&filter, 8, 16_000_000, balancer, Nscc::default());
+    }
     row(&filter, 64, 256_000, spray, Nscc::default());
     for bytes in [2_000_000, 16_000_000] {
         threads(&filter, 16, bytes, Balancer::Ecmp, Dctcp::default());

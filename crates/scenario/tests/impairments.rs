@@ -6,14 +6,16 @@ use windtunnel_scenario::api::{RunRequest, run};
 use windtunnel_scenario::error::Failure;
 use windtunnel_scenario::table::{Batch, Column, Discard, TableSink};
 
-/// Keeps the table `queues`.
+/// Keeps the tables `queues` and `links`.
 #[derive(Default)]
-struct Queues(Vec<Batch>);
+struct Queues(Vec<Batch>, Vec<Batch>);
 
 impl TableSink for Queues {
     fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
         if table == "queues" {
             self.0.push(batch);
+        } else if table == "links" {
+            self.1.push(batch);
         }
         Ok(())
     }
@@ -87,6 +89,15 @@ fn a_cable_that_is_down_costs_what_was_on_it() {
     let after = summary(&text.replace("at: 100 us, until: 1 ms", "at: 10 s"));
     assert_eq!(count(&after, "link_down"), 0);
     assert!(time(&after) < time(&found));
+}
+
+/// A host whose link goes down for good never hears again: the run ends and says so.
+#[test]
+fn a_link_that_never_comes_back_ends_the_run() {
+    let text =
+        example("link-down").replace("leaf1 -> spine0", "leaf1 -> host5/nic0").replace(", until: 1 ms", "");
+    let error = run_text(&text, &mut Queues::default()).expect_err("host 5 is cut off");
+    assert!(error.contains("has heard nothing for 64 time-outs") && error.contains("host5/nic0"), "{error}");
 }
 
 #[test]
@@ -228,6 +239,93 @@ fn what_cannot_be_is_refused_with_its_place() {
         let error = run_text(&base.replace(from, to), &mut Queues::default()).expect_err(to);
         assert!(error.contains(expected), "{to}: {error}");
     }
+}
+
+/// Two flows that a hash would part are sent over one spine by their hosts: they share it, and nothing takes another. Two
+/// rules for a pair are taken in turn by its queue pairs.
+#[test]
+fn hosts_choose_paths() {
+    let text = |routes: &str, queue_pairs: u32| {
+        format!(
+            "
+windtunnel: 1
+name: chosen
+fidelity: packet
+topology:
+  shape: clos
+  hosts: 4
+  tiers: [{{ports_down: 2, rate: 400 Gbps, length: 2 m}}, {{ports_down: 2, rate: 400 Gbps, length: 2 m}}]
+  host: {{gpus: 1, nics: 1}}
+network: {{transport: dctcp, load_balancer: adaptive, queue_pairs: {queue_pairs}, routes: [{routes}]}}
+jobs:
+  - name: job
+    workload: {{flows: {{pattern: ring, bytes: 20 MB}}}}
+"
+        )
+    };
+    let through = |found: &Queues, name: &str| {
+        let column = |name: &str| {
+            let links = found.1[0].columns.iter().find(|(known, _)| *known == name);
+            links.map(|(_, column)| column.clone()).expect("a column")
+        };
+        let (Column::Text(names), Column::U64(bytes)) = (column("name"), column("bytes")) else {
+            panic!("names and bytes")
+        };
+        let place = names.iter().position(|known| known == name);
+        place.map_or(0, |place| bytes[place])
+    };
+    let tables = |text: &str| {
+        let mut tables = Queues::default();
+        run_text(text, &mut tables).expect("a run");
+        tables
+    };
+    let route =
+        |from: u32, to: u32, via: &str| format!("{{from: host{from}/nic0, to: host{to}/nic0, via: [{via}]}}");
+    let one = tables(&text(&route(1, 2, "leaf0, spine1, leaf1"), 1));
+    assert!(through(&one, "leaf0 -> spine1") >= 20_000_000);
+    let both = [route(1, 2, "leaf0, spine0, leaf1"), route(1, 2, "leaf0, spine1, leaf1")].join(", ");
+    let half = tables(&text(&both, 2));
+    let [first, second] = ["leaf0 -> spine0", "leaf0 -> spine1"].map(|name| through(&half, name));
+    assert!(first.abs_diff(second) < 100_000 && first > 9_900_000, "{first} {second}");
+    for (routes, expected) in [
+        (route(1, 9, "leaf0"), "network.routes[0].to: no NIC `host9/nic0`"),
+        (route(1, 2, "leaf0, spine4, leaf1"), "network.routes[0].via[1]: no node `spine4`"),
+        (route(1, 2, "leaf0, leaf1"), "network.routes[0].via[1]: no link `leaf0 -> leaf1`"),
+        (route(1, 2, "leaf0"), "network.routes[0].via[0]: no link `leaf0 -> host2/nic0`"),
+    ] {
+        let error = run_text(&text(&routes, 1), &mut Queues::default()).expect_err(expected);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// ConnectX-6 tracks 512 packets of a queue pair. Sprayed over a round trip of 1 ms that is 512 × 4,096 B a millisecond, 16.8
+/// Gbps, where one path fills the link; eight queue pairs do eight times as much.
+#[test]
+fn sprayed_packets_are_limited_by_what_the_nic_tracks() {
+    let text = |network: &str| {
+        format!(
+            "
+windtunnel: 1
+name: far
+fidelity: packet
+topology: {{shape: clos, hosts: 2, tiers: [{{ports_down: 2, rate: 200 Gbps, length: 50 km}}], host: {{gpus: 1, nics: 1, nic: ConnectX-6}}}}
+network: {{transport: dcqcn, mtu: 4160 B, header: 64 B, {network}}}
+jobs:
+  - name: job
+    workload: {{flows: {{pattern: outcast, bytes: 33554432 B}}}}
+"
+        )
+    };
+    // 16 windows; each waits for the answer to its first packets, which takes a round trip of 4 × 50 km.
+    let rounds = 33_554_432.0 / (512.0 * 4_096.0);
+    let sprayed = time(&summary(&text("load_balancer: spray")));
+    assert!((sprayed / (rounds * 1e-3) - 1.0).abs() < 0.05, "{sprayed}");
+    let hashed = time(&summary(&text("load_balancer: ecmp")));
+    assert!(hashed < 0.25 * sprayed, "{hashed} {sprayed}");
+    let many = time(&summary(&text("load_balancer: spray, queue_pairs: 8")));
+    assert!((many / (rounds / 8.0 * 1e-3) - 1.0).abs() < 0.3, "{many}");
+    let given = time(&summary(&text("load_balancer: spray, in_flight: 1024")));
+    assert!((given / (rounds / 2.0 * 1e-3) - 1.0).abs() < 0.1, "{given}");
 }
 
 /// Queue pairs take the planes of their NIC in turn: with four of them on two planes both carry the same.

@@ -238,8 +238,8 @@ pub struct Engine<T: Transport> {
     pub(super) sampler: Sampler,
     /// Something that somebody waits for was lost, and nobody sends it again.
     pub(super) lost_for_good: bool,
-    /// A queue pair will never be heard.
-    pub(super) given_up: bool,
+    /// A queue pair between these NICs will never be heard.
+    pub(super) given_up: Option<[u32; 2]>,
     /// Of the queue pairs closed.
     pub(super) reordering: Reordering,
     pub(super) credits: Credits,
@@ -347,7 +347,7 @@ impl<T: Transport> Engine<T> {
             changes: Changes::default(),
             clocks: Clocks::new(topology.nics(), &settings.impairments.clocks),
             lost_for_good: false,
-            given_up: false,
+            given_up: None,
             sampler: Sampler::new(settings.sample_every.map(|every| every.0), next),
             reordering: Reordering::default(),
             credits: Credits::default(),
@@ -509,7 +509,12 @@ impl<T: Transport> Engine<T> {
     /// Whether a message that somebody waits for can never arrive: without recovery, or by a queue pair that has heard
     /// nothing for long. In the second case the engine has stopped.
     pub fn is_hopeless(&self) -> bool {
-        self.lost_for_good || self.given_up || self.has_halted()
+        self.lost_for_good || self.has_halted()
+    }
+
+    /// NICs of a queue pair that has heard nothing for so long that the engine has stopped: sender and receiver.
+    pub fn silent_pair(&self) -> Option<[u32; 2]> {
+        self.given_up
     }
 
     /// What queue pairs held out of order until now.
@@ -575,7 +580,7 @@ impl<T: Transport> Engine<T> {
     /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.
     #[inline]
     pub(super) fn has_halted(&self) -> bool {
-        self.given_up || self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
+        self.given_up.is_some() || self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
     }
 
     /// Messages that have not arrived: the caller's names, in no order that means anything.

@@ -208,6 +208,17 @@ impl<T: Transport> Engines<T> {
         hopeless
     }
 
+    /// See [`Engine::silent_pair`]; of several the one with the lowest NICs.
+    pub fn silent_pair(&self) -> Option<[u32; 2]> {
+        let mut first: Option<[u32; 2]> = None;
+        self.look(|engine| {
+            if let Some(pair) = engine.silent_pair() {
+                first = Some(first.map_or(pair, |known| known.min(pair)));
+            }
+        });
+        first
+    }
+
     /// See [`Engine::reordering`].
     pub fn reordering(&self) -> Reordering {
         let mut sum = Reordering::default();

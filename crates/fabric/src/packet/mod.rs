@@ -55,7 +55,7 @@ pub use queue_settings::{
 pub use reorder::Reordering;
 pub use sample::QueueSample;
 pub use settings::{
-    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings, ParallelSettings,
-    TrimSettings,
+    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings,
+    ParallelSettings, TrimSettings,
 };
 pub use statistics::PortReport;

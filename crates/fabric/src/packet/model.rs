@@ -47,6 +47,8 @@ pub trait PacketModel: Network {
     fn paused(&self) -> Span;
     /// Links whose pauses wait for one another: the run is over. Empty while there are none.
     fn pause_cycle(&self) -> Vec<LinkId>;
+    /// NICs of a queue pair that has heard nothing for so long that the run is over: sender and receiver.
+    fn silent_pair(&self) -> Option<[u32; 2]>;
     /// What queue pairs held out of order until now.
     fn reordering(&self) -> Reordering;
     /// What background traffic came to, if there is any.
@@ -104,6 +106,10 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn pause_cycle(&self) -> Vec<LinkId> {
         self.engine().pause_cycle()
+    }
+
+    fn silent_pair(&self) -> Option<[u32; 2]> {
+        self.engine().silent_pair()
     }
 
     fn reordering(&self) -> Reordering {

@@ -63,6 +63,8 @@ pub struct PacketNetwork<T: Transport> {
     background: Option<Generator>,
     /// Background traffic has been handed over up to here.
     drawn: Time,
+    /// Paths chosen by hosts, by sender and receiver.
+    chosen: FxHashMap<(u32, u32), Vec<Vec<LinkId>>>,
     /// Queue pairs that stay open.
     pairs: FxHashMap<(u32, u32, u32, u8), QueuePair>,
     messages: Vec<Outside>,
@@ -111,6 +113,10 @@ impl<T: Transport> PacketNetwork<T> {
         let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
         let records = settings.records.then(Vec::new);
         let background = Generator::new(&topology, &settings);
+        let mut chosen: FxHashMap<(u32, u32), Vec<Vec<LinkId>>> = FxHashMap::default();
+        for route in &settings.routes {
+            chosen.entry((route.from, route.to)).or_default().push(route.links.clone());
+        }
         let moves_paths = settings.impairments.moves_paths();
         Ok(Self {
             engine: Engines::new(topology.clone(), settings, transport, nic_latency)?,
@@ -126,6 +132,7 @@ impl<T: Transport> PacketNetwork<T> {
             records,
             background,
             drawn: Time::ZERO,
+            chosen,
             pairs: FxHashMap::default(),
             messages: Vec::new(),
             free: Vec::new(),
@@ -228,7 +235,23 @@ impl<T: Transport> PacketNetwork<T> {
             }
             route.links.iter().map(|&(link, _)| link).collect()
         };
-        let (there, back) = (links(from, to), links(to, from));
+        let (mut there, mut back) = (links(from, to), links(to, from));
+        if !self.chosen.is_empty() {
+            let of = |from, to| {
+                let paths = self.chosen.get(&(from, to))?;
+                Some(&paths[((u64::from(departure.entropy) + part) % paths.len() as u64) as usize])
+            };
+            let reversed = |path: &Vec<LinkId>| -> Vec<LinkId> {
+                path.iter().rev().map(|&link| self.topology.reverse(link)).collect()
+            };
+            let (forth, own) = (of(source, sink), of(sink, source));
+            if let Some(path) = forth {
+                there.clone_from(path);
+            }
+            if let Some(path) = own.cloned().or_else(|| forth.map(reversed)) {
+                back = path;
+            }
+        }
         let request = OpenRequest { from: source, to: sink, entropy, keep: ordered, route: [&there, &back] };
         let planes = self.topology.planes();
         let plane = (planes > 1 && self.queue_pairs > 1).then(|| {

@@ -976,7 +976,8 @@ impl<T: Transport> Engine<T> {
         let sender = &mut self.senders[flow as usize];
         sender.silent = sender.silent.saturating_add(1);
         if sender.silent >= HOPELESS && !sender.aside && now >= self.changes.last {
-            self.given_up = true;
+            let planes = self.topology.planes();
+            self.given_up = Some([sender.port / planes, sender.to / planes]);
             return;
         }
         if let Some(recycler) = &mut self.senders[flow as usize].recycler {

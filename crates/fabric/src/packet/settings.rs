@@ -53,6 +53,17 @@ impl Balancer {
     }
 }
 
+/// A path that a host has chosen: all links from a NIC to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenRoute {
+    /// Sender, counted over all hosts.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// From the link that leaves the sender to the one that enters the receiver.
+    pub links: Vec<LinkId>,
+}
+
 /// Where a packet is marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MarkAt {
@@ -131,6 +142,9 @@ pub struct PacketSettings {
     pub forwarding: Forwarding,
     /// Choice among equal-cost paths.
     pub balancer: Balancer,
+    /// Paths that hosts have chosen, before any balancer: queue pairs between two NICs with several take them in turn, and
+    /// the links back where the way back has none of its own.
+    pub routes: Vec<ChosenRoute>,
     /// Shared buffers by tier from the hosts up; the last one holds for all tiers above. Empty: no limit.
     pub buffers: Vec<BufferSettings>,
     /// Marking; none without.
@@ -178,6 +192,7 @@ impl Default for PacketSettings {
             ack_every: 4,
             forwarding: Forwarding::default(),
             balancer: Balancer::default(),
+            routes: Vec::new(),
             buffers: Vec::new(),
             ecn: None,
             trimming: None,

@@ -8,6 +8,7 @@ pub mod impair;
 pub mod jobs;
 pub mod model;
 mod policies;
+mod routes;
 pub mod source;
 mod variation;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_cluster::variation::Noise;
-use windtunnel_fabric::packet::BufferSettings;
+use windtunnel_fabric::packet::{BufferSettings, ChosenRoute};
 use windtunnel_kernel::{CalendarTime, RankId, Span};
 use windtunnel_topology::LinkId;
 use windtunnel_workload::Workload;
@@ -109,6 +110,8 @@ pub struct Assembled {
     pub stream: Option<JobStream>,
     /// Noise of computations.
     pub noise: Noise,
+    /// Paths that hosts choose (packet fidelity).
+    pub routes: Vec<ChosenRoute>,
     /// What goes wrong on the fabric.
     pub troubles: Troubles,
     /// Links that run at a part of their rate.
@@ -178,6 +181,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let (modules, base) = (Modules::default(), base.to_owned());
+    let routes = routes::routes(&scenario, &fabric.topology, source)?;
     let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
     Ok(Assembled {
         scenario,
@@ -185,6 +189,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         jobs: plans,
         stream,
         noise,
+        routes,
         troubles,
         slow_links,
         buffers,

@@ -204,7 +204,7 @@ impl<'a> FabricRunner<'a> {
             self.record.network.links_most_loaded = loads;
             shard.observer_mut().rows("links", links);
         }
-        let mut cycle = Vec::new();
+        let (mut cycle, mut silent) = (Vec::new(), None);
         if let Some(packet) = shard.fabric_mut().packet_network() {
             let (data, control) = packet.packet_hops();
             let before = self.record.packet_hops.unwrap_or_default();
@@ -213,7 +213,7 @@ impl<'a> FabricRunner<'a> {
             self.record.network.add_packets(&packet.totals(), packet.queueing());
             self.record.network.add_reordering(&packet.reordering());
             self.record.network.add_pauses(&packet.port_reports(), topology);
-            cycle = packet.pause_cycle();
+            (cycle, silent) = (packet.pause_cycle(), packet.silent_pair());
             if let Some(background) = packet.background() {
                 self.record.network.add_background(background);
             }
@@ -251,6 +251,9 @@ impl<'a> FabricRunner<'a> {
         }
         if !cycle.is_empty() {
             return Err(Stop::Failed(cycle_failure(assembled, &cycle)));
+        }
+        if let Some(pair) = silent {
+            return Err(Stop::Failed(silent_failure(assembled, pair)));
         }
         match outcome {
             Outcome::Cancelled => {
@@ -451,6 +454,15 @@ fn cycle_failure(assembled: &Assembled, cycle: &[LinkId]) -> Failure {
          does{lines}{more}\n\nhint: a routing without cycles (up and down in a tree, virtual queues in a ring) has no \
          such pauses; `pfc: {{watchdog: 100 ms}}` drops what waits too long",
         cycle.len()
+    ))
+}
+
+fn silent_failure(assembled: &Assembled, [from, to]: [u32; 2]) -> Failure {
+    let topology = &assembled.fabric.topology;
+    let (from, to) = (topology.node_name(Node::Nic(from)), topology.node_name(Node::Nic(to)));
+    Failure::Run(format!(
+        "the run cannot go on: a queue pair from `{from}` to `{to}` has heard nothing for 64 time-outs in a row\n\nhint: \
+         is a link on its way down for good (`impairments.down` without `until`), or does one lose everything?"
     ))
 }
 

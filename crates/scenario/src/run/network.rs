@@ -118,6 +118,14 @@ pub fn library(assembled: &Assembled, given: &Backend, source: &str) -> Result<L
         let message = format!("a model of one's own is not told what is slow, `{name}` among others");
         return Err(InputError::new(place("library"), message).hint("leave `variation.nics` out"));
     }
+    let network = &assembled.troubles;
+    if !network.impairments.losses.is_empty()
+        || !network.impairments.changes.is_empty()
+        || !network.background.is_empty()
+    {
+        let message = "a model of one's own is not told what goes wrong";
+        return Err(InputError::new(place("library"), message).hint("leave `impairments` out"));
+    }
     Library::load(&assembled.base.join(&given.library))
         .map_err(|error| InputError::new(place("library"), error.to_string()))
 }
@@ -205,6 +213,7 @@ pub fn packet_settings(
         discipline,
         classes,
         pfc,
+        routes: assembled.routes.clone(),
         impairments: assembled.troubles.impairments.clone(),
         background: assembled.troubles.background.clone(),
         sample_every: scenario.results.queues.map(|every| every.0),

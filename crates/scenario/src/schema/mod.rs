@@ -125,6 +125,8 @@ pub struct Network {
     pub forwarding: ForwardingName,
     /// Path numbers that `load_balancer: spray` goes round and `reps` draws from, a power of two (packet fidelity).
     pub paths: u32,
+    /// Paths that hosts choose for themselves, before any balancer (packet fidelity).
+    pub routes: Vec<RouteRule>,
     /// Pause after which `load_balancer: flowlet` may choose another path (packet fidelity).
     pub flowlet_gap: Duration,
     /// Packets that a queue pair may have from the first not acknowledged to the last sent (packet fidelity). If left out:
@@ -175,6 +177,7 @@ impl Default for Network {
             ack_every: 4,
             forwarding: ForwardingName::default(),
             paths: 64,
+            routes: Vec::new(),
             flowlet_gap: Duration(windtunnel_kernel::Span(10_000_000)),
             in_flight: None,
             queue_pairs: 1,
@@ -213,6 +216,19 @@ pub struct Backend {
     /// Handed to it as JSON.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A path that a host chooses. Rules for one pair of NICs are taken in turn by its queue pairs; the way back goes by the same
+/// cables unless a rule of its own says otherwise.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteRule {
+    /// The sending NIC, such as `host0/nic0`.
+    pub from: String,
+    /// The receiving NIC.
+    pub to: String,
+    /// The switches on the way, from the sender's leaf to the receiver's, such as `[leaf0, spine1, leaf2]`.
+    pub via: Vec<String>,
 }
 
 /// When a switch passes a packet on.

@@ -12,7 +12,7 @@
 //! (being sent, on the cable, or in the pipeline behind) is lost at that instant and counted; a NIC stops asking its queue
 //! pairs; what a switch would pass on is lost. Switches at the ends avoid the link at once where they have a choice
 //! ([`Forwarder`](windtunnel_topology::Forwarder), local repair), all others from [`PartChange::known`] on. Nobody
-//! tells transports: their timers do. A queue pair keeps its plane. Pause frames get through.
+//! tells transports: their timers do. A queue pair keeps its plane. Pauses end with the link.
 //!
 //! **Rates** hold for transmissions that begin afterwards.
 //!
