@@ -70,8 +70,7 @@ fn main() {
         placements: vec![&Packed],
         locator: None,
     };
-    let options =
-        Options { jobs: jobs.len(), endpoints, regions: 1, slice: Span::from_us(600_000_000), rows: 4 };
+    let options = Options { endpoints, slice: Span::from_us(600_000_000), rows: 4 };
     for (name, _) in SCHEDULERS.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
         memory::reset_peak();
         let mut scheduler = scheduler::by_name(name, &options).expect("it is a built-in one");

@@ -125,6 +125,18 @@ pub enum ClusterError {
         /// The job.
         job: JobId,
     },
+    /// The region does not exist.
+    #[error("scheduler `{scheduler}` starts job {job} in region {region}, expected less than {regions}")]
+    NoRegion {
+        /// The scheduler's name.
+        scheduler: &'static str,
+        /// The job.
+        job: JobId,
+        /// Where it was to start.
+        region: u32,
+        /// Number of regions.
+        regions: usize,
+    },
     /// A GPU is not free.
     #[error("scheduler `{scheduler}` starts job {job} on GPU {gpu}, which is not free")]
     Taken {
@@ -276,11 +288,6 @@ impl<'a> Cluster<'a> {
         &self.jobs[job.0 as usize]
     }
 
-    /// Number of jobs, past and future.
-    pub const fn job_count(&self) -> usize {
-        self.jobs.len()
-    }
-
     /// Waiting jobs.
     pub const fn queue(&self) -> &Queue {
         &self.queue
@@ -424,6 +431,11 @@ impl<'a> Cluster<'a> {
             match decision {
                 Decision::Start { job, region } => {
                     self.check_waiting(job, scheduler.name())?;
+                    let regions = self.regions.len();
+                    if region as usize >= regions {
+                        let scheduler = scheduler.name();
+                        return Err(ClusterError::NoRegion { scheduler, job, region, regions });
+                    }
                     match self.place(job, region) {
                         Some(placement) => self.start(job, Running { job, placement, region }, scheduler),
                         None => scheduler.refused(job, self),
@@ -500,7 +512,7 @@ impl<'a> Cluster<'a> {
         restarts: bool,
         scheduler: &mut dyn Scheduler,
     ) -> Result<(), ClusterError> {
-        if self.running_job(job).is_none() {
+        if self.status.get(job.0 as usize).is_none() || self.running_job(job).is_none() {
             return Err(ClusterError::NotRunning { scheduler: scheduler.name(), job });
         }
         let running = self.vacate(job);

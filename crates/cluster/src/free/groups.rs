@@ -122,14 +122,4 @@ impl Groups {
     pub fn leaves_of_pod(&self, pod: u32) -> &[u32] {
         &self.leaves_of[pod as usize]
     }
-
-    /// Leaf of a host.
-    pub fn leaf_of(&self, host: u32) -> u32 {
-        self.leaves.of[host as usize]
-    }
-
-    /// Pod of a host.
-    pub fn pod_of(&self, host: u32) -> u32 {
-        self.pods.of[host as usize]
-    }
 }

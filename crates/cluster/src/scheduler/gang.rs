@@ -82,7 +82,7 @@ impl Gang {
             let (row, placement) = match found {
                 Some(found) => found,
                 None if rows < self.most_rows => {
-                    let free = empty(cluster);
+                    let free = cluster.empty_region(0);
                     let Some(placement) = cluster.place_on(job, &free) else { break };
                     self.rows.push(Row { free, jobs: BTreeSet::new() });
                     self.names.push(self.next_name);
@@ -125,11 +125,9 @@ impl Gang {
     }
 
     /// Jobs of the matrix: those of the current row first, then those of the rows after it.
-    fn in_turn(&self) -> impl Iterator<Item = (usize, JobId)> + '_ {
+    fn in_turn(&self) -> impl Iterator<Item = JobId> + '_ {
         let rows = self.rows.len();
-        (0..rows).flat_map(move |step| {
-            self.rows[(self.current + step) % rows].jobs.iter().map(move |&job| (step, job))
-        })
+        (0..rows).flat_map(move |step| self.rows[(self.current + step) % rows].jobs.iter().copied())
     }
 
     /// Plans what has to stop and start so that the current row runs, and others beside it.
@@ -142,25 +140,18 @@ impl Gang {
         } else {
             // Only those in the way of the current row's jobs stop.
             let own = &self.rows[self.current];
-            let mut wanted: Vec<(JobId, &[EndpointId])> = Vec::new();
-            for &job in own.jobs.iter().filter(|&&job| cluster.waits(job)) {
-                wanted.push((job, &self.cells[&job].1));
-            }
-            if !wanted.is_empty() {
-                let needed: FxHashSet<EndpointId> =
-                    wanted.iter().flat_map(|(_, gpus)| gpus.iter().copied()).collect();
-                for running in cluster.running() {
-                    if running.placement.iter().any(|gpu| needed.contains(gpu)) {
-                        free.give(&running.placement);
-                    } else {
-                        keep.insert(running.job);
-                    }
+            let waiting = own.jobs.iter().filter(|&&job| cluster.waits(job));
+            let needed: FxHashSet<EndpointId> =
+                waiting.flat_map(|job| self.cells[job].1.iter().copied()).collect();
+            for running in cluster.running() {
+                if running.placement.iter().any(|gpu| needed.contains(gpu)) {
+                    free.give(&running.placement);
+                } else {
+                    keep.insert(running.job);
                 }
-            } else {
-                keep.extend(cluster.running().iter().map(|running| running.job));
             }
         }
-        for (_, job) in self.in_turn() {
+        for job in self.in_turn() {
             let placement = &self.cells[&job].1;
             if keep.contains(&job) || !free.are_free(placement) {
                 continue;
@@ -177,11 +168,6 @@ impl Gang {
         self.agenda.extend(stops.into_iter().map(|job| Decision::Suspend { job }));
         self.agenda.extend(starts);
     }
-}
-
-/// The cluster with every GPU free.
-fn empty(cluster: &Cluster<'_>) -> FreeSet {
-    cluster.empty_region(0)
 }
 
 impl Scheduler for Gang {

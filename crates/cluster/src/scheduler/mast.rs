@@ -78,11 +78,9 @@ impl Mast {
     fn shadow(&self, job: JobId, region: usize, cluster: &Cluster<'_>) -> (u64, i64) {
         let (now, gpus) = (cluster.now(), i64::from(cluster.job(job).gpus));
         let profile = &self.books[region].profile;
-        let from = match profile.at(now) >= gpus {
-            // Enough is free, but stranded: until something ends nothing can be said.
-            true => profile.first_with(now, profile.at(now) + 1).unwrap_or(now),
-            false => profile.first_with(now, gpus).unwrap_or(now),
-        };
+        // With enough free but stranded, nothing can be said until something ends.
+        let wanted = gpus.max(profile.at(now) + 1);
+        let from = profile.first_with(now, wanted).unwrap_or(now);
         (from, profile.at(from) - gpus)
     }
 

@@ -94,12 +94,8 @@ pub trait Scheduler: Send {
 /// What a scheduler may be told by a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Number of jobs that will come.
-    pub jobs: usize,
     /// GPUs of the cluster.
     pub endpoints: u32,
-    /// Regions.
-    pub regions: u32,
     /// Length of a time slice.
     pub slice: Span,
     /// Rows of the gang scheduler's matrix.

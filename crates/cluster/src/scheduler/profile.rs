@@ -117,27 +117,13 @@ impl Profile {
 
     /// The first time from `time` on at which `gpus` are free.
     pub fn first_with(&self, time: u64, gpus: i64) -> Option<u64> {
-        self.search(time, |block| block.most >= gpus, |free| free >= gpus)
-    }
-
-    /// The first time from `time` on at which fewer than `gpus` are free.
-    pub fn first_without(&self, time: u64, gpus: i64) -> Option<u64> {
-        self.search(time, |block| block.least < gpus, |free| free < gpus)
-    }
-
-    fn search(&self, time: u64, some: impl Fn(&Block) -> bool, is: impl Fn(i64) -> bool) -> Option<u64> {
         let (block, place) = self.find(time);
         let within = |block: &Block, from: usize| {
-            let found = block.steps[from..].iter().find(|&&(_, free)| is(free + block.shift));
+            let found = block.steps[from..].iter().find(|&&(_, free)| free + block.shift >= gpus);
             found.map(|&(from, _)| from.max(time))
         };
-        if some(&self.blocks[block])
-            && let Some(found) = within(&self.blocks[block], place)
-        {
-            return Some(found);
-        }
-        let later = self.blocks[block + 1..].iter().find(|&block| some(block))?;
-        within(later, 0)
+        let later = || within(self.blocks[block + 1..].iter().find(|block| block.most >= gpus)?, 0);
+        within(&self.blocks[block], place).or_else(later)
     }
 
     /// The first time from `time` on from which `gpus` stay free for `hold`.
@@ -206,7 +192,6 @@ mod tests {
             let first =
                 |is: &dyn Fn(i64) -> bool| (at..=horizon as u64).find(|&time| is(plain[time as usize]));
             assert_eq!(profile.first_with(at, want), first(&|free| free >= want));
-            assert_eq!(profile.first_without(at, want), first(&|free| free < want));
             if want <= 40 {
                 let hold = 1 + stream.below(100);
                 let free_from =

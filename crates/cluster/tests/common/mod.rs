@@ -48,14 +48,8 @@ pub fn job(submit: u64, gpus: u32, duration: u64) -> Job {
     }
 }
 
-pub fn scheduler(name: &str, machine: &Machine<'_>, jobs: usize) -> Box<dyn Scheduler> {
-    let options = Options {
-        jobs,
-        endpoints: machine.endpoints,
-        regions: machine.regions,
-        slice: Span::from_us(600_000_000),
-        rows: 4,
-    };
+pub fn scheduler(name: &str, machine: &Machine<'_>) -> Box<dyn Scheduler> {
+    let options = Options { endpoints: machine.endpoints, slice: Span::from_us(600_000_000), rows: 4 };
     scheduler::by_name(name, &options).expect("the scheduler exists")
 }
 
@@ -73,7 +67,7 @@ pub fn run_for(
     machine: &Machine<'_>,
 ) -> (Vec<(u64, u64)>, Replayed) {
     let mut kept = Kept::default();
-    let mut scheduler = scheduler(name, machine, jobs.len());
+    let mut scheduler = scheduler(name, machine);
     let replayed = replay(jobs, durations, machine, scheduler.as_mut(), &mut kept)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(replayed.complete && replayed.ended == jobs.len() as u64);

@@ -10,13 +10,11 @@ use windtunnel_topology::Topology;
 use super::summary::quantile;
 use crate::assemble::Assembled;
 
-/// The scheduler that the scenario names, for `jobs` jobs.
-pub fn scheduler(assembled: &Assembled, jobs: usize) -> Box<dyn Scheduler> {
+/// The scheduler that the scenario names.
+pub fn scheduler(assembled: &Assembled) -> Box<dyn Scheduler> {
     let cluster = &assembled.scenario.cluster;
     let options = Options {
-        jobs,
         endpoints: assembled.fabric.topology.endpoints(),
-        regions: cluster.regions,
         slice: cluster.slice.0,
         rows: cluster.slice_rows,
     };

@@ -125,7 +125,7 @@ pub fn execute(
         locator: places.as_ref().map(|places| places as &dyn Locator),
         seed: assembled.scenario.seed,
     };
-    let mut scheduler = cluster::scheduler(assembled, requests.len());
+    let mut scheduler = cluster::scheduler(assembled);
     let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
     let outcome = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
     let (histories, partial) = match outcome {

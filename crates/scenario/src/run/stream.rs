@@ -48,7 +48,7 @@ pub fn run(
         placements: vec![stream.placement],
         locator: places.as_ref().map(|places| places as &dyn Locator),
     };
-    let mut scheduler = scheduler(assembled, stream.jobs.len());
+    let mut scheduler = scheduler(assembled);
     let usage = ClusterUse {
         jobs: stream.jobs.len() as u64,
         skipped: if stream.lines.is_empty() { serde_json::Value::Null } else { skipped(&stream.skipped) },
