@@ -50,7 +50,7 @@ fn permutation(hosts: u32) -> Vec<(u32, u32)> {
     order.iter().zip(order.iter().cycle().skip(1)).map(|(&a, &b)| (a, b)).collect()
 }
 
-fn row<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
+fn row<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
     let name = format!("{} {}-host {} KB {balancer:?}", T::NAME, k * k * k / 4, bytes / 1_000);
     if !name.contains(filter) {
         return;
@@ -89,7 +89,7 @@ fn row<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, trans
 }
 
 /// Seconds of the wall clock that a permutation takes to run, and what threads cost.
-fn wall<T: Transport>(
+fn wall<T: Transport + Sync>(
     topology: &Arc<Topology>,
     bytes: u64,
     balancer: Balancer,
@@ -114,7 +114,7 @@ fn wall<T: Transport>(
 }
 
 /// Two threads against one, beside what two runs that share nothing gain.
-fn threads<T: Transport>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
+fn threads<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
     let name = format!("threads {} {}-host {} KB {balancer:?}", T::NAME, k * k * k / 4, bytes / 1_000);
     if !name.contains(filter) {
         return;
