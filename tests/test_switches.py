@@ -24,6 +24,7 @@ fidelity: packet
 topology:
   shape: torus
   dimensions: [{size: 5, rate: 400 Gbps, length: 20 m}]
+  nic_link: {rate: 400 Gbps, length: 3 m}
   host: {gpus: 1, nics: 1}
 network: {transport: none, buffers: [{size: 2 MB}], pfc: {xoff: 20 KB}}
 jobs:
@@ -66,16 +67,16 @@ def test_an_incast_loses_nothing_where_switches_pause(command: Command) -> None:
     assert paused["pfc_pause_s"] == pytest.approx(sum(tiers.values()))
     # Hosts are paused by their leaves, spines by the leaf of the crowd, leaves by spines.
     assert set(tiers) == {"nic-up", "leaf-up", "leaf-down"}
-    dropping = network(command, EXAMPLE, "network.pfc=null", BUFFER)
+    dropping = network(command, EXAMPLE, "network.transport=dctcp", "network.pfc=null", BUFFER)
     assert dropping["packets_dropped"] > 100
     assert dropping["pfc_pause_s"] == 0
 
 
 def test_congestion_control_pauses_less(command: Command) -> None:
     crowd = network(command, EXAMPLE)
-    slowed = network(command, EXAMPLE, "network.transport=dcqcn")
+    slowed = network(command, EXAMPLE, "network.transport=dctcp")
     assert slowed["packets_dropped"] == 0
-    assert slowed["pfc_pause_s"] < 0.5 * crowd["pfc_pause_s"]
+    assert slowed["pfc_pause_s"] < 0.1 * crowd["pfc_pause_s"]
 
 
 def test_links_tell_their_pauses(command: Command, tmp_path: Path) -> None:

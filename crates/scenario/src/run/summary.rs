@@ -320,7 +320,7 @@ impl NetworkSummary {
             let tier = topology.link(report.link).tier.name().into_owned();
             *tiers.entry(tier).or_insert(0.0) += report.paused.seconds();
         }
-        self.pfc_pause_s = Some(tiers.values().sum());
+        self.pfc_pause_s = Some(tiers.values().fold(0.0, |sum, seconds| sum + seconds));
     }
 
     /// Enters the detours of an episode. What has failed does not change, so episodes see the same pairs again: the
