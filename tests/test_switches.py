@@ -29,7 +29,7 @@ topology:
 network: {transport: none, buffers: [{size: 2 MB}], pfc: {xoff: 20 KB}}
 jobs:
   - name: exchange
-    workload: {flows: {pattern: all-to-all, bytes: 4 MiB}}
+    workload: {flows: {file: two-on.csv}}
 """
 
 TWO_CLASSES = """\
@@ -102,6 +102,9 @@ def test_buffers_come_from_a_sheet(command: Command) -> None:
 
 def test_a_cycle_of_pauses_is_named(command: Command, tmp_path: Path) -> None:
     (tmp_path / "ring.yaml").write_text(RING)
+    # Each router passes on what the one before it sends: more than its link takes.
+    rows = [f"{host},{(host + 2) % 5},16000000\n" for host in range(5)]
+    (tmp_path / "two-on.csv").write_text("source,destination,bytes\n" + "".join(rows))
     done = command("run", "ring.yaml", "--json", check=1)
     assert done.stdout == ""
     assert "the run cannot go on: 5 links are paused by `pfc`" in done.stderr
