@@ -199,6 +199,8 @@ pub struct NetworkSummary {
     pub link_down: Option<u64>,
     /// Of them those lost on a cable that works; packet fidelity only.
     pub corrupted: Option<u64>,
+    /// Packets cut to their headers for lack of room; packet fidelity only.
+    pub packets_trimmed: Option<u64>,
     /// Traffic that no job waits for; null where there is none.
     pub background: Option<BackgroundSummary>,
     /// How much fuller the fullest uplink of a switch is than its mean, at the most uneven switch; where packets or queue
@@ -301,6 +303,7 @@ impl NetworkSummary {
         sum(&mut self.packets_dropped, totals.drops);
         sum(&mut self.link_down, totals.link_down);
         sum(&mut self.corrupted, totals.corrupted);
+        sum(&mut self.packets_trimmed, totals.trims);
         sum(&mut self.ecn_marked, totals.marks);
         sum(&mut self.retransmissions, totals.retransmissions);
         sum(&mut self.reordered_packets, totals.reordered);

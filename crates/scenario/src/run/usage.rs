@@ -105,7 +105,8 @@ pub fn ports(
         .with("queueing_ps", u64s(&|report| report.queueing.0))
         .with("pauses", u64s(&|report| report.pauses))
         .with("paused_ps", u64s(&|report| report.paused.0))
-        .with("watchdog_dropped", u64s(&|report| report.watchdog_drops));
+        .with("watchdog_dropped", u64s(&|report| report.watchdog_drops))
+        .with("packets_trimmed", u64s(&|report| report.trims));
     // Stable: links of equal load stay in link order.
     loads.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
     loads.truncate(MOST_LOADED);
