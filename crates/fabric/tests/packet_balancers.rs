@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Recovery, Transport};
+use windtunnel_fabric::packet::transport::{Dctcp, MpRdma, NoTransport, Nscc, Recovery, Transport};
 use windtunnel_fabric::packet::{
     Balancer, Completion, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, PortReport,
 };
@@ -173,7 +173,7 @@ fn reps_avoids_a_slow_path() {
             (0..topology.link_count() as u32).map(LinkId).filter(spine).map(|link| (link, 0.25)).collect();
         assert_eq!(slow_links.len(), 4);
         let settings = PacketSettings { slow_links, ack_every: 1, ..settings(balancer) };
-        let mut engine = engine(&topology, settings, Nscc::default());
+        let mut engine = engine(&topology, settings, MpRdma::default());
         for host in 0..4 {
             send(&mut engine, 0, host, 4 + host, bytes);
         }
