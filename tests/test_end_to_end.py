@@ -84,7 +84,8 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     assert list(job["exposed_s"]) == ["tp", "cp", "ep", "pp", "dp", "other"]
     assert [key for key in summary["network"] if key in NETWORK] == NETWORK
     assert list(summary["flows"]) == ["count", "fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_max_s"]
-    assert list(summary["cluster"]) == ["utilisation", "gpu_seconds", "waiting_s", "makespan_s", "goodput"]
+    cluster = "utilisation gpu_seconds waiting_s makespan_s goodput jobs finished slowdown preemptions lost_gpu_s skipped"
+    assert list(summary["cluster"]) == cluster.split()
     assert list(summary["cluster"]["gpu_seconds"]) == ["busy", "idle", "stranded", "failed", "draining"]
     assert list(summary["cluster"]["waiting_s"]) == ["mean", "p50", "p99"]
     assert summary["evidence"]
@@ -223,8 +224,8 @@ def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None
 
 
 KINDS = (
-    "fidelities topologies load-balancers collectives algorithms schedules schedulers placements "
-    "gpus nics switches optics models"
+    "fidelities transports topologies load-balancers collectives algorithms schedules schedulers placements logs "
+    "gpus nics switches optics models jobs"
 ).split()
 
 

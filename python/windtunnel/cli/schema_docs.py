@@ -87,6 +87,11 @@ class _Page:
         options = [s for s in _alternatives(resolved) if s.get("type") != "null"]
         if len(options) == 1 and options[0] is not resolved:
             return self._records_in(options[0])
+        lists = [s for s in options if "items" in self._resolve(s)]
+        if lists and len(lists) < len(options):
+            # A list of records, or one record: both have their sections.
+            rest = [s for s in options if s not in lists]
+            return [found for s in [*lists, *rest] for found in self._records_in(s)]
         if any(self._resolve(s).get("properties") for s in options):
             return [(schema, "")]
         return [found for s in options if s is not resolved for found in self._records_in(s)]

@@ -165,14 +165,8 @@ pub fn read_from(
     };
     formats::rows(input, file, format, options, &mut take)?;
     if found.is_empty() {
-        let mut without = String::new();
-        if skipped.faulty() > 0 || skipped.without_gpus > 0 {
-            without = format!(
-                ": {} rows with holes and {} without GPUs were left out",
-                skipped.faulty(),
-                skipped.without_gpus
-            );
-        }
+        let left_out = skipped.to_string();
+        let without = if left_out.is_empty() { left_out } else { format!("; left out: {left_out}") };
         return Err(LogError::Empty { file: file.to_owned(), without });
     }
     found.sort_by_key(|job| job.submit);

@@ -129,9 +129,9 @@ pub fn stream(
         let file = source.log.as_deref().unwrap_or_default();
         let what =
             if first.line > 0 { format!("the job of {file}:{}", first.line) } else { "a job".to_owned() };
-        let more = match too_large.count() - 1 {
-            0 => String::new(),
-            more => format!(" ({more} more are too large)"),
+        let more = match too_large.count() {
+            1 => String::new(),
+            count => format!("; {count} jobs are too large"),
         };
         let message = format!("{what} needs {} GPUs, but the topology has {endpoints}{more}", first.gpus);
         return Err(
