@@ -89,8 +89,6 @@ pub(super) struct Port {
     pub away: bool,
     /// Whether its link is down.
     pub down: bool,
-    /// Bytes of control packets among those that wait.
-    pub headers: u32,
     pub counters: PortCounters,
 }
 
@@ -110,7 +108,6 @@ impl Port {
             armed: false,
             away: false,
             down: false,
-            headers: 0,
             counters: PortCounters::NEW,
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct PortCounters {
     pub control_drops: u32,
     /// Data packets cut to their headers.
     pub trims: u32,
+    /// Bytes of control packets among those that wait now: here because here is room.
+    pub headers: u32,
 }
 
 /// What a port saw in a run.
@@ -69,6 +71,7 @@ impl PortCounters {
         deepest: 0,
         control_drops: 0,
         trims: 0,
+        headers: 0,
     };
 
     /// Adds what the far end's process, or the port's, counted.

@@ -188,7 +188,7 @@ impl<T: Transport> Engine<T> {
         let held = before + u32::from(packet.wire);
         if let Some(switch) = switches.get_mut(port.owner as usize) {
             let kind = &kinds[usize::from(port.kind)];
-            if held > kind.trim && !control && held - port.headers > kind.trim {
+            if held > kind.trim && !control && held - port.counters.headers > kind.trim {
                 self.trim(p, id, now);
                 return;
             }
@@ -220,7 +220,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         if control {
-            port.headers += u32::from(self.packets[id].wire);
+            port.counters.headers += u32::from(self.packets[id].wire);
             port.control.push(id, &mut self.packets);
         } else {
             port.data.push(id, &mut self.packets);
@@ -303,7 +303,7 @@ impl<T: Transport> Engine<T> {
             }
             let id = if !port.control.is_empty() {
                 let id = port.control.pop(&self.packets);
-                port.headers -= u32::from(self.packets[id].wire);
+                port.counters.headers -= u32::from(self.packets[id].wire);
                 id
             } else if !port.data.is_empty() {
                 port.data.pop(&self.packets)
