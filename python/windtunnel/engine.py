@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from windtunnel._engine import (
         InputError,
         RunError,
+        compare_events,
         explain,
         goal_check,
         goal_convert,
@@ -33,6 +34,7 @@ else:
     _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
     InputError = _engine.InputError
     RunError = _engine.RunError
+    compare_events = _engine.compare_events
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
@@ -50,6 +52,7 @@ else:
 __all__ = [
     "InputError",
     "RunError",
+    "compare_events",
     "explain",
     "goal_check",
     "goal_convert",

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{
-    Cubic, Dcqcn, Dctcp, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
+    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, Swift,
+    Transport,
 };
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Counters, EcnSettings, Engines, Forwarding, MarkAt, OpenRequest,
-    PacketSettings, ParallelSettings, PortReport,
+    PacketSettings, ParallelSettings, PortReport, TrimSettings,
 };
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
@@ -285,6 +286,43 @@ fn losses_cut_through_and_planes() {
             let found = lossy.check();
             assert!(found.totals.drops > 0 && found.totals.retransmissions > 0, "{:?}", found.totals);
         }
+    }
+}
+
+/// Credits, trimmed packets and telemetry cross like all else.
+#[test]
+fn transports_that_ask_something_of_switches() {
+    fn one<T: Transport>(transport: T) {
+        let topology = fat_tree(4, 1, 0.0);
+        let trimming = Some(TrimSettings { queue: Some(Bytes(50_000)) });
+        let settings =
+            PacketSettings { trimming, telemetry: true, ..settings(Balancer::Spray { paths: 16 }) };
+        let mut sent = incast(15, 80_000);
+        sent.extend(permutation(16, 150_000));
+        let base = scenario(&topology, settings, transport, sent);
+        let found = Scenario { reaction: Some(Span::from_ns(600)), ..base }.check();
+        assert_eq!(found.done.len(), 62, "{}", T::NAME);
+    }
+    one(Ndp::default());
+    one(Eqds::default());
+    one(Rccc::default());
+    one(Hpcc::default());
+}
+
+#[test]
+fn every_balancer() {
+    let topology = fat_tree(4, 1, 0.0);
+    let balancers = [
+        Balancer::Flowlet { gap: Span::from_us(1) },
+        Balancer::Adaptive,
+        Balancer::Reps { paths: 16 },
+        Balancer::DestinationModulo,
+    ];
+    for balancer in balancers {
+        let mut sent = incast(15, 80_000);
+        sent.extend(permutation(16, 150_000));
+        let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
+        scenario(&topology, settings(balancer), transport, sent).check();
     }
 }
 

@@ -159,6 +159,21 @@ fn explain(
     py.detach(|| api::explain(&request)).map_err(raise)
 }
 
+/// When the first events differ between runs with these numbers of threads, in words; None if none do.
+#[pyfunction]
+fn compare_events(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+    threads: [usize; 2],
+) -> PyResult<Option<String>> {
+    let request = request(text, source, base, overrides, options)?;
+    py.detach(|| api::compare_events(&request, threads)).map_err(raise)
+}
+
 /// A scenario as it is written, with overrides in their places, as JSON text.
 #[pyfunction]
 fn scenario_tree(text: &str, source: &str, overrides: Vec<(String, String)>) -> PyResult<String> {
@@ -269,6 +284,7 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
     for function in [
         wrap_pyfunction!(run, module)?,
         wrap_pyfunction!(explain, module)?,
+        wrap_pyfunction!(compare_events, module)?,
         wrap_pyfunction!(scenario_tree, module)?,
         wrap_pyfunction!(topology, module)?,
         wrap_pyfunction!(measure_lookups, module)?,

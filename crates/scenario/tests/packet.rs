@@ -1,7 +1,7 @@
 //! Packet fidelity runs what flow fidelity runs, and where nothing is congested they agree within 3%.
 
 use serde_json::Value;
-use windtunnel_scenario::api::{RunRequest, run};
+use windtunnel_scenario::api::{RunRequest, compare_events, run};
 use windtunnel_scenario::error::Failure;
 use windtunnel_scenario::table::Discard;
 
@@ -189,4 +189,31 @@ fn packets_go_around_what_has_failed() {
     let error = summary(text("packet", "transport: none", cut)).expect_err("nothing joins leaf0");
     let flow = summary(text("flow", "transport: none", cut)).expect_err("nothing joins leaf0");
     assert_eq!(error, flow);
+}
+
+/// Threads cannot be seen in the events, and the figures of a run do not tell them either.
+#[test]
+fn threads_make_no_difference() {
+    let workload = "collective: {kind: all_to_all, algorithm: pairwise, form: steps, bytes: 4 MB}";
+    for network in ["load_balancer: spray", "transport: dcqcn, ecn: {kmin: 20 KB, kmax: 60 KB}"] {
+        let text = scenario("packet", network, LONE, workload);
+        let request = |threads| RunRequest {
+            text: text.clone(),
+            source: "packets.yaml".to_owned(),
+            threads: Some(threads),
+            ..RunRequest::default()
+        };
+        let difference = compare_events(&request(1), [1, 3]).unwrap_or_else(|_| panic!("{network}: a run"));
+        assert_eq!(difference, None, "{network}");
+        let figures = |threads| {
+            let text = run(&request(threads), &mut Discard, &mut Discard).unwrap_or_else(|_| panic!("a run"));
+            let mut summary: Value = serde_json::from_str(&text).expect("JSON");
+            let figures = summary.as_object_mut().expect("an object");
+            for machine in ["wall_time_s", "cpu_time_s", "peak_memory_bytes", "peak_rss_bytes"] {
+                figures.remove(machine);
+            }
+            summary
+        };
+        assert_eq!(figures(1), figures(2), "{network}");
+    }
 }

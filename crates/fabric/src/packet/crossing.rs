@@ -45,13 +45,14 @@ pub(super) struct Crossing {
     posts: Vec<Post>,
     /// Packets dropped here, by the process of the half that counts them.
     pub gone: Vec<(u32, Gone)>,
-    /// The first completion of any process since this was last reset.
+    /// When the first process called since this was last reset: see [`Self::calls`].
     first_done: Arc<AtomicU64>,
 }
 
 impl Crossing {
-    /// A message has completed.
-    pub(super) fn completed(&self, now: u64) {
+    /// Something has happened that the caller must know of: a message has completed, or a queue pair given up. The run ends
+    /// with this window.
+    pub(super) fn calls(&self, now: u64) {
         self.first_done.fetch_min(now, Relaxed);
     }
 }
@@ -78,6 +79,7 @@ pub struct Parcel {
     path: u16,
     kind: Kind,
     flags: u8,
+    queue: u8,
     detail: u32,
     feedback: Feedback,
     hops: Vec<Hop>,
@@ -210,17 +212,34 @@ impl<T: Transport> Engine<T> {
     /// Takes a packet out, with everything it refers to. What packets refer to besides is to be added here and in
     /// [`Self::import`].
     fn export(&mut self, id: u32) -> Parcel {
-        let Packet { hash, stamp, flow, sequence, detail, to, itinerary, wire, path, kind, flags, .. } =
-            self.packets[id];
+        let Packet {
+            hash, stamp, flow, sequence, detail, to, itinerary, wire, path, kind, flags, queue, ..
+        } = self.packets[id];
         self.packets.release(id);
         let feedback = if kind == Kind::Ack { self.feedbacks.take(detail) } else { Feedback::default() };
         let hops = if T::TELEMETRY { self.telemetry.take(id) } else { Vec::new() };
-        Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, detail, feedback, hops }
+        Parcel {
+            hash,
+            stamp,
+            flow,
+            sequence,
+            to,
+            itinerary,
+            wire,
+            path,
+            kind,
+            flags,
+            queue,
+            detail,
+            feedback,
+            hops,
+        }
     }
 
     /// Takes a packet in.
     fn import(&mut self, parcel: Parcel) -> u32 {
-        let Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, .. } = parcel;
+        let Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, queue, .. } =
+            parcel;
         let detail = if kind == Kind::Ack { self.feedbacks.insert(parcel.feedback) } else { parcel.detail };
         let id = self.packets.insert(Packet {
             hash,
@@ -234,6 +253,7 @@ impl<T: Transport> Engine<T> {
             path,
             kind,
             flags,
+            queue,
             ..Packet::default()
         });
         if T::TELEMETRY {

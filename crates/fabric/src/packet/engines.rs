@@ -463,13 +463,15 @@ impl<T: Transport> Many<T> {
             if completed || progress.events >= budget { Verdict::Cancel } else { Verdict::Continue }
         });
         let outcome = outcome.unwrap_or_else(|error| panic!("a process broke a rule: {error}"));
-        self.next = None;
         let mut fresh = std::mem::take(&mut self.fresh);
-        let mut last = 0;
+        let (mut last, mut halted) = (0, false);
         self.each(|engine| {
             fresh.append(&mut engine.done);
             last = last.max(engine.clock);
+            halted |= engine.has_halted();
         });
+        // One that has given up ends the run of all.
+        self.next = halted.then_some(Time::NEVER);
         // Stable: of one packet's completions, all of one process, the order is kept.
         fresh.sort_by_key(|&(port, completion)| (completion.at, port));
         done.extend(fresh.drain(..).map(|(_, completion)| completion));

@@ -280,7 +280,7 @@ impl<T: Transport> Engine<T> {
             self.totals.bytes_delivered += bytes;
             self.done.push((p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) }));
             if let Some(crossing) = &self.crossing {
-                crossing.completed(now);
+                crossing.calls(now);
             }
         }
     }
@@ -329,14 +329,11 @@ impl<T: Transport> Engine<T> {
         (receiver.pending, receiver.marked) = (0, 0);
         let detail = self.feedbacks.insert(feedback);
         let echo = if T::TELEMETRY { self.telemetry.wire() } else { 0 };
-        let acknowledgement = self.send_back(cause, Kind::Ack, detail, echo, now);
-        if T::TELEMETRY {
-            self.telemetry.echo(acknowledgement);
-        }
+        self.send_back(cause, Kind::Ack, detail, echo, now);
     }
 
-    /// Sends a control packet back to where `cause` came from, `echo` bytes larger than others, and returns its place.
-    fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, echo: u16, now: u64) -> u32 {
+    /// Sends a control packet back to where `cause` came from, `echo` bytes larger than others.
+    fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, echo: u16, now: u64) {
         let (sequence, flags) = match kind {
             Kind::Nack => (cause.sequence, cause.flags & (flag::MARKED | flag::LAST_HOP)),
             _ => (self.receivers[cause.flow as usize].expected, 0),
@@ -346,7 +343,7 @@ impl<T: Transport> Engine<T> {
         self.send_to_sender(
             Packet { stamp, flow, sequence, detail, wire, path, kind, flags, ..Packet::default() },
             now,
-        )
+        );
     }
 
     /// Sends what was granted in all.
@@ -363,7 +360,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others.
-    fn send_to_sender(&mut self, packet: Packet, now: u64) -> u32 {
+    fn send_to_sender(&mut self, packet: Packet, now: u64) {
         let slot = packet.flow;
         let receiver = &self.receivers[slot as usize];
         let hash = match self.settings.balancer {
@@ -385,7 +382,10 @@ impl<T: Transport> Engine<T> {
         };
         self.receivers[slot as usize].control_sent += 1;
         let id = self.packets.insert(packet);
+        if T::TELEMETRY && packet.kind == Kind::Ack {
+            self.telemetry.echo(id);
+        }
+        // It may leave at once, for another process.
         self.send_control(port, id, now);
-        id
     }
 }

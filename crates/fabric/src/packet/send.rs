@@ -978,6 +978,9 @@ impl<T: Transport> Engine<T> {
         if sender.silent >= HOPELESS && !sender.aside && now >= self.changes.last {
             let planes = self.topology.planes();
             self.given_up = Some([sender.port / planes, sender.to / planes]);
+            if let Some(crossing) = &self.crossing {
+                crossing.calls(now);
+            }
             return;
         }
         if let Some(recycler) = &mut self.senders[flow as usize].recycler {

@@ -115,10 +115,20 @@ pub fn run(
     let watch = Stopwatch::start();
     memory::reset_peak();
     let mut assembled = request.assemble()?;
-    let options =
-        RunOptions { source: request.source.clone(), sha256: request.sha256(), full: request.full, watch };
+    let options = RunOptions {
+        source: request.source.clone(),
+        sha256: request.sha256(),
+        full: request.full,
+        watch,
+        threads: request.threads,
+        digests: None,
+    };
     run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
 }
+
+mod events;
+
+pub use events::compare_events;
 
 /// What would run, as JSON text.
 ///

@@ -205,7 +205,12 @@ impl<'a> FabricRunner<'a> {
             shard.observer_mut().rows("links", links);
         }
         let (mut cycle, mut silent) = (Vec::new(), None);
+        let now = shard.fabric().now();
         if let Some(packet) = shard.fabric_mut().packet_network() {
+            packet.catch_up(now);
+            if let (Some(digests), Some(digest)) = (&self.options.digests, packet.digest()) {
+                digests.lock().expect("no holder panics").found.push(digest);
+            }
             let (data, control) = packet.packet_hops();
             let before = self.record.packet_hops.unwrap_or_default();
             self.record.packet_hops = Some((before.0 + data, before.1 + control));
@@ -307,14 +312,18 @@ impl EpisodeRunner for FabricRunner<'_> {
             Fidelity::Packet => {
                 let rerouter = network::rerouter(assembled);
                 let rerouter = rerouter.as_ref();
-                let fabric = network::packet(
+                let mut fabric = network::packet(
                     assembled,
                     spec,
                     &self.options.source,
                     records,
                     rerouter,
                     Time(start.0 * 1_000),
+                    self.options.threads,
                 )?;
+                if let Some(digests) = &self.options.digests {
+                    fabric.network_mut().keep_digest(&digests.lock().expect("no holder panics").next());
+                }
                 self.simulate(fabric, start, jobs, iterations, None, rerouter)
             }
             Fidelity::Flow => {

@@ -20,9 +20,12 @@ mod stream;
 mod summary;
 mod usage;
 
+use std::sync::{Arc, Mutex};
+
 use windtunnel_cluster::calendar::{self, JobHistory, JobRequest, Settings};
 use windtunnel_cluster::free::Locator;
-use windtunnel_kernel::{CalendarTime, Span, memory};
+use windtunnel_kernel::digest::EventDigest;
+use windtunnel_kernel::{CalendarTime, Span, Time, memory};
 
 use self::cluster::{ClusterUse, Places};
 use self::episode::{FabricRunner, Stop};
@@ -46,6 +49,30 @@ pub struct RunOptions {
     pub full: bool,
     /// Runs since the scenario's text was taken: a user waits for the assembling too.
     pub watch: Stopwatch,
+    /// Threads at packet fidelity, the only one that several can share; `None`: as many as there are, if it is worth it.
+    pub threads: Option<usize>,
+    /// Where digests of events go, if anybody wants them.
+    pub digests: Option<Arc<Mutex<Digests>>>,
+}
+
+/// Digests of the events of a run at packet fidelity, one for each episode.
+#[derive(Clone, Debug, Default)]
+pub struct Digests {
+    /// All events of all episodes, or those of a span of one.
+    pub focus: Option<(usize, EventDigest)>,
+    /// What was found.
+    pub found: Vec<EventDigest>,
+}
+
+impl Digests {
+    /// What the next episode is to keep.
+    fn next(&self) -> EventDigest {
+        match &self.focus {
+            None => EventDigest::new(),
+            Some((episode, focus)) if *episode == self.found.len() => focus.clone(),
+            Some(_) => EventDigest::focused(Time::NEVER, Time::NEVER),
+        }
+    }
 }
 
 /// Runs `assembled` and returns `summary.json`.

@@ -77,6 +77,9 @@ pub fn flow(
     Ok(Host::new(spec, costs, network))
 }
 
+/// NICs that are worth a thread.
+const NICS_PER_THREAD: usize = 64;
+
 /// The packet model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
@@ -88,8 +91,14 @@ pub fn packet(
     records: bool,
     rerouter: Option<&SharedRerouter>,
     start: Time,
+    threads: Option<usize>,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
     let (transport, mut settings) = packet_settings(assembled, source, records)?;
+    settings.parallel.threads = threads.unwrap_or_else(|| {
+        // A process for a few NICs has too little to do in a window.
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        cores.min(assembled.fabric.topology.nics() as usize / NICS_PER_THREAD).max(1)
+    });
     settings.impairments = settings.impairments.since(start);
     for background in &mut settings.background {
         *background = background.clone().since(start);
