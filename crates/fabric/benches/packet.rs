@@ -89,6 +89,7 @@ fn row<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Balancer
 }
 
 /// Seconds of the wall clock that a permutation takes to run, and what threads cost.
+#[allow(clippy::disallowed_methods, reason = "what is measured is wall time")]
 fn wall<T: Transport + Sync>(
     topology: &Arc<Topology>,
     bytes: u64,

@@ -195,7 +195,7 @@ impl<T: Transport> Engine<T> {
             _ => {
                 let draw =
                     combine(packet.hash ^ ADAPTIVE, u64::from(packet.sequence) << 32 | u64::from(switch));
-                let start = (u128::from(draw) * count as u128 >> 64) as usize;
+                let start = ((u128::from(draw) * count as u128) >> 64) as usize;
                 let turn = ports.iter().skip(start).chain(ports.iter().take(start));
                 let mut best = (u32::MAX, None);
                 for port in turn {

@@ -229,7 +229,7 @@ impl<T: Transport> Engines<T> {
     /// See [`Engine::paused`].
     pub fn paused(&self) -> Span {
         let mut sum = Span::ZERO;
-        self.look(|engine| sum = sum + engine.paused());
+        self.look(|engine| sum += engine.paused());
         sum
     }
 
@@ -327,7 +327,7 @@ impl<T: Transport> Engines<T> {
     /// Sum over data packets of the time between joining a queue and the start of transmission.
     pub fn queueing(&self) -> Span {
         let mut sum = Span::ZERO;
-        self.look(|engine| sum = sum + engine.queueing());
+        self.look(|engine| sum += engine.queueing());
         sum
     }
 

@@ -111,7 +111,7 @@ impl Sizes {
         for pair in self.points.windows(2) {
             let ((low, from), (high, upto)) = (pair[0], pair[1]);
             let mean = if high > low {
-                (low + high) / 2.0 + header * (packets(high) - packets(low)) / (high - low)
+                f64::midpoint(low, high) + header * (packets(high) - packets(low)) / (high - low)
             } else {
                 one(low)
             };
