@@ -35,6 +35,7 @@ def observe(results: Results) -> dict[str, Any]:
     return {
         "iterations (ms) and ratios": table.with_columns(pl.col(pl.Float64).round(4)),
         **{f"ecn_over_none_{r}_{u}us": over.get((r, u)) for r in ("1to16", "1to32") for u in (50, 100, 1000)},
+        "ecn_over_none_min": table["ecn/none"].min(),
         "cost_grows_with_latency": None if near is None or far is None else far > near,
     }
 
