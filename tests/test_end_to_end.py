@@ -84,7 +84,9 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     assert list(job["exposed_s"]) == ["tp", "cp", "ep", "pp", "dp", "other"]
     assert [key for key in summary["network"] if key in NETWORK] == NETWORK
     assert list(summary["flows"]) == ["count", "fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_max_s"]
-    cluster = "utilisation gpu_seconds waiting_s makespan_s goodput jobs finished slowdown preemptions lost_gpu_s skipped"
+    cluster = (
+        "utilisation gpu_seconds waiting_s makespan_s goodput jobs finished slowdown preemptions lost_gpu_s skipped"
+    )
     assert list(summary["cluster"]) == cluster.split()
     assert list(summary["cluster"]["gpu_seconds"]) == ["busy", "idle", "stranded", "failed", "draining"]
     assert list(summary["cluster"]["waiting_s"]) == ["mean", "p50", "p99"]

@@ -244,6 +244,15 @@ fn what_is_wrong_is_told_with_its_line() {
 }
 
 #[test]
+fn lines_of_dos_files_are_counted_alike() {
+    let log = "timestamp,duration,num_gpus,gpu_time,cluster\r\n2017-10-09 07:01:55,66.0,1,66.0,a\r\n\r\n\
+               2017-10-09 07:01:56,,1,66.0,a\r\n";
+    assert!(refused(Format::Philly, log).starts_with("a.csv:4: `duration` is missing"));
+    let log = text(Format::Philly, log, true).unwrap();
+    assert_eq!((log.jobs[0].line, log.jobs.len()), (2, 1));
+}
+
+#[test]
 fn lenient_reading_counts_what_it_leaves_out() {
     let log = "timestamp,duration,num_gpus,gpu_time,cluster\n\
                2017-10-09 07:01:55,66.0,1,66.0,a\n\

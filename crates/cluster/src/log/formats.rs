@@ -267,8 +267,13 @@ pub fn rows(
         return swf(input, file, take);
     }
     let delimiter = if format == Format::Slurm { b'|' } else { b',' };
-    let mut reader =
-        ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(input);
+    // Lines end in a newline, whatever stands before it: only so are those of DOS files counted as they come.
+    let mut reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .terminator(csv::Terminator::Any(b'\n'))
+        .delimiter(delimiter)
+        .from_reader(input);
     let mut record = ByteRecord::new();
     let mut names: Option<Names> = None;
     loop {
@@ -280,6 +285,9 @@ pub fn rows(
             }
         }
         let line = record.position().map_or(0, csv::Position::line);
+        if record.len() == 1 && record[0].trim_ascii().is_empty() {
+            continue;
+        }
         match &names {
             Some(names) => take(line, names.job(format, &record))?,
             None => match Names::of(format, &record, options) {
