@@ -1,6 +1,6 @@
 //! Gang scheduling (Ousterhout, "Scheduling techniques for concurrent systems", ICDCS 1982): a matrix of time slices by
 //! GPUs. A job has its GPUs in one row, and all of it runs while the row has its slice; rows go round in turn. In a
-//! slice, jobs of other rows run beside the row's own where all their GPUs are idle (the paper's alternates).
+//! slice, jobs of other rows run beside the row's own where all their GPUs are idle as it begins (the paper's alternates).
 //!
 //! A job enters the first row with legal GPUs for it, a new one if there is none and the matrix is not full, and waits
 //! otherwise, first come, first served. Stopped jobs stay in memory: going on costs nothing. With one row there are no
@@ -43,6 +43,8 @@ pub struct Gang {
     full: bool,
     /// GPUs came free or jobs came in: jobs of the matrix may go on.
     holes: bool,
+    /// A job of the current row does not run: its GPUs were still on their way from one that had ended.
+    short: bool,
     /// Jobs that came into the matrix and have not been looked at.
     entered: Vec<JobId>,
     agenda: VecDeque<Decision>,
@@ -63,6 +65,7 @@ impl Gang {
             outside: BTreeSet::new(),
             full: false,
             holes: false,
+            short: false,
             entered: Vec::new(),
             agenda: VecDeque::new(),
         }
@@ -165,6 +168,7 @@ impl Gang {
         let mut stops: Vec<JobId> =
             cluster.running().iter().map(|running| running.job).filter(|job| !keep.contains(job)).collect();
         stops.sort_unstable();
+        self.short = self.rows[self.current].jobs.iter().any(|job| !keep.contains(job));
         self.agenda.extend(stops.into_iter().map(|job| Decision::Suspend { job }));
         self.agenda.extend(starts);
     }
@@ -218,15 +222,21 @@ impl Scheduler for Gang {
             self.entered.clear();
             self.plan(cluster, true);
         } else if std::mem::take(&mut self.holes) {
-            if self.rows.len() == 1 {
-                // All of the row's jobs run already but the new ones, and what the row has free is free.
-                for job in std::mem::take(&mut self.entered) {
-                    let placement = self.cells[&job].1.clone();
-                    self.agenda.push_back(Decision::StartOn { job, placement, region: 0 });
-                }
-            } else {
-                self.entered.clear();
+            let free = &cluster.regions()[0];
+            let entered = std::mem::take(&mut self.entered);
+            let own = &self.rows[self.current].jobs;
+            let in_the_way = |job: &JobId| own.contains(job) && !free.are_free(&self.cells[job].1);
+            if self.short || entered.iter().any(in_the_way) {
                 self.plan(cluster, false);
+            } else {
+                let mut free = free.clone();
+                for job in entered {
+                    let placement = self.cells[&job].1.clone();
+                    if free.are_free(&placement) {
+                        free.take(&placement);
+                        self.agenda.push_back(Decision::StartOn { job, placement, region: 0 });
+                    }
+                }
             }
         }
         self.agenda.pop_front()

@@ -49,7 +49,7 @@ pub fn job(submit: u64, gpus: u32, duration: u64) -> Job {
 }
 
 pub fn scheduler(name: &str, machine: &Machine<'_>) -> Box<dyn Scheduler> {
-    let options = Options { endpoints: machine.endpoints, slice: Span::from_us(600_000_000), rows: 4 };
+    let options = Options { endpoints: machine.endpoints, slice: Span::from_ns(7), rows: 4 };
     scheduler::by_name(name, &options).expect("the scheduler exists")
 }
 
