@@ -9,6 +9,9 @@ use windtunnel_kernel::{RandomStream, math};
 const JOBS: usize = 400_000;
 const BATCHES: usize = 40;
 
+/// A service time in seconds.
+type Draw = fn(&mut RandomStream) -> f64;
+
 fn poisson(rate: f64, duration: impl Fn(&mut RandomStream) -> f64, seed: u64) -> Vec<Job> {
     let mut stream = RandomStream::new(seed, "queue", 0);
     let mut now = 0.0;
@@ -74,7 +77,7 @@ fn m_m_c_waits_as_erlang_says() {
 #[test]
 fn m_g_1_waits_as_pollaczek_and_khinchine_say() {
     // W = λ E[S²] / 2 (1 - ρ), for constant, uniform and two-valued service of mean 1.
-    let cases: [(&str, f64, fn(&mut RandomStream) -> f64); 3] = [
+    let cases: [(&str, f64, Draw); 3] = [
         ("constant", 1.0, |_| 1.0),
         ("uniform", 4.0 / 3.0, |stream| 2.0 * stream.uniform()),
         ("two values", 0.9 * 0.25 + 0.1 * 5.5 * 5.5, |stream| if stream.uniform() < 0.9 { 0.5 } else { 5.5 }),

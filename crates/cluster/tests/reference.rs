@@ -17,12 +17,11 @@ struct Plain {
     estimate: u64,
 }
 
+/// From the time, the queue, the running jobs with their starts and the free GPUs: who starts.
+type Pick<'a> = dyn Fn(u64, &[usize], &[(usize, u64)], u32) -> Vec<usize> + 'a;
+
 /// Goes through time one unit after the other; whenever a job came or ended looks at everything.
-fn by_ticks(
-    jobs: &[Plain],
-    gpus: u32,
-    pick: &dyn Fn(u64, &[usize], &[(usize, u64)], u32) -> Vec<usize>,
-) -> Vec<u64> {
+fn by_ticks(jobs: &[Plain], gpus: u32, pick: &Pick<'_>) -> Vec<u64> {
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];
     let mut now = 0;
     while starts.iter().any(Option::is_none) {
@@ -226,7 +225,7 @@ fn compressing(jobs: &[Plain], gpus: u32) -> Vec<u64> {
             spans.iter().zip(jobs).map(at).sum()
         };
         let fits = |start: &u64| (*start..start + jobs[j].estimate).all(|t| used(t) + jobs[j].gpus <= gpus);
-        let start = (now..).find(fits).expect("in the end all are free");
+        let start = (now..u64::MAX).find(fits).expect("in the end all are free");
         spans[j] = Some((start, start + jobs[j].estimate));
     };
     let mut now = 0;
@@ -254,7 +253,9 @@ fn conservative_moves_jobs_up_as_the_reference_does() {
     for seed in 0..600 {
         let gpus = [4, 7, 16][(seed % 3) as usize];
         let mut plain = log(seed, gpus, false);
-        plain.iter_mut().for_each(|job| job.estimate = job.duration + job.estimate % 9);
+        for job in &mut plain {
+            job.estimate = job.duration + job.estimate % 9;
+        }
         let jobs: Vec<Job> =
             plain.iter().map(|plain| job(plain.submit, plain.gpus, plain.estimate)).collect();
         let durations: Vec<u64> = plain.iter().map(|plain| plain.duration).collect();

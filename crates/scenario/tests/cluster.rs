@@ -8,7 +8,7 @@ use windtunnel_scenario::api::{self, RunRequest};
 use windtunnel_scenario::table::{Batch, Column, Discard, TableSink};
 
 /// Keeps the rows of jobs.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Rows(Vec<Batch>);
 
 impl TableSink for Rows {

@@ -6,7 +6,7 @@
 //! `sacct --parsable2`. Column lists are from their READMEs.
 
 use std::fmt;
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
 use csv::{ByteRecord, ReaderBuilder};
 
@@ -257,7 +257,7 @@ type Take<'a> = dyn FnMut(u64, Row) -> Result<(), LogError> + 'a;
 
 /// Hands the rows of a log to `take`.
 pub fn rows(
-    input: impl Read + BufRead,
+    input: impl BufRead,
     file: &str,
     format: Format,
     options: ReadOptions,
@@ -476,6 +476,7 @@ impl<'a> Cells<'a> {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the last step of readers that may fail")]
 fn job(submit: i64, duration: u64, gpus: u32) -> Row {
     Ok(Some(Found { submit, duration, estimate: None, gpus, priority: 0, line: 0 }))
 }

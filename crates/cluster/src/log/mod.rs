@@ -15,7 +15,7 @@ mod time;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -137,7 +137,7 @@ pub fn read(path: &Path, format: Format, options: ReadOptions) -> Result<JobLog,
 /// # Errors
 /// [`LogError`] with file and line.
 pub fn read_from(
-    input: impl Read + BufRead,
+    input: impl BufRead,
     file: &str,
     format: Format,
     options: ReadOptions,

@@ -113,7 +113,7 @@ pub struct Classes {
     /// Sizes in order, each with the index of its class.
     sizes: Vec<(u32, usize)>,
     by_size: FxHashMap<u32, usize>,
-    classes: Vec<Class>,
+    all: Vec<Class>,
 }
 
 impl Classes {
@@ -127,19 +127,19 @@ impl Classes {
         let class = match self.by_size.get(&gpus) {
             Some(&class) => class,
             None => {
-                let class = self.classes.len();
-                self.classes.push(Class::default());
+                let class = self.all.len();
+                self.all.push(Class::default());
                 self.by_size.insert(gpus, class);
                 self.sizes.insert(self.sizes.partition_point(|&(size, _)| size < gpus), (gpus, class));
                 class
             }
         };
-        self.classes[class].insert(job, hold);
+        self.all[class].insert(job, hold);
     }
 
     /// `job` waits no longer.
     pub fn remove(&mut self, job: JobId, gpus: u32) {
-        self.classes[self.by_size[&gpus]].remove(job);
+        self.all[self.by_size[&gpus]].remove(job);
     }
 
     /// The first job from `from` on that needs at most `free` GPUs, and either holds them for at most `hold` or needs at
@@ -147,9 +147,7 @@ impl Classes {
     pub fn first(&self, from: JobId, free: u32, hold: u64, extra: u32) -> Option<JobId> {
         let fitting = self.sizes.iter().take_while(|&&(size, _)| size <= free);
         fitting
-            .filter_map(|&(size, class)| {
-                self.classes[class].first(from, if size <= extra { GONE } else { hold })
-            })
+            .filter_map(|&(size, class)| self.all[class].first(from, if size <= extra { GONE } else { hold }))
             .min()
     }
 }

@@ -9,10 +9,13 @@ use crate::cluster::{Cluster, JobId, Running};
 
 type Order = std::cmp::Reverse<i32>;
 
+/// The GPUs of a priority's running jobs, and those jobs, the latest started first.
+type Level = (u64, BTreeSet<(std::cmp::Reverse<u64>, JobId)>);
+
 /// Running jobs by priority, the first to stop first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Victims {
-    by_priority: BTreeMap<i32, (u64, BTreeSet<(std::cmp::Reverse<u64>, JobId)>)>,
+    by_priority: BTreeMap<i32, Level>,
 }
 
 impl Victims {

@@ -196,7 +196,7 @@ mod tests {
                 let hold = 1 + stream.below(100);
                 let free_from =
                     |time: u64| (time..time + hold).all(|t| plain[(t as usize).min(horizon)] >= want);
-                let slow = (at..).find(|&time| free_from(time)).expect("in the end 40 are free");
+                let slow = (at..u64::MAX).find(|&time| free_from(time)).expect("in the end 40 are free");
                 assert_eq!(profile.earliest(at, want, hold), slow);
             }
         }
