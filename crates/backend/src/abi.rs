@@ -36,6 +36,7 @@ pub struct Setup {
 /// A message that leaves its NIC.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
+#[allow(clippy::struct_field_names, reason = "the header's names")]
 pub struct Message {
     pub bytes: u64,
     pub message: u32,

@@ -24,6 +24,7 @@ pub struct Entity {
 }
 
 /// Entities with their events. There is room for the state of all, only that of its own is used.
+#[derive(Clone)]
 pub struct Phold {
     pub own: Vec<u32>,
     entities: Vec<Entity>,
