@@ -82,11 +82,11 @@ fn wire(payload: u64) -> u64 {
 fn the_example_takes_what_its_formula_says() {
     let library = example();
     // 2 (n - 1) steps of bytes / n, each 20 ps a byte and 2 us under way.
-    let step = wire(8 << 20 >> 3) * 20 + 2_000_000;
+    let step = wire((8 << 20) >> 3) * 20 + 2_000_000;
     let ring = on(&library, &[]).expect("a run");
     assert_eq!(iteration(&ring), (14 * step) as f64 / 1e12);
     assert_eq!(ring["network"]["messages"], 8 * 14);
-    assert_eq!(ring["network"]["bytes_delivered"], 8 * 14 << 20);
+    assert_eq!(ring["network"]["bytes_delivered"], (8 * 14) << 20);
     assert_eq!(ring["flows"]["fct_max_s"], step as f64 / 1e12);
     assert!(ring["network"]["packets_delivered"].is_null());
     let evidence = ring["evidence"].as_array().expect("a list");
