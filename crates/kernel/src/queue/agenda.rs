@@ -21,7 +21,7 @@
 //!
 //! **Life cycle and misuse.** An entity is pushed when it has no event, at or after the time last popped (an earlier
 //! event counts as one of that time), and popped once; nothing is removed. Pushing an entity that has an event loses
-//! events; debug builds panic.
+//! events. Nothing checks this: the caller keeps a mark, as ports do.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
