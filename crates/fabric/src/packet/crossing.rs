@@ -124,7 +124,8 @@ impl<T: Transport> Engine<T> {
         }
         let mut options = PartitionOptions::for_threads(parallel.threads);
         options.threshold = parallel.threshold;
-        options.processes = parallel.processes.unwrap_or(options.processes);
+        // Of packets that cross, each costs half an event more: no more processes than threads (`benches/packet.rs`).
+        options.processes = parallel.processes.unwrap_or(parallel.threads);
         partition(&weights, &edges, &options)
     }
 

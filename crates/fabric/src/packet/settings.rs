@@ -112,7 +112,7 @@ pub struct TrimSettings {
 pub struct ParallelSettings {
     /// Threads, at least 1; one thread has one process unless told otherwise.
     pub threads: usize,
-    /// Processes at most; a few for each of several threads if not set.
+    /// Processes at most; as many as threads if not set.
     pub processes: Option<usize>,
     /// ζ: what a shorter cable joins shares a process. Chosen from the cables if not set.
     pub threshold: Option<Span>,
