@@ -86,8 +86,10 @@ fn explained(place: String, message: &str) -> InputError {
             Some("unknown variant") => "value",
             _ => return InputError::new(place, typed(message)),
         };
-        // `a`, or `a` or `b`, or one of `a`, `b`, `c`.
-        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        // `a`, or `a` or `b`, or one of `a`, `b`, `c`; the YAML reader leaves the quotes out.
+        let known = known.strip_prefix("one of ").unwrap_or(known);
+        let names = known.split([',', ' ', '`']).filter(|name| !matches!(*name, "" | "or"));
+        let known: Vec<&str> = names.collect();
         let of = if known.len() == 1 { "" } else { "one of " };
         let text = format!("unknown {what} `{found}`, expected {of}`{}`", known.join("`, `"));
         let error = InputError::new(place, text);

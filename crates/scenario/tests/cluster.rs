@@ -74,7 +74,7 @@ fn the_example_runs_under_every_scheduler() {
 #[test]
 fn whole_hosts_strand_gpus_and_regions_and_leaves_bound_jobs() {
     let stranded = |overrides: &[(&str, &str)]| {
-        let all = [&[("jobs.count", "3000"), ("jobs.load", "1.5")], overrides].concat();
+        let all = [&[("jobs.count", "8000"), ("jobs.load", "4")], overrides].concat();
         let (summary, _) = run(&example(), Path::new("."), &all).unwrap();
         assert_conserved(&summary["cluster"], 512.0);
         summary["cluster"]["gpu_seconds"]["stranded"].as_f64().expect("a number")
