@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -30,6 +30,10 @@ NAMES = (
 )
 
 
+Values: TypeAlias = dict[str, list[Any]]
+"""What axes take instead of all their values."""
+
+
 def experiment(name: str) -> Experiment:
     return find(str(ROOT / "experiments" / name))
 
@@ -37,7 +41,7 @@ def experiment(name: str) -> Experiment:
 def verdicts(
     whole: Experiment,
     keep: Callable[[str], bool],
-    values: dict[str, list[Any]],
+    values: Values,
     observed: set[str] | None = None,
     scenarios: tuple[str, ...] | None = None,
 ) -> dict[str, Verdict]:
@@ -73,7 +77,7 @@ def test_latency_costs_more_where_packets_are_lost() -> None:
 @pytest.mark.engine
 def test_a_limit_in_flight_costs_spraying_its_lead_over_a_long_way() -> None:
     whole = experiment("scaleacross-spray")
-    out = {"outermost": [["tp", "cp", "ep", "pp", "dp"]], "queue_pairs": [1]}
+    out: Values = {"outermost": [["tp", "cp", "ep", "pp", "dp"]], "queue_pairs": [1]}
     near = verdicts(whole, {"ecmp, 50 us", "spray, 50 us"}.__contains__, out, {"spray_over_ecmp_50us_1"})
     far = verdicts(whole, {"ecmp, 1000 us", "spray, 1000 us"}.__contains__, out, {"spray_over_ecmp_1000us_1"})
     (near_ratio,) = (verdict.observed for verdict in near.values())
@@ -84,7 +88,7 @@ def test_a_limit_in_flight_costs_spraying_its_lead_over_a_long_way() -> None:
 @pytest.mark.engine
 def test_congestion_control_marks_and_costs_where_a_cable_is_narrow() -> None:
     whole = experiment("scaleacross-ecn")
-    out = {"outermost": [["tp", "cp", "ep", "dp", "pp"]], "cables": [2], "length": ["10 km"]}
+    out: Values = {"outermost": [["tp", "cp", "ep", "dp", "pp"]], "cables": [2], "length": ["10 km"]}
     found = verdicts(whole, {"none", "ecn"}.__contains__, out, {"ecn_over_none_1to16_50us"})
     (ratio,) = (verdict.observed for verdict in found.values())
     assert 1.0 <= ratio < 1.5
@@ -93,7 +97,7 @@ def test_congestion_control_marks_and_costs_where_a_cable_is_narrow() -> None:
 @pytest.mark.engine
 def test_micro_benchmarks_at_message_and_packet_fidelity() -> None:
     whole = experiment("atlahs-microbenchmarks")
-    values = {"oversubscription": [1]}
+    values: Values = {"oversubscription": [1]}
     found = verdicts(whole, lambda name: name != "mprdma, spray", values, scenarios=("incast", "permutation"))
     assert len(found) == 5
     assert all(verdict.holds for verdict in found.values())
@@ -102,7 +106,7 @@ def test_micro_benchmarks_at_message_and_packet_fidelity() -> None:
 @pytest.mark.engine
 def test_queue_pairs_without_congestion_control_follow_the_drawn_load() -> None:
     whole = experiment("arcadia-qp-scaling")
-    values = {"transport": ["none"], "queue_pairs": [1, 32]}
+    values: Values = {"transport": ["none"], "queue_pairs": [1, 32]}
     (verdict,) = verdicts(whole, "64 GPUs".__eq__, values, {"over_drawn_load_64_32"}).values()
     assert verdict.holds
 

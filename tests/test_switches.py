@@ -84,7 +84,7 @@ def test_links_tell_their_pauses(command: Command, tmp_path: Path) -> None:
     links = pl.read_parquet(tmp_path / "run" / "links" / "*.parquet")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())["network"]
     assert links["pauses"].sum() == summary["pfc_pauses"]
-    assert links["paused_ps"].sum() / 1e12 == pytest.approx(summary["pfc_pause_s"])
+    assert int(links["paused_ps"].sum()) / 1e12 == pytest.approx(summary["pfc_pause_s"])
     assert links["watchdog_dropped"].sum() == 0
     constants = {row["constant"] for row in json.loads((tmp_path / "run" / "summary.json").read_text())["evidence"]}
     assert not any("buffer" in constant for constant in constants), "the example gives its own"

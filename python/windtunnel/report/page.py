@@ -177,8 +177,8 @@ def _unseen(summary: dict[str, Any]) -> str:
     if phrases is None:
         return ""
     remark = (
-        "Flows are fluids without packets and queues. Where none of this happens, both fidelities agree within 3%, but for "
-        "messages of few packets."
+        "Flows are fluids without packets and queues. Where none of this happens, both fidelities agree within 3%, "
+        "but for messages of few packets."
     )
     items = "".join(f"<li>{text(phrase)}</li>" for phrase in phrases)
     content = f"<ul>{items}</ul>" if items else "<p>Nothing: no loss, pause, mark or queue.</p>"
