@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from conftest import Command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("make ", "experiments run megatron-sc21")
-"""What a test cannot run: the two commands themselves, and an experiment of a few minutes."""
+SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate")
+"""What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
 
 RUN = "runs/llama3-8b-fsdp-flow"
 """Name of the run that pages refer to as there already."""
 
-IMPLEMENTED = ("run", "topology", "goal", "report", "trace", "experiments", "list", "schema", "doctor")
+IMPLEMENTED = ("run", "topology", "goal", "report", "trace", "experiments", "list", "schema", "doctor", "validate")
 
 
 def blocks(page: Path, language: str) -> list[str]:
