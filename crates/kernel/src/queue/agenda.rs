@@ -388,6 +388,10 @@ impl Agenda {
         for &word in &line[first..] {
             self.push(word as u32, Time(self.time(word)));
         }
+        // What was late for the old cursor may come after what is in buckets now.
+        for Reverse((time, entity)) in std::mem::take(&mut self.late) {
+            self.push(entity, Time(time));
+        }
     }
 
     /// Fits width and number of buckets to the events since the last look and those pending.
