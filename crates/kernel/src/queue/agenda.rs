@@ -599,6 +599,66 @@ mod tests {
         assert!(widths[0] > widths[1] + 5 && widths[2] > widths[1] + 5, "{widths:?}");
     }
 
+    /// Idle stretches widen the buckets, bursts fill what was lined up ahead: events are late, and the cursor goes back.
+    #[test]
+    fn bursts_after_idle_stretches_come_in_order() {
+        for entities in [60, 90, 130, 200, 600u32] {
+            let mut agenda = Agenda::new(entities as usize);
+            let mut heap = EventQueue::new();
+            let mut draw = u64::from(entities) << 32;
+            let mut random = |below: u64| {
+                draw += 1;
+                crate::mix64(draw) % below
+            };
+            for entity in 0..entities {
+                let time = Time(random(50_000_000));
+                agenda.push(entity, time);
+                heap.push(crate::queue::Sequenced { time, number: u64::from(entity) }, ());
+            }
+            for i in 0..60_000u64 {
+                let (key, ()) = heap.pop().unwrap();
+                assert_eq!(agenda.pop(), Some((key.time, key.number as u32)), "pop {i} of {entities}");
+                let delay = match (i / 500) % 5 {
+                    0 => 1_000_000 + random(50_000_000),
+                    1 if random(100) > 0 => random(20_000),
+                    1 => 5_000_000_000,
+                    2 => 83_200 * (1 + random(3)),
+                    3 => random(2_000_000),
+                    _ => 50_000_000 + random(1_000),
+                };
+                let time = Time(key.time.0 + delay);
+                agenda.push(key.number as u32, time);
+                heap.push(crate::queue::Sequenced { time, ..key }, ());
+            }
+        }
+    }
+
+    /// An event that came late for one cursor waits in its bucket after the cursor has gone back before it.
+    #[test]
+    fn nothing_is_late_for_a_cursor_that_went_back() {
+        let mut agenda = Agenda::new(200);
+        let at = |bucket: u64, ps: u64| Time((bucket << agenda.shift) + ps);
+        let (near, far): (Vec<_>, Vec<_>) =
+            ((0..40).map(|i| at(2, 10 * i)).collect(), (0..62).map(|i| at(10, 100 * i)).collect());
+        let (late, between) = (at(10, 1_050), at(5, 0));
+        for (entity, &time) in (0u32..).zip(&near) {
+            agenda.push(entity, time);
+        }
+        for (entity, &time) in (100u32..).zip(&far) {
+            agenda.push(entity, time);
+        }
+        let mut popped: Vec<Time> = (0..37).map(|_| agenda.pop().unwrap().0).collect();
+        agenda.push(50, late);
+        assert_eq!(agenda.late.len(), 1, "too deep in the line");
+        popped.push(agenda.pop().unwrap().0);
+        agenda.push(51, between);
+        assert_eq!((agenda.cursor, agenda.late.len()), (2, 0));
+        popped.extend(std::iter::from_fn(|| agenda.pop()).map(|(time, _)| time));
+        let mut all = [near, far, vec![late, between]].concat();
+        all.sort_unstable();
+        assert_eq!(popped, all);
+    }
+
     /// Of any size, also where the low bits of the time begin anew.
     #[test]
     fn buckets_are_sorted() {
