@@ -13,7 +13,8 @@
 //! **Failure modes.** A sender whose demand is lost on the way (the only packets in the network are dropped, not trimmed) has
 //! no credit and is due none; when its time-out has passed without a sign of progress, it sends one packet unasked.
 
-use super::engine::{Engine, class};
+use super::engine::Engine;
+use super::events::class;
 use super::packets::{NONE, Packet};
 use super::port::List;
 use super::transport::{Credit, Demand, Transport};

@@ -22,11 +22,12 @@ use windtunnel_kernel::executor::{Crew, End, Process, RunStatistics, Verdict};
 use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
-use super::engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
+use super::engine::{Completion, Engine, OpenRequest, QueuePair};
 use super::reorder::Reordering;
 use super::sample::QueueSample;
 use super::settings::{PacketError, PacketSettings};
 use super::statistics::{PortCounters, PortReport};
+use super::totals::Counters;
 use super::transport::Transport;
 
 /// NICs, switches and packets in one process or several. See the module page.

@@ -7,7 +7,7 @@
 //! **Life cycle of a packet.** A queue pair makes it when its NIC port is free ([`nic`]); it is serialised and stands on
 //! the cable; its port's event hands it to the switch at the far end ([`switch`]), which routes, admits, marks and
 //! queues it; the last port's event hands it to the receiving half of its queue pair ([`receive`]), which may answer with
-//! a control packet that goes the same way back to the sending half ([`send`]).
+//! a control packet that goes the same way back to the sending half ([`send`], and [`recover`] for what is lost).
 //!
 //! **Invariants.** A port is advanced to t before anything of it is read or changed at t. What waits at a port joined it
 //! while it was busy, so the next service begins exactly when the one before ends. Bytes held by a switch are at least the
@@ -22,29 +22,34 @@ mod credit;
 mod crossing;
 mod engine;
 mod engines;
+mod events;
 mod impair;
 mod link;
 mod message;
 mod model;
 mod network;
 mod nic;
+mod opening;
 mod packets;
 mod pfc;
 mod port;
 mod queue_settings;
 mod queues;
 mod receive;
+mod recover;
 mod reorder;
 mod sample;
 mod send;
+mod sender;
 mod settings;
 mod statistics;
 mod switch;
 mod telemetry;
+mod totals;
 pub mod transport;
 
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
-pub use engine::{Completion, Counters, Engine, OpenRequest, QueuePair};
+pub use engine::{Completion, Engine, OpenRequest, QueuePair};
 pub use engines::{Engines, Spread};
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use model::{NetworkOf, PacketModel, TransportChoice};
@@ -59,3 +64,4 @@ pub use settings::{
     ParallelSettings, TrimSettings,
 };
 pub use statistics::PortReport;
+pub use totals::Counters;

@@ -11,12 +11,12 @@ use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{LinkId, Topology};
 
 use super::background::BackgroundUse;
-use super::engine::Counters;
 use super::network::{PacketNetwork, PacketNetworkError};
 use super::reorder::Reordering;
 use super::sample::QueueSample;
 use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
+use super::totals::Counters;
 use super::transport::{
     Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PathChooser, Rccc, Steered,
     Swift, Transport,

@@ -7,9 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::engine::{Engine, class};
+use super::engine::Engine;
+use super::events::class;
 use super::packets::NONE;
 use super::port::List;
+use super::sender::Sender;
 use super::transport::Transport;
 
 /// What a queue pair does at its NIC port.
@@ -204,7 +206,7 @@ impl<T: Transport> Engine<T> {
 }
 
 /// Puts a queue pair at the end of a ring.
-fn push<F>(ring: &mut List, flow: u32, senders: &mut [super::send::Sender<F>]) {
+fn push<F>(ring: &mut List, flow: u32, senders: &mut [Sender<F>]) {
     senders[flow as usize].after = NONE;
     if ring.is_empty() {
         ring.head = flow;

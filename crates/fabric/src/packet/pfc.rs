@@ -25,7 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use windtunnel_kernel::{Bytes, Span};
 use windtunnel_topology::{LinkId, Peer, SwitchId};
 
-use super::engine::{Engine, Key, class};
+use super::engine::Engine;
+use super::events::{Key, class};
 use super::link::Marking;
 use super::packets::NONE;
 use super::queue_settings::{PfcSettings, Reach, Xoff, Xon};

@@ -14,7 +14,8 @@
 
 use windtunnel_kernel::{BitRate, Bytes};
 
-use super::engine::{Engine, class};
+use super::engine::Engine;
+use super::events::class;
 use super::link::Marking;
 use super::packets::{Kind, NONE, Packet, Packets};
 use super::pfc::{Frame, Guard, Ingress};

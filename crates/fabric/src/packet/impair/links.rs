@@ -6,7 +6,8 @@ use windtunnel_topology::{Forwarder, LinkId, Node, SwitchId, Topology};
 
 use super::loss::Chain;
 use super::{FabricPart, PartState};
-use crate::packet::engine::{Engine, class};
+use crate::packet::engine::Engine;
+use crate::packet::events::class;
 use crate::packet::packets::NONE;
 use crate::packet::transport::Transport;
 

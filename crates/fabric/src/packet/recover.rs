@@ -1,0 +1,205 @@
+//! What a sending half does about packets that do not arrive: gaps, refusals, silence.
+
+use windtunnel_kernel::Time;
+
+use super::engine::Engine;
+use super::events::class;
+use super::packets::{Packet, flag};
+use super::transport::{Loss, LossKind, Nack, Recovery, Transport};
+
+/// Losses show by time alone.
+pub(super) const BY_TIME: Recovery = Recovery::Selective { reorder: u32::MAX };
+
+/// Time-outs in a row after which a queue pair will never be heard, if nothing is to change any more.
+const HOPELESS: u8 = 64;
+
+impl<T: Transport> Engine<T> {
+    /// A packet has arrived without its payload.
+    pub(super) fn nacked(&mut self, id: u32, now: u64) {
+        let Packet { flow, sequence, path, flags, .. } = self.packets[id];
+        self.packets.release(id);
+        let sender = &mut self.senders[flow as usize];
+        sender.control_gone += 1;
+        if sender.retired {
+            return;
+        }
+        let port = sender.port;
+        self.pull(port, now);
+        if T::CREDITED {
+            self.credits.nacked(flow, self.settings.mtu.0);
+        }
+        let sender = &mut self.senders[flow as usize];
+        sender.heard = now;
+        // It may have been sent again meanwhile, after a time-out.
+        let known = sequence < sender.una
+            || sender.beyond.has(sequence)
+            || (sender.again..sender.again_end).contains(&sequence)
+            || sender.resend.has(sequence);
+        if !known {
+            sender.resend.add(sender.una, sequence);
+            let bytes = self.wire_bytes(flow, std::iter::once(sequence));
+            let sender = &mut self.senders[flow as usize];
+            sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
+            let nack = Nack {
+                now: Time(now),
+                sequence,
+                next: sender.next,
+                bytes,
+                path,
+                echo: flags & flag::MARKED != 0,
+                last_hop: flags & flag::LAST_HOP != 0,
+                in_flight: sender.in_flight(),
+            };
+            self.transport.on_nack(&mut sender.cc, &nack);
+        }
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+
+    /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order.
+    pub(super) fn wire_bytes(&self, flow: u32, sequences: impl Iterator<Item = u32>) -> u64 {
+        let (payload, header) = (self.settings.payload(), self.settings.header.0);
+        let mut id = self.senders[flow as usize].oldest;
+        let mut sum = 0;
+        for sequence in sequences {
+            while !self.outgoing[id].holds(sequence) {
+                id = self.outgoing[id].next;
+            }
+            sum += self.outgoing[id].payload_of(sequence, payload) + header;
+        }
+        sum
+    }
+
+    /// Marks as lost what lies `reorder` packets or more before the highest that has arrived.
+    pub(super) fn find_gaps(&mut self, flow: u32, now: u64, reorder: u32) {
+        let sender = &mut self.senders[flow as usize];
+        let Some(end) = sender.beyond.end.checked_sub(reorder) else { return };
+        let from = sender.una.max(sender.again_end);
+        let missing = |&sequence: &u32| !sender.beyond.has(sequence) && !sender.resend.has(sequence);
+        if !(from..end).any(|sequence| missing(&sequence)) {
+            return;
+        }
+        let sender = &self.senders[flow as usize];
+        let missing = |&sequence: &u32| !sender.beyond.has(sequence) && !sender.resend.has(sequence);
+        let bytes = self.wire_bytes(flow, (from..end).filter(missing));
+        let sender = &mut self.senders[flow as usize];
+        sender.lost = (sender.lost + bytes).min(sender.sent - sender.received);
+        if sender.again >= sender.again_end {
+            sender.again = from;
+        }
+        sender.again_end = end;
+        let (sequence, next) = (from, sender.next);
+        let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes };
+        self.transport.on_loss(&mut sender.cc, &loss);
+    }
+
+    /// Everything from the first packet missing on is sent again.
+    pub(super) fn go_back(&mut self, flow: u32, now: u64, kind: LossKind) {
+        let sender = &mut self.senders[flow as usize];
+        let bytes = sender.in_flight();
+        sender.lost = sender.sent - sender.received.min(sender.sent);
+        (sender.again, sender.again_end) = (sender.una, sender.next);
+        sender.resend.clear();
+        let loss = Loss { now: Time(now), kind, sequence: sender.una, next: sender.next, bytes };
+        self.transport.on_loss(&mut sender.cc, &loss);
+    }
+
+    /// Sees to it that a sender without credit does not wait for ever for a PULL that was lost.
+    pub(super) fn watch(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        if sender.watch == u64::MAX && self.credits.purses[flow as usize].credit <= 0 {
+            sender.heard = now;
+            sender.watch = now + self.transport.timeout(&sender.cc).0;
+            let due = sender.watch;
+            self.schedule_flow(due, class::SILENCE, flow);
+        }
+    }
+
+    /// Looks whether anything was heard since the watch was set.
+    pub(super) fn silence(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        if sender.watch != now {
+            return;
+        }
+        let waits = T::CREDITED && sender.has_more();
+        if sender.una == sender.next && !waits {
+            // Nothing is under way; the next packet sets the watch again.
+            sender.watch = u64::MAX;
+            return;
+        }
+        let mut patience = self.transport.timeout(&sender.cc).0;
+        if T::CREDITED {
+            patience = self.credits.patience(flow, sender.in_flight(), patience);
+        }
+        let due = sender.heard + patience;
+        if due > now {
+            // With a gap that no later packet shows, progress elsewhere must not hide it.
+            let aged = self.transport.recovery() == BY_TIME && now >= sender.checked + patience;
+            sender.watch = due;
+            self.schedule_flow(due, class::SILENCE, flow);
+            if aged {
+                self.find_aged(flow, now);
+            }
+            return;
+        }
+        let port = sender.port;
+        self.pull(port, now);
+        self.totals.timeouts += 1;
+        let sender = &mut self.senders[flow as usize];
+        sender.silent = sender.silent.saturating_add(1);
+        if sender.silent >= HOPELESS && !sender.aside && now >= self.changes.last {
+            let planes = self.topology.planes();
+            self.given_up = Some([sender.port / planes, sender.to / planes]);
+            if let Some(crossing) = &self.crossing {
+                crossing.calls(now);
+            }
+            return;
+        }
+        if let Some(recycler) = &mut self.senders[flow as usize].recycler {
+            recycler.failed(now);
+        }
+        self.go_back(flow, now, LossKind::Timeout);
+        if T::CREDITED {
+            self.credits.rescue(flow);
+        }
+        let sender = &mut self.senders[flow as usize];
+        sender.heard = now;
+        (sender.checkpoint, sender.checked) = (sender.una, now);
+        let due = now + self.transport.timeout(&sender.cc).0;
+        sender.watch = due;
+        self.schedule_flow(due, class::SILENCE, flow);
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+
+    /// Takes for lost what was sent a time-out ago and is not known to have arrived.
+    pub(super) fn find_aged(&mut self, flow: u32, now: u64) {
+        let sender = &mut self.senders[flow as usize];
+        sender.resent.sort_unstable();
+        let resent = std::mem::take(&mut sender.resent);
+        let waiting = sender.again..sender.again_end;
+        let (from, end) = (sender.una, sender.checkpoint);
+        (sender.checkpoint, sender.checked) = (sender.next, now);
+        let aged = |sequence: &u32| {
+            !sender.beyond.has(*sequence)
+                && !waiting.contains(sequence)
+                && !sender.resend.has(*sequence)
+                && resent.binary_search(sequence).is_err()
+        };
+        let aged: Vec<u32> = (from..end).filter(aged).collect();
+        let Some(&sequence) = aged.first() else { return };
+        let port = sender.port;
+        self.pull(port, now);
+        self.totals.timeouts += 1;
+        let bytes = self.wire_bytes(flow, aged.iter().copied());
+        let sender = &mut self.senders[flow as usize];
+        for sequence in aged {
+            sender.resend.add(sender.una, sequence);
+        }
+        sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
+        let loss = Loss { now: Time(now), kind: LossKind::Timeout, sequence, next: sender.next, bytes };
+        self.transport.on_loss(&mut sender.cc, &loss);
+        self.rearm(flow, now);
+        self.ready(flow, now);
+    }
+}

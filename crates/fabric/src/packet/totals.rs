@@ -1,0 +1,193 @@
+//! What an engine tells of itself: its clock, its totals, reports of its ports.
+
+use rustc_hash::FxHashSet;
+use windtunnel_kernel::{Span, Time};
+use windtunnel_topology::{LinkId, SwitchId};
+
+use super::engine::Engine;
+use super::packets::NONE;
+use super::reorder::Reordering;
+use super::statistics::{PortCounters, PortReport};
+use super::transport::Transport;
+
+/// Totals of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Events handled: arrivals of packets anywhere, starts, timers, grants and pauses, but none that only keep a port
+    /// going.
+    pub events: u64,
+    /// Data packets that arrived, also those not wanted.
+    pub data_packets: u64,
+    /// Acknowledgements that arrived.
+    pub acknowledgements: u64,
+    /// Packets refused for lack of room or lost on a cable.
+    pub drops: u64,
+    /// Of them those lost on a cable that works.
+    pub corrupted: u64,
+    /// Of them those that were on a link that went down, waited for it, or met it.
+    pub link_down: u64,
+    /// Data packets cut to their headers for lack of room.
+    pub trims: u64,
+    /// PULLs that receivers sent, and the bytes that these granted.
+    pub grants: u64,
+    /// See `grants`.
+    pub credit: u64,
+    /// Data packets marked.
+    pub marks: u64,
+    /// Data packets sent again.
+    pub retransmissions: u64,
+    /// Data packets that arrived before an earlier one.
+    pub reordered: u64,
+    /// Times that silence was taken for loss.
+    pub timeouts: u64,
+    /// Payload of messages completed.
+    pub bytes_delivered: u64,
+    /// Times that a queue of a port was paused.
+    pub pauses: u64,
+}
+
+impl Counters {
+    /// Adds those of another process.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.data_packets += other.data_packets;
+        self.acknowledgements += other.acknowledgements;
+        self.drops += other.drops;
+        self.corrupted += other.corrupted;
+        self.link_down += other.link_down;
+        self.trims += other.trims;
+        self.grants += other.grants;
+        self.credit += other.credit;
+        self.marks += other.marks;
+        self.retransmissions += other.retransmissions;
+        self.reordered += other.reordered;
+        self.timeouts += other.timeouts;
+        self.bytes_delivered += other.bytes_delivered;
+        self.pauses += other.pauses;
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// The clock: the instant of the last event.
+    pub fn now(&self) -> Time {
+        Time(self.clock)
+    }
+
+    /// Time of the next event, [`Time::NEVER`] if there is none.
+    #[inline]
+    pub fn next_time(&mut self) -> Time {
+        if self.has_halted() {
+            return Time::NEVER;
+        }
+        self.agenda.next_time().min(Time(self.soon))
+    }
+
+    /// Totals so far.
+    pub fn totals(&self) -> Counters {
+        self.totals
+    }
+
+    /// Most queue pairs that were open at once: places are used again.
+    pub fn places(&self) -> usize {
+        self.senders.len()
+    }
+
+    /// Packets in the network.
+    pub fn packets_live(&self) -> u32 {
+        self.packets.live()
+    }
+
+    /// Data packets and control packets sent over a link, over all links.
+    pub fn packet_hops(&self) -> (u64, u64) {
+        self.ports.iter().fold((0, 0), |(data, control), port| {
+            (data + port.counters.packets, control + port.counters.control)
+        })
+    }
+
+    /// Sum over data packets of the time between joining a queue and the start of transmission.
+    pub fn queueing(&self) -> Span {
+        Span(self.ports.iter().map(|port| port.counters.waited).sum())
+    }
+
+    /// Whether a message that somebody waits for can never arrive: without recovery, or by a queue pair that has heard
+    /// nothing for long. In the second case the engine has stopped.
+    pub fn is_hopeless(&self) -> bool {
+        self.lost_for_good || self.has_halted()
+    }
+
+    /// NICs of a queue pair that has heard nothing for so long that the engine has stopped: sender and receiver.
+    pub fn silent_pair(&self) -> Option<[u32; 2]> {
+        self.given_up
+    }
+
+    /// What queue pairs held out of order until now.
+    pub fn reordering(&self) -> Reordering {
+        let mut sum = self.reordering;
+        let free: FxHashSet<u32> = self.free_receivers.iter().copied().collect();
+        for (_, receiver) in (0..).zip(&self.receivers).filter(|(place, _)| !free.contains(place)) {
+            receiver.count_held(&mut sum);
+        }
+        sum
+    }
+
+    /// What each port with traffic saw until now, by link.
+    pub fn port_reports(&self) -> Vec<PortReport> {
+        self.reports_of(|port| self.ports[port as usize].counters)
+    }
+
+    /// Reports of the counters that `counters` gives for each port.
+    pub(super) fn reports_of(&self, counters: impl Fn(u32) -> PortCounters) -> Vec<PortReport> {
+        let span = Span(self.clock);
+        let nics = self.nics.len() as u32;
+        let wired = (0..self.ports.len() as u32).filter(|&port| port < nics || self.has_link(port));
+        let report = |port: u32| {
+            let station = self.queues.stations.get(port as usize);
+            PortReport {
+                pauses: station.map_or(0, |station| u64::from(station.pauses)),
+                paused: Span(self.paused_for(port)),
+                watchdog_drops: station.map_or(0, |station| u64::from(station.dropped)),
+                ..counters(port).report(self.link_of(port), span)
+            }
+        };
+        let mut reports: Vec<PortReport> = wired
+            .map(report)
+            .filter(|report| report.bytes > 0 || report.drops > 0 || report.pauses > 0)
+            .collect();
+        reports.sort_by_key(|report| report.link);
+        reports
+    }
+
+    /// Time that queues of ports were paused until now, over all ports.
+    pub fn paused(&self) -> Span {
+        Span((0..self.queues.stations.len() as u32).map(|port| self.paused_for(port)).sum())
+    }
+
+    /// The link that leaves a port.
+    pub(super) fn link_of(&self, port: u32) -> LinkId {
+        let owner = self.ports[port as usize].owner;
+        if owner == NONE {
+            let planes = self.topology.planes();
+            return self.topology.nic_link(port / planes, port % planes);
+        }
+        let local = port - self.switches[owner as usize].first;
+        self.topology.out_link(SwitchId(owner), local).expect("a port with a cable")
+    }
+
+    /// Whether a switch's port has a cable.
+    fn has_link(&self, port: u32) -> bool {
+        let owner = self.ports[port as usize].owner;
+        let local = port - self.switches[owner as usize].first;
+        self.topology.out_link(SwitchId(owner), local).is_some()
+    }
+
+    /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.
+    #[inline]
+    pub(super) fn has_halted(&self) -> bool {
+        self.given_up.is_some() || self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
+    }
+
+    /// Messages that have not arrived: the caller's names, in no order that means anything.
+    pub fn unfinished(&self) -> Vec<u64> {
+        self.incoming.live().map(|message| message.token).collect()
+    }
+}
