@@ -20,19 +20,19 @@
 //! R_HAI = 10 R_AI (`rpg_hai_rate`, `rpg_ai_rate`) and the smallest rate, 100 Mbps at 100 Gbps in the simulator of HPCC
 //! (Li et al., SIGCOMM'19), are scaled likewise.
 //!
-//! **Silence.** The time without acknowledgement after which a sender goes back doubles with each in a row, as adaptive
-//! retransmission of RoCE adapters has it. With a fixed time and a queue that is longer than it, every sender would send
-//! all that it has under way again and again, nothing new would arrive, and the queue would never drain.
+//! **Silence.** The time without acknowledgement after which a sender goes back is at least 4 times the last round trip
+//! seen, as RFC 6298 lets a time-out follow the path. With a fixed time and a queue that is longer than it, every sender
+//! would send all that it has under way again and again, nothing new would arrive, and the queue would never drain.
 //!
 //! **No events.** Nothing but the next transmission depends on α and R_C: timers that have passed are made up for, in
 //! order, when one begins. A transmission already paced keeps its time.
 
 use windtunnel_kernel::{Span, Time, math};
 
-use super::{Ack, Answer, Arrived, Loss, LossKind, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Answer, Arrived, PathFacts, Recovery, Transport, patience};
 
-/// How often the time-out doubles at most.
-const DOUBLINGS: u16 = 10;
+/// Round trips of silence.
+const PATIENCE: u64 = 4;
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub struct Dcqcn {
     pub window: f64,
     /// What becomes of losses.
     pub recovery: Recovery,
-    /// Silence after which packets are sent again, at first; at least 4 base RTTs.
+    /// Silence after which packets are sent again; at least 4 round trips.
     pub timeout: Span,
 }
 
@@ -101,9 +101,9 @@ pub struct DcqcnFlow {
     /// Bytes sent since the byte counter began anew.
     sent: u64,
     time_stage: u32,
-    byte_stage: u16,
-    /// Time-outs in a row.
-    silences: u16,
+    byte_stage: u32,
+    /// Of the last packet that was answered.
+    rtt: Span,
     timeout: Span,
 }
 
@@ -124,8 +124,7 @@ impl DcqcnFlow {
 
 impl Dcqcn {
     fn increase(&self, flow: &mut DcqcnFlow) {
-        let byte_stage = u32::from(flow.byte_stage);
-        let (more, less) = (flow.time_stage.max(byte_stage), flow.time_stage.min(byte_stage));
+        let (more, less) = (flow.time_stage.max(flow.byte_stage), flow.time_stage.min(flow.byte_stage));
         if less >= self.stages {
             flow.target += self.hyper;
         } else if more >= self.stages {
@@ -169,7 +168,7 @@ impl Transport for Dcqcn {
             sent: 0,
             time_stage: 0,
             byte_stage: 0,
-            silences: 0,
+            rtt: path.base_rtt,
             timeout: patience(self.timeout, path),
         }
     }
@@ -203,15 +202,7 @@ impl Transport for Dcqcn {
 
     #[inline]
     fn on_ack(&self, flow: &mut DcqcnFlow, ack: &Ack) {
-        if ack.bytes > 0 {
-            flow.silences = 0;
-        }
-    }
-
-    fn on_loss(&self, flow: &mut DcqcnFlow, loss: &Loss) {
-        if loss.kind == LossKind::Timeout {
-            flow.silences = (flow.silences + 1).min(DOUBLINGS);
-        }
+        flow.rtt = ack.rtt;
     }
 
     fn on_notify(&self, flow: &mut DcqcnFlow, now: Time) {
@@ -228,7 +219,7 @@ impl Transport for Dcqcn {
     }
 
     fn timeout(&self, flow: &DcqcnFlow) -> Span {
-        flow.timeout * (1 << flow.silences)
+        flow.timeout.max(flow.rtt * PATIENCE)
     }
 
     fn on_data(&self, peer: &mut DcqcnPeer, data: &Arrived) -> Answer {
@@ -336,21 +327,15 @@ mod tests {
     }
 
     #[test]
-    fn silence_doubles_until_something_is_acknowledged() {
+    fn patience_follows_the_round_trip() {
         let dcqcn = Dcqcn::default();
         let mut flow = dcqcn.open(&path(100, 10));
-        let loss = |kind| Loss { now: Time(0), kind, sequence: 0, next: 1, bytes: 4_000 };
-        let mut waits = Vec::new();
-        for _ in 0..12 {
-            waits.push(dcqcn.timeout(&flow).0 / (1_000 * US));
-            dcqcn.on_loss(&mut flow, &loss(LossKind::Timeout));
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 1_024]);
-        dcqcn.on_ack(&mut flow, &ack(1, 10, 0, 0));
-        dcqcn.on_loss(&mut flow, &loss(LossKind::Gap));
-        assert_eq!(dcqcn.timeout(&flow), Span::from_us(1_024_000), "a copy is no progress");
-        dcqcn.on_ack(&mut flow, &ack(2, 10, 1, 0));
         assert_eq!(dcqcn.timeout(&flow), Span::from_us(1_000));
+        dcqcn.on_ack(&mut flow, &ack(1, 250, 4, 0));
+        assert_eq!(dcqcn.timeout(&flow), Span::from_us(1_000), "4 round trips");
+        dcqcn.on_ack(&mut flow, &ack(2, 3_000, 4, 0));
+        assert_eq!(dcqcn.timeout(&flow), Span::from_us(12_000));
+        assert_eq!(dcqcn.timeout(&dcqcn.open(&path(100, 10_000))), Span::from_us(40_000), "before the first");
     }
 
     #[test]
