@@ -1,29 +1,22 @@
 //! Balancers against closed forms and properties: who shares what, what is held out of order, what a slow path costs.
 
+mod packets;
+
 use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{Dctcp, MpRdma, NoTransport, Nscc, Recovery, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, Completion, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, PortReport,
+    Balancer, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, PortReport,
 };
 use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
-use windtunnel_topology::{ClosSpec, HostSpec, LinkId, SwitchId, Tier, Topology, TopologySpec};
+use windtunnel_topology::{ClosSpec, LinkId, SwitchId, Topology, TopologySpec};
+
+use packets::{drain, engine, send_on, two_leaves};
 
 const PAYLOAD: u64 = 4_096;
 
 fn rate() -> BitRate {
     BitRate::from_gbps(400)
-}
-
-/// Two leaves of `down` hosts each, with one cable to each of `up` spines.
-fn two_leaves(down: u32, up: u32) -> Arc<Topology> {
-    let mut top = Tier::new(2, rate());
-    top.length_mm = 200_000;
-    let mut leaf = Tier::new(down, rate());
-    leaf.length_mm = 200_000;
-    leaf.oversubscription = f64::from(down) / f64::from(up);
-    let spec = ClosSpec::new(2 * down, HostSpec::new(1, 1, rate()), vec![leaf, top]);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two tiers"))
 }
 
 fn fat_tree(k: u32) -> Arc<Topology> {
@@ -40,25 +33,6 @@ fn ecn() -> EcnSettings {
 
 fn settings(balancer: Balancer) -> PacketSettings {
     PacketSettings { balancer, ecn: Some(ecn()), ..PacketSettings::default() }
-}
-
-fn engine<T: Transport>(topology: &Arc<Topology>, settings: PacketSettings, transport: T) -> Engine<T> {
-    Engine::new(topology.clone(), settings, transport).expect("settings that work")
-}
-
-fn send<T: Transport>(engine: &mut Engine<T>, at: u64, from: u32, to: u32, bytes: u64) {
-    let request = OpenRequest { from, to, entropy: 0, keep: true, route: [&[], &[]] };
-    let flow = engine.open(&request);
-    engine.send(Time(at), flow, Bytes(bytes), u64::from(from));
-}
-
-fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
-    let mut done = Vec::new();
-    while engine.next_time() != Time::NEVER {
-        engine.run(Time::NEVER, 1 << 20, &mut done);
-    }
-    assert_eq!(engine.packets_live(), 0, "every packet is gone in the end");
-    done
 }
 
 /// Reports of the links up from leaves.
@@ -84,7 +58,7 @@ fn adaptive_spreads_evenly_where_all_is_symmetric() {
         NoTransport::default(),
     );
     for host in 0..n {
-        send(&mut engine, 0, host, n + host, bytes);
+        send_on(&mut engine, 0, host, n + host, bytes);
     }
     let done = drain(&mut engine);
     let reports = up(&topology, &engine);
@@ -100,7 +74,7 @@ fn adaptive_spreads_evenly_where_all_is_symmetric() {
         NoTransport::default(),
     );
     for host in 0..n {
-        send(&mut engine, 0, host, n + host, bytes);
+        send_on(&mut engine, 0, host, n + host, bytes);
     }
     let later = drain(&mut engine);
     assert!(up(&topology, &engine).iter().any(|report| report.data_packets >= 2_000));
@@ -119,7 +93,7 @@ fn adaptive_fills_the_shortest_queue_first() {
     );
     // Nine hosts' worth of packets at once from six NICs, one each, then as many again: 12 over 3 cables.
     for host in 0..6 {
-        send(&mut engine, 0, host, 6 + host, 2 * PAYLOAD);
+        send_on(&mut engine, 0, host, 6 + host, 2 * PAYLOAD);
     }
     drain(&mut engine);
     for report in up(&topology, &engine) {
@@ -175,7 +149,7 @@ fn reps_avoids_a_slow_path() {
         let settings = PacketSettings { slow_links, ack_every: 1, ..settings(balancer) };
         let mut engine = engine(&topology, settings, MpRdma::default());
         for host in 0..4 {
-            send(&mut engine, 0, host, 4 + host, bytes);
+            send_on(&mut engine, 0, host, 4 + host, bytes);
         }
         let done = drain(&mut engine);
         let slow: u64 = up(&topology, &engine)
@@ -208,7 +182,7 @@ fn a_limit_of_packets_is_a_window() {
     let mut engine =
         engine(&topology, settings, NoTransport { recovery: Recovery::None, ..NoTransport::default() });
     let packets = 1_600;
-    send(&mut engine, 0, 0, 2, packets * PAYLOAD);
+    send_on(&mut engine, 0, 0, 2, packets * PAYLOAD);
     let done = drain(&mut engine);
     // Four links of 1 µs there and back, a full packet over each and an acknowledgement of 64 B over each.
     let rtt = 8 * 1_000_000 + 4 * 4_160 * 20 + 4 * 64 * 20;
@@ -226,7 +200,7 @@ fn reorder_buffers_are_observed_and_bounded() {
         let mut engine = engine(&topology, settings, Nscc::default());
         let order = RandomStream::new(3, "permutation", 0).permutation(16);
         for (&from, &to) in order.iter().zip(order.iter().cycle().skip(1)) {
-            send(&mut engine, 0, from, to, 500 * PAYLOAD);
+            send_on(&mut engine, 0, from, to, 500 * PAYLOAD);
         }
         drain(&mut engine);
         engine.reordering()
@@ -253,7 +227,7 @@ fn balancers_deliver_everything_and_repeat_themselves() {
         let run = || {
             let mut engine = engine(&topology, settings(balancer), Dctcp::default());
             for from in 0..16 {
-                send(&mut engine, 0, from, (from + 5) % 16, 300_000);
+                send_on(&mut engine, 0, from, (from + 5) % 16, 300_000);
             }
             let done = drain(&mut engine);
             assert_eq!(done.len(), 16, "{balancer:?}");

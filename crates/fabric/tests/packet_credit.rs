@@ -1,29 +1,22 @@
 //! Trimming and credit: what is trimmed is sent again and nothing else, credit comes no faster than the link, an incast ends
 //! as soon as its bytes fit through.
 
-use std::sync::Arc;
+mod packets;
 
 use windtunnel_fabric::packet::transport::{Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport};
 use windtunnel_fabric::packet::{
     BufferSettings, Completion, Engine, OpenRequest, PacketSettings, PfcSettings, QueuePair, QueueSettings,
     TrimSettings,
 };
-use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
+use windtunnel_kernel::{Bytes, Span, Time};
+
+use packets::star;
 
 const PAYLOAD: u64 = 4_096;
 /// Of a full packet and of a header at 100 Gbps.
 const FULL: u64 = 4_160 * 80;
 const HEADER: u64 = 64 * 80;
 const US: u64 = 1_000_000;
-
-/// `hosts` at 100 Gbps on one switch, by cables of `length_mm` (5 ns/m).
-fn star(hosts: u32, length_mm: u64) -> Arc<Topology> {
-    let rate = BitRate::from_gbps(100);
-    let tier = Tier { length_mm, ..Tier::new(hosts, rate) };
-    let spec = ClosSpec::new(hosts, HostSpec::new(1, 1, rate), vec![tier]);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a star"))
-}
 
 fn settings(packets: u64) -> PacketSettings {
     let queue = Some(Bytes(packets * 4_160));
@@ -42,7 +35,8 @@ fn incast<T: Transport>(
     settings: PacketSettings,
     transport: T,
 ) -> Engine<T> {
-    let mut engine = Engine::new(star(n + 1, length_mm), settings, transport).expect("settings that work");
+    let mut engine =
+        Engine::new(star(n + 1, 100, length_mm), settings, transport).expect("settings that work");
     for from in 1..=n {
         let pair = open(&mut engine, from, false);
         engine.send(Time::ZERO, pair, Bytes(packets * PAYLOAD), u64::from(from));
@@ -220,7 +214,8 @@ fn data_queues_trim_and_tell() {
 #[test]
 fn queue_pairs_on_credit_begin_anew() {
     fn messages<T: Transport>(transport: T) {
-        let mut engine = Engine::new(star(2, 200_000), settings(40), transport).expect("settings that work");
+        let mut engine =
+            Engine::new(star(2, 100, 200_000), settings(40), transport).expect("settings that work");
         let pair = open(&mut engine, 1, true);
         let bytes = Bytes(200 * PAYLOAD);
         for (token, at) in [0, 1_000, 2_000, 2_001, 2_010, 2_100].into_iter().enumerate() {

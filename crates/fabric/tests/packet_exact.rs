@@ -1,17 +1,20 @@
 //! The packet model against closed forms, to the picosecond.
 
+mod packets;
+
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Recovery, Transport};
+use windtunnel_fabric::packet::transport::{Dctcp, NoTransport, Nscc, Recovery};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, Completion, EcnSettings, Engine, Forwarding, MarkAt, OpenRequest,
-    PacketSettings,
+    Balancer, BufferSettings, EcnSettings, Forwarding, MarkAt, OpenRequest, PacketSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{
     CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Tier, Topology, TopologySpec, TorusRouting,
     TorusSpec,
 };
+
+use packets::{drain, engine, send, star};
 
 const HEADER: u64 = 64;
 const PAYLOAD: u64 = 4_096;
@@ -29,34 +32,6 @@ fn fat_tree(k: u32) -> Arc<Topology> {
         (tier.length_mm, tier.switch_latency) = (200_000, Span(PIPELINE));
     }
     Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
-}
-
-/// `hosts` on one switch, by cables of `length_mm`.
-fn star(hosts: u32, length_mm: u64) -> Arc<Topology> {
-    let rate = BitRate::from_gbps(400);
-    let tier = Tier { length_mm, ..Tier::new(hosts, rate) };
-    let spec = ClosSpec::new(hosts, HostSpec::new(1, 1, rate), vec![tier]);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a star"))
-}
-
-fn engine<T: Transport>(topology: &Arc<Topology>, settings: PacketSettings, transport: T) -> Engine<T> {
-    Engine::new(topology.clone(), settings, transport).expect("settings that work")
-}
-
-/// Opens a queue pair for one message.
-fn send<T: Transport>(engine: &mut Engine<T>, at: u64, from: u32, to: u32, bytes: u64, token: u64) {
-    let flow = engine.open(&OpenRequest { from, to, entropy: token as u32, keep: false, route: [&[], &[]] });
-    engine.send(Time(at), flow, Bytes(bytes), token);
-}
-
-/// Runs to the end; completions in order of time.
-fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
-    let mut done = Vec::new();
-    while engine.next_time() != Time::NEVER {
-        engine.run(Time::NEVER, 1 << 20, &mut done);
-    }
-    assert_eq!(engine.packets_live(), 0, "every packet is gone in the end");
-    done
 }
 
 fn line_rate() -> NoTransport {
@@ -129,7 +104,7 @@ fn cut_through_falls_back_where_an_egress_is_faster() {
 #[test]
 fn an_incast_drains_at_line_rate() {
     for n in [2, 7, 31] {
-        let topology = star(n + 1, 200_000);
+        let topology = star(n + 1, 400, 200_000);
         let mut engine = engine(&topology, PacketSettings::default(), line_rate());
         let bytes = 100_000;
         for from in 1..=n {
@@ -155,7 +130,7 @@ fn an_incast_drains_at_line_rate() {
 /// Two flows from one NIC take turns: each gets half until the shorter has ended.
 #[test]
 fn two_queue_pairs_share_their_nic() {
-    let topology = star(3, 200_000);
+    let topology = star(3, 400, 200_000);
     let mut engine = engine(&topology, PacketSettings::default(), line_rate());
     let (short, long) = (10 * PAYLOAD, 30 * PAYLOAD);
     send(&mut engine, 0, 0, 1, short, 1);
@@ -171,7 +146,7 @@ fn two_queue_pairs_share_their_nic() {
 /// Two flows from different hosts meet at one egress port: packets alternate as they come.
 #[test]
 fn two_flows_share_a_link() {
-    let topology = star(3, 200_000);
+    let topology = star(3, 400, 200_000);
     let mut engine = engine(&topology, PacketSettings::default(), line_rate());
     let bytes = 50 * PAYLOAD;
     send(&mut engine, 0, 1, 0, bytes, 1);
@@ -185,7 +160,7 @@ fn two_flows_share_a_link() {
 /// With W bytes in flight and a round trip R the rate is W / R: packets leave in rounds of W, one round a round trip.
 #[test]
 fn a_window_limits_throughput() {
-    let topology = star(2, 50_000_000);
+    let topology = star(2, 400, 50_000_000);
     let cable = 250_000_000;
     for ack_every in [1, 4] {
         let settings = PacketSettings { ack_every, ..PacketSettings::default() };
@@ -213,7 +188,8 @@ fn control_packets_go_before_data() {
     // Hosts 1 and 2 keep the port to host 0 busy; host 0 sends one packet more than its window to host 1.
     let (cable, packet) = (10_000_000, FULL * PS);
     let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
-    let mut engine = engine(&star(3, 2_000_000), settings, NoTransport { window: 400 * FULL, ..line_rate() });
+    let mut engine =
+        engine(&star(3, 400, 2_000_000), settings, NoTransport { window: 400 * FULL, ..line_rate() });
     send(&mut engine, 0, 1, 0, 400 * PAYLOAD, 1);
     send(&mut engine, 0, 2, 0, 400 * PAYLOAD, 2);
     send(&mut engine, 0, 0, 1, 401 * PAYLOAD, 3);
@@ -235,7 +211,7 @@ fn the_shared_buffer_drops_what_it_cannot_hold() {
     let run = |size: u64| {
         let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
         let mut engine = engine(
-            &star(n + 1, 200_000),
+            &star(n + 1, 400, 200_000),
             PacketSettings { buffers, ..PacketSettings::default() },
             line_rate(),
         );
@@ -265,7 +241,7 @@ fn losses_are_mended() {
     for recovery in [Recovery::GoBackN, Recovery::Selective { reorder: 3 }] {
         let settings = PacketSettings { buffers: buffers.clone(), ..PacketSettings::default() };
         let transport = Dctcp { recovery, timeout: Span::from_us(200), ..Dctcp::default() };
-        let mut engine = engine(&star(9, 200_000), settings, transport);
+        let mut engine = engine(&star(9, 400, 200_000), settings, transport);
         for from in 1..9 {
             send(&mut engine, 0, from, 0, 1_000_000, u64::from(from));
         }
@@ -302,8 +278,11 @@ fn dctcp_holds_the_queue_at_the_threshold() {
     let k = Bytes(200_000);
     for at in [MarkAt::Enqueue, MarkAt::Dequeue] {
         let ecn = Some(EcnSettings { rate, kmin: k, kmax: k, pmax: 1.0, at });
-        let mut engine =
-            engine(&star(5, 200_000), PacketSettings { ecn, ..PacketSettings::default() }, Dctcp::default());
+        let mut engine = engine(
+            &star(5, 400, 200_000),
+            PacketSettings { ecn, ..PacketSettings::default() },
+            Dctcp::default(),
+        );
         for from in 1..5 {
             send(&mut engine, 0, from, 0, 40_000_000, u64::from(from));
         }

@@ -1,33 +1,21 @@
 //! Impairments against closed forms: what a link that goes down loses, who learns of it, what is lost in bursts, how clocks
 //! come apart, and what samples of queues see.
 
-use std::sync::Arc;
+mod packets;
 
 use windtunnel_fabric::packet::transport::{Ack, Dctcp, NoTransport, PathFacts, Recovery, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, Completion, Engine, FabricPart, GilbertElliott, Impairments, OpenRequest, PacketSettings,
-    PartChange, PartState, Share,
+    Balancer, Engine, FabricPart, GilbertElliott, Impairments, PacketSettings, PartChange, PartState, Share,
 };
-use windtunnel_kernel::{BitRate, Bytes, Span, Time, math};
-use windtunnel_topology::{ClosSpec, HostSpec, LinkId, Names, Tier, Topology, TopologySpec};
+use windtunnel_kernel::{Span, Time, math};
+use windtunnel_topology::{LinkId, Names, Topology};
+
+use packets::{drain, engine, send_on, two_leaves};
 
 const PAYLOAD: u64 = 4_096;
 /// Picoseconds of a full packet at 400 Gbps.
 const FULL: u64 = 4_160 * 20;
 const CABLE: u64 = 1_000_000;
-
-fn rate() -> BitRate {
-    BitRate::from_gbps(400)
-}
-
-/// Two leaves of `down` hosts each, `up` spines.
-fn two_leaves(down: u32, up: u32) -> Arc<Topology> {
-    let far = |tier: Tier| Tier { length_mm: 200_000, ..tier };
-    let leaf = Tier { oversubscription: f64::from(down) / f64::from(up), ..Tier::new(down, rate()) };
-    let spec =
-        ClosSpec::new(2 * down, HostSpec::new(1, 1, rate()), vec![far(leaf), far(Tier::new(2, rate()))]);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two tiers"))
-}
 
 fn link(topology: &Topology, name: &str) -> LinkId {
     Names::new(topology).link(name).expect("a link of this name")
@@ -35,25 +23,6 @@ fn link(topology: &Topology, name: &str) -> LinkId {
 
 fn settings(impairments: Impairments) -> PacketSettings {
     PacketSettings { impairments, ..PacketSettings::default() }
-}
-
-fn engine<T: Transport>(topology: &Arc<Topology>, settings: PacketSettings, transport: T) -> Engine<T> {
-    Engine::new(topology.clone(), settings, transport).expect("settings that work")
-}
-
-fn send<T: Transport>(engine: &mut Engine<T>, at: u64, from: u32, to: u32, bytes: u64) {
-    let request = OpenRequest { from, to, entropy: 0, keep: true, route: [&[], &[]] };
-    let flow = engine.open(&request);
-    engine.send(Time(at), flow, Bytes(bytes), u64::from(from));
-}
-
-fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
-    let mut done = Vec::new();
-    while engine.next_time() != Time::NEVER {
-        engine.run(Time::NEVER, 1 << 20, &mut done);
-    }
-    assert_eq!(engine.packets_live(), 0, "every packet is gone in the end");
-    done
 }
 
 fn change(at: u64, part: FabricPart, state: PartState) -> PartChange {
@@ -81,7 +50,7 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
             NoTransport::default(),
         );
         for host in 0..3 {
-            send(&mut engine, 0, host, 3, packets * PAYLOAD);
+            send_on(&mut engine, 0, host, 3, packets * PAYLOAD);
         }
         let done = drain(&mut engine);
         // Packet k (from 0) is begun at first + k FULL and arrives FULL + CABLE later.
@@ -118,7 +87,7 @@ fn switches_route_around_after_convergence() {
         let settings = PacketSettings { balancer, ..settings(impairments.clone()) };
         let mut engine = engine(&topology, settings, Dctcp::default());
         for host in 0..8 {
-            send(&mut engine, 0, host, 8 + host, 4_000_000);
+            send_on(&mut engine, 0, host, 8 + host, 4_000_000);
         }
         let mut done = Vec::new();
         engine.run(Time(down - 1), u64::MAX, &mut done);
@@ -153,8 +122,8 @@ fn neighbours_know_at_once() {
     };
     let settings = PacketSettings { balancer: Balancer::Spray { paths: 64 }, ..settings(impairments) };
     let mut engine = engine(&topology, settings, NoTransport::default());
-    send(&mut engine, 1_000, 0, 2, 1_000 * PAYLOAD);
-    send(&mut engine, 500_000_000, 1, 3, 1_000 * PAYLOAD);
+    send_on(&mut engine, 1_000, 0, 2, 1_000 * PAYLOAD);
+    send_on(&mut engine, 500_000_000, 1, 3, 1_000 * PAYLOAD);
     let mut done = Vec::new();
     engine.run(Time(499_000_000), u64::MAX, &mut done);
     let through = |engine: &Engine<NoTransport>| {
@@ -181,7 +150,7 @@ fn a_rate_changes_from_an_instant_on() {
         ..Impairments::default()
     };
     let mut engine = engine(&topology, settings(impairments), NoTransport::default());
-    send(&mut engine, 0, 0, 1, packets * PAYLOAD);
+    send_on(&mut engine, 0, 0, 1, packets * PAYLOAD);
     let done = drain(&mut engine);
     // 21 begin before; the next end at 21 + 4 k; the first that begins at or after 200 is at 21 + 180 = 201, the 66th.
     let sent = 21 * FULL + 45 * 4 * FULL + (packets - 66) * FULL;
@@ -199,7 +168,7 @@ fn bursts_lose_their_mean_on_a_link() {
         let settings = PacketSettings { seed, ack_every: 0, ..settings(impairments) };
         let mut engine = engine(&topology, settings, NoTransport::default());
         let packets = 20_000;
-        send(&mut engine, 0, 0, 1, packets * PAYLOAD);
+        send_on(&mut engine, 0, 0, 1, packets * PAYLOAD);
         drain(&mut engine);
         let totals = engine.totals();
         assert_eq!((totals.corrupted, totals.data_packets), (totals.drops, packets - totals.drops));
@@ -256,7 +225,7 @@ fn clocks_come_apart() {
     let mut engine = engine(&topology, settings(impairments), Paced);
     let packets = 50_000;
     for host in 0..2 {
-        send(&mut engine, 0, host, 2 + host, packets * PAYLOAD);
+        send_on(&mut engine, 0, host, 2 + host, packets * PAYLOAD);
     }
     let done = drain(&mut engine);
     let counted = (packets - 1) * 200_000;
@@ -274,7 +243,7 @@ fn samples_draw_the_queue() {
         let settings = PacketSettings { sample_every, ack_every: 0, ..PacketSettings::default() };
         let mut engine = engine(&topology, settings, NoTransport::default());
         for host in 0..2 {
-            send(&mut engine, 0, host, 3, 100 * PAYLOAD);
+            send_on(&mut engine, 0, host, 3, 100 * PAYLOAD);
         }
         let done = drain(&mut engine);
         let mut samples = Vec::new();

@@ -1,5 +1,7 @@
 //! Pauses against closed forms, to the picosecond, and what must hold of them whatever is sent.
 
+mod packets;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -10,9 +12,10 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{
-    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, LinkId, Tier, Topology, TopologySpec, TorusRouting,
-    TorusSpec,
+    CableSpec, ClosSpec, Dimension, DirectSpec, LinkId, Topology, TopologySpec, TorusRouting, TorusSpec,
 };
+
+use packets::{send, star};
 
 const PAYLOAD: u64 = 4_096;
 const FULL: u64 = 4_160;
@@ -23,13 +26,6 @@ const PS: u64 = 20;
 const S: u64 = FULL * PS;
 /// Propagation of every cable.
 const CABLE: u64 = 1_000_000;
-
-fn star(hosts: u32, length_mm: u64) -> Arc<Topology> {
-    let rate = BitRate::from_gbps(400);
-    let tier = Tier { length_mm, ..Tier::new(hosts, rate) };
-    let spec = ClosSpec::new(hosts, HostSpec::new(1, 1, rate), vec![tier]);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a star"))
-}
 
 /// Routers in a row, or a ring, each with one host; all cables 200 m.
 fn routers(size: u32, wrap: bool) -> Arc<Topology> {
@@ -52,11 +48,6 @@ fn settings(pfc: PfcSettings) -> PacketSettings {
     PacketSettings { ack_every: 0, pfc: Some(pfc), ..PacketSettings::default() }
 }
 
-fn send<T: Transport>(engine: &mut Engine<T>, at: u64, from: u32, to: u32, bytes: u64, token: u64) {
-    let flow = engine.open(&OpenRequest { from, to, entropy: token as u32, keep: false, route: [&[], &[]] });
-    engine.send(Time(at), flow, Bytes(bytes), token);
-}
-
 fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
     let mut done = Vec::new();
     while engine.next_time() != Time::NEVER {
@@ -68,7 +59,7 @@ fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
 /// 40 hosts send to one, and the last host sends to the first of them so that its pause frame finds a full packet just begun.
 /// Drops and the most that were sent.
 fn worst_case(headroom: Option<u64>) -> (u64, Vec<(LinkId, Bytes)>) {
-    let topology = star(42, 200_000);
+    let topology = star(42, 400, 200_000);
     let pfc = PfcSettings { headroom: headroom.map(Bytes), ..pfc(10 * FULL, 5 * FULL) };
     let mut engine =
         Engine::new(topology, settings(pfc), NoTransport::default()).expect("settings that work");
@@ -133,7 +124,7 @@ fn pauses_and_resumes_to_the_picosecond() {
 #[test]
 fn a_paused_nic_still_sends_control() {
     // Hosts 1 and 2 send to 0 at line rate; xoff of 2 packets pauses both NICs for half of the time.
-    let topology = star(4, 200_000);
+    let topology = star(4, 400, 200_000);
     let settings = PacketSettings { ack_every: 1, ..settings(pfc(2 * FULL, FULL)) };
     let nics = topology.clone();
     let mut engine = Engine::new(topology, settings, NoTransport::default()).expect("they work");
@@ -228,7 +219,7 @@ fn the_watchdog_waits_for_its_time() {
 /// sent again, its room is given back, pauses end and begin anew, and all arrives.
 #[test]
 fn pauses_outlive_a_link_that_goes_down() {
-    let topology = star(6, 200_000);
+    let topology = star(6, 400, 200_000);
     let last = topology.reverse(topology.nic_link(0, 0));
     for (part, balancer) in
         [(last, Balancer::Ecmp), (topology.nic_link(1, 0), Balancer::Ecmp), (last, Balancer::Adaptive)]
@@ -265,7 +256,7 @@ fn pauses_outlive_a_link_that_goes_down() {
 
 #[test]
 fn pauses_that_cannot_work_are_refused() {
-    let topology = star(8, 200_000);
+    let topology = star(8, 400, 200_000);
     let buffer = |size| vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
     let refuse = |pfc: PfcSettings, size: Option<u64>| {
         let buffers = size.map(buffer).unwrap_or_default();

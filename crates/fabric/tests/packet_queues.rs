@@ -1,5 +1,7 @@
 //! Data queues of a port against closed forms: shares by weights, the latency of priority, the rate of a shaper.
 
+mod packets;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -10,6 +12,8 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
+
+use packets::drain;
 
 const HEADER: u64 = 64;
 const PAYLOAD: u64 = 4_096;
@@ -46,15 +50,6 @@ fn send(engine: &mut Engine<NoTransport>, at: u64, from: u32, to: u32, bytes: u6
     let pair = engine.open(&OpenRequest { from, to, entropy, keep: false, route: [&[], &[]] });
     engine.classify(pair, class);
     engine.send(Time(at), pair, Bytes(bytes), u64::from(class));
-}
-
-fn drain(engine: &mut Engine<NoTransport>) -> Vec<Completion> {
-    let mut done = Vec::new();
-    while engine.next_time() != Time::NEVER {
-        engine.run(Time::NEVER, 1 << 20, &mut done);
-    }
-    assert_eq!(engine.packets_live(), 0);
-    done
 }
 
 /// Completion time of each class.

@@ -1,5 +1,7 @@
 //! Transports against what their papers derive: fixed points, sawtooths, targets, fairness, delivery.
 
+mod packets;
+
 use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{
@@ -11,21 +13,14 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time, math};
 use windtunnel_topology::{
-    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, Peer, SwitchId, Tier, Topology, TopologySpec,
-    TorusRouting, TorusSpec,
+    CableSpec, Dimension, DirectSpec, Peer, SwitchId, Topology, TopologySpec, TorusRouting, TorusSpec,
 };
+
+use packets::star;
 
 const PAYLOAD: u64 = 4_096;
 const FULL: u64 = 4_160;
 const US: u64 = 1_000_000;
-
-/// `hosts` on one switch, by cables of `length_mm` (5 ns/m).
-fn star(hosts: u32, gbps: u64, length_mm: u64) -> Arc<Topology> {
-    let rate = BitRate::from_gbps(gbps);
-    let tier = Tier { length_mm, ..Tier::new(hosts, rate) };
-    let spec = ClosSpec::new(hosts, HostSpec::new(1, 1, rate), vec![tier]);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a star"))
-}
 
 /// Thresholds of a port of the topology's rate, whatever that is.
 fn marking(gbps: u64, kmin: u64, kmax: u64, pmax: f64) -> EcnSettings {
