@@ -495,25 +495,8 @@ fn run<const N: usize>(words: &mut [u64; FEW], from: usize, network: &[(usize, u
 mod tests {
     use super::*;
     use crate::queue::EventQueue;
+    use crate::queue::load::calls;
     use proptest::prelude::*;
-
-    /// The instant itself, serialisation, propagation, cables across an ocean, timers, what is never met.
-    fn delay() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            Just(0),
-            0..4u64,
-            0..2_000u64,
-            Just(80_000),
-            1_000_000..1_100_000u64,
-            0..20_000_000_000u64,
-            Just(1 << 50)
-        ]
-    }
-
-    /// A call: so many pops, or so many pushes a delay away; looks in between, which run ahead.
-    fn calls() -> impl Strategy<Value = Vec<(u8, usize, u64, u32)>> {
-        prop::collection::vec((0..4u8, 0..90usize, delay(), any::<u32>()), 0..120)
-    }
 
     fn agree(calls: Vec<(u8, usize, u64, u32)>) -> Result<(), TestCaseError> {
         const ENTITIES: u32 = 300;

@@ -401,25 +401,8 @@ impl<T: Copy, K: EventOrder> Default for CalendarQueue<T, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::load::calls;
     use proptest::prelude::*;
-
-    /// A delay of one of the scales of a fabric: the same instant, serialisation, propagation, time-outs, a far timer.
-    fn delay() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            Just(0),
-            0..4u64,
-            0..2_000u64,
-            Just(80_000),
-            1_000_000..1_100_000u64,
-            0..1_000_000_000u64,
-            Just(1 << 50)
-        ]
-    }
-
-    /// A call: so many pops, or so many pushes a delay away; looks in between, which move the cursor ahead.
-    fn calls() -> impl Strategy<Value = Vec<(u8, usize, u64, u32)>> {
-        prop::collection::vec((0..4u8, 0..60usize, delay(), any::<u32>()), 0..120)
-    }
 
     fn agree(calls: Vec<(u8, usize, u64, u32)>) -> Result<(), TestCaseError> {
         let mut calendar = CalendarQueue::new();

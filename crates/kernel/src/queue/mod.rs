@@ -21,6 +21,8 @@
 
 mod agenda;
 mod calendar;
+#[cfg(test)]
+mod load;
 
 use std::collections::VecDeque;
 
