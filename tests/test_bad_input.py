@@ -114,6 +114,9 @@ SETS = {
     "unknown transport": ["fidelity=packet", "network.transport=dctpc"],
     "unknown transport far from any": ["fidelity=packet", "network.transport=pigeon"],
     "parameters of a built-in transport": ["fidelity=packet", "network={transport: uec, parameters: {gain: 1}}"],
+    "parameter of a built-in transport out of range": [
+        "fidelity=packet", "network={transport: dctcp, parameters: {g: 16}}"
+    ],
     "balancer that nobody brings along": ["fidelity=packet", "network={path_chooser: {name: mine}}"],
     "unknown balancer": ["network.load_balancer=spary"],
     "absent network model": ["fidelity=packet", "network.backend.library=absent.so"],

@@ -70,8 +70,8 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (
             [("network.transport", "dctcp")],
-            "scenario.yaml: network.parameters: `dctcp` takes no parameters, found `decrease`\n\nhint: they are for \
-             transports that a program brings along",
+            "scenario.yaml: network.parameters.decrease: `dctcp` has no such parameter\n\nhint: expected `g`, \
+             `initial_window`, `max_window`",
         ),
     ] {
         assert_eq!(summary(&overrides, own_transport::modules()).expect_err("refused"), expected);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use windtunnel_fabric::packet::transport::{Dcqcn, Dctcp, Hpcc, NoTransport, Recovery, Swift};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 
+use super::parameters::{Refused, tuned};
 use crate::assemble::Assembled;
 use crate::error::{InputError, nearest};
-use crate::modules::Parameters;
 use crate::schema::{LoadBalancerName, Network, PathChooser, RecoveryName};
 
 /// The transport of a scenario that names none.
@@ -48,8 +48,13 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
         let known: Vec<&str> = own.chain(TransportChoice::NAMES).collect();
         return Err(unknown(place("transport"), "transport", name, &known));
     };
-    no_parameters(&network.parameters, name)
-        .map_err(|error| InputError { place: place("parameters"), ..error })?;
+    let known = tuned(known, &network.parameters, name).map_err(|Refused { key, message, hint }| {
+        let refused = InputError::new(place(&format!("parameters.{key}")), message);
+        match hint {
+            Some(hint) => refused.hint(hint),
+            None => refused,
+        }
+    })?;
     let known = configured(known, network)
         .map_err(|message| InputError::new(place("recovery"), format!("`{name}` {message}")))?;
     let Some(chooser) = chooser(assembled, source)? else {
@@ -90,12 +95,6 @@ fn unknown(place: String, what: &str, name: &str, known: &[&str]) -> InputError 
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error.hint(format!("expected `{}`", known.join("`, `"))),
     }
-}
-
-fn no_parameters(parameters: &Parameters, name: &str) -> Result<(), InputError> {
-    let Some(key) = parameters.keys().next() else { return Ok(()) };
-    let message = format!("`{name}` takes no parameters, found `{key}`");
-    Err(InputError::new("", message).hint("they are for transports that a program brings along"))
 }
 
 /// A transport of ours with the scenario's keys; what is wrong with them.

@@ -13,6 +13,7 @@ mod fold;
 mod ideal;
 pub(crate) mod machine;
 pub(crate) mod network;
+mod parameters;
 mod paths;
 mod queues;
 mod recorder;
@@ -75,6 +76,9 @@ impl Digests {
     }
 }
 
+/// Where constants of transports come from.
+const PUBLISHED: &str = "parameters of its paper or specification";
+
 /// Runs `assembled` and returns `summary.json`.
 ///
 /// # Errors
@@ -99,8 +103,13 @@ pub fn execute(
             let given = assembled.scenario.network.transport.as_deref();
             let kind = if given.is_some() { "given" } else { "inferred" };
             let own = "brought along by the program";
-            let source = if chosen.own { own } else { "parameters of its paper or specification" };
-            assembled.evidence.add(&format!("transport {}", chosen.name), kind, source);
+            let keys: Vec<&str> = assembled.scenario.network.parameters.keys().map(String::as_str).collect();
+            let source = match (chosen.own, keys.join("`, `")) {
+                (true, _) => own.to_owned(),
+                (false, keys) if keys.is_empty() => PUBLISHED.to_owned(),
+                (false, keys) => format!("{PUBLISHED}, but for `{keys}`"),
+            };
+            assembled.evidence.add(&format!("transport {}", chosen.name), kind, &source);
             if let Some(chooser) = &assembled.scenario.network.path_chooser {
                 assembled.evidence.add(&format!("path chooser {}", chooser.name), "given", own);
             }

@@ -110,7 +110,8 @@ pub struct Network {
     /// `trimming`). If left out: `dctcp`.
     /// A program of one's own may bring more.
     pub transport: Option<String>,
-    /// Parameters of a `transport` that the program brings along, handed to it as they are written (packet fidelity).
+    /// Parameters of the `transport` (packet fidelity): those that `docs/transports.md` names for it, or, where the program
+    /// brings it along, whatever it takes.
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Who chooses path numbers for `load_balancer: spray`: a module that the program brings along (packet fidelity). If
     /// left out, the transport does, or they are taken in turn.
