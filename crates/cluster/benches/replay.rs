@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use windtunnel_cluster::cluster::{Job, Machine};
+use windtunnel_cluster::life::Lives;
 use windtunnel_cluster::log::shape::Shape;
 use windtunnel_cluster::log::{Format, ReadOptions, Scale, read};
 use windtunnel_cluster::placement::{Locality, Packed};
@@ -65,7 +66,8 @@ fn main() {
         endpoints_per_host: 8,
         regions: 1,
         reaction_delay: Span::from_us(1_000),
-        restart: Span::ZERO,
+        lives: Lives::default(),
+        operations: None,
         seed: 1,
         placements: vec![&Packed],
         locator: None,

@@ -10,7 +10,8 @@ use std::collections::BinaryHeap;
 
 use windtunnel_kernel::CalendarTime;
 
-use crate::cluster::{Change, Cluster, ClusterError, GpuTime, Job, JobId, Machine};
+use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, GpuTime, Job, JobId, JobTime, Machine};
+use crate::cluster::{Reason, Tally};
 use crate::scheduler::Scheduler;
 
 /// What became of a job.
@@ -22,8 +23,8 @@ pub struct Ended {
     pub start: CalendarTime,
     /// When it ended.
     pub finish: CalendarTime,
-    /// Times that it was stopped on the way.
-    pub stops: u32,
+    /// Stops and interruptions on the way, and what they cost.
+    pub time: JobTime,
 }
 
 /// Hears of a replay.
@@ -34,6 +35,15 @@ pub trait Observer {
     /// What stops the replay.
     fn ended(&mut self, ended: &Ended) -> Result<(), String>;
 
+    /// A fault has begun, or maintenance.
+    ///
+    /// # Errors
+    /// What stops the replay.
+    fn fault(&mut self, record: &FaultRecord) -> Result<(), String> {
+        let _ = record;
+        Ok(())
+    }
+
     /// How far it is, every few thousand events; `false` stops it.
     fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {
         let _ = (ended, now, events);
@@ -42,12 +52,14 @@ pub trait Observer {
 }
 
 /// What a replay came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// GPU-time until the end.
     pub gpu_time: GpuTime,
     /// The end: of the last job, or where it was stopped.
     pub end: CalendarTime,
+    /// What faults of each kind did; empty if nothing can fail.
+    pub tallies: Vec<(Reason, Tally)>,
     /// Jobs that ended.
     pub ended: u64,
     /// Instants at which something happened.
@@ -97,12 +109,16 @@ pub fn replay(
         }
         let wake = scheduler.wakes(&cluster).filter(|&at| at > cluster.now());
         let end = ends.peek().map(|&Reverse((at, ..))| at);
-        let Some(now) = cluster.next_event().into_iter().chain(end).chain(wake).min() else {
+        let next = cluster.next_event().into_iter().chain(end).chain(wake).min();
+        let Some(now) = next.filter(|_| wake.is_some() || !cluster.is_stuck()) else {
             let waits = cluster.queue().head().expect("a job that has not ended waits");
             return Err(ReplayError::Starved(waits, scheduler.name()));
         };
         events += 1;
         cluster.advance(now, scheduler);
+        for record in cluster.take_faults() {
+            observer.fault(&record).map_err(ReplayError::Observer)?;
+        }
         while let Some(&Reverse((at, job, start))) = ends.peek().filter(|Reverse((at, ..))| *at <= now) {
             ends.pop();
             if cluster.running_job(job).is_none() || cluster.starts(job) != start {
@@ -111,20 +127,19 @@ pub fn replay(
             cluster.end(job);
             ended += 1;
             let start = cluster.first_start(job).expect("it ran");
-            let stops = cluster.starts(job) - 1;
-            let row = Ended { job, start, finish: CalendarTime(at), stops };
+            let row = Ended { job, start, finish: CalendarTime(at), time: cluster.job_time(job) };
             observer.ended(&row).map_err(ReplayError::Observer)?;
         }
         let starts = cluster.decide(scheduler)?.iter().filter_map(|change| match change {
             Change::Started(job) => Some(*job),
-            Change::Stopped(_) => None,
+            Change::Stopped(_) | Change::Suspended(_) | Change::Interrupted(_) => None,
         });
         // A job may have been stopped again within the instant.
         let starts: smallvec::SmallVec<[JobId; 8]> = starts.collect();
         for job in starts {
-            if cluster.running_job(job).is_some() {
+            if let Some(segment) = cluster.segment(job) {
                 let left = durations[job.0 as usize] - cluster.done(job);
-                ends.push(Reverse((now + cluster.restart(job) + left, job, cluster.starts(job))));
+                ends.push(Reverse((now.saturating_add(segment.time_for(left)), job, cluster.starts(job))));
             }
         }
         if events.is_multiple_of(PACE) && !observer.progress(ended, CalendarTime(now), events) {
@@ -133,5 +148,6 @@ pub fn replay(
         }
     }
     let end = CalendarTime(cluster.now());
-    Ok(Replayed { gpu_time: cluster.gpu_time(), end, ended, events, complete })
+    let tallies = if machine.operations.is_some() { cluster.tallies().collect() } else { Vec::new() };
+    Ok(Replayed { gpu_time: cluster.gpu_time(), end, tallies, ended, events, complete })
 }

@@ -20,7 +20,7 @@ fn durations(jobs: &[Job]) -> Vec<u64> {
 #[test]
 fn a_higher_priority_stops_the_latest_of_the_lowest() {
     let mut machine = machine(8, 8);
-    machine.restart = Span::from_ns(3);
+    machine.lives = common::restarting(3);
     let jobs = [
         with_priority(job(0, 3, 100), 1),
         with_priority(job(0, 2, 100), 0),
@@ -34,7 +34,7 @@ fn a_higher_priority_stops_the_latest_of_the_lowest() {
     // One GPU stays free from 10 to 30, which the second, at the head of the rest, cannot use.
     assert_eq!(found[1], (0, 30 + 3 + 90));
     assert_eq!(found[2], (5, 30 + 3 + 95));
-    assert_eq!(replayed.gpu_time.lost, 3 * 2 + 3 * 3);
+    assert_eq!(replayed.gpu_time.restart, 3 * 2 + 3 * 3);
     assert_conserved(replayed.gpu_time, replayed.end, &jobs, &durations(&jobs), 8);
 }
 
@@ -81,7 +81,7 @@ fn jobs_of_other_rows_fill_what_a_slice_leaves_idle() {
 fn low_priorities_move_where_they_strand_nobody() {
     let mut machine = machine(16, 8);
     machine.regions = 2;
-    machine.restart = Span::from_ns(1);
+    machine.lives = common::restarting(1);
     let jobs = [
         job(0, 6, 10),
         // Not beside the first.
@@ -98,7 +98,7 @@ fn low_priorities_move_where_they_strand_nobody() {
     let mut ends = [found[2].1, found[3].1];
     ends.sort_unstable();
     assert!(ends == [102, 104] || ends == [103, 103], "{ends:?}");
-    assert_eq!(replayed.gpu_time.lost, 2);
+    assert_eq!(replayed.gpu_time.restart, 2);
     assert_eq!(replayed.gpu_time.stranded, 0);
     // Without priorities nobody makes room, and what is free is stranded.
     let equal = jobs.map(|job| with_priority(job, 0));

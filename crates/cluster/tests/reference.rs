@@ -270,7 +270,7 @@ fn every_scheduler_ends_every_job_and_conserves_gpu_time() {
     for (name, _) in windtunnel_cluster::scheduler::SCHEDULERS {
         for seed in 0..300 {
             let mut machine = machine(16, 4);
-            machine.restart = windtunnel_kernel::Span::from_ns(seed % 3);
+            machine.lives = common::restarting(seed % 3);
             machine.reaction_delay = windtunnel_kernel::Span::from_ns(seed % 2);
             machine.regions = if name == "mast" { 1 + seed as u32 % 3 } else { 1 };
             let mut stream = RandomStream::new(seed, "mixed", 0);

@@ -6,6 +6,10 @@
 //! is kept in 2^-64 iterations, so the same changes give the same times whatever the machine. Calendar times round up to
 //! a nanosecond.
 //!
+//! Loading, restarts and checkpoints pause a job in an episode ([`crate::life`]); what its pause leaves free others do not
+//! notice, as an episode's rates are those of jobs that work. An interrupted job goes back to the work that it had done as
+//! its last finished checkpoint began. A fault in the fabric begins an episode anew.
+//!
 //! A job alone is a cluster with one job and goes the same way; if its iterations fit into one episode, nothing is
 //! extrapolated.
 
@@ -14,8 +18,12 @@ mod progress;
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
 
 use self::progress::{Rate, Work};
-use crate::cluster::{Change, Cluster, ClusterError, GpuTime, Job, JobId, Machine};
+use crate::cluster::{
+    Change, Cluster, ClusterError, FaultRecord, GpuTime, Job, JobId, JobTime, Machine, Reason, Tally,
+};
+use crate::faults::{Component, Operations};
 use crate::free::Locator;
+use crate::life::{Checkpoint, Every, Life, Lives, Segment};
 use crate::placement::{Locality, Placement};
 use crate::scheduler::Scheduler;
 
@@ -38,6 +46,8 @@ pub struct JobRequest {
     pub priority: i32,
     /// How close together its GPUs must be.
     pub locality: Locality,
+    /// What it pays on its way, and what of its work is safe.
+    pub life: Life,
 }
 
 /// How the cluster is run.
@@ -52,8 +62,8 @@ pub struct Settings<'a> {
     pub draw_phases: bool,
     /// From a job's end to the next decision.
     pub reaction_delay: Span,
-    /// What a stopped job pays when it goes on.
-    pub restart: Span,
+    /// What fails and is drained.
+    pub operations: Option<&'a Operations<'a>>,
     /// Regions of equally many hosts; a job runs in one.
     pub regions: u32,
     /// Leaves and pods.
@@ -104,6 +114,11 @@ pub trait EpisodeRunner {
     /// # Errors
     /// As [`Self::run`].
     fn lasted(&mut self, span: Span) -> Result<(), Self::Error>;
+
+    /// From the next episode on these cables and switches are out, and no others but those that always are.
+    fn fabric(&mut self, out: &[Component]) {
+        let _ = out;
+    }
 }
 
 /// A job's way through the cluster.
@@ -117,8 +132,8 @@ pub struct JobHistory {
     pub finish: Option<CalendarTime>,
     /// The GPUs that it had last.
     pub placement: Vec<EndpointId>,
-    /// Times that it was stopped on the way.
-    pub stops: u32,
+    /// Stops and interruptions on the way, and what they cost.
+    pub time: JobTime,
     /// Whether its time was extrapolated beyond simulated iterations.
     pub extrapolated: bool,
 }
@@ -130,6 +145,10 @@ pub struct Histories {
     pub jobs: Vec<JobHistory>,
     /// GPU-time until the last job's end.
     pub gpu_time: GpuTime,
+    /// Faults and maintenance in order.
+    pub faults: Vec<FaultRecord>,
+    /// What those of each kind did; empty if nothing can fail.
+    pub tallies: Vec<(Reason, Tally)>,
 }
 
 /// Runs `jobs` to their end.
@@ -160,8 +179,12 @@ pub fn run<R: EpisodeRunner>(
         }
         let episode = calendar.episode();
         let now = CalendarTime(calendar.cluster.now());
+        if let Some(out) = calendar.changed_fabric() {
+            runner.fabric(&out);
+        }
         let results = runner.run(now, &episode, u64::from(settings.episode_iterations) + 1)?;
         let rates: Vec<Rate> = episode.iter().zip(&results).map(|(job, seen)| Rate::of(job, seen)).collect();
+        calendar.plan_checkpoints(&rates);
         let lasted = calendar.run_episode(&rates, scheduler)?;
         runner.lasted(lasted)?;
     }
@@ -202,7 +225,8 @@ impl<'a> Order<'a> {
             endpoints_per_host: settings.endpoints_per_host,
             regions: settings.regions,
             reaction_delay: settings.reaction_delay,
-            restart: settings.restart,
+            lives: Lives::Each(given.iter().map(|&job| requests[job].life).collect()),
+            operations: settings.operations,
             seed: settings.seed,
             placements: placements.into_iter().map(|placement| placement as &dyn Placement).collect(),
             locator: settings.locator,
@@ -215,6 +239,8 @@ impl<'a> Order<'a> {
 struct Entry {
     id: JobId,
     placement: Vec<EndpointId>,
+    /// What it does when from the episode's begin on.
+    segment: Segment,
 }
 
 struct Calendar<'a> {
@@ -226,6 +252,11 @@ struct Calendar<'a> {
     running: Vec<Entry>,
     /// Of each job, in order of submission.
     left: Vec<Work>,
+    /// What was left as its last finished checkpoint began.
+    left_safe: Vec<Work>,
+    /// Changes of the fabric that the runner knows of.
+    fabric: u64,
+    faults: Vec<FaultRecord>,
     histories: Vec<JobHistory>,
     /// Jobs that have not ended.
     unfinished: usize,
@@ -238,34 +269,57 @@ impl<'a> Calendar<'a> {
             start: None,
             finish: None,
             placement: Vec::new(),
-            stops: 0,
+            time: JobTime::default(),
             extrapolated: false,
         };
+        let left: Vec<Work> =
+            order.given.iter().map(|&job| Work::iterations(requests[job].iterations)).collect();
         Self {
             requests,
             settings,
             given: &order.given,
             cluster: Cluster::new(&order.jobs, &order.machine),
             running: Vec::new(),
-            left: order.given.iter().map(|&job| Work::iterations(requests[job].iterations)).collect(),
+            left_safe: left.clone(),
+            left,
+            fabric: 0,
+            faults: Vec::new(),
             histories: requests.iter().map(history).collect(),
             unfinished: requests.len(),
         }
     }
 
-    fn into_histories(self) -> Histories {
-        Histories { jobs: self.histories, gpu_time: self.cluster.gpu_time() }
+    fn into_histories(mut self) -> Histories {
+        for (place, &job) in self.given.iter().enumerate() {
+            self.histories[job].time = self.cluster.job_time(JobId(place as u32));
+        }
+        let tallies = self.settings.operations.map(|_| self.cluster.tallies().collect());
+        Histories {
+            jobs: self.histories,
+            gpu_time: self.cluster.gpu_time(),
+            faults: self.faults,
+            tallies: tallies.unwrap_or_default(),
+        }
+    }
+
+    /// What is out, if the runner does not know it.
+    fn changed_fabric(&mut self) -> Option<Vec<Component>> {
+        let changes = self.cluster.fabric_changes();
+        let known = std::mem::replace(&mut self.fabric, changes);
+        (known != changes).then(|| self.cluster.fabric_out())
     }
 
     /// The next arrival, release, or instant at which the scheduler wants to be asked.
     fn next_event(&self, scheduler: &dyn Scheduler) -> Option<u64> {
         let wake = scheduler.wakes(&self.cluster).filter(|&at| at > self.cluster.now());
         // Once all jobs have ended, nobody waits for their GPUs.
-        self.cluster.next_event().into_iter().chain(wake).min().filter(|_| self.unfinished > 0)
+        let waits = wake.is_some() || !self.cluster.is_stuck();
+        self.cluster.next_event().into_iter().chain(wake).min().filter(|_| self.unfinished > 0 && waits)
     }
 
     fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
         self.cluster.advance(now, scheduler);
+        self.faults.extend(self.cluster.take_faults());
     }
 
     /// Lets the scheduler decide.
@@ -287,17 +341,28 @@ impl<'a> Calendar<'a> {
                     let history = &mut self.histories[self.given[id.0 as usize]];
                     history.start = self.cluster.first_start(id);
                     history.placement.clone_from(&running.placement);
-                    self.running.push(Entry { id, placement: running.placement.clone() });
+                    let placement = running.placement.clone();
+                    let segment = *self.cluster.segment(id).expect("it runs");
+                    self.running.push(Entry { id, placement, segment });
                 }
-                Change::Stopped(id) => {
+                Change::Stopped(id) | Change::Suspended(id) | Change::Interrupted(id) => {
                     self.running.retain(|entry| entry.id != id);
-                    self.histories[self.given[id.0 as usize]].stops += 1;
+                    let (left, safe) = (&mut self.left[id.0 as usize], &mut self.left_safe[id.0 as usize]);
+                    match change {
+                        Change::Stopped(_) => *safe = *left,
+                        Change::Interrupted(_) => *left = *safe,
+                        _ => {}
+                    }
                 }
             }
         }
     }
 
-    fn episode(&self) -> Vec<EpisodeJob> {
+    fn episode(&mut self) -> Vec<EpisodeJob> {
+        let now = self.cluster.now();
+        for entry in &mut self.running {
+            entry.segment = self.cluster.segment(entry.id).expect("it runs").split(now).1;
+        }
         self.running.iter().map(|entry| self.enter(entry)).collect()
     }
 
@@ -311,13 +376,11 @@ impl<'a> Calendar<'a> {
         } else {
             0
         };
-        // What is left of its restart, if it was stopped before.
-        let restart = (self.cluster.started(entry.id) + self.cluster.restart(entry.id)).saturating_sub(now);
         let left = self.left[entry.id.0 as usize].ceil();
         EpisodeJob {
             job: index,
             placement: entry.placement.clone(),
-            start: Time(restart * 1_000 + phase),
+            start: Time(entry.segment.pause.total() * 1_000 + phase),
             left,
             done_before: job.iterations - left,
         }
@@ -329,12 +392,12 @@ impl<'a> Calendar<'a> {
         let begin = self.cluster.now();
         let left = |entry: &Entry| self.left[entry.id.0 as usize];
         let ends: Vec<Span> =
-            self.running.iter().zip(rates).map(|(entry, rate)| rate.time_for(left(entry))).collect();
+            self.running.iter().zip(rates).map(|(entry, rate)| rate.end_of(left(entry), &entry.segment)).collect();
         let first = *ends.iter().min().expect("some job is running");
         while let Some(event) = self.next_event(scheduler).filter(|at| at - begin < first.ns_ceil()) {
-            self.cluster.advance(event, scheduler);
+            self.advance(event, scheduler);
             let changes = self.cluster.decide(scheduler)?.to_vec();
-            if !changes.is_empty() {
+            if !changes.is_empty() || self.cluster.fabric_changes() != self.fabric {
                 let elapsed = Span((event - begin) * 1_000);
                 self.progress(rates, elapsed);
                 self.apply(&changes);
@@ -343,11 +406,12 @@ impl<'a> Calendar<'a> {
         }
         self.progress(rates, first);
         let end = begin + first.ns_ceil();
-        self.cluster.advance(end, scheduler);
+        self.advance(end, scheduler);
         let mut ended = ends.iter().map(|&end| end == first);
         let mut gone = Vec::new();
         self.running.retain(|entry| {
-            let ends = ended.next().unwrap_or(false);
+            // What fails at this instant goes first.
+            let ends = ended.next().unwrap_or(false) && self.cluster.running_job(entry.id).is_some();
             gone.extend(ends.then_some(entry.id));
             !ends
         });
@@ -364,8 +428,29 @@ impl<'a> Calendar<'a> {
     fn progress(&mut self, rates: &[Rate], elapsed: Span) {
         for (entry, rate) in self.running.iter().zip(rates) {
             let id = entry.id.0 as usize;
-            self.histories[self.given[id]].extrapolated |= elapsed > rate.simulated;
-            self.left[id] = self.left[id].less(rate.done_by(elapsed));
+            let (net, safe) = rate.net(elapsed, &entry.segment);
+            self.histories[self.given[id]].extrapolated |= net > rate.simulated;
+            if let Some(safe) = safe {
+                self.left_safe[id] = self.left[id].less(rate.done_by(safe));
+            }
+            self.left[id] = self.left[id].less(rate.done_by(net));
+        }
+    }
+
+    /// Tells the cluster when jobs write whose checkpoints are due after so many iterations.
+    fn plan_checkpoints(&mut self, rates: &[Rate]) {
+        for (entry, rate) in self.running.iter_mut().zip(rates) {
+            let id = entry.id.0 as usize;
+            let life = self.requests[self.given[id]].life;
+            let Some(Checkpoint { every: Every::Iterations(count), .. }) = life.checkpoint else { continue };
+            let pause = entry.segment.pause;
+            // A write under way keeps all that is done.
+            let since = if pause.checkpoint > 0 { 0 } else { self.left_safe[id].0 - self.left[id].0 };
+            let due = Work(Work::iterations(count).0.saturating_sub(since).max(1));
+            let first = rate.time_for(due).ns_ceil().saturating_sub(pause.total());
+            let every = (rate.mean * count).ns_ceil();
+            self.cluster.replan(entry.id, first, every);
+            entry.segment = *self.cluster.segment(entry.id).expect("it runs");
         }
     }
 }
@@ -413,6 +498,7 @@ mod tests {
             estimate: Span::from_us(iterations),
             priority: 0,
             locality: Locality::Anywhere,
+            life: Life::default(),
         }
     }
 
@@ -423,7 +509,7 @@ mod tests {
             episode_iterations: 3,
             draw_phases: false,
             reaction_delay: Span::from_us(1_000),
-            restart: Span::ZERO,
+            operations: None,
             regions: 1,
             locator: None,
             seed: 1,

@@ -3,6 +3,7 @@
 use windtunnel_kernel::{Span, Time};
 
 use super::{EpisodeJob, EpisodeJobResult};
+use crate::life::Segment;
 
 /// Iterations in 2^-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +86,25 @@ impl Rate {
         // An iteration on its way that was simulated to its end is done in the time that it took.
         let iteration = self.ends.get(whole).map_or(self.mean, |&end| end - since);
         Work(Work::iterations(whole as u64).0 + Work::done_in(Time(span.0).since(since), iteration).0)
+    }
+}
+
+impl Rate {
+    /// Time from the episode's start until `work` is done, with the writes on the way.
+    pub(super) fn end_of(&self, work: Work, segment: &Segment) -> Span {
+        let net = self.time_for(work);
+        let worked = net.ns_ceil().saturating_sub(segment.pause.total());
+        net + Span::from_ns(segment.writes_before(worked) * segment.write)
+    }
+
+    /// Of the time since the episode's start, that in which no write that began since paused the job; and the same for
+    /// the begin of the last write that has finished, if one has.
+    pub(super) fn net(&self, elapsed: Span, segment: &Segment) -> (Span, Option<Span>) {
+        let state = segment.at(segment.begin + elapsed.0 / 1_000);
+        let entry = segment.pause.total();
+        let writes = state.parts.pauses().saturating_sub(entry);
+        let safe = state.kept.map(|kept| Span::from_ns(entry + kept));
+        (Span(elapsed.0 - writes * 1_000), safe)
     }
 }
 

@@ -3,20 +3,28 @@
 //! Between two changes the number of GPUs in each state is constant; [`Ledger::until`] adds it times the time that
 //! passed. Every GPU is in one state, so the sums are the GPUs times the time, exactly.
 
+use crate::life::Parts;
+
 /// GPU-nanoseconds by what the GPUs did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuTime {
     /// Given to jobs, overheads included.
     pub busy: u128,
-    /// Free, and nothing waited that could have used them; or on their way from one job to the next.
+    /// Free, and nothing waited that could have used them; on their way from one job to the next; or spare.
     pub idle: u128,
     /// Free while the head of the queue would fit the free total, but no legal placement exists.
     pub stranded: u128,
-    /// Out of order.
+    /// Out of order, or cut off by what is.
     pub failed: u128,
     /// Kept free for maintenance.
     pub draining: u128,
-    /// Part of `busy`: restarts, and work that was done again.
+    /// Part of `busy`: jobs waited for their data.
+    pub loading: u128,
+    /// Part of `busy`: checkpoints were written.
+    pub checkpoint: u128,
+    /// Part of `busy`: jobs that had been stopped or interrupted got going again.
+    pub restart: u128,
+    /// Part of `busy`: work that an interruption undid.
     pub lost: u128,
 }
 
@@ -24,6 +32,11 @@ impl GpuTime {
     /// All states together.
     pub const fn total(&self) -> u128 {
         self.busy + self.idle + self.stranded + self.failed + self.draining
+    }
+
+    /// Work that was kept.
+    pub const fn useful(&self) -> u128 {
+        self.busy - self.loading - self.checkpoint - self.restart - self.lost
     }
 }
 
@@ -34,24 +47,28 @@ pub struct Ledger {
     now: u64,
     gpus: u64,
     busy: u64,
+    failed: u64,
+    draining: u64,
     /// Free GPUs that are stranded now.
     stranded: u64,
 }
 
 impl Ledger {
     /// `gpus` idle from 0 on.
-    pub const fn new(gpus: u64) -> Self {
-        let time = GpuTime { busy: 0, idle: 0, stranded: 0, failed: 0, draining: 0, lost: 0 };
-        Self { time, now: 0, gpus, busy: 0, stranded: 0 }
+    pub fn new(gpus: u64) -> Self {
+        Self { time: GpuTime::default(), now: 0, gpus, busy: 0, failed: 0, draining: 0, stranded: 0 }
     }
 
     /// Nothing changes until `now`.
     pub fn until(&mut self, now: u64) {
         let passed = u128::from(now - self.now);
         if passed > 0 {
+            let taken = self.busy + self.stranded + self.failed + self.draining;
             self.time.busy += passed * u128::from(self.busy);
             self.time.stranded += passed * u128::from(self.stranded);
-            self.time.idle += passed * u128::from(self.gpus - self.busy - self.stranded);
+            self.time.failed += passed * u128::from(self.failed);
+            self.time.draining += passed * u128::from(self.draining);
+            self.time.idle += passed * u128::from(self.gpus - taken);
             self.now = now;
         }
     }
@@ -71,7 +88,23 @@ impl Ledger {
         self.stranded = gpus;
     }
 
-    /// `gpu_ns` of what was busy was lost.
+    /// GPUs without a job that are out of order, and that are kept free for maintenance, from now on.
+    pub const fn out(&mut self, failed: u64, draining: u64) {
+        self.failed = failed;
+        self.draining = draining;
+        // Until the next decision, nobody knows of which free ones that holds.
+        self.stranded = 0;
+    }
+
+    /// `gpus` of a job spent their time so.
+    pub fn spend(&mut self, parts: &Parts, gpus: u64) {
+        let gpus = u128::from(gpus);
+        self.time.loading += u128::from(parts.loading) * gpus;
+        self.time.checkpoint += u128::from(parts.checkpoint) * gpus;
+        self.time.restart += u128::from(parts.restart) * gpus;
+    }
+
+    /// `gpu_ns` of work are undone.
     pub const fn lose(&mut self, gpu_ns: u128) {
         self.time.lost += gpu_ns;
     }

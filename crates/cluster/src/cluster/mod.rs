@@ -1,33 +1,38 @@
 //! The cluster itself: jobs that wait and run, GPUs that are free, and a clock that goes from event to event.
 //!
 //! Life cycle of a job: submitted ([`Cluster::advance`] reaches its time) → waits → runs, when the scheduler decides so
-//! and the placement finds GPUs → perhaps stopped by the scheduler, and waits again → ended ([`Cluster::end`]). Its GPUs
-//! can be given away again `reaction_delay` after its end; those of a stopped job at once.
+//! and the placement finds GPUs → perhaps stopped by the scheduler, or interrupted by a fault or maintenance, and waits
+//! again → ended ([`Cluster::end`]). Its GPUs can be given away again `reaction_delay` after its end or interruption; those
+//! of a stopped job at once. What a job pays on its way and what an interruption undoes, [`crate::life`] says.
 //!
 //! The cluster knows nothing of how long a job takes: whoever drives it does, and calls [`Cluster::end`]. Two drivers
 //! exist: [`crate::replay`], where durations are given, and [`crate::calendar`], where episodes on a fabric tell them.
 //! What a scheduler expects is a job's estimate.
 //!
-//! Order within an instant: submissions, then ends (by the driver), then GPUs that come free, then decisions until the
-//! scheduler has no more. Nothing is scanned per event: costs depend on what an event touches.
+//! Order within an instant: what comes back, fails and is drained, then submissions, then ends (by the driver), then GPUs
+//! that come free, then decisions until the scheduler has no more. Nothing is scanned per event: costs depend on what an event touches.
 //!
-//! Invariants: a job is waiting, running or ended; a GPU is with one job, on its way, or free; the ledger's sums are
+//! Invariants: a job is waiting, running or ended; a GPU is with one job, on its way, free, or out; the ledger's sums are
 //! GPUs × time. Failure modes: a decision that cannot be carried out ([`ClusterError`]), which only a scheduler of a
-//! user's own can make.
+//! user's own can make; a job that is interrupted again and again before it has written a checkpoint.
 
 mod ledger;
+mod operations;
 mod queue;
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, define_id};
 
 pub use ledger::{GpuTime, Ledger};
+pub use operations::{FaultRecord, Reason, Tally};
 pub use queue::Queue;
 
+use crate::faults::{Operations, Outages};
 use crate::free::{FreeSet, Locator};
+use crate::life::{Lives, Parts, Segment, State};
 use crate::placement::{Locality, Need, Placement};
 use crate::scheduler::{Decision, Scheduler};
 
@@ -63,8 +68,10 @@ pub struct Machine<'a> {
     pub regions: u32,
     /// From a job's end until its GPUs can be given away.
     pub reaction_delay: Span,
-    /// What a job pays each time it goes on after it was stopped.
-    pub restart: Span,
+    /// What jobs pay on their way, and what of their work is safe.
+    pub lives: Lives,
+    /// What fails and is drained; `None`: nothing.
+    pub operations: Option<&'a Operations<'a>>,
     /// Seed of random placements.
     pub seed: u64,
     /// Placements that jobs may ask for.
@@ -159,15 +166,30 @@ pub enum ClusterError {
         /// GPUs needed.
         expected: u32,
     },
+    /// A job gets nowhere.
+    #[error("job {job} was interrupted {times} times in a row before it had written a checkpoint")]
+    Hopeless {
+        /// The job.
+        job: JobId,
+        /// How often.
+        times: u32,
+    },
 }
 
-/// What a decision changed.
+/// Interruptions in a row without progress after which a job is given up.
+const HOPELESS: u32 = 10_000;
+
+/// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The job runs.
     Started(JobId),
-    /// The job was stopped and waits again.
+    /// The job was stopped and waits again; it keeps its work in a checkpoint.
     Stopped(JobId),
+    /// The job was stopped and waits again; it keeps its work in the memory of its GPUs.
+    Suspended(JobId),
+    /// The job lost its GPUs; it goes back to its last checkpoint.
+    Interrupted(JobId),
 }
 
 /// A running job.
@@ -190,13 +212,21 @@ struct Status {
     first_start: u64,
     /// When it got those that it has.
     start: u64,
-    /// Of its time since, spent on its restart.
-    restart: u64,
-    /// Time that it ran before, restarts not counted.
+    /// Work done before the present segment and not undone.
     done: u64,
+    /// Of it safe in a checkpoint.
+    kept: u64,
+    /// Work undone, and time of restarts.
+    lost: u64,
+    /// Time of checkpoints.
+    checkpoint: u64,
     place: Place,
     /// Times that it was started.
     starts: u32,
+    /// Times that it was interrupted.
+    interruptions: u32,
+    /// Of these since work was last safe.
+    futile: u32,
 }
 
 /// Where a job is.
@@ -204,13 +234,41 @@ struct Status {
 enum Place {
     /// Not submitted yet.
     Ahead,
-    Waiting {
-        /// Whether it pays a restart when it goes on.
-        restarts: bool,
-    },
+    Waiting(Debts),
     /// At this place in the list of running jobs.
     Running(u32),
+    /// Interrupted, until the cluster reacts.
+    Away(Debts),
     Ended,
+}
+
+/// What a waiting job pays before it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Debts {
+    /// Its data come from elsewhere.
+    loads: bool,
+    /// It was stopped, and its GPUs know it no longer.
+    restarts: bool,
+    /// It wrote a checkpoint as it was stopped.
+    wrote: bool,
+}
+
+impl Debts {
+    const FRESH: Self = Self { loads: true, restarts: false, wrote: false };
+    const NONE: Self = Self { loads: false, restarts: false, wrote: false };
+}
+
+/// What became of a job's time on GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobTime {
+    /// Nanoseconds of work undone, and of restarts.
+    pub lost: u64,
+    /// Nanoseconds of checkpoints.
+    pub checkpoint: u64,
+    /// Times that the scheduler stopped it, or that it moved out of the way of maintenance.
+    pub stops: u32,
+    /// Times that it lost its GPUs.
+    pub interruptions: u32,
 }
 
 /// See the module page.
@@ -223,13 +281,24 @@ pub struct Cluster<'a> {
     queue: Queue,
     status: Vec<Status>,
     running: Vec<Running>,
+    /// What each of the running jobs does when.
+    segments: Vec<Segment>,
     regions: Vec<FreeSet>,
     /// Whether leaves and pods are kept count of.
     grouped: bool,
-    /// GPUs of ended jobs, from when on they can be given away, in order of time.
+    /// GPUs of ended and interrupted jobs, from when on they can be given away, in order of time.
     releases: VecDeque<(u64, JobId, Running)>,
     ledger: Ledger,
     changes: Vec<Change>,
+    /// Whether those have been told.
+    told: bool,
+    /// GPUs that stopped jobs had, where moving costs something.
+    left: FxHashMap<JobId, Vec<EndpointId>>,
+    /// What is out; `None` if nothing ever is.
+    outages: Option<Outages>,
+    log: operations::Log,
+    /// A job that gets nowhere.
+    hopeless: Option<JobId>,
 }
 
 impl<'a> Cluster<'a> {
@@ -243,9 +312,22 @@ impl<'a> Cluster<'a> {
             || jobs.iter().any(|job| job.locality.asks_for_groups());
         let regions =
             (0..machine.region_count()).map(|region| empty_region(machine, grouped, region)).collect();
-        let status =
-            Status { first_start: NEVER, start: 0, restart: 0, done: 0, place: Place::Ahead, starts: 0 };
-        Self {
+        let status = Status {
+            first_start: NEVER,
+            start: 0,
+            done: 0,
+            kept: 0,
+            lost: 0,
+            checkpoint: 0,
+            place: Place::Ahead,
+            starts: 0,
+            interruptions: 0,
+            futile: 0,
+        };
+        let outages = machine.operations.map(|operations| {
+            Outages::new(operations, machine.endpoints, machine.endpoints_per_host, machine.seed)
+        });
+        let mut cluster = Self {
             jobs,
             machine,
             now: 0,
@@ -253,12 +335,20 @@ impl<'a> Cluster<'a> {
             queue: Queue::new(jobs.len()),
             status: vec![status; jobs.len()],
             running: Vec::new(),
+            segments: Vec::new(),
             regions,
             grouped,
             releases: VecDeque::new(),
             ledger: Ledger::new(u64::from(machine.endpoints)),
             changes: Vec::new(),
-        }
+            told: false,
+            left: FxHashMap::default(),
+            outages,
+            log: operations::Log::default(),
+            hopeless: None,
+        };
+        cluster.keep_spares();
+        cluster
     }
 
     /// Refuses jobs that find no legal GPUs even in the empty cluster.
@@ -308,7 +398,7 @@ impl<'a> Cluster<'a> {
 
     /// Whether a job waits.
     pub fn waits(&self, job: JobId) -> bool {
-        matches!(self.status[job.0 as usize].place, Place::Waiting { .. })
+        matches!(self.status[job.0 as usize].place, Place::Waiting(_))
     }
 
     /// Free GPUs of each region.
@@ -337,33 +427,65 @@ impl<'a> Cluster<'a> {
         self.status[job.0 as usize].starts
     }
 
-    /// Nanoseconds that a job has run before its last start, restarts not counted.
+    /// Nanoseconds of work that a job has done before its last start and that count.
     pub fn done(&self, job: JobId) -> u64 {
         self.status[job.0 as usize].done
     }
 
-    /// Nanoseconds that a running job spends on its restart.
-    pub fn restart(&self, job: JobId) -> u64 {
-        self.status[job.0 as usize].restart
+    /// What a running job does when, from its last start (or [`Self::replan`]) on; `None` if it does not run.
+    pub fn segment(&self, job: JobId) -> Option<&Segment> {
+        match self.status[job.0 as usize].place {
+            Place::Running(place) => Some(&self.segments[place as usize]),
+            _ => None,
+        }
+    }
+
+    /// What became of a job's time so far.
+    pub fn job_time(&self, job: JobId) -> JobTime {
+        let status = &self.status[job.0 as usize];
+        JobTime {
+            lost: status.lost,
+            checkpoint: status.checkpoint,
+            stops: status.starts.saturating_sub(1 + status.interruptions),
+            interruptions: status.interruptions,
+        }
     }
 
     /// Nanoseconds from a start now until the job's GPUs can be given away again, as a scheduler expects.
     pub fn expected_hold(&self, job: JobId) -> u64 {
         let status = &self.status[job.0 as usize];
-        let restart = match status.place {
-            Place::Waiting { restarts: true } => self.machine.restart.ns_ceil(),
-            _ => 0,
+        let debts = match status.place {
+            Place::Waiting(debts) | Place::Away(debts) => debts,
+            _ => Debts::NONE,
         };
-        restart
-            + self.job(job).estimate.saturating_sub(status.done).max(1)
-            + self.machine.reaction_delay.ns_ceil()
+        let segment = self.opening(job, debts, None);
+        let left = self.job(job).estimate.saturating_sub(status.done).max(1);
+        segment.time_for(left) + self.machine.reaction_delay.ns_ceil()
     }
 
     /// When the GPUs of a running job can be given away again, as a scheduler expects; in the past if it is overdue.
     pub fn expected_release(&self, job: JobId) -> u64 {
         let status = &self.status[job.0 as usize];
         let left = self.job(job).estimate.saturating_sub(status.done).max(1);
-        status.start + status.restart + left + self.machine.reaction_delay.ns_ceil()
+        let Some(segment) = self.segment(job) else { return self.now };
+        segment.begin + segment.time_for(left) + self.machine.reaction_delay.ns_ceil()
+    }
+
+    /// What `job` does when, if it starts now: on `onto`, or, as one expects it, elsewhere.
+    fn opening(&self, job: JobId, debts: Debts, onto: Option<&Running>) -> Segment {
+        let (life, status) = (self.machine.lives.of(job.0 as usize), &self.status[job.0 as usize]);
+        let left = self.left.get(&job);
+        let moves = left.is_some_and(|left| onto.is_none_or(|onto| onto.placement != *left));
+        let away = life.data_region.is_none() || onto.is_none_or(|onto| life.data_region != Some(onto.region));
+        let pause = Parts {
+            loading: if debts.loads && away { life.loading } else { 0 },
+            restart: if debts.restarts { life.restart } else { 0 } + if moves { life.migration } else { 0 },
+            checkpoint: if debts.wrote { life.write() } else { 0 },
+            work: 0,
+        };
+        let every = life.interval();
+        let first = every.saturating_sub(status.done - status.kept).max(1);
+        Segment { begin: self.now, pause, first, every, write: life.write() }
     }
 
     /// GPUs for `job` in `region` by its placement; `None` if no choice is legal.
@@ -385,47 +507,92 @@ impl<'a> Cluster<'a> {
     }
 
     /// GPU-time so far.
-    pub const fn gpu_time(&self) -> GpuTime {
-        self.ledger.time()
+    pub fn gpu_time(&self) -> GpuTime {
+        let mut ledger = self.ledger.clone();
+        for (running, segment) in self.running.iter().zip(&self.segments) {
+            ledger.spend(&segment.at(self.now).parts, running.placement.len() as u64);
+        }
+        ledger.time()
     }
 
-    /// The next submission or release.
+    /// The next submission, release, fault, repair, or begin or end of maintenance.
     pub fn next_event(&self) -> Option<u64> {
         let submission = self.jobs.get(self.submitted).map(|job| job.submit.0);
         let release = self.releases.front().map(|(at, ..)| *at);
-        submission.into_iter().chain(release).min()
+        let trouble = self.outages.as_ref().and_then(|outages| outages.agenda.next());
+        submission.into_iter().chain(release).chain(trouble).min()
     }
 
-    /// Goes to `now` and takes in what is submitted by then.
+    /// Whether jobs wait though all that could happen to them has: nothing runs, is on its way or will be submitted, and
+    /// nothing is out.
+    pub fn is_stuck(&self) -> bool {
+        let whole = self.outages.as_ref().is_none_or(Outages::is_whole);
+        let quiet = self.running.is_empty() && self.releases.is_empty() && self.submitted == self.jobs.len();
+        whole && quiet && !self.queue.is_empty()
+    }
+
+    /// Goes to `now` and takes in what happens by then: faults and maintenance, then what is submitted. Jobs that this
+    /// interrupts are among the changes of the next [`Self::decide`].
     pub fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
+        self.forget_told();
         self.ledger.until(now);
         self.now = now;
+        self.operate(scheduler);
         while self.jobs.get(self.submitted).is_some_and(|job| job.submit.0 <= now) {
             let job = JobId(self.submitted as u32);
             self.submitted += 1;
             self.queue.join(job);
-            self.status[job.0 as usize].place = Place::Waiting { restarts: false };
+            self.status[job.0 as usize].place = Place::Waiting(Debts::FRESH);
             scheduler.queued(job, self);
         }
     }
 
     /// `job`, which runs, has ended now.
     pub fn end(&mut self, job: JobId) {
-        let running = self.vacate(job);
+        let (running, _) = self.vacate(job);
         self.status[job.0 as usize].place = Place::Ended;
         self.releases.push_back((self.now + self.machine.reaction_delay.ns_ceil(), job, running));
     }
 
-    /// Gives back GPUs that have come free by now, then does what the scheduler decides; returns what changed.
+    /// From now on a running job writes its first checkpoint after `first` nanoseconds of work and others every `every`:
+    /// its driver knows how fast it works.
+    pub fn replan(&mut self, job: JobId, first: u64, every: u64) {
+        let Place::Running(place) = self.status[job.0 as usize].place else { return };
+        self.settle(place as usize);
+        let (_, rest) = self.segments[place as usize].split(self.now);
+        self.segments[place as usize] = Segment { first: first.max(1), every: every.max(1), ..rest };
+    }
+
+    fn forget_told(&mut self) {
+        if std::mem::take(&mut self.told) {
+            self.changes.clear();
+        }
+    }
+
+    /// Gives back GPUs that have come free by now, then does what the scheduler decides; returns what changed since the
+    /// last call.
     ///
     /// # Errors
     /// [`ClusterError`] for a decision that makes no sense.
     pub fn decide(&mut self, scheduler: &mut dyn Scheduler) -> Result<&[Change], ClusterError> {
-        self.changes.clear();
+        self.forget_told();
         while self.releases.front().is_some_and(|(at, ..)| *at <= self.now) {
             let (_, job, running) = self.releases.pop_front().expect("the front was just seen");
-            self.regions[running.region as usize].give(&running.placement);
-            scheduler.released(job, &running, self);
+            let again = match self.status[job.0 as usize].place {
+                Place::Away(debts) => Some(debts),
+                _ => None,
+            };
+            if let Some(debts) = again {
+                self.status[job.0 as usize].place = Place::Waiting(debts);
+                self.queue.rejoin(job);
+            }
+            self.hand_back(job, &running, scheduler);
+            if again.is_some() {
+                scheduler.queued(job, self);
+            }
+        }
+        if let Some(job) = self.hopeless {
+            return Err(ClusterError::Hopeless { job, times: HOPELESS });
         }
         while let Some(decision) = scheduler.decide(self) {
             match decision {
@@ -452,6 +619,7 @@ impl<'a> Cluster<'a> {
         }
         let stranded = scheduler.head(self).is_some_and(|head| self.is_stranded(head));
         self.ledger.strand(if stranded { u64::from(self.free()) } else { 0 });
+        self.told = true;
         Ok(&self.changes)
     }
 
@@ -463,7 +631,7 @@ impl<'a> Cluster<'a> {
 
     fn check_waiting(&self, job: JobId, scheduler: &'static str) -> Result<(), ClusterError> {
         match self.status.get(job.0 as usize).map(|status| status.place) {
-            Some(Place::Waiting { .. }) => Ok(()),
+            Some(Place::Waiting(_)) => Ok(()),
             _ => Err(ClusterError::NotWaiting { scheduler, job }),
         }
     }
@@ -491,17 +659,23 @@ impl<'a> Cluster<'a> {
     }
 
     fn start(&mut self, job: JobId, running: Running, scheduler: &mut dyn Scheduler) {
+        let debts = match self.status[job.0 as usize].place {
+            Place::Waiting(debts) => debts,
+            _ => Debts::NONE,
+        };
+        let segment = self.opening(job, debts, Some(&running));
+        self.left.remove(&job);
         self.queue.leave(job);
         self.regions[running.region as usize].take(&running.placement);
         self.ledger.occupy(running.placement.len() as u64);
         let status = &mut self.status[job.0 as usize];
-        let restarts = status.place == Place::Waiting { restarts: true };
-        status.restart = if restarts { self.machine.restart.ns_ceil() } else { 0 };
         status.first_start = status.first_start.min(self.now);
         status.start = self.now;
         status.starts += 1;
         status.place = Place::Running(self.running.len() as u32);
+        self.hold(job, &running.placement);
         self.running.push(running);
+        self.segments.push(segment);
         self.changes.push(Change::Started(job));
         scheduler.started(job, self);
     }
@@ -515,32 +689,64 @@ impl<'a> Cluster<'a> {
         if self.status.get(job.0 as usize).is_none() || self.running_job(job).is_none() {
             return Err(ClusterError::NotRunning { scheduler: scheduler.name(), job });
         }
-        let running = self.vacate(job);
-        self.regions[running.region as usize].give(&running.placement);
-        self.status[job.0 as usize].place = Place::Waiting { restarts };
+        let (running, pause) = self.vacate(job);
+        let debts = if restarts { self.keep(job, pause) } else { Debts { loads: pause.loading > 0, ..Debts::NONE } };
+        self.remember(job, &running);
+        self.status[job.0 as usize].place = Place::Waiting(debts);
         self.queue.rejoin(job);
-        self.changes.push(Change::Stopped(job));
-        scheduler.released(job, &running, self);
+        self.changes.push(if restarts { Change::Stopped(job) } else { Change::Suspended(job) });
+        self.hand_back(job, &running, scheduler);
         scheduler.queued(job, self);
         Ok(())
     }
 
-    /// Takes `job` off the running ones and adds up its time.
-    fn vacate(&mut self, job: JobId) -> Running {
+    /// `job`, which was stopped in mid-`pause`, has all its work in a checkpoint; what it owes when it goes on.
+    fn keep(&mut self, job: JobId, pause: Parts) -> Debts {
+        let life = self.machine.lives.of(job.0 as usize);
+        let status = &mut self.status[job.0 as usize];
+        let wrote = status.done > status.kept && life.checkpoint.is_some();
+        status.kept = status.done;
+        Debts { loads: pause.loading > 0, restarts: true, wrote }
+    }
+
+    /// Where a stopped job was, if it pays for going elsewhere.
+    fn remember(&mut self, job: JobId, running: &Running) {
+        if self.machine.lives.of(job.0 as usize).migration > 0 {
+            self.left.insert(job, running.placement.clone());
+        }
+    }
+
+    /// Adds up what a running job has done since its segment began; where it stands.
+    fn settle(&mut self, place: usize) -> State {
+        let (job, gpus) = (self.running[place].job, self.running[place].placement.len() as u64);
+        let state = self.segments[place].at(self.now);
+        let status = &mut self.status[job.0 as usize];
+        if let Some(kept) = state.kept {
+            status.kept = status.done + kept;
+            status.futile = 0;
+        }
+        status.done += state.parts.work;
+        status.lost += state.parts.restart;
+        status.checkpoint += state.parts.checkpoint;
+        self.ledger.spend(&state.parts, gpus);
+        state
+    }
+
+    /// Takes `job` off the running ones and adds up its time; returns also what is left of its pause.
+    fn vacate(&mut self, job: JobId) -> (Running, Parts) {
         let Place::Running(place) = self.status[job.0 as usize].place else {
             unreachable!("only a running job ends or stops: {job}");
         };
-        let running = self.running.swap_remove(place as usize);
-        if let Some(moved) = self.running.get(place as usize) {
-            self.status[moved.job.0 as usize].place = Place::Running(place);
-        }
+        let place = place as usize;
         self.ledger.until(self.now);
+        let pause = self.settle(place).pause;
+        let running = self.running.swap_remove(place);
+        self.segments.swap_remove(place);
+        if let Some(moved) = self.running.get(place) {
+            self.status[moved.job.0 as usize].place = Place::Running(place as u32);
+        }
         self.ledger.vacate(running.placement.len() as u64);
-        let status = &mut self.status[job.0 as usize];
-        let elapsed = self.now - status.start;
-        let restart = elapsed.min(status.restart);
-        status.done += elapsed - restart;
-        self.ledger.lose(u128::from(restart) * running.placement.len() as u128);
-        running
+        self.leave(&running.placement);
+        (running, pause)
     }
 }

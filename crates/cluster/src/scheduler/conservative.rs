@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::{Decision, Profile, Scheduler};
+use super::{Absence, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 /// Where searches began to find room: by GPUs, and by holding time in quarters of octaves.
@@ -95,15 +95,19 @@ impl Conservative {
         let from = cluster.now().max(self.floors.of(gpus as u32, hold));
         let start = self.profile.earliest(from, gpus, hold);
         self.floors.raise(gpus as u32, hold, start);
-        self.profile.add(start, start + hold, -gpus);
-        self.spans.insert(job, (start, start + hold));
+        // With too much out for good, there is no room at all until some comes back.
+        let end = start.saturating_add(hold);
+        if end > start {
+            self.profile.add(start, end, -gpus);
+        }
+        self.spans.insert(job, (start, end));
         self.reserved.insert((start, job));
     }
 
     /// Gives back what is left of a job's span.
     fn forget(&mut self, job: JobId, gpus: u32, now: u64) -> Option<u64> {
         let (start, end) = self.spans.remove(&job)?;
-        if end > now {
+        if end > start.max(now) {
             self.profile.add(start.max(now), end, i64::from(gpus));
             // There is room where there was none.
             self.floors = Floors::default();
@@ -149,6 +153,21 @@ impl Scheduler for Conservative {
         self.profile.advance(cluster.now());
         let end = self.forget(job, running.placement.len() as u32, cluster.now());
         if end.is_some_and(|end| end > cluster.now()) {
+            self.compress(cluster);
+        }
+        self.pass = (cluster.now(), JobId(0));
+    }
+
+    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        self.profile.advance(cluster.now());
+        self.profile.add(absence.from, absence.until, -(absence.gpus.len() as i64));
+    }
+
+    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        if absence.until > absence.from {
+            self.profile.advance(cluster.now());
+            self.profile.add(absence.from, absence.until, absence.gpus.len() as i64);
+            self.floors = Floors::default();
             self.compress(cluster);
         }
         self.pass = (cluster.now(), JobId(0));

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 
 use super::classes::Classes;
-use super::{Decision, Profile, Scheduler};
+use super::{Absence, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 /// The EASY scheduler.
@@ -82,6 +82,17 @@ impl Scheduler for Easy {
         self.pass = Pass::default();
     }
 
+    fn lost(&mut self, absence: &Absence, _: &Cluster<'_>) {
+        self.profile.add(absence.from, absence.until, -(absence.gpus.len() as i64));
+    }
+
+    fn regained(&mut self, absence: &Absence, _: &Cluster<'_>) {
+        if absence.until > absence.from {
+            self.profile.add(absence.from, absence.until, absence.gpus.len() as i64);
+        }
+        self.pass = Pass::default();
+    }
+
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
         let head = cluster.queue().head()?;
         if self.pass.now != cluster.now() {
@@ -137,6 +148,10 @@ impl Scheduler for FirstFit {
     }
 
     fn released(&mut self, _: JobId, _: &Running, _: &Cluster<'_>) {
+        self.pass = Pass::default();
+    }
+
+    fn regained(&mut self, _: &Absence, _: &Cluster<'_>) {
         self.pass = Pass::default();
     }
 

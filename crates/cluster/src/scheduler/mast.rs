@@ -18,7 +18,7 @@ use std::ops::Bound;
 use rustc_hash::FxHashMap;
 
 use super::priority::Victims;
-use super::{Decision, Profile, Scheduler};
+use super::{Absence, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 /// Waiting jobs that a pass looks at.
@@ -121,7 +121,7 @@ impl Mast {
             for victim in self.books[region].running.all_below(known.priority) {
                 // One that has ended already gives its GPUs back by itself.
                 let Some(running) = cluster.running_job(victim) else { continue };
-                after.give(&running.placement);
+                after.give(&cluster.given_back_by(running));
                 stopped += running.placement.len() as u32;
                 plan.push(Decision::Preempt { job: victim });
                 if best.as_ref().is_some_and(|(fewest, _)| stopped >= *fewest) {
@@ -173,6 +173,20 @@ impl Scheduler for Mast {
         if self.agenda.is_empty() {
             self.pass = Pass::default();
         }
+    }
+
+    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        self.open_books(cluster);
+        let profile = &mut self.books[absence.region as usize].profile;
+        profile.add(absence.from, absence.until, -(absence.gpus.len() as i64));
+    }
+
+    fn regained(&mut self, absence: &Absence, _: &Cluster<'_>) {
+        if absence.until > absence.from {
+            let profile = &mut self.books[absence.region as usize].profile;
+            profile.add(absence.from, absence.until, absence.gpus.len() as i64);
+        }
+        self.pass = Pass::default();
     }
 
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {

@@ -59,6 +59,19 @@ pub enum Decision {
     },
 }
 
+/// GPUs that are out of service for a while: failed, drained, or kept as spares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absence {
+    /// Their region.
+    pub region: u32,
+    /// From when on, at the earliest now.
+    pub from: u64,
+    /// Until when, as far as is known; `u64::MAX`: for good.
+    pub until: u64,
+    /// Which.
+    pub gpus: Vec<EndpointId>,
+}
+
 /// Decides which jobs run.
 pub trait Scheduler: Send {
     /// Name in a scenario.
@@ -72,6 +85,17 @@ pub trait Scheduler: Send {
 
     /// The GPUs of `job`, which has ended or was stopped, can be given away.
     fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>);
+
+    /// Free GPUs, or those of a job that was just released, are gone for a while; told again if it gets longer. They come
+    /// back at the end without a word unless [`Self::regained`] says so.
+    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        let _ = (absence, cluster);
+    }
+
+    /// GPUs will come back at the begin of this part of an `absence` that was told, perhaps now, and not at its end.
+    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        let _ = (absence, cluster);
+    }
 
     /// What is to be done now; asked again after each decision, until there is none.
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision>;
@@ -132,6 +156,12 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<dyn Scheduler>> {
         "mast" => Box::new(Mast::new()),
         _ => return None,
     })
+}
+
+/// Whether the scheduler named `name` can go on when GPUs fail: the matrix of `gang` names GPUs, and a stopped job of it stays
+/// in their memory.
+pub fn knows_faults(name: &str) -> bool {
+    name != "gang"
 }
 
 /// Whether the scheduler named `name` works with several regions.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Scheduler};
+use super::{Absence, Decision, Scheduler};
 use crate::cluster::{Cluster, Job, JobId, Running};
 
 /// Starts jobs in order of a key, ties by submission.
@@ -51,6 +51,10 @@ impl Scheduler for Ordered {
     }
 
     fn released(&mut self, _: JobId, _: &Running, _: &Cluster<'_>) {
+        self.blocked = None;
+    }
+
+    fn regained(&mut self, _: &Absence, _: &Cluster<'_>) {
         self.blocked = None;
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Decision, Scheduler};
+use super::{Absence, Decision, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 type Order = std::cmp::Reverse<i32>;
@@ -90,6 +90,10 @@ impl Scheduler for Priority {
 
     fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
         self.running.remove(job, cluster);
+        self.blocked = None;
+    }
+
+    fn regained(&mut self, _: &Absence, _: &Cluster<'_>) {
         self.blocked = None;
     }
 

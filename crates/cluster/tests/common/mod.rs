@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use windtunnel_cluster::cluster::{GpuTime, Job, Machine};
+use windtunnel_cluster::life::{Life, Lives};
 use windtunnel_cluster::placement::{Locality, Packed};
 use windtunnel_cluster::replay::{Ended, Observer, Replayed, replay};
 use windtunnel_cluster::scheduler::{self, Options, Scheduler};
@@ -30,11 +31,17 @@ pub fn machine(gpus: u32, per_host: u32) -> Machine<'static> {
         endpoints_per_host: per_host,
         regions: 1,
         reaction_delay: Span::ZERO,
-        restart: Span::ZERO,
+        lives: Lives::default(),
+        operations: None,
         seed: 1,
         placements: vec![&Packed],
         locator: None,
     }
+}
+
+/// Every job pays this when it goes on.
+pub fn restarting(ns: u64) -> Lives {
+    Lives::Same(Life { restart: ns, ..Life::default() })
 }
 
 pub fn job(submit: u64, gpus: u32, duration: u64) -> Job {
@@ -83,5 +90,5 @@ pub fn assert_conserved(time: GpuTime, end: CalendarTime, jobs: &[Job], duration
     assert_eq!(time.total(), u128::from(end.0) * u128::from(gpus));
     let asked: u128 =
         jobs.iter().zip(durations).map(|(job, &ns)| u128::from(ns) * u128::from(job.gpus)).sum();
-    assert_eq!(time.busy - time.lost, asked);
+    assert_eq!(time.useful(), asked);
 }

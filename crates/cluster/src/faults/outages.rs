@@ -1,0 +1,224 @@
+//! What is out, GPU by GPU, and why.
+//!
+//! A GPU is available if it is with no job nor on its way from one, has not failed, is not being drained, and is no spare.
+//! Causes are counted, as several may hold at once; of those the first of busy, failed, draining is what its time counts as.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windtunnel_kernel::EndpointId;
+
+use super::{Agenda, Component, Operations, Spares};
+use crate::cluster::JobId;
+
+/// What is known of a GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Out {
+    /// The job that has it.
+    pub job: Option<JobId>,
+    /// With a job, or on its way from one.
+    pub held: bool,
+    /// Faults that hold.
+    pub failed: u16,
+    /// Windows of maintenance that hold.
+    pub draining: u16,
+    /// Kept back.
+    pub spare: bool,
+    /// When the last of its causes ends, as far as is known.
+    pub until: u64,
+    /// Until when the scheduler knows it to be gone; 0 if it does not.
+    pub told: u64,
+}
+
+impl Out {
+    const IN: Self =
+        Self { job: None, held: false, failed: 0, draining: 0, spare: false, until: 0, told: 0 };
+
+    /// Whether nothing but a job keeps it from being given away.
+    pub const fn is_in_service(&self) -> bool {
+        self.failed == 0 && self.draining == 0 && !self.spare
+    }
+
+    /// Whether it can be given away.
+    pub const fn is_available(&self) -> bool {
+        self.is_in_service() && !self.held
+    }
+
+    /// Counts as (failed, draining).
+    const fn counts(&self) -> (bool, bool) {
+        let free = self.job.is_none();
+        (free && self.failed > 0, free && self.failed == 0 && self.draining > 0)
+    }
+}
+
+/// Why a GPU is cut off: how its time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Failed,
+    Draining,
+}
+
+/// The state of faults and maintenance.
+pub struct Outages {
+    pub(crate) agenda: Agenda,
+    gpus: Vec<Out>,
+    failed: u64,
+    draining: u64,
+    /// Cables and switches that are out, and how often.
+    fabric: BTreeMap<Component, u32>,
+    /// GPUs that these cut off.
+    cut: BTreeMap<EndpointId, Cause>,
+    /// Changes of the fabric so far.
+    pub(crate) changes: u64,
+    /// Cold spares that are being readied.
+    pub(crate) called: u32,
+    /// Spare hosts that are up for use, the last first.
+    pub(crate) pool: Vec<u32>,
+    /// Hosts that were replaced and are not whole yet.
+    replaced: BTreeSet<u32>,
+    /// What notice was given of and has not ended.
+    pub(crate) known: BTreeMap<u32, Known>,
+    per_host: u32,
+}
+
+/// What notice was given of.
+pub(crate) struct Known {
+    pub(crate) gpus: Vec<EndpointId>,
+    /// Jobs that moved away, and the first of them.
+    pub(crate) moved: u32,
+    pub(crate) job: Option<JobId>,
+}
+
+impl Outages {
+    /// Nothing is out but the spares.
+    pub fn new(operations: &Operations<'_>, endpoints: u32, per_host: u32, seed: u64) -> Self {
+        let mut gpus = vec![Out::IN; endpoints as usize];
+        let Spares { hosts, .. } = operations.spares;
+        let total = endpoints / per_host;
+        let first = total.saturating_sub(hosts);
+        for gpu in &mut gpus[(first * per_host) as usize..] {
+            (gpu.spare, gpu.until, gpu.told) = (true, u64::MAX, u64::MAX);
+        }
+        // The lowest is used first.
+        let pool: Vec<u32> = (first..total).rev().collect();
+        Self {
+            agenda: Agenda::new(operations, seed),
+            gpus,
+            failed: 0,
+            draining: 0,
+            fabric: BTreeMap::new(),
+            cut: BTreeMap::new(),
+            changes: 0,
+            called: 0,
+            pool,
+            replaced: BTreeSet::new(),
+            known: BTreeMap::new(),
+            per_host,
+        }
+    }
+
+    /// What is known of a GPU.
+    pub fn of(&self, gpu: EndpointId) -> &Out {
+        &self.gpus[gpu.0 as usize]
+    }
+
+    /// Changes what is known of a GPU; returns it as it was and is.
+    pub(crate) fn change(&mut self, gpu: EndpointId, by: impl FnOnce(&mut Out)) -> (Out, Out) {
+        let out = &mut self.gpus[gpu.0 as usize];
+        let before = *out;
+        by(out);
+        let after = *out;
+        let ((a, b), (c, d)) = (before.counts(), after.counts());
+        self.failed = self.failed + u64::from(c) - u64::from(a);
+        self.draining = self.draining + u64::from(d) - u64::from(b);
+        (before, after)
+    }
+
+    /// GPUs without a job that are out of order, and that are kept free for maintenance.
+    pub const fn counts(&self) -> (u64, u64) {
+        (self.failed, self.draining)
+    }
+
+    /// Whether no GPU is out but the spares, and none of these is being readied.
+    pub fn is_whole(&self) -> bool {
+        self.counts() == (0, 0) && self.called == 0
+    }
+
+    /// Cables and switches that are out, in order.
+    pub fn fabric(&self) -> impl Iterator<Item = Component> + '_ {
+        self.fabric.keys().copied()
+    }
+
+    /// A cable or switch goes out, or comes back from one of its causes; returns whether the fabric has changed.
+    pub(crate) fn fabric_change(&mut self, component: Component, out: bool) -> bool {
+        let times = self.fabric.entry(component).or_insert(0);
+        let before = *times;
+        *times = if out { before + 1 } else { before.saturating_sub(1) };
+        let after = *times;
+        if after == 0 {
+            self.fabric.remove(&component);
+        }
+        let changed = (before == 0) != (after == 0);
+        self.changes += u64::from(changed);
+        changed
+    }
+
+    /// GPUs newly cut off, and those no longer, each with why: by what is out now.
+    pub(crate) fn cuts(
+        &mut self,
+        operations: &Operations<'_>,
+        cause: Cause,
+    ) -> (Vec<EndpointId>, Vec<(EndpointId, Cause)>) {
+        let out: Vec<Component> = self.fabric().collect();
+        let now = if out.is_empty() { Vec::new() } else { operations.plant.cut_off(&out) };
+        let fresh: Vec<EndpointId> = now.iter().copied().filter(|gpu| !self.cut.contains_key(gpu)).collect();
+        let back: Vec<(EndpointId, Cause)> =
+            self.cut.iter().filter(|(gpu, _)| now.binary_search(gpu).is_err()).map(|(&g, &c)| (g, c)).collect();
+        for (gpu, _) in &back {
+            self.cut.remove(gpu);
+        }
+        self.cut.extend(fresh.iter().map(|&gpu| (gpu, cause)));
+        (fresh, back)
+    }
+
+    /// Whether a GPU is cut off by what is out.
+    pub(crate) fn is_cut(&self, gpu: EndpointId) -> bool {
+        self.cut.contains_key(&gpu)
+    }
+
+    /// GPUs of a host.
+    pub(crate) fn gpus_of(&self, host: u32) -> impl Iterator<Item = EndpointId> + use<> {
+        (host * self.per_host..(host + 1) * self.per_host).map(EndpointId)
+    }
+
+    pub(crate) fn is_replaced(&self, host: u32) -> bool {
+        self.replaced.contains(&host)
+    }
+
+    pub(crate) fn set_replaced(&mut self, host: u32, replaced: bool) {
+        if replaced {
+            self.replaced.insert(host);
+        } else {
+            self.replaced.remove(&host);
+        }
+    }
+
+    /// Whether a host is kept back, or being readied.
+    pub(crate) fn is_spare(&self, host: u32) -> bool {
+        self.gpus[(host * self.per_host) as usize].spare
+    }
+
+    /// Takes the first spare that works.
+    pub(crate) fn draw_spare(&mut self) -> Option<u32> {
+        let works = |&host: &u32| self.gpus_of(host).all(|gpu| {
+            let out = self.of(gpu);
+            out.failed == 0 && out.draining == 0 && !out.held
+        });
+        let place = self.pool.iter().rposition(works)?;
+        Some(self.pool.remove(place))
+    }
+
+    pub(crate) fn add_spare(&mut self, host: u32) {
+        let place = self.pool.partition_point(|&known| known > host);
+        self.pool.insert(place, host);
+    }
+}

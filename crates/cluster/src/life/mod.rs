@@ -1,0 +1,87 @@
+//! How a job spends its time on GPUs besides working: loading, checkpoints, restarts, and what they save.
+//!
+//! A job that gets GPUs first pays what it owes (a checkpoint that it wrote as it was preempted, loading its data, its
+//! restart), then works; every so long it stops for the time that a checkpoint takes to write. What it had done when a
+//! write began is safe once that write has ended. An interrupted job goes back to there; without a checkpoint to its
+//! beginning. There is no write at the end.
+//!
+//! All of it is a closed form of the time since the start ([`Segment`]), so a month of checkpoints costs nothing and the
+//! two drivers cannot disagree. Sums are integers: of a job's time on GPUs every nanosecond is one of loading, restart,
+//! checkpoint or work ([`Parts`]).
+
+mod segment;
+
+pub use segment::{Parts, Segment, State};
+
+/// When a job writes checkpoints, and what each costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Work between the end of one write and the begin of the next.
+    pub every: Every,
+    /// Nanoseconds of a write, in which the job does not work.
+    pub write: u64,
+}
+
+/// A stretch of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Every {
+    /// So many nanoseconds, at least 1.
+    Time(u64),
+    /// So many iterations, at least 1; only a driver that knows iterations can tell when they are done.
+    Iterations(u64),
+}
+
+/// What a job pays in the course of its life, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// Its checkpoints; `None`: an interruption costs all work.
+    pub checkpoint: Option<Checkpoint>,
+    /// Before it goes on after it was stopped or interrupted.
+    pub restart: u64,
+    /// On top if it goes on on other GPUs than it had.
+    pub migration: u64,
+    /// Before it first starts: its data come from elsewhere.
+    pub loading: u64,
+    /// The region where its data are, in which it does not load.
+    pub data_region: Option<u32>,
+}
+
+impl Life {
+    /// Nanoseconds of work between writes, where that is known; for ever if there are none.
+    pub(crate) fn interval(&self) -> u64 {
+        match self.checkpoint {
+            Some(Checkpoint { every: Every::Time(ns), .. }) => ns.max(1),
+            _ => u64::MAX,
+        }
+    }
+
+    /// Nanoseconds of a write.
+    pub(crate) fn write(&self) -> u64 {
+        self.checkpoint.map_or(0, |checkpoint| checkpoint.write)
+    }
+}
+
+/// The lives of all jobs.
+#[derive(Clone, Debug)]
+pub enum Lives {
+    /// All alike.
+    Same(Life),
+    /// By job, in order of submission.
+    Each(Vec<Life>),
+}
+
+impl Default for Lives {
+    fn default() -> Self {
+        Self::Same(Life::default())
+    }
+}
+
+impl Lives {
+    /// Of job number `job`.
+    pub fn of(&self, job: usize) -> &Life {
+        match self {
+            Self::Same(life) => life,
+            Self::Each(lives) => &lives[job],
+        }
+    }
+}
