@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
-from windtunnel.validate.predict import key_of, predict
+from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Score
 from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import NAMES, READERS
@@ -77,14 +77,22 @@ def validate(
     return Board([_score(table, results) for table in found], absent)
 
 
+def _predicted(row: Row, job: dict[str, Any]) -> float:
+    if row.quantity == "time":
+        return float(job["iteration_time_s"]["mean"])
+    fullest = max(job["memory_by_pipeline_rank"], key=lambda rank: float(rank["total"]))
+    return float(fullest["activations" if row.quantity == "activations" else "total"])
+
+
 def _score(table: Table, results: dict[str, dict[str, Any] | str]) -> Score:
     rows: list[Row] = []
     predicted: list[float] = []
     for row in table.rows:
-        result = results[key_of(row)]
-        if isinstance(result, str):
-            table.exclude(f"could not be run: {result}")
+        found = [(results[key], weight) for key, _, weight in runs_of(row)]
+        errors = [result for result, _ in found if isinstance(result, str)]
+        if errors:
+            table.exclude(f"could not be run: {errors[0]}")
             continue
         rows.append(row)
-        predicted.append(float(result["jobs"][0]["iteration_time_s"]["mean"]))
+        predicted.append(sum(_predicted(row, result["jobs"][0]) * weight for result, weight in found))
     return Score(table.name, rows, predicted, table.excluded)

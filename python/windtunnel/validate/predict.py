@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.validate.steady import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,24 +19,28 @@ if TYPE_CHECKING:
     from windtunnel.validate.rows import Row
 
 
-def key_of(row: Row) -> str:
-    """A name for what is run: equal scenarios and models have equal names."""
-    text = json.dumps([row.scenario, row.models], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
+    """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
+    short = shortened(row.scenario) if row.quantity == "time" else [(dict(row.scenario), 1.0)]
+    return [(_key([scenario, row.models, row.quantity]), scenario, weight) for scenario, weight in short]
+
+
+def _key(what: object) -> str:
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 def predict(
     rows: Iterable[Row], *, processes: int | None = None, done: Callable[[int, int], None] | None = None
 ) -> dict[str, dict[str, Any] | str]:
-    """The summary of each distinct scenario by `key_of`, or the error message where it could not run.
+    """The summary of each distinct scenario by key (`runs_of`), or the error message where it could not run.
 
     `done` is told of each scenario that has ended, and of how many there are.
     """
-    work: dict[str, tuple[str, str]] = {}
+    work: dict[str, tuple[str, str, str]] = {}
     for row in rows:
-        key = key_of(row)
-        if key not in work:
-            work[key] = (json.dumps(row.scenario), json.dumps(dict(row.models)))
+        for key, scenario, _ in runs_of(row):
+            if key not in work:
+                work[key] = (json.dumps(scenario), json.dumps(dict(row.models)), row.quantity)
     keys = list(work)
     count = processes or os.cpu_count() or 1
     found: dict[str, dict[str, Any] | str] = {}
@@ -61,17 +66,25 @@ def _collect(
             done(i + 1, len(keys))
 
 
-def _run(work: tuple[str, str]) -> dict[str, Any] | str:
-    scenario, models = work
+def _run(work: tuple[str, str, str]) -> dict[str, Any] | str:
+    scenario, models, quantity = work
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
         for name, model in json.loads(models).items():
-            (Path(folder) / name).write_text(json.dumps(model), encoding="utf-8")
+            (Path(folder) / name).write_text(model if isinstance(model, str) else json.dumps(model), encoding="utf-8")
         try:
+            if quantity != "time":
+                return _bytes_of(engine.explain(scenario, "row", folder, [], {"threads": 1}))
             text = engine.run(scenario, "row", folder, [], {"threads": 1}, _ignore_rows, _ignore_progress)
         except (engine.InputError, engine.RunError) as error:
             return str(error).partition("\n")[0].removeprefix("row: ")
     summary: dict[str, Any] = json.loads(text)
     return summary
+
+
+def _bytes_of(explained: str) -> dict[str, Any]:
+    """What a job says of its memory, in the form of a summary."""
+    jobs = json.loads(explained)["jobs"]
+    return {"jobs": [{"memory_by_pipeline_rank": job["memory_by_pipeline_rank"]} for job in jobs]}
 
 
 def _ignore_rows(_table: str, _columns: object) -> None:

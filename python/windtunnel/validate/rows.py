@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Row:
     """A measurement and the scenario that predicts it.
 
-    `measured` is in seconds, or in bytes for tables of memory. `models` are `config.json` files that the scenario
-    names, by file name. `groups` is what the row is shown by, such as `{"size": "3.6B"}`.
+    `measured` is in seconds, or in bytes for tables of memory. `models` are files that the scenario names, by file name:
+    a `config.json`, or the text of another. `groups` is what the row is shown by, such as `{"size": "3.6B"}`.
     """
 
     id: str
@@ -23,7 +23,9 @@ class Row:
     measured: float
     scenario: Mapping[str, Any]
     groups: Mapping[str, str]
-    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
+    quantity: str = "time"
+    """`time`, `memory` (bytes of the fullest GPU) or `activations` (those of them that are activations)."""
 
 
 @dataclass(frozen=True)

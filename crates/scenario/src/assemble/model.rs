@@ -128,6 +128,7 @@ fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> 
             ("bf16", (Dtype::Bf16, Dtype::Bf16)),
             ("fp16", (Dtype::Fp16, Dtype::Fp16)),
             ("fp8", (Dtype::Fp8, Dtype::Bf16)),
+            ("fp4", (Dtype::Fp4, Dtype::Bf16)),
         ],
         (Dtype::Bf16, Dtype::Bf16),
     )?;
@@ -137,7 +138,13 @@ fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> 
         &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32)],
         storage,
     )?;
-    Ok(Precision { compute, activations: storage, parameters: storage, gradients })
+    let parameters = choice(
+        settings.parameters.as_deref(),
+        &at("parameters"),
+        &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32), ("fp8", Dtype::Fp8)],
+        storage,
+    )?;
+    Ok(Precision { compute, activations: storage, parameters, gradients })
 }
 
 fn kernels(
@@ -158,8 +165,16 @@ fn kernels(
         }
     };
     let precision = precision(settings, place)?;
-    KernelModel::new(gpu, precision.compute, precision.activations, profile)
-        .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))
+    let mut model = KernelModel::new(gpu, precision.compute, precision.activations, profile)
+        .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
+    if let Some(share) = settings.compute_share {
+        if !(share > 0.0 && share <= 1.5) {
+            let message = format!("expected a share above 0 and at most 1.5, found `{share}`");
+            return Err(InputError::new(format!("{place}.training.compute_share"), message));
+        }
+        model = model.sustained(share);
+    }
+    Ok(if settings.fused == Some(false) { model.separately() } else { model })
 }
 
 /// A transformer with everything that lays it out.
@@ -327,7 +342,12 @@ impl Transformer<'_> {
         let recompute = choice(
             settings.recompute.as_deref(),
             &at("recompute"),
-            &[("none", Recompute::None), ("selective", Recompute::Selective), ("full", Recompute::Full)],
+            &[
+                ("none", Recompute::None),
+                ("selective", Recompute::Selective),
+                ("operations", Recompute::Operations),
+                ("full", Recompute::Full),
+            ],
             Recompute::None,
         )?;
         let attention = choice(
@@ -352,6 +372,9 @@ impl Transformer<'_> {
             sequence_parallel: settings.sequence_parallel.unwrap_or(true) && layout.tp > 1,
             precision: precision(settings, &self.at("workload"))?,
             recompute,
+            recompute_layers: settings.recompute_layers,
+            lora_rank: settings.lora_rank,
+            regather: settings.regather.unwrap_or(true),
             attention,
             causal: settings.causal.unwrap_or(true) && attention == AttentionKernel::Flash,
             dropout: settings.dropout,

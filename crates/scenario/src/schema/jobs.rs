@@ -97,12 +97,25 @@ pub struct WorkloadSource {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelJob {
-    /// Activations recomputed in the backward pass: `none`, `selective` (attention) or `full`.
+    /// Activations recomputed in the backward pass: `none`, `selective` (attention), `operations` (what is between the
+    /// products of a layer, and every second of these, as torchtitan's selective checkpointing) or `full`.
     pub recompute: Option<String>,
+    /// Layers of each stage that `recompute: full` is for, the first ones; all if left out.
+    pub recompute_layers: Option<u32>,
+    /// Rank of low-rank adapters beside attention's projections, which alone are trained.
+    pub lora_rank: Option<u64>,
+    /// Gather a column-parallel projection's input again for its weight gradient, as Megatron does; on unless `false`.
+    pub regather: Option<bool>,
+    /// Element-wise operations fused into one kernel each; on unless `false` (PyTorch without a compiler).
+    pub fused: Option<bool>,
+    /// Share of the sheet's compute rates that the GPU sustains in training, where its power is limited; 1 if left out.
+    pub compute_share: Option<f64>,
     /// Sequence parallelism with tensor parallelism; on unless `false`.
     pub sequence_parallel: Option<bool>,
-    /// `bf16`, `fp16` or `fp8`.
+    /// `bf16`, `fp16`, `fp8` or `fp4`.
     pub precision: Option<String>,
+    /// Format in which parameters are kept and gathered: `fp32`, `bf16`, `fp16` or `fp8`; that of activations if left out.
+    pub parameters: Option<String>,
     /// Bytes per element of the gradient reduction: `bf16` or `fp32`.
     pub gradients: Option<String>,
     /// `flash`, or `unfused` (stored scores, as Megatron before flash attention).

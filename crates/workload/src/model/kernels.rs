@@ -108,6 +108,19 @@ pub enum Streaming {
 }
 
 impl Streaming {
+    /// Bytes that separate kernels move for those of a fused one, as PyTorch computes it without a compiler: each
+    /// operation reads its operands and writes its result. A root-mean-square norm converts to 32 bits, squares, averages,
+    /// scales twice and converts back (40 bytes a number for 4); a rotary embedding converts, multiplies complex numbers
+    /// and converts back (20 for 4); a gate is two kernels (10 for 6); the loss converts the logits first (20 for 12).
+    pub const fn separate(self) -> f64 {
+        match self {
+            Self::Norm => 10.0,
+            Self::Rotary => 5.0,
+            Self::Activation | Self::CrossEntropy => 5.0 / 3.0,
+            _ => 1.0,
+        }
+    }
+
     /// Name in profiles.
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,6 +160,8 @@ pub struct KernelModel {
     rates: [Option<f64>; Dtype::ALL.len()],
     gemm: Curve,
     gemm_fp8: Option<Curve>,
+    gemm_fp4: Option<Curve>,
+    separate: bool,
     attention: [Curve; 2],
     bandwidth: f64,
     launch: f64,
@@ -183,6 +198,8 @@ impl KernelModel {
             rates: Dtype::ALL.map(|dtype| sheet.peak.of(dtype).map(|figure| figure.value.0)),
             gemm: sheet.efficiency.gemm.value.clone(),
             gemm_fp8: sheet.efficiency.gemm_fp8.as_ref().map(|figure| figure.value.clone()),
+            gemm_fp4: sheet.efficiency.gemm_fp4.as_ref().map(|figure| figure.value.clone()),
+            separate: false,
             attention: [
                 sheet.efficiency.attention_forward.value.clone(),
                 sheet.efficiency.attention_backward.value.clone(),
@@ -193,6 +210,21 @@ impl KernelModel {
             attention_rate: rate(activations)?,
             profile,
         })
+    }
+
+    /// The same with compute rates of `share` of the sheet's, which a limit on power leaves.
+    #[must_use]
+    pub fn sustained(mut self, share: f64) -> Self {
+        self.rates = self.rates.map(|rate| rate.map(|rate| rate * share));
+        self.attention_rate *= share;
+        self
+    }
+
+    /// The same with element-wise operations as kernels of their own ([`Streaming::separate`]).
+    #[must_use]
+    pub const fn separately(mut self) -> Self {
+        self.separate = true;
+        self
     }
 
     /// Seconds of the roofline, launch included.
@@ -214,6 +246,7 @@ impl KernelModel {
         let rate = self.rates[dtype as usize].unwrap_or(self.attention_rate);
         let curve = match (&self.gemm_fp8, dtype) {
             (Some(curve), Dtype::Fp8) => curve,
+            (_, Dtype::Fp4) => self.gemm_fp4.as_ref().or(self.gemm_fp8.as_ref()).unwrap_or(&self.gemm),
             _ => &self.gemm,
         };
         let bytes = dtype.bytes(gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n))
@@ -250,6 +283,7 @@ impl KernelModel {
         }
         match self.profile.find(kind.name(), rows, features, 0, self.activations) {
             Some(time) => time,
+            None if self.separate => self.roofline(0.0, (bytes as f64 * kind.separate()) as u64),
             None => self.roofline(0.0, bytes),
         }
     }

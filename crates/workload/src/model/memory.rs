@@ -149,8 +149,31 @@ impl Training {
             Recompute::Full => {
                 self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden)
             }
+            Recompute::Operations => self.stored_by_operations(layer),
             _ => self.stored_by_layer(layer, self.recompute == Recompute::Selective),
         })
+    }
+
+    /// Bytes that a layer keeps under [`Recompute::Operations`]: its input, and the results of its other products, of
+    /// attention and of the sums over tensor-parallel ranks.
+    fn stored_by_operations(&self, layer: u32) -> u64 {
+        let model = &self.architecture;
+        let activation = |count: u64| self.precision.activations.bytes(count);
+        let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), model.hidden);
+        let attention = &model.attention;
+        let kept = self.local_heads() * (attention.query_dim() + attention.value_dim())
+            + self.local_kv_heads() * attention.value_dim();
+        let sums = if self.tp > 1 { 2 * activation(own * hidden) } else { activation(own * hidden) };
+        let block = match (model.layer_kind(layer), &model.experts) {
+            (LayerKind::Sparse, Some(experts)) => {
+                let (routed, _) = self.expert_tokens(experts);
+                activation(routed * (hidden + model.dense.ups() * experts.width / self.expert_tp))
+                    + activation(own * experts.top_k * hidden)
+                    + activation(tokens * model.dense.ups() * experts.shared_width / self.tp)
+            }
+            _ => activation(tokens * model.dense.width / self.tp),
+        };
+        activation(own * hidden) + activation(tokens * kept) + 4 * tokens * self.local_heads() + sums + block
     }
 
     /// Bytes of all tensors of a layer that its backward pass reads; without the scores if these are recomputed.
@@ -210,7 +233,15 @@ impl Training {
     /// Bytes that `chunk` keeps for its backward pass per micro-batch, ends of the model included.
     pub fn chunk_activation_bytes(&self, chunk: &Chunk) -> Bytes {
         let own = self.residual_tokens() * self.architecture.hidden;
-        let mut bytes: u64 = chunk.layers.clone().map(|layer| self.layer_activation_bytes(layer).0).sum();
+        let first = chunk.layers.start;
+        let stored = |layer| {
+            if self.recompute == Recompute::Full && !self.recomputes_layer(layer, first) {
+                self.stored_by_layer(layer, false)
+            } else {
+                self.layer_activation_bytes(layer).0
+            }
+        };
+        let mut bytes: u64 = chunk.layers.clone().map(stored).sum();
         if chunk.embedding && self.dropout {
             bytes += own;
         }
@@ -256,6 +287,18 @@ impl Training {
             dense.div_ceil(shards) + routed.div_ceil(expert_shards)
         };
         memory.weights = Bytes(self.precision.parameters.bytes(sharded(Zero::Parameters)));
+        if let Some(rank) = self.lora_rank {
+            let layers: usize = resident.iter().map(|held| held.chunk.layers.len()).sum();
+            let adapters = self.adapter_parameters(rank) * layers as u64;
+            memory.weights += Bytes(self.precision.activations.bytes(adapters));
+            (dense, routed) = (adapters, 0);
+            largest = largest.min(adapters);
+        }
+        let sharded = |by: Zero| {
+            let (shards, expert_shards) =
+                if sharding.zero >= by { (sharding.shards, sharding.expert_shards) } else { (1, 1) };
+            dense.div_ceil(shards) + routed.div_ceil(expert_shards)
+        };
         memory.gradients = Bytes(self.precision.gradients.bytes(sharded(Zero::Gradients)));
         memory.optimiser = Bytes(12 * sharded(Zero::Optimiser));
 

@@ -132,6 +132,8 @@ pub struct Efficiencies {
     pub gemm: Figure<Curve>,
     /// GEMM in 8-bit floats, where it differs.
     pub gemm_fp8: Option<Figure<Curve>>,
+    /// GEMM in 4-bit floats; absent: as in 8-bit ones.
+    pub gemm_fp4: Option<Figure<Curve>>,
     /// Forward flash attention against the sequence length.
     pub attention_forward: Figure<Curve>,
     /// Backward flash attention against the sequence length.
@@ -243,6 +245,9 @@ impl GpuSheet {
         push(&mut list, "efficiency.gemm", &self.efficiency.gemm);
         if let Some(figure) = &self.efficiency.gemm_fp8 {
             push(&mut list, "efficiency.gemm_fp8", figure);
+        }
+        if let Some(figure) = &self.efficiency.gemm_fp4 {
+            push(&mut list, "efficiency.gemm_fp4", figure);
         }
         push(&mut list, "efficiency.attention_forward", &self.efficiency.attention_forward);
         push(&mut list, "efficiency.attention_backward", &self.efficiency.attention_backward);

@@ -78,7 +78,8 @@ impl Training {
             self.gather_expert_tokens(emit, experts);
             emit.gemm("experts", Gemm { m: each, n: width, k: hidden, batch: local });
         }
-        if part.weight() {
+        let trained = part.weight() && self.lora_rank.is_none();
+        if trained {
             emit.gemm("experts", Gemm { m: width, n: hidden, k: each, batch: local });
         }
         if part.input() {
@@ -90,7 +91,7 @@ impl Training {
             );
             self.reduce_expert_tokens(emit, experts);
         }
-        if part.weight() {
+        if trained {
             emit.gemm("experts", Gemm { m: hidden, n: ups * width, k: each, batch: local });
         }
         if part.input() {
@@ -116,7 +117,7 @@ impl Training {
             );
             emit.gemm_in("router", Gemm::new(own, hidden, experts.routed), dtype);
         }
-        if part.weight() {
+        if trained {
             emit.gemm_in("router", Gemm::new(hidden, experts.routed, own), dtype);
         }
         if part.input() {

@@ -17,6 +17,9 @@ pub enum Recompute {
     None,
     /// The core of attention (scores, softmax, weighted sum).
     Selective,
+    /// What is between the products of a layer, and every second of these: the projections of keys, of attention's
+    /// output and of the gate (torchtitan's selective checkpointing by operation).
+    Operations,
     /// Every layer, from its input.
     Full,
 }
@@ -89,6 +92,14 @@ pub struct Training {
     pub precision: Precision,
     /// What is recomputed.
     pub recompute: Recompute,
+    /// Layers of each chunk that [`Recompute::Full`] is for, the first ones; the others keep everything. Absent: all.
+    pub recompute_layers: Option<u32>,
+    /// Rank of the low-rank adapters beside attention's projections, which alone are trained (Hu et al. 2021,
+    /// arXiv:2106.09685); absent: the model itself is trained.
+    pub lora_rank: Option<u64>,
+    /// Whether the input of a column-parallel projection is gathered again for its weight gradient (Korthikanti et al.
+    /// 2022, §4.2.2) instead of being kept.
+    pub regather: bool,
     /// How attention is computed.
     pub attention: AttentionKernel,
     /// Whether flash attention skips the masked half of the scores.
@@ -183,6 +194,9 @@ impl Training {
             sequence_parallel: false,
             precision: Precision::default(),
             recompute: Recompute::None,
+            recompute_layers: None,
+            lora_rank: None,
+            regather: true,
             attention: AttentionKernel::Flash,
             causal: true,
             dropout: false,
@@ -366,6 +380,21 @@ impl Training {
         } else {
             norm + self.local_vocabulary() * self.architecture.hidden
         }
+    }
+
+    /// Parameters of the adapters of a layer on this rank: two factors for queries, keys and values together, two for
+    /// attention's output.
+    pub(super) fn adapter_parameters(&self, rank: u64) -> u64 {
+        let attention = &self.architecture.attention;
+        let queries = self.local_heads() * attention.query_dim();
+        let keys = self.local_kv_heads() * (attention.query_dim() + attention.value_dim());
+        let row = self.local_heads() * attention.value_dim();
+        rank * (self.architecture.hidden + queries + keys + row + self.architecture.hidden)
+    }
+
+    /// Whether layer `layer` of a chunk that begins with `first` is recomputed whole.
+    pub(super) fn recomputes_layer(&self, layer: u32, first: u32) -> bool {
+        self.recompute == Recompute::Full && self.recompute_layers.is_none_or(|count| layer - first < count)
     }
 
     /// Whether GEMM factors are converted to a narrower format first.

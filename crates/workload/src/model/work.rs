@@ -158,6 +158,21 @@ impl Training {
             work.expert_parameter_bytes = sized(&experts, self.precision.parameters);
             work.expert_gradient_bytes = sized(&experts, self.precision.gradients);
         }
+        if let Some(rank) = self.lora_rank {
+            // Adapters alone have gradients, and alone are gathered after a step.
+            let adapters = self.adapter_parameters(rank);
+            let ends = usize::from(chunk.embedding)..usize::from(chunk.embedding) + chunk.layers.len();
+            for (unit, count) in dense.iter_mut().enumerate() {
+                *count = if ends.contains(&unit) { adapters } else { 0 };
+            }
+            experts.fill(0);
+            work.parameter_bytes = sized(&dense, self.precision.parameters);
+            work.gradient_bytes = sized(&dense, self.precision.gradients);
+            if self.architecture.experts.is_some() {
+                work.expert_parameter_bytes = sized(&experts, self.precision.parameters);
+                work.expert_gradient_bytes = sized(&experts, self.precision.gradients);
+            }
+        }
         let owned = dense.iter().sum::<u64>().div_ceil(self.optimiser_shards)
             + experts.iter().sum::<u64>().div_ceil(self.expert_optimiser_shards);
         // Adam reads the gradient, and reads and writes master weight and two moments in 32 bits; it writes the weight.
@@ -229,11 +244,11 @@ impl Training {
             emit.gather_slices();
         }
         for layer in chunk.layers.clone().rev() {
-            self.layer_backward(emit, layer, part);
+            self.layer_backward(emit, layer, chunk.layers.start, part);
             part.finish(emit, units.layer(layer));
         }
         if chunk.embedding {
-            if part.weight() {
+            if part.weight() && self.lora_rank.is_none() {
                 if self.sequence_parallel {
                     emit.gather_over_tp("embedding all-gather", tokens * hidden, Overlap::None);
                 }
@@ -254,9 +269,13 @@ impl Training {
         }
     }
 
-    fn layer_backward(&self, emit: &mut Emit<'_>, layer: u32, part: Part) {
-        if self.recompute == Recompute::Full && part.input() {
-            emit.recompute(|emit| self.layer_forward(emit, layer));
+    fn layer_backward(&self, emit: &mut Emit<'_>, layer: u32, first: u32, part: Part) {
+        if part.input() {
+            if self.recomputes_layer(layer, first) {
+                emit.recompute(|emit| self.layer_forward(emit, layer));
+            } else if self.recompute == Recompute::Operations {
+                emit.recompute(|emit| self.operations_again(emit, layer));
+            }
         }
         if let (LayerKind::Sparse, Some(experts)) =
             (self.architecture.layer_kind(layer), &self.architecture.experts)
@@ -267,6 +286,50 @@ impl Training {
             self.block_backward(emit, &block, part, true);
         }
         self.block_backward(emit, &self.attention_block(), part, true);
+    }
+
+    /// What [`Recompute::Operations`] computes again of a layer. Sums over ranks are kept, and the gathered inputs are
+    /// gathered once, for the weight gradients.
+    fn operations_again(&self, emit: &mut Emit<'_>, layer: u32) {
+        let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), self.architecture.hidden);
+        emit.stream("attention", Streaming::Norm, own, hidden, 2);
+        if let Attention::Grouped { head_dim, .. } = self.architecture.attention {
+            emit.gemm("attention", Gemm::new(tokens, self.local_kv_heads() * head_dim, hidden));
+        }
+        emit.stream("attention", Streaming::Rotary, tokens, self.rotated(), 2);
+        emit.gemm("attention", Gemm::new(tokens, hidden, self.attention_block().row));
+        self.residual_stream(emit, "attention", 3);
+        emit.stream("mlp", Streaming::Norm, own, hidden, 2);
+        let ups = self.architecture.dense.ups();
+        match (self.architecture.layer_kind(layer), &self.architecture.experts) {
+            (LayerKind::Sparse, Some(experts)) => {
+                let (rows, _) = self.expert_tokens(experts);
+                emit.stream("experts", Streaming::Activation, rows, experts.width / self.expert_tp, ups + 1);
+            }
+            _ => {
+                let width = self.architecture.dense.width / self.tp;
+                if self.architecture.dense.gated {
+                    emit.gemm("mlp", Gemm::new(tokens, width, hidden));
+                }
+                emit.stream("mlp", Streaming::Activation, tokens, width, ups + 1);
+            }
+        }
+    }
+
+    /// Products with the adapters of a projection from `inner` to `outer` features, in the activations' format.
+    fn adapters(&self, emit: &mut Emit<'_>, inner: u64, outer: u64, forward: bool) {
+        let Some(rank) = self.lora_rank else { return };
+        let (tokens, dtype) = (self.tokens(), self.precision.activations);
+        let mut product = |m, n, k| emit.gemm_in("adapters", Gemm::new(m, n, k), dtype);
+        if forward {
+            product(tokens, rank, inner);
+            product(tokens, outer, rank);
+        } else {
+            product(tokens, rank, outer);
+            product(tokens, inner, rank);
+            product(rank, outer, tokens);
+            product(inner, rank, tokens);
+        }
     }
 
     fn attention_block(&self) -> Block {
@@ -325,8 +388,14 @@ impl Training {
         emit.gather_over_tp("tp all-gather", tokens * block.gather, emit.before());
         for &(inner, outer) in &block.columns {
             emit.gemm(block.label, Gemm::new(tokens, outer, inner));
+            if matches!(block.middle, Middle::Attention) {
+                self.adapters(emit, inner, outer, true);
+            }
         }
         self.middle_forward(emit, block);
+        if matches!(block.middle, Middle::Attention) {
+            self.adapters(emit, block.row, hidden, true);
+        }
         emit.gemm_before_sum(block.label, Gemm::new(tokens, hidden, block.row), self.tp);
         emit.sum_over_tp("tp reduce", tokens * hidden, emit.after());
         if residual {
@@ -467,11 +536,20 @@ impl Training {
             }
             emit.gemm(block.label, Gemm::new(row.m, row.k, row.n));
         }
-        if part.weight() {
+        if part.weight() && self.lora_rank.is_none() {
             emit.gemm(block.label, Gemm::new(row.k, row.n, row.m));
+        }
+        let adapted = matches!(block.middle, Middle::Attention) && part.input();
+        if adapted {
+            self.adapters(emit, block.row, hidden, false);
         }
         if part.input() {
             self.middle_backward(emit, block);
+        }
+        if adapted {
+            for &(inner, outer) in &block.columns {
+                self.adapters(emit, inner, outer, false);
+            }
         }
         self.column_gradients(emit, part, block.label, block.gather, &block.columns, self.precision.compute);
         for &(inner, outer) in &block.down {
@@ -479,7 +557,7 @@ impl Training {
                 emit.stream(block.label, Streaming::Norm, own, outer, 3);
                 emit.gemm(block.label, Gemm::new(own, inner, outer));
             }
-            if part.weight() {
+            if part.weight() && self.lora_rank.is_none() {
                 emit.gemm(block.label, Gemm::new(inner, outer, own));
             }
         }
@@ -531,7 +609,9 @@ impl Training {
         let tokens = self.tokens();
         let numbers = tokens * gather;
         let beside = self.overlap_backward && part == Part::Both && self.tp > 1;
-        let gathered = (part.weight() && self.sequence_parallel)
+        // Frozen weights have no gradients for which the input is needed.
+        let trained = self.lora_rank.is_none();
+        let gathered = (part.weight() && self.sequence_parallel && self.regather && trained)
             .then(|| emit.gather_over_tp_beside("tp re-gather", numbers, beside))
             .flatten();
         if part.input() {
@@ -542,7 +622,7 @@ impl Training {
         let reduced =
             part.input().then(|| emit.sum_over_tp_beside("tp reduce gradient", numbers, beside)).flatten();
         emit.wait(gathered);
-        if part.weight() {
+        if part.weight() && trained {
             for &(inner, outer) in columns {
                 emit.gemm_in(label, Gemm::new(inner, outer, tokens), dtype);
             }

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windtunnel.validate.tables import korthikanti, published, vtrain
+from windtunnel.validate.tables import (
+    korthikanti,
+    megatron_bridge,
+    memory,
+    mlperf,
+    published,
+    sailor,
+    torchtitan,
+    vtrain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +28,11 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "megatron-sc21": published.megatron_sc21,
     "korthikanti": korthikanti.read,
     "zero-bubble": published.zero_bubble,
+    "sailor": sailor.read,
+    "torchtitan": torchtitan.read,
+    "megatron-bridge": megatron_bridge.read,
+    "mlperf": mlperf.read,
+    "memory": memory.read,
 }
 
 NAMES = tuple(READERS)

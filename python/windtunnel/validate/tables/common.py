@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from windtunnel.validate.systems import System
 
 
+TRAINING_CONSTANTS = ("dispatch", "compute_share")
+"""Constants of a system that a job's `training` takes."""
+
+
 class Line:
     """A line of a table; its figures are checked as they are asked for."""
 
@@ -74,6 +78,20 @@ def gpt(
     }
 
 
+def racks(scenario: dict[str, Any], gpus: int) -> None:
+    """Fits a scale-up domain of several hosts to a job: as large as the job where that fits one rack; whole domains of hosts."""
+    topology = scenario["topology"]
+    host = topology["host"]
+    size = (host.get("scale_up") or {}).get("size")
+    if size is None:
+        return
+    rack = 72
+    if gpus <= rack:
+        host["scale_up"]["size"] = size = max(int(host["gpus"]), -(-gpus // int(host["gpus"])) * int(host["gpus"]))
+    hosts = size // int(host["gpus"])
+    topology["hosts"] = max(2, -(-topology["hosts"] // hosts)) * hosts if hosts > 1 else topology["hosts"]
+
+
 def training_scenario(
     system: System,
     *,
@@ -88,9 +106,10 @@ def training_scenario(
     # A fabric needs a second host to be one.
     topology["hosts"] = max(2, -(-gpus // per_host))
     merged = {**system.section("training"), **(training or {})}
-    dispatch = system.constant("dispatch")
-    if dispatch is not None:
-        merged.setdefault("dispatch", dispatch)
+    for constant in TRAINING_CONSTANTS:
+        value = system.constant(constant)
+        if value is not None:
+            merged.setdefault(constant, value)
     return {
         "windtunnel": 1,
         "name": system.name,

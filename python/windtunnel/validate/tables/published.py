@@ -76,7 +76,49 @@ def _read(
     return table
 
 
-def _records(path: Path, prefix: str) -> Iterator[dict[str, Any]]:
+def rows_of_memory(data: Path, systems: Mapping[str, System]) -> Iterator[Row | str]:
+    """Activations of the fullest GPU in Korthikanti et al. 2022, figure 1: nothing recomputed, and both techniques."""
+    path = data / "e2e_iteration" / "published_tables.json.gz"
+    if not path.is_file():
+        return
+    system = systems.get("selene")
+    for record in _records(path, "korthikanti_f1_mem_", measured=False):
+        if system is None:
+            yield "no file of system `selene`"
+            continue
+        layout, model = record["parallelism"], record["model"]
+        pp, chunks = int(layout["PP"]), int(layout["virtual_pp"] or 1)
+        schedule = {"name": "interleaved", "chunks": chunks} if chunks > 1 else {"name": "1f1b"}
+        for key, both in (("act_GiB_no_recompute_TPonly", False), ("act_GiB_seqpar_selective", True)):
+            micro = int(layout["micro_batch"])
+            yield Row(
+                id=f"memory/{record['id']}-{'both' if both else 'none'}",
+                system=system.name,
+                measured=float(record["measured"][key]) * 2**30,
+                scenario=training_scenario(
+                    system,
+                    gpus=layout["TP"] * pp,
+                    workload={
+                        "model": "model.json",
+                        "sequence": model["seq"],
+                        "micro_batch": micro,
+                        # As many micro-batches as fill the pipeline.
+                        "global_batch": micro * max(2 * pp, 1),
+                    },
+                    parallelism={"tp": layout["TP"], "pp": pp, "dp": 1, "schedule": schedule},
+                    training={"recompute": "selective" if both else "none", "sequence_parallel": both},
+                ),
+                groups={"size": str(record["id"]).rpartition("_")[2], "kind": "Korthikanti, activations"},
+                models={
+                    "model.json": gpt(
+                        model["layers"], model["hidden"], model["heads"], model["seq"], model.get("vocab", 51_200)
+                    )
+                },
+                quantity="activations",
+            )
+
+
+def _records(path: Path, prefix: str, *, measured: bool = True) -> Iterator[dict[str, Any]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = json.load(file)["rows"]
@@ -85,7 +127,7 @@ def _records(path: Path, prefix: str) -> Iterator[dict[str, Any]]:
     for i, record in enumerate(rows):
         try:
             wanted = str(record["id"]).startswith(prefix)
-            if wanted:
+            if wanted and measured:
                 float(record["measured"]["iteration_time_s_derived"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: rows[{i}]: {error} is missing or no number") from error
