@@ -18,6 +18,11 @@ pub struct SheetText {
     pub text: String,
 }
 
+/// The text of sheet `name` of `kind`.
+pub fn text(kind: &str, name: &str) -> Option<&'static str> {
+    SHEETS.iter().find(|(of, known, _)| *of == kind && *known == name).map(|(.., text)| *text)
+}
+
 /// Names of the sheets of `kind` (`gpus`, `nics`, `switches`, `models`).
 pub fn names(kind: &str) -> Vec<&'static str> {
     SHEETS.iter().filter(|(of, ..)| *of == kind).map(|(_, name, _)| *name).collect()

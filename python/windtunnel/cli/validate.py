@@ -32,6 +32,9 @@ def validate(
     quick: Annotated[bool, typer.Option("--quick", help="Every tenth row.")] = False,
     folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where rows (CSV) and page (HTML) go.")] = TARGET,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
+    ] = False,
 ) -> int:
     """Predict published measurements and say how far off the predictions are."""
     from windtunnel.results.folder import write_beside
@@ -49,10 +52,17 @@ def validate(
         if i == of or i % max(1, of // 10) == 0:
             talk().print(f"{i} of {of} predictions", style="dim")
 
+    if write and (tables or quick):
+        raise InputError("`--write` takes the whole board\n\nhint: leave `--table` and `--quick` out")
     board = run_board(tables or NAMES, data=data, quick=quick, done=None if json else done)
     for score in board.scores:
         write_beside(folder / f"{score.name}.csv", rows_csv(score).encode())
     write_beside(folder / "index.html", html(board).encode())
+    if write:
+        from windtunnel.validate.page import renew
+
+        for path in renew(board):
+            talk().print(f"wrote {path}", markup=False, soft_wrap=True)
     if json:
         print_json(json_module.dumps(board.record(), indent=2))
         return DONE

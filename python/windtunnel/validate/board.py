@@ -14,7 +14,7 @@ from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import NAMES, READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windtunnel.validate.rows import Row, Table
 
@@ -77,6 +77,17 @@ def validate(
     return Board([_score(table, results) for table in found], absent)
 
 
+def predicted_of(row: Row, results: Mapping[str, dict[str, Any] | str]) -> float | str:
+    """What is predicted for a row, in the unit of its measurement, or why nothing is."""
+    value = 0.0
+    for key, _, weight in runs_of(row):
+        result = results[key]
+        if isinstance(result, str):
+            return result
+        value += weight * _predicted(row, result["jobs"][0])
+    return value
+
+
 def _predicted(row: Row, job: dict[str, Any]) -> float:
     if row.quantity == "time":
         return float(job["iteration_time_s"]["mean"])
@@ -88,11 +99,10 @@ def _score(table: Table, results: dict[str, dict[str, Any] | str]) -> Score:
     rows: list[Row] = []
     predicted: list[float] = []
     for row in table.rows:
-        found = [(results[key], weight) for key, _, weight in runs_of(row)]
-        errors = [result for result, _ in found if isinstance(result, str)]
-        if errors:
-            table.exclude(f"could not be run: {errors[0]}")
+        value = predicted_of(row, results)
+        if isinstance(value, str):
+            table.exclude(f"could not be run: {value}")
             continue
         rows.append(row)
-        predicted.append(sum(_predicted(row, result["jobs"][0]) * weight for result, weight in found))
+        predicted.append(value)
     return Score(table.name, rows, predicted, table.excluded)

@@ -44,6 +44,8 @@ class Table:
     rows: list[Row] = field(default_factory=list)
     fitted: frozenset[str] = frozenset()
     """Rows that a constant was fitted on, by id: excluded from every figure."""
+    left_out: list[Row] = field(default_factory=list)
+    """The fitted rows themselves, for calibration."""
     _excluded: Counter[str] = field(default_factory=Counter)
 
     def exclude(self, reason: str, rows: int = 1) -> None:
@@ -54,6 +56,7 @@ class Table:
         """Takes a row in, unless a constant was fitted on it."""
         if row.id in self.fitted:
             self.exclude("used to fit a constant")
+            self.left_out.append(row)
         else:
             self.rows.append(row)
 

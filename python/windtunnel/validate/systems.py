@@ -47,6 +47,13 @@ class System:
         return copy.deepcopy(dict(self.record.get(name) or {}))
 
 
+def with_constant(system: System, name: str, value: object) -> System:
+    """`system` with another value of a constant."""
+    constants = dict(system.record.get("constants") or {})
+    constants[name] = {"evidence": "calibrated", "source": "tried", **(constants.get(name) or {}), "value": value}
+    return System(system.name, system.path, {**system.record, "constants": constants})
+
+
 def read_systems(data: Path | None) -> dict[str, System]:
     """The systems of `data/systems` (of a validation folder), then the checkout's own, by name."""
     folders = [folder / "systems" for folder in [data] if folder is not None] + [OWN]

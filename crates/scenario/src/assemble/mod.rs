@@ -40,6 +40,8 @@ pub struct ModelFacts {
     pub flops: f64,
     /// Peak rate of a GPU in FLOP/s at the training precision.
     pub peak_flops: f64,
+    /// What kind of prediction the iteration time is ([`crate::errors`]).
+    pub kind: &'static str,
     /// Bytes per GPU by use, of the rank that needs most, with `total` and `capacity`.
     pub memory: Value,
     /// Layers, bytes, FLOPs and memory per pipeline rank, for `--explain`.

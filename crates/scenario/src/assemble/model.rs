@@ -63,6 +63,8 @@ pub fn build(
         }
         ModelKind::Transformer(architecture) => {
             let parallelism = job.parallelism.clone().unwrap_or_default();
+            let rms = architecture.norm == windtunnel_workload::model::Norm::Rms;
+            let kernels = if training.fused == Some(false) { kernels.separately(rms) } else { kernels };
             let job = Transformer {
                 name: sheet.name,
                 sequence: need(source.sequence, "sequence")?,
@@ -98,6 +100,25 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
         });
     }
     ModelSheet::parse(&text.text).map_err(|error| InputError::new(&text.source, error.to_string()))
+}
+
+/// What kind of prediction this is, by which errors were observed (`data/errors/training.json`).
+fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
+    use windtunnel_workload::model::Evidence;
+    let curve = match (training.precision.compute, &gpu.efficiency.gemm_fp8) {
+        (Dtype::Fp8 | Dtype::Fp4, Some(narrow)) => narrow,
+        _ => &gpu.efficiency.gemm,
+    };
+    let measured = matches!(curve.evidence, Evidence::Measured | Evidence::Calibrated);
+    if training.lora_rank.is_some() {
+        "adapters"
+    } else if training.architecture.experts.is_some() {
+        "experts"
+    } else if measured {
+        "dense, kernels measured"
+    } else {
+        "dense, kernels inferred"
+    }
 }
 
 /// One of `names` with its value, or an error with the nearest one.
@@ -173,8 +194,15 @@ fn kernels(
             return Err(InputError::new(format!("{place}.training.compute_share"), message));
         }
         model = model.sustained(share);
+        evidence.add("training.compute_share", "given", "the scenario");
     }
-    Ok(if settings.fused == Some(false) { model.separately() } else { model })
+    if settings.dispatch.is_some() {
+        evidence.add("training.dispatch", "given", "the scenario");
+    }
+    if let (Some("flash2"), Some(figure)) = (settings.attention.as_deref(), &gpu.efficiency.flash2) {
+        model = model.attention_up_to(figure.value.0);
+    }
+    Ok(model)
 }
 
 /// A transformer with everything that lays it out.
@@ -228,6 +256,7 @@ impl Transformer<'_> {
             flops: training.architecture.model_flops_per_token(self.sequence, false) as f64 * tokens as f64,
             peak_flops: peak,
             memory: verdict,
+            kind: kind_of(&training, self.gpu),
             explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
         };
         let first_replica = |rank: u32| {
@@ -353,7 +382,11 @@ impl Transformer<'_> {
         let attention = choice(
             settings.attention.as_deref(),
             &at("attention"),
-            &[("flash", AttentionKernel::Flash), ("unfused", AttentionKernel::Unfused)],
+            &[
+                ("flash", AttentionKernel::Flash),
+                ("flash2", AttentionKernel::Flash),
+                ("unfused", AttentionKernel::Unfused),
+            ],
             AttentionKernel::Flash,
         )?;
         let context = choice(

@@ -114,6 +114,7 @@ impl JobSummary<'_> {
             "host_s": part(&|breakdown| breakdown.host),
             "ideal_iteration_time_s": self.ideal_ps.map(seconds),
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
+            "expected_error": model.map(|model| crate::errors::of(model.kind)),
             "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
             "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),
             "memory": model.map(|model| model.memory.clone()),

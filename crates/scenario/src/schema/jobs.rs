@@ -118,7 +118,8 @@ pub struct ModelJob {
     pub parameters: Option<String>,
     /// Bytes per element of the gradient reduction: `bf16` or `fp32`.
     pub gradients: Option<String>,
-    /// `flash`, or `unfused` (stored scores, as Megatron before flash attention).
+    /// `flash`, `flash2` (FlashAttention-2 on a GPU whose sheet has a newer kernel's rates), or `unfused` (stored scores, as
+    /// Megatron before flash attention).
     pub attention: Option<String>,
     /// Skip the masked half of attention's scores; on unless `false`.
     pub causal: Option<bool>,

@@ -155,6 +155,16 @@ impl<'a> Emit<'a> {
         self.calc(label, self.kernels.streaming(kind, rows, features, bytes));
     }
 
+    /// Writes the measured time of a whole part over `tokens`, if the profile has it.
+    pub(super) fn whole(&mut self, label: &'static str, name: &str, tokens: u64) -> bool {
+        let (hidden, tp) = (self.training.architecture.hidden, self.training.tp);
+        let found = self.kernels.whole(name, tokens, hidden, tp);
+        if let Some(time) = found {
+            self.calc(label, time);
+        }
+        found.is_some()
+    }
+
     pub(super) fn done(&mut self, unit: u32) {
         self.launched();
         self.list.push(Piece::UnitDone(unit));

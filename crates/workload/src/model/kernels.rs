@@ -109,14 +109,20 @@ pub enum Streaming {
 
 impl Streaming {
     /// Bytes that separate kernels move for those of a fused one, as PyTorch computes it without a compiler: each
-    /// operation reads its operands and writes its result. A root-mean-square norm converts to 32 bits, squares, averages,
-    /// scales twice and converts back (40 bytes a number for 4); a rotary embedding converts, multiplies complex numbers
-    /// and converts back (20 for 4); a gate is two kernels (10 for 6); the loss converts the logits first (20 for 12).
-    pub const fn separate(self) -> f64 {
+    /// operation reads its operands and writes its result. A root-mean-square norm (`rms`; a layer norm is one kernel)
+    /// converts to 32 bits, squares, averages, scales twice and converts back (40 bytes a number for 4); a rotary embedding
+    /// converts, multiplies complex numbers and converts back (20 for 4); a gate is two kernels (10 for 6), and so are a
+    /// bias and its activation (8 for 4); a masked softmax with dropout scales, masks, converts to 32 bits, normalises,
+    /// converts back and drops out (33 for 9); the loss converts the logits first (20 for 12); a bias, dropout and addition
+    /// are three (15 for 7).
+    pub const fn separate(self, rms: bool) -> f64 {
         match self {
-            Self::Norm => 10.0,
+            Self::Norm if rms => 10.0,
             Self::Rotary => 5.0,
+            Self::Activation if !rms => 2.0,
             Self::Activation | Self::CrossEntropy => 5.0 / 3.0,
+            Self::Softmax => 33.0 / 9.0,
+            Self::Residual if !rms => 15.0 / 7.0,
             _ => 1.0,
         }
     }
@@ -161,7 +167,9 @@ pub struct KernelModel {
     gemm: Curve,
     gemm_fp8: Option<Curve>,
     gemm_fp4: Option<Curve>,
-    separate: bool,
+    /// Whether element-wise operations are kernels of their own; with root-mean-square norms: `Some(true)`.
+    separate: Option<bool>,
+    attention_scale: f64,
     attention: [Curve; 2],
     bandwidth: f64,
     launch: f64,
@@ -199,7 +207,8 @@ impl KernelModel {
             gemm: sheet.efficiency.gemm.value.clone(),
             gemm_fp8: sheet.efficiency.gemm_fp8.as_ref().map(|figure| figure.value.clone()),
             gemm_fp4: sheet.efficiency.gemm_fp4.as_ref().map(|figure| figure.value.clone()),
-            separate: false,
+            separate: None,
+            attention_scale: 1.0,
             attention: [
                 sheet.efficiency.attention_forward.value.clone(),
                 sheet.efficiency.attention_backward.value.clone(),
@@ -220,10 +229,18 @@ impl KernelModel {
         self
     }
 
+    /// The same with an attention kernel that reaches at most `share` of the peak rate, its curves keeping their shape.
+    #[must_use]
+    pub fn attention_up_to(mut self, share: f64) -> Self {
+        let most = self.attention[0].points().map(|(_, share)| share).fold(0.0, f64::max);
+        self.attention_scale = if most > share { share / most } else { 1.0 };
+        self
+    }
+
     /// The same with element-wise operations as kernels of their own ([`Streaming::separate`]).
     #[must_use]
-    pub const fn separately(mut self) -> Self {
-        self.separate = true;
+    pub const fn separately(mut self, rms: bool) -> Self {
+        self.separate = Some(rms);
         self
     }
 
@@ -272,8 +289,13 @@ impl KernelModel {
         {
             return time;
         }
-        let share = self.attention[pass].at(shape.keys as f64);
+        let share = self.attention[pass].at(shape.keys as f64) * self.attention_scale;
         self.roofline(products * shape.flops() as f64 / (self.attention_rate * share), bytes)
+    }
+
+    /// Measured time of a whole part of a model ([`super::profile`]).
+    pub fn whole(&self, name: &str, m: u64, n: u64, k: u64) -> Option<Span> {
+        self.profile.find(name, m, n, k, self.activations)
     }
 
     /// A kernel bound by memory, over `rows` of `features`, that moves `bytes`.
@@ -283,8 +305,10 @@ impl KernelModel {
         }
         match self.profile.find(kind.name(), rows, features, 0, self.activations) {
             Some(time) => time,
-            None if self.separate => self.roofline(0.0, (bytes as f64 * kind.separate()) as u64),
-            None => self.roofline(0.0, bytes),
+            None => {
+                let factor = self.separate.map_or(1.0, |rms| kind.separate(rms));
+                self.roofline(0.0, (bytes as f64 * factor) as u64)
+            }
         }
     }
 }

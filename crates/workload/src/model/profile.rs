@@ -2,7 +2,10 @@
 //!
 //! A profile is CSV with the header `kernel,m,n,k,dtype,time`, or a JSON list of objects with these keys; times carry
 //! units (`12.5 us`). `kernel` is `gemm`, `attention_forward`, `attention_backward` (m = query tokens, n = keys,
-//! k = heads × features), or a [`super::kernels::Streaming`] name (m = rows, n = features, k = 0). A shape is matched
+//! k = heads × features), or a [`super::kernels::Streaming`] name (m = rows, n = features, k = 0). Whole parts of a model go
+//! before their kernels and hold the collectives of tensor parallelism too: `layer_forward` and `layer_backward`, and the
+//! same of `embedding` and `head` (m = tokens of a micro-batch, n = hidden features, k = tensor-parallel ranks), and
+//! `optimiser_layer` (m = hidden features, n = tensor-parallel ranks, k = 0), the step of one such part. A shape is matched
 //! exactly; one that is absent falls back to the roofline. Of equal rows the last counts.
 
 use rustc_hash::FxHashMap;

@@ -138,6 +138,8 @@ pub struct Efficiencies {
     pub attention_forward: Figure<Curve>,
     /// Backward flash attention against the sequence length.
     pub attention_backward: Figure<Curve>,
+    /// Highest share that FlashAttention-2 reaches forward; absent: what [`Self::attention_forward`] does.
+    pub flash2: Option<Figure<Share>>,
     /// Kernels bound by memory: share of the bandwidth.
     pub memory: Figure<Share>,
 }
@@ -251,6 +253,9 @@ impl GpuSheet {
         }
         push(&mut list, "efficiency.attention_forward", &self.efficiency.attention_forward);
         push(&mut list, "efficiency.attention_backward", &self.efficiency.attention_backward);
+        if let Some(figure) = &self.efficiency.flash2 {
+            push(&mut list, "efficiency.flash2", figure);
+        }
         push(&mut list, "efficiency.memory", &self.efficiency.memory);
         push(&mut list, "launch", &self.launch);
         push(&mut list, "scale_up.rate", &self.scale_up.rate);

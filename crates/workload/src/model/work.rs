@@ -178,12 +178,19 @@ impl Training {
         // Adam reads the gradient, and reads and writes master weight and two moments in 32 bits; it writes the weight.
         let bytes =
             self.precision.gradients.bytes(owned) + 24 * owned + self.precision.parameters.bytes(owned);
-        work.optimiser = kernels.streaming(Streaming::Optimiser, owned, 1, bytes);
+        let parts = chunk.layers.len() as u64 + u64::from(chunk.embedding) + u64::from(chunk.head);
+        let measured = kernels.whole("optimiser_layer", self.architecture.hidden, self.tp, 0);
+        work.optimiser = match measured {
+            Some(time) => time * parts,
+            None => kernels.streaming(Streaming::Optimiser, owned, 1, bytes),
+        };
     }
 
     fn forward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units) {
         let hidden = self.architecture.hidden;
-        if chunk.embedding {
+        if chunk.embedding && emit.whole("embedding", "embedding_forward", self.tokens()) {
+            emit.done(Units::EMBEDDING);
+        } else if chunk.embedding {
             // Rows are read and written; where tables are split, tokens without a row here are written as zeros.
             emit.stream("embedding", Streaming::Embedding, self.tokens(), hidden, 2);
             emit.sum_over_tp("embedding reduce", self.tokens() * hidden, Overlap::None);
@@ -195,7 +202,9 @@ impl Training {
             self.layer_forward(emit, layer);
             emit.done(units.layer(layer));
         }
-        if chunk.head {
+        if chunk.head && emit.whole("head", "head_forward", self.tokens()) {
+            emit.done(units.head());
+        } else if chunk.head {
             let vocabulary = self.local_vocabulary();
             emit.stream("head", Streaming::Norm, self.residual_tokens(), hidden, 2);
             emit.gather_over_tp("head all-gather", self.tokens() * hidden, emit.before());
@@ -220,7 +229,9 @@ impl Training {
     fn backward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units, part: Part) {
         let hidden = self.architecture.hidden;
         let (tokens, residual) = (self.tokens(), self.residual_tokens());
-        if chunk.head {
+        if chunk.head && part.input() && emit.whole("head", "head_backward", tokens) {
+            part.finish(emit, units.head());
+        } else if chunk.head {
             let gemm = Gemm::new(tokens, self.local_vocabulary(), hidden);
             if part.input() {
                 // Exponentials become gradients in place.
@@ -248,7 +259,8 @@ impl Training {
             part.finish(emit, units.layer(layer));
         }
         if chunk.embedding {
-            if part.weight() && self.lora_rank.is_none() {
+            let measured = part.weight() && emit.whole("embedding", "embedding_backward", tokens);
+            if part.weight() && self.lora_rank.is_none() && !measured {
                 if self.sequence_parallel {
                     emit.gather_over_tp("embedding all-gather", tokens * hidden, Overlap::None);
                 }
@@ -259,6 +271,9 @@ impl Training {
     }
 
     fn layer_forward(&self, emit: &mut Emit<'_>, layer: u32) {
+        if emit.whole("layer", "layer_forward", self.tokens()) {
+            return;
+        }
         self.block_forward(emit, &self.attention_block(), true);
         if let (LayerKind::Sparse, Some(experts)) =
             (self.architecture.layer_kind(layer), &self.architecture.experts)
@@ -276,6 +291,10 @@ impl Training {
             } else if self.recompute == Recompute::Operations {
                 emit.recompute(|emit| self.operations_again(emit, layer));
             }
+        }
+        // Measured whole, both gradients at once.
+        if part.input() && emit.whole("layer", "layer_backward", self.tokens()) {
+            return;
         }
         if let (LayerKind::Sparse, Some(experts)) =
             (self.architecture.layer_kind(layer), &self.architecture.experts)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLUMNS = ("section", "system", "gpus", "precision", "seq", "tokens_per_s_per_gpu", "raw_json")
 
 SYSTEMS = {
-    "H100": "dgx-h100",
+    "H100": "eos",
     "H200": "hgx-h200",
     "B200": "dgx-b200",
     "B300": "dgx-b300",

@@ -142,7 +142,8 @@ def layer_profile(path: Path, model: Model, micro: int, tp: int) -> str | None:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             times = json.load(file).get(str(micro), {}).get(str(tp))
-        if times is None or len(times) < 4:
+        if times is None or len(times) != model.layers + 2:
+            # The file of GPT-Neo on GH200 holds the layers of OPT-350M.
             return None
         first, middle, last = (times[key] for key in ("0", str(len(times) // 2), str(len(times) - 1)))
         for one in (first, middle, last):

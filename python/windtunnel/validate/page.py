@@ -1,0 +1,98 @@
+"""The board in docs/validation.md, and the errors that runs show (`data/errors/training.json`), renewed by one command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from windtunnel.engine import InputError
+from windtunnel.results.folder import write_beside
+from windtunnel.text import percent
+from windtunnel.validate.bands import text
+from windtunnel.validate.output import markdown
+
+if TYPE_CHECKING:
+    from windtunnel.validate.board import Board
+    from windtunnel.validate.score import Score
+
+ROOT = Path(__file__).resolve().parents[3]
+BEGIN, END = "<!-- board: made by `windtunnel validate --write` -->", "<!-- /board -->"
+
+
+class Published(NamedTuple):
+    """An error that a simulator's authors published, and the table of ours that has the same measurements, if one has."""
+
+    simulator: str
+    what: str
+    error: str
+    table: str | None
+    source: str
+
+
+PUBLISHED = (
+    Published("vTrain", "mean, one host", "8.4 %", "vtrain-single", "Bang et al., MICRO 2024, section IV"),
+    Published("vTrain", "mean, several hosts", "14.7 %", "vtrain-multi", "Bang et al., MICRO 2024, section IV"),
+    Published("Sailor", "iterations on Clariden", "no figure at hand", "sailor", "Strati et al., SOSP 2025"),
+    Published("SimAI", "mean, its authors' cluster", "1.9 %", None, "Wang et al., NSDI 2025, abstract"),
+    Published("ATLAHS", "its authors' traces", "below 5 %", None, "Shen et al. 2025, arXiv:2505.08936, abstract"),
+    Published("Arcadia", "Meta's clusters", "none published", None, "engineering.fb.com, September 2023"),
+)
+"""Errors as published: each on its authors' own measurements, most of which are not public."""
+
+
+def renew(board: Board) -> list[Path]:
+    """Writes the board into the page and the errors by kind beside it. Tables that were absent are named on the page."""
+    page = ROOT / "docs" / "validation.md"
+    old = page.read_text(encoding="utf-8")
+    begin, end = old.find(BEGIN), old.find(END)
+    if begin < 0 or end < begin:
+        raise InputError(f"{page}: the marks `{BEGIN}` and `{END}` are not both there")
+    new = f"{old[:begin]}{BEGIN}\n\n{block(board)}\n{old[end:]}"
+    write_beside(page, new.encode())
+    errors = ROOT / "data" / "errors" / "training.json"
+    errors.parent.mkdir(exist_ok=True)
+    write_beside(errors, text(board.scores).encode())
+    return [page, errors]
+
+
+def block(board: Board) -> str:
+    """The board, its groups by kind, and published errors beside ours."""
+    parts = [markdown(board).rstrip()]
+    if board.absent:
+        parts.append("Not in the folder: " + ", ".join(f"`{name}`" for name in board.absent) + ".")
+    groups = [line for score in board.scores for line in _groups(score)]
+    if groups:
+        head = "| table | kind | rows | median error | 95th percentile | bias |\n|---|---|---:|---:|---:|---:|"
+        parts.append("By kind:\n\n" + "\n".join([head, *groups]))
+    ours = {score.name: score for score in board.scores}
+    lines = ["| simulator | of what | published | Windtunnel on the same rows | source |", "|---|---|---:|---:|---|"]
+    for one in PUBLISHED:
+        score = ours.get(one.table or "")
+        own = "" if score is None else f"{percent(mean_abs_error(score))} mean, {percent(score.figures.median_abs_error)} median"
+        lines.append(f"| {one.simulator} | {one.what} | {one.error} | {own} | {one.source} |")
+    parts.append("Errors that others publish, each on its authors' measurements:\n\n" + "\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def mean_abs_error(score: Score) -> float | None:
+    """The mean of |predicted/measured - 1|, which some publish instead of the median."""
+    errors = [abs(p / row.measured - 1) for p, row in zip(score.predicted, score.rows, strict=True)]
+    return sum(errors) / len(errors) if errors else None
+
+
+def _groups(score: Score) -> list[str]:
+    found = [group for group in score.groups() if "kind" in group["by"]]
+    if len(found) < 2:
+        return []
+    return [
+        f"| `{score.name}` | {group['by']['kind']} | {group['rows']} | {percent(group['median_abs_error'])} | "
+        f"{percent(group['p95_abs_error'])} | {percent(group['bias'], signed=True)} |"
+        for group in found
+    ]
+
+
+def rows_of_page(page: str) -> dict[str, tuple[int, str, str]]:
+    """The rows, median and 95th percentile that the page's board states, by table."""
+    pattern = re.compile(r"^\| `([a-z0-9-]+)` \| (\d+) \| ([^|]+) \| ([^|]+) \|", re.MULTILINE)
+    return {m[1]: (int(m[2]), m[3].strip(), m[4].strip()) for m in pattern.finditer(page)}
