@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from windtunnel._engine import (
         InputError,
         RunError,
+        collective_times,
         compare_events,
         explain,
         goal_check,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         goal_run,
         goal_stats,
         measure_lookups,
+        mpi_times,
         names,
         run,
         scenario_tree,
@@ -34,6 +36,7 @@ else:
     _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
     InputError = _engine.InputError
     RunError = _engine.RunError
+    collective_times = _engine.collective_times
     compare_events = _engine.compare_events
     explain = _engine.explain
     goal_check = _engine.goal_check
@@ -42,6 +45,7 @@ else:
     goal_run = _engine.goal_run
     goal_stats = _engine.goal_stats
     measure_lookups = _engine.measure_lookups
+    mpi_times = _engine.mpi_times
     names = _engine.names
     run = _engine.run
     scenario_tree = _engine.scenario_tree
@@ -52,6 +56,7 @@ else:
 __all__ = [
     "InputError",
     "RunError",
+    "collective_times",
     "compare_events",
     "explain",
     "goal_check",
@@ -60,6 +65,7 @@ __all__ = [
     "goal_run",
     "goal_stats",
     "measure_lookups",
+    "mpi_times",
     "names",
     "run",
     "scenario_tree",

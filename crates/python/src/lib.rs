@@ -145,6 +145,18 @@ fn run(
     }
 }
 
+/// Times of single collectives from closed forms, as JSON text: questions in, seconds and choices out.
+#[pyfunction]
+fn collective_times(py: Python<'_>, text: &str) -> PyResult<String> {
+    py.detach(|| api::collective_times(text)).map_err(raise)
+}
+
+/// Times of MPI's collectives by algorithm, as JSON text: questions in, seconds out.
+#[pyfunction]
+fn mpi_times(py: Python<'_>, text: &str) -> PyResult<String> {
+    py.detach(|| api::mpi_times(text)).map_err(raise)
+}
+
 /// Layers, bytes, FLOPs, memory and communicators of a scenario's jobs as JSON text, without a run.
 #[pyfunction]
 fn explain(
@@ -283,6 +295,8 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
     module.add("RunError", module.py().get_type::<RunError>())?;
     for function in [
         wrap_pyfunction!(run, module)?,
+        wrap_pyfunction!(collective_times, module)?,
+        wrap_pyfunction!(mpi_times, module)?,
         wrap_pyfunction!(explain, module)?,
         wrap_pyfunction!(compare_events, module)?,
         wrap_pyfunction!(scenario_tree, module)?,

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),
     "experiments": ("windtunnel.cli.experiments", "List experiments, or run one and check its claims"),
+    "calibrate": ("windtunnel.cli.calibrate", "Fit the constants of a system on measured rows"),
     "validate": ("windtunnel.cli.validate", "Predict published measurements and say how far off that is"),
     "list": ("windtunnel.cli.names", "List what a scenario may name: gpus, models, topologies, …"),
     "schema": ("windtunnel.cli.schema", "Print the JSON Schema of a scenario"),

@@ -84,7 +84,8 @@ def predicted_of(row: Row, results: Mapping[str, dict[str, Any] | str]) -> float
         result = results[key]
         if isinstance(result, str):
             return result
-        value += weight * _predicted(row, result["jobs"][0])
+        single = result.get("seconds")
+        value += weight * (_predicted(row, result["jobs"][0]) if single is None else float(single))
     return value
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.validate.collectives import times
 from windtunnel.validate.steady import shortened
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
-    short = shortened(row.scenario) if row.quantity == "time" else [(dict(row.scenario), 1.0)]
+    whole = row.quantity != "time" or "collective" in row.scenario
+    short = [(dict(row.scenario), 1.0)] if whole else shortened(row.scenario)
     return [(_key([scenario, row.models, row.quantity]), scenario, weight) for scenario, weight in short]
 
 
@@ -37,13 +39,19 @@ def predict(
     `done` is told of each scenario that has ended, and of how many there are.
     """
     work: dict[str, tuple[str, str, str]] = {}
+    single: dict[str, Any] = {}
     for row in rows:
         for key, scenario, _ in runs_of(row):
-            if key not in work:
+            if "collective" in scenario:
+                single[key] = scenario["collective"]
+            elif key not in work:
                 work[key] = (json.dumps(scenario), json.dumps(dict(row.models)), row.quantity)
     keys = list(work)
     count = processes or os.cpu_count() or 1
     found: dict[str, dict[str, Any] | str] = {}
+    if single:
+        (seconds,) = times(single.values())
+        found.update({key: {"seconds": value} for key, value in zip(single, seconds, strict=True)})
     if count == 1 or len(keys) < 2:
         results: Iterable[dict[str, Any] | str] = map(_run, (work[key] for key in keys))
         _collect(keys, results, found, done)

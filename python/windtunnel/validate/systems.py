@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OWN = Path(__file__).resolve().parents[3] / "data" / "systems"
 """The systems of the checkout."""
 
-KEYS = {"name", "title", "source", "evidence", "topology", "network", "training", "parallelism", "constants", "notes"}
+KEYS = {"name", "title", "source", "evidence", "topology", "network", "training", "parallelism", "constants", "notes", "collectives"}
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,19 @@ def read_system(path: Path) -> System:
     for key in record:
         if key not in KEYS:
             raise InputError(f"{path}: unknown key `{key}`\n\nhint: a system has {', '.join(sorted(KEYS))}")
+    with_calibrated(path, record)
     for name, constant in (record.get("constants") or {}).items():
         missing = {"value", "evidence", "source"} - set(constant if isinstance(constant, dict) else ())
         if missing:
             raise InputError(f"{path}: constants.{name}: `{min(missing)}` is missing")
     return System(str(record["name"]), path, record)
+
+
+def with_calibrated(path: Path, record: dict[str, Any]) -> None:
+    """Adds the constants that `windtunnel calibrate` wrote beside the file, in `constants/NAME.yaml`."""
+    beside = path.parent / "constants" / path.name
+    if beside.is_file():
+        added = parse_yaml(beside.read_text(encoding="utf-8"), str(beside))
+        if not isinstance(added, dict):
+            raise InputError(f"{beside}: expected constants, found {type(added).__name__}")
+        record["constants"] = {**(record.get("constants") or {}), **added}

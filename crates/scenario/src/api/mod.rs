@@ -1,5 +1,6 @@
 //! What the bindings call: text, numbers and tables in, text and tables out.
 
+mod collectives;
 pub mod goal;
 pub mod lookup;
 mod names;
@@ -13,6 +14,7 @@ use sha2::{Digest, Sha256};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
 use windtunnel_topology::{LoadBalancer, Route, Topology};
 
+pub use self::collectives::{collective_times, mpi_times};
 pub use self::names::{name_kinds, names};
 pub use self::topology::topology;
 use crate::assemble::{Assembled, assemble};

@@ -16,6 +16,8 @@ mod all_to_all;
 mod binomial;
 mod bruck;
 mod hierarchical;
+pub mod mpi;
+pub mod nccl;
 mod parts;
 mod pat;
 mod plan;

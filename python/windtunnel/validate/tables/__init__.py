@@ -9,9 +9,11 @@ from windtunnel.validate.tables import (
     megatron_bridge,
     memory,
     mlperf,
+    nccl,
     published,
     sailor,
     torchtitan,
+    vidur,
     vtrain,
 )
 
@@ -33,6 +35,9 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "megatron-bridge": megatron_bridge.read,
     "mlperf": mlperf.read,
     "memory": memory.read,
+    "nccl-tests": nccl.tests,
+    "nccl-scale": nccl.scale,
+    "vidur-network": vidur.read,
 }
 
 NAMES = tuple(READERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,18 @@ class Line:
 
 
 def lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
-    """The lines of a CSV file that has at least `columns`. Raises `InputError` where one is missing."""
-    with path.open(encoding="utf-8", newline="") as file:
+    """The lines of a CSV file, perhaps under gzip, that has at least `columns`. Raises `InputError` where one is missing."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        yield from _lines(path, columns)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a table: {error}") from error
+
+
+def _lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
+    opened = gzip.open(path, "rt", encoding="utf-8", newline="") if path.suffix == ".gz" else path.open(encoding="utf-8", newline="")
+    with opened as file:
         reader = csv.DictReader(file)
         names = [name.strip() for name in reader.fieldnames or []]
         missing = [column for column in columns if column not in names]

@@ -1,0 +1,198 @@
+//! Fabrics as MPI's patterns load them: switches in leaves and groups with a placement, or a torus.
+
+use serde::Deserialize;
+
+use super::algorithms::{Pattern, bine_distance};
+
+/// Where ranks are and what joins them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Fabric {
+    /// Hosts on leaf switches, leaves in groups.
+    Switches {
+        /// Host of every rank.
+        hosts: Vec<u32>,
+        /// Leaf of every host.
+        leaves: Vec<u32>,
+        /// Group of every host.
+        groups: Vec<u32>,
+        /// What a host's ranks send together, bytes per second.
+        host_rate: f64,
+        /// What leaves a leaf upwards, bytes per second.
+        leaf_rate: f64,
+        /// What two groups exchange one way, all paths together, bytes per second.
+        group_rate: f64,
+        /// Seconds inside a host, a leaf, a group, and beyond.
+        latencies: [f64; 4],
+    },
+    /// A torus, ranks in order with the last dimension fastest.
+    Torus {
+        /// Its sides.
+        sides: Vec<u32>,
+        /// Rate of a link one way, bytes per second.
+        link_rate: f64,
+        /// Seconds of a hop.
+        hop: f64,
+    },
+}
+
+/// What a pattern asks of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Seconds of wire and switches on the longest path.
+    pub latency: f64,
+    /// Seconds a byte sent by every rank takes on the busiest network link; 0 if none is used.
+    pub network: f64,
+    /// Part of `network` beyond the hosts' own links.
+    pub beyond: f64,
+}
+
+impl Fabric {
+    /// Ranks.
+    pub fn ranks(&self) -> usize {
+        match self {
+            Self::Switches { hosts, .. } => hosts.len(),
+            Self::Torus { sides, .. } => sides.iter().map(|&side| side as usize).product(),
+        }
+    }
+
+    /// The load of `pattern`.
+    pub fn load(&self, pattern: Pattern) -> Load {
+        match self {
+            Self::Switches { hosts, leaves, groups, host_rate, leaf_rate, group_rate, latencies } => {
+                let rates = [*host_rate, *leaf_rate, *group_rate];
+                switches(hosts, leaves, groups, rates, *latencies, pattern)
+            }
+            Self::Torus { sides, link_rate, hop } => torus(sides, *link_rate, *hop, pattern),
+        }
+    }
+}
+
+/// The rank to which `rank` of `n` sends.
+fn target(pattern: Pattern, rank: u32, n: u32) -> Option<u32> {
+    let power = 1u32 << n.ilog2();
+    match pattern {
+        Pattern::Shift(d) => Some((rank + d) % n),
+        Pattern::Bit(k) => (rank < power).then(|| rank ^ (1 << k)).filter(|&to| to < n),
+        Pattern::Bine(k) => {
+            let distance = bine_distance(k);
+            let step = if rank.is_multiple_of(2) { distance } else { -distance };
+            (rank < power).then(|| (i64::from(rank) + step).rem_euclid(i64::from(power)) as u32)
+        }
+        Pattern::Fold => (rank >= power).then(|| rank - power),
+        Pattern::All | Pattern::Root => None,
+    }
+}
+
+fn switches(
+    hosts: &[u32],
+    leaves: &[u32],
+    groups: &[u32],
+    rates: [f64; 3],
+    latencies: [f64; 4],
+    pattern: Pattern,
+) -> Load {
+    let n = hosts.len() as u32;
+    let [host_rate, leaf_rate, group_rate] = rates;
+    let count = |of: &[u32]| of.iter().max().map_or(0, |&most| most as usize + 1);
+    let (host_count, leaf_count, group_count) = (count(hosts), count(leaves), count(groups));
+    let mut sent = vec![0.0; host_count];
+    let mut up = vec![0.0; leaf_count];
+    let mut across = vec![0.0; group_count * group_count];
+    let mut farthest = 0;
+    let mut carry = |from: u32, to: u32, weight: f64| {
+        let (a, b) = (hosts[from as usize] as usize, hosts[to as usize] as usize);
+        let class = if a == b {
+            0
+        } else if leaves[a] == leaves[b] {
+            1
+        } else if groups[a] == groups[b] {
+            2
+        } else {
+            3
+        };
+        farthest = farthest.max(class);
+        if class >= 1 {
+            sent[a] += weight;
+        }
+        if class >= 2 {
+            up[leaves[a] as usize] += weight;
+        }
+        if class >= 3 {
+            across[groups[a] as usize * group_count + groups[b] as usize] += weight;
+        }
+    };
+    match pattern {
+        // Everyone with everyone: the bytes of a rank spread over all others.
+        Pattern::All => {
+            let weight = 1.0 / f64::from(n - 1);
+            let stride = (n / 512).max(1);
+            for from in (0..n).step_by(stride as usize) {
+                for to in 0..n {
+                    if from != to {
+                        carry(from, to, weight * f64::from(stride));
+                    }
+                }
+            }
+        }
+        Pattern::Root => {
+            for to in 1..n {
+                carry(0, to, 1.0 / f64::from(n - 1));
+            }
+        }
+        _ => {
+            for from in 0..n {
+                if let Some(to) = target(pattern, from, n).filter(|&to| to != from) {
+                    carry(from, to, 1.0);
+                }
+            }
+        }
+    }
+    let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+    let beyond = (most(&up) / leaf_rate).max(most(&across) / group_rate);
+    Load { latency: latencies[farthest], network: most(&sent) / host_rate, beyond }
+}
+
+/// Partners along one dimension at a time, dimensions in turn; a ring runs along neighbours.
+fn torus(sides: &[u32], link_rate: f64, hop: f64, pattern: Pattern) -> Load {
+    let n: u32 = sides.iter().product();
+    let longest = sides.iter().copied().max().unwrap_or(1);
+    let (distance, shared) = match pattern {
+        Pattern::Shift(d) if d <= 1 => (1, 1.0),
+        Pattern::Bit(k) | Pattern::Bine(k) => {
+            let (side, step) = dimension(sides, k);
+            if matches!(pattern, Pattern::Bit(_)) {
+                let far = 1u32 << step;
+                // Partners half a side away are as near either way.
+                (far, if 2 * far >= side { (f64::from(far) / 2.0).max(1.0) } else { f64::from(far) })
+            } else {
+                let far = (bine_distance(step).unsigned_abs() as u32).min(side / 2).max(1);
+                // Even ranks go one way and odd ones the other: half of those in reach share a link.
+                (far, f64::from(far.div_ceil(2)))
+            }
+        }
+        Pattern::Shift(d) => (d.min(longest / 2).max(1), f64::from(d.min(n / 2)) / 2.0),
+        Pattern::All => (longest / 2, f64::from(longest) / 8.0 * sides.len() as f64),
+        Pattern::Root | Pattern::Fold => (longest / 2, 1.0),
+    };
+    Load { latency: f64::from(distance) * hop, network: 1.0 / link_rate, beyond: shared.max(1.0) / link_rate }
+}
+
+/// The side of step `k` of a tree and the step within it: dimensions take turns while they have steps left.
+fn dimension(sides: &[u32], k: u32) -> (u32, u32) {
+    let mut left: Vec<u32> = sides.iter().map(|side| side.ilog2()).collect();
+    let (mut at, mut step) = (0, 0);
+    for _ in 0..=k {
+        if left.iter().all(|&left| left == 0) {
+            break;
+        }
+        while left[at % sides.len()] == 0 {
+            at += 1;
+        }
+        let chosen = at % sides.len();
+        step = sides[chosen].ilog2() - left[chosen];
+        left[chosen] -= 1;
+        at = chosen + 1;
+    }
+    (sides[(at + sides.len() - 1) % sides.len()], step)
+}

@@ -1,0 +1,107 @@
+//! NCCL's environment, as far as the model follows it.
+
+use super::{Algorithm, Protocol};
+
+/// What `NCCL_…` variables change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    algorithms: [bool; 7],
+    protocols: [bool; 3],
+    /// Whether `NCCL_PROTO` was given: LL128 is then allowed wherever it names it.
+    pub protocols_given: bool,
+    /// `NCCL_MIN_NCHANNELS`.
+    pub channels_least: Option<u32>,
+    /// `NCCL_MAX_NCHANNELS`.
+    pub channels_most: Option<u32>,
+    /// `NCCL_BUFFSIZE`, bytes.
+    pub buffer: u64,
+    /// `NCCL_NVLS_ENABLE`.
+    pub nvls: bool,
+    /// `NCCL_COLLNET_ENABLE`.
+    pub collnet: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            algorithms: [true; 7],
+            protocols: [true; 3],
+            protocols_given: false,
+            channels_least: None,
+            channels_most: None,
+            buffer: 4 << 20,
+            nvls: true,
+            collnet: false,
+        }
+    }
+}
+
+/// A variable that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}={value}`: expected {expected}")]
+pub struct SettingsError {
+    /// The variable.
+    pub name: String,
+    /// What it was set to.
+    pub value: String,
+    /// What it may be.
+    pub expected: &'static str,
+}
+
+impl Settings {
+    /// Takes `name=value` into account; a variable the model does not follow is left alone and answered with `false`.
+    ///
+    /// # Errors
+    /// [`SettingsError`] where the value is none of the variable's.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, SettingsError> {
+        let wrong =
+            |expected| SettingsError { name: name.to_owned(), value: value.to_owned(), expected };
+        let whole = |expected| value.trim().parse::<u64>().map_err(|_| wrong(expected));
+        match name {
+            "NCCL_ALGO" => {
+                let names = Algorithm::ALL.map(Algorithm::name);
+                self.algorithms = listed(value, names).ok_or_else(|| wrong("names of algorithms"))?;
+            }
+            "NCCL_PROTO" => {
+                let names = Protocol::ALL.map(Protocol::name);
+                self.protocols = listed(value, names).ok_or_else(|| wrong("names of protocols"))?;
+                self.protocols_given = true;
+            }
+            "NCCL_MIN_NCHANNELS" | "NCCL_MIN_CTAS" => {
+                self.channels_least = Some(whole("a number of channels")?.clamp(1, 64) as u32);
+            }
+            "NCCL_MAX_NCHANNELS" | "NCCL_MAX_CTAS" => {
+                self.channels_most = Some(whole("a number of channels")?.clamp(1, 64) as u32);
+            }
+            "NCCL_BUFFSIZE" => self.buffer = whole("bytes")?.max(1 << 16),
+            "NCCL_NVLS_ENABLE" => self.nvls = whole("0, 1 or 2")? != 0,
+            "NCCL_COLLNET_ENABLE" => self.collnet = whole("0 or 1")? != 0,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether an algorithm is allowed.
+    pub fn allows(&self, algorithm: Algorithm) -> bool {
+        Algorithm::ALL
+            .iter()
+            .zip(self.algorithms)
+            .any(|(&known, allowed)| known == algorithm && allowed)
+    }
+
+    /// Whether a protocol is allowed.
+    pub fn allows_protocol(&self, protocol: Protocol) -> bool {
+        self.protocols[protocol as usize]
+    }
+}
+
+/// A list as NCCL reads it: names between commas, `^` in front for all but these.
+fn listed<const N: usize>(text: &str, names: [&str; N]) -> Option<[bool; N]> {
+    let (text, chosen) = text.trim().strip_prefix('^').map_or((text.trim(), true), |rest| (rest, false));
+    let mut allowed = [!chosen; N];
+    for name in text.split(',') {
+        let at = names.iter().position(|known| known.eq_ignore_ascii_case(name.trim()))?;
+        allowed[at] = chosen;
+    }
+    Some(allowed)
+}

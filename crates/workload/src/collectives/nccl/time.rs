@@ -1,0 +1,298 @@
+//! How long a collective takes: launch, hops, pipeline filling, bytes.
+//!
+//! ```text
+//! time = launch + (k - 1) · issue + channels · channel + base(protocol) + hops_in · hop_in(protocol) + hops_out · (hop_out(protocol) + wire) + fill + bytes
+//! ```
+//!
+//! *bytes* is the slowest of the links passed: what a GPU sends over its scale-up links, and a domain over its NICs, each
+//! over the rate of the sheet times the share of the protocol. A ring of n ranks sends 2 (n-1)/n of the buffer over every
+//! link (all-reduce), (n-1)/n (all-gather, reduce-scatter) or all of it; double binary trees twice the buffer, or once
+//! where they join two domains; a switch that sums, (n-1)/n. *fill* is what a tree costs before its last rank has its
+//! first chunk: the depth, up and down, times a chunk of every channel. A ring's steps are themselves the chunks, its hops
+//! are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
+//!
+//! A message above `eager` bytes waits for its receiver, `rendezvous` seconds a hop: low-latency protocols cross the
+//! limit within their sizes, Simple's messages are always beyond. Messages of Simple of up to `short_message` bytes get
+//! `share_short` of the NICs, longer ones ever more, those of four times as many bytes all that there is.
+
+use serde::Deserialize;
+
+use super::{Algorithm, Choice, Communicator, NcclError, Operation, Protocol};
+
+/// What a system's measurements decide; priors are NCCL's own constants. Times in seconds, shares of a sheet's rate;
+/// triples are LL, LL128, Simple.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Constants {
+    /// Launch of a kernel, and of what runs beside it, until the first byte leaves.
+    pub launch: f64,
+    /// Launch on one GPU where one process launches on several.
+    pub issue: f64,
+    /// Each channel of a collective: work that the host enqueues and blocks that the GPU starts.
+    pub channel: f64,
+    /// More than `launch` that a protocol costs to start and end.
+    pub base: [f64; 3],
+    /// A hop over a scale-up link.
+    pub hop_scale_up: [f64; 3],
+    /// A hop of a tree over the network: proxies and NICs, the wire apart.
+    pub hop_tree: [f64; 3],
+    /// A hop of a ring over the network, the wire apart.
+    pub hop_ring: [f64; 3],
+    /// Wire bytes up to which a message needs no answer from its receiver; 0 if there is no such limit.
+    pub eager: f64,
+    /// What a hop costs more beyond.
+    pub rendezvous: f64,
+    /// Bytes of a message of Simple up to which NICs give `share_short` of their rate; 0 if there is no such limit.
+    pub short_message: f64,
+    /// Share of the NICs' rate for short messages.
+    pub share_short: f64,
+    /// Share of the scale-up rate.
+    pub share_scale_up: [f64; 3],
+    /// Share of the NICs' rate.
+    pub share_network: [f64; 3],
+    /// Share of the scale-up rate where the switch sums.
+    pub share_sums: f64,
+    /// Start and end of a collective summed by a switch.
+    pub base_sums: f64,
+    /// Start and end of grouped sends and receives.
+    pub exchange: f64,
+    /// Each peer inside the domain of grouped sends and receives.
+    pub peer_scale_up: f64,
+    /// Each peer beyond.
+    pub peer_network: f64,
+    /// Share of the scale-up rate of grouped sends and receives.
+    pub exchange_scale_up: f64,
+    /// Share of the NICs' rate of grouped sends and receives.
+    pub exchange_network: f64,
+    /// Share of a NIC's rate that sends to one peer reach.
+    pub exchange_single: f64,
+}
+
+impl Default for Constants {
+    fn default() -> Self {
+        Self {
+            launch: 6.6e-6,
+            issue: 0.0,
+            channel: 0.05e-6,
+            base: [0.0, 7.4e-6, 1.8e-6],
+            hop_scale_up: [0.6e-6, 1.9e-6, 3.4e-6],
+            hop_tree: [5.0e-6, 8.5e-6, 14.0e-6],
+            hop_ring: [2.7e-6, 4.0e-6, 14.0e-6],
+            eager: 0.0,
+            rendezvous: 5.0e-6,
+            short_message: 0.0,
+            share_short: 0.2,
+            share_scale_up: [0.25, 0.92, 0.96],
+            share_network: [0.25, 0.85, 0.92],
+            share_sums: 0.85,
+            base_sums: 25.0e-6,
+            exchange: 15.0e-6,
+            peer_scale_up: 1.0e-6,
+            peer_network: 2.0e-6,
+            exchange_scale_up: 0.93,
+            exchange_network: 0.92,
+            exchange_single: 0.85,
+        }
+    }
+}
+
+/// Chunk of a step of a protocol of the default buffers: 32 KiB of data for LL, 600 KiB for LL128 and 512 KiB for Simple
+/// (`enqueue.cc`, `device.h`: buffers of 8 steps).
+const fn step(protocol: Protocol, buffer: u64) -> u64 {
+    match protocol {
+        Protocol::LL => 32 << 10,
+        Protocol::LL128 => 600 << 10,
+        Protocol::Simple => buffer / 8,
+    }
+}
+
+impl Communicator<'_> {
+    /// What NCCL chooses for `bytes`, and the seconds it takes under `constants`.
+    ///
+    /// # Errors
+    /// [`NcclError`] where the settings leave nothing.
+    pub fn time(
+        &self,
+        operation: Operation,
+        bytes: u64,
+        constants: &Constants,
+    ) -> Result<(Choice, f64), NcclError> {
+        let choice = self.choose(operation, bytes)?;
+        Ok((choice, self.time_of(operation, choice, bytes, constants)))
+    }
+
+    /// Seconds of `choice`.
+    pub fn time_of(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+        let issue = f64::from(self.layout.ranks_per_process.saturating_sub(1)) * constants.issue;
+        let rest = match (operation, choice.algorithm) {
+            _ if self.layout.members() == 1 => 2.0 * bytes as f64 / self.hardware.memory,
+            (_, Algorithm::PointToPoint) if operation == Operation::AllToAll => self.exchange(bytes, constants),
+            (_, Algorithm::PointToPoint) => self.send_receive(bytes, constants),
+            (_, Algorithm::Nvls | Algorithm::NvlsTree) => self.summed(operation, choice, bytes, constants),
+            (_, Algorithm::Ring | Algorithm::Pat) => {
+                self.ring(operation, choice, bytes, constants)
+            }
+            (_, Algorithm::Tree) => self.tree(choice, bytes, constants),
+            (_, Algorithm::CollnetChain | Algorithm::CollnetDirect) => {
+                self.network_summed(choice, bytes, constants)
+            }
+        };
+        
+        let channels = if choice.algorithm == Algorithm::PointToPoint { 0 } else { choice.channels };
+        constants.launch + issue + f64::from(channels) * constants.channel + rest
+    }
+
+    fn ring(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+        let at = choice.protocol as usize;
+        let (steps, crossing) = self.ring_steps(operation);
+        let steps_bytes = bytes as f64 * f64::from(steps) / f64::from(self.layout.members());
+        // Rounds of a small buffer over parallel aggregated trees: a logarithm of hops, the same bytes.
+        let (inside, crossing) = if choice.algorithm == Algorithm::Pat {
+            (0.0, f64::from(self.layout.domains.next_power_of_two().ilog2()))
+        } else {
+            (f64::from(steps - crossing), f64::from(crossing))
+        };
+        let mut rate = self.scale_up() * constants.share_scale_up[at];
+        if self.layout.domains > 1 {
+            let message = bytes as f64 / f64::from(self.layout.members() * choice.channels);
+            rate = rate.min(self.network() * self.share(choice.protocol, message, constants));
+        }
+        let message = bytes / u64::from(self.layout.members() * choice.channels);
+        let hops = inside * constants.hop_scale_up[at]
+            + crossing * (constants.hop_ring[at] + self.beyond_eager(choice, message, constants));
+        constants.base[at] + hops + steps_bytes / rate
+    }
+
+    /// The wire, and what a message costs that is beyond the eager limit; a low-latency protocol sends twice the data.
+    fn beyond_eager(&self, choice: Choice, message: u64, constants: &Constants) -> f64 {
+        let sent = match choice.protocol {
+            Protocol::LL => 2.0 * message as f64,
+            Protocol::LL128 => message as f64 * 128.0 / 120.0,
+            Protocol::Simple => 0.0,
+        };
+        self.hardware.wire
+            + if constants.eager > 0.0 && sent >= constants.eager { constants.rendezvous } else { 0.0 }
+    }
+
+    /// Share of the NICs' rate that messages of a protocol get.
+    fn share(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        let whole = constants.share_network[protocol as usize];
+        let limit = constants.short_message;
+        if protocol != Protocol::Simple || limit <= 0.0 || message >= 4.0 * limit {
+            return whole;
+        }
+        let above = ((message / limit - 1.0) / 3.0).max(0.0);
+        constants.share_short.min(whole) * (1.0 - above) + whole * above
+    }
+
+    fn tree(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+        let at = choice.protocol as usize;
+        let (domains, ranks) = (self.layout.domains, self.layout.ranks);
+        let levels = f64::from(domains.ilog2());
+        let inside = self.scale_up() * constants.share_scale_up[at];
+        let chunk = self.tree_chunk(choice, bytes);
+        let between = self.network() * self.share(choice.protocol, chunk, constants);
+        let size = bytes as f64;
+        let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
+        if domains > 1 {
+            let passes = if domains == 2 { 1.0 } else { 2.0 };
+            time = time.max(passes * size / between);
+        }
+        let hops = 2.0
+            * (f64::from(ranks - 1) * constants.hop_scale_up[at]
+                + levels * (constants.hop_tree[at] + self.beyond_eager(choice, bytes / u64::from(choice.channels), constants)));
+        let chunk = chunk * f64::from(choice.channels);
+        let fill = 2.0
+            * (f64::from(ranks - 1) * chunk / inside + if domains > 1 { levels * chunk / between } else { 0.0 });
+        constants.base[at] + hops + fill + time
+    }
+
+    /// Chunk in which a tree passes on a buffer: halved while the chunks of a channel are few for its depth
+    /// (`enqueue.cc`).
+    fn tree_chunk(&self, choice: Choice, bytes: u64) -> f64 {
+        let each = bytes / u64::from(choice.channels);
+        let mut chunk = step(choice.protocol, self.settings.buffer).max(1);
+        let depth = u64::from(self.layout.ranks - 1 + self.layout.domains.ilog2()).max(1);
+        if choice.protocol == Protocol::Simple {
+            for (times, least) in [(8, 128 << 10), (4, 64 << 10), (1, 32 << 10)] {
+                while each / chunk < depth * times && chunk > least {
+                    chunk /= 2;
+                }
+            }
+        } else if choice.protocol == Protocol::LL128 {
+            let ranks = u64::from(self.layout.ranks.max(1));
+            let steps = u64::from(1 + self.layout.domains.ilog2());
+            for (times, least) in [(64, 128 << 10), (16, 32 << 10)] {
+                while each / chunk < steps * times / ranks && chunk > least {
+                    chunk /= 2;
+                }
+            }
+        }
+        chunk.min(each.max(1)) as f64
+    }
+
+    fn summed(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+        let ranks = f64::from(self.layout.ranks);
+        let size = bytes as f64;
+        let part = (ranks - 1.0) / ranks;
+        let inside = self.scale_up() * constants.share_sums;
+        let sent = if operation == Operation::AllReduce { size / part } else { size * part };
+        let mut time = sent / inside;
+        let mut hops = 0.0;
+        if choice.algorithm == Algorithm::NvlsTree {
+            let passes = if self.layout.domains == 2 { 1.0 } else { 2.0 };
+            let between = self.network() * constants.share_network[2];
+            time = time.max(passes * size / between);
+            hops = 2.0
+                * f64::from(self.layout.domains.ilog2())
+                * (constants.hop_tree[2] + self.hardware.wire);
+        }
+        constants.base_sums + hops + time
+    }
+
+    fn network_summed(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+        let size = bytes as f64;
+        let inside = size / (self.scale_up() * constants.share_scale_up[2]);
+        let between = size / (self.network() * constants.share_network[2]);
+        let chain = if choice.algorithm == Algorithm::CollnetChain {
+            2.0 * f64::from(self.layout.ranks - 1)
+        } else {
+            2.0
+        };
+        constants.base[2]
+            + chain * constants.hop_scale_up[2]
+            + 2.0 * (constants.hop_tree[2] + self.hardware.wire)
+            + inside.max(between)
+    }
+
+    fn exchange(&self, bytes: u64, constants: &Constants) -> f64 {
+        let (n, ranks) = (f64::from(self.layout.members()), f64::from(self.layout.ranks));
+        let each = bytes as f64 / n;
+        let beyond = n - ranks;
+        let inside = each * (ranks - 1.0) / (self.scale_up() * constants.exchange_scale_up);
+        let share = constants.exchange_network.min(beyond * constants.exchange_single);
+        let between = ranks * each * beyond / (self.network() * share);
+        constants.exchange
+            + (ranks - 1.0) * constants.peer_scale_up
+            + beyond * constants.peer_network
+            + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire } else { 0.0 }
+            + inside.max(between)
+    }
+
+    fn send_receive(&self, bytes: u64, constants: &Constants) -> f64 {
+        // Of the ranks in order, one a domain has its next one in another, over the NIC nearest to it.
+        let size = bytes as f64;
+        if self.layout.domains > 1 {
+            let nic = self.network().min(self.hardware.nic) * constants.exchange_single;
+            constants.exchange
+                + constants.peer_network
+                + constants.hop_tree[2]
+                + self.hardware.wire
+                + size / nic
+        } else {
+            constants.exchange
+                + constants.peer_scale_up
+                + size / (self.scale_up() * constants.exchange_scale_up)
+        }
+    }
+}

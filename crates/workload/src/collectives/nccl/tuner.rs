@@ -1,0 +1,274 @@
+//! NCCL's estimate of every algorithm and protocol, and its choice.
+
+use super::prior::{self, Hop};
+use super::{Algorithm, Architecture, Communicator, NcclError, Operation, Protocol};
+
+/// What the tuner takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Algorithm.
+    pub algorithm: Algorithm,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Channels over which the data are spread.
+    pub channels: u32,
+}
+
+/// What the tuner believes of an algorithm and a protocol.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Microseconds before bytes count.
+    pub latency: f64,
+    /// GB/s of the collective's size.
+    pub bandwidth: f64,
+}
+
+/// `GB/s` of a channel on the links of a generation, by which the search counts channels.
+fn link_of(architecture: Architecture) -> f64 {
+    match architecture {
+        Architecture::Volta | Architecture::Ampere => 20.0,
+        Architecture::Hopper => 20.6,
+        Architecture::Blackwell => 40.1,
+    }
+}
+
+impl Communicator<'_> {
+    /// Steps of a ring of all ranks, and how many of them cross the network.
+    pub(super) fn ring_steps(&self, operation: Operation) -> (u32, u32) {
+        let (n, domains) = (self.layout.members(), self.layout.domains);
+        match operation {
+            Operation::AllReduce => (2 * (n - 1), 2 * (domains - 1)),
+            Operation::AllGather | Operation::ReduceScatter => (n - 1, domains - 1),
+            _ => (n, if domains > 1 { domains } else { 0 }),
+        }
+    }
+
+    /// Payload that the ranks of a domain send over its scale-up links, bytes per second and GPU.
+    pub(super) fn scale_up(&self) -> f64 {
+        let hardware = self.hardware;
+        match hardware.scale_up_ranks {
+            Some(ranks) if self.layout.ranks > ranks => hardware.host_link,
+            _ => hardware.scale_up,
+        }
+    }
+
+    /// Whether scale-up links join the ranks of a domain; PCIe does otherwise.
+    pub(super) fn linked(&self) -> bool {
+        self.hardware.scale_up_ranks.is_none_or(|ranks| self.layout.ranks <= ranks)
+    }
+
+    /// NIC rate that the ranks of a domain share, bytes per second: all of a full domain, else those nearest to its
+    /// ranks.
+    pub(super) fn network(&self) -> f64 {
+        let hardware = self.hardware;
+        let share = f64::from(self.layout.ranks * hardware.nics) / f64::from(hardware.gpus.max(1));
+        let nics = hardware.nic * share.clamp(1.0, f64::from(hardware.nics.max(1)));
+        if hardware.uplink > 0.0 { nics.min(hardware.uplink) } else { nics }
+    }
+
+    /// Channels that the search and the settings allow: two for each NIC, four from Hopper on where a domain has fewer
+    /// than 8 ranks (`connect.cc`); inside a domain two for each link's worth of bandwidth.
+    pub(super) fn channels(&self) -> u32 {
+        let hardware = self.hardware;
+        let found = if self.layout.domains > 1 {
+            let used = (self.network() / hardware.nic).round() as u32;
+            let newer = matches!(hardware.architecture, Architecture::Hopper | Architecture::Blackwell);
+            used * if newer && self.layout.ranks < 8 { 4 } else { 2 }
+        } else {
+            let links = self.scale_up() / (link_of(hardware.architecture) * 1e9);
+            (2.0 * links.max(1.0)).round() as u32
+        };
+        let channels = found.clamp(2, 32).max(self.settings.channels_least.unwrap_or(1));
+        channels.min(self.settings.channels_most.unwrap_or(64)).max(1)
+    }
+
+    fn allowed(&self, operation: Operation, algorithm: Algorithm, protocol: Protocol) -> bool {
+        let (hardware, domains, settings) = (self.hardware, self.layout.domains, self.settings);
+        let enough = self.layout.members() > 2;
+        let fits = match algorithm {
+            Algorithm::Ring => true,
+            Algorithm::Tree => operation == Operation::AllReduce,
+            Algorithm::Pat => {
+                matches!(operation, Operation::AllGather | Operation::ReduceScatter)
+                    && protocol == Protocol::Simple
+                    && self.layout.ranks == 1
+                    && domains > 1
+            }
+            Algorithm::Nvls => {
+                protocol == Protocol::Simple
+                    && settings.nvls
+                    && hardware.scale_up_sums
+                    && self.linked()
+                    && enough
+                    && self.layout.ranks > 1
+                    && domains == 1
+                    && matches!(
+                        operation,
+                        Operation::AllReduce | Operation::AllGather | Operation::ReduceScatter
+                    )
+            }
+            Algorithm::NvlsTree => {
+                protocol == Protocol::Simple
+                    && settings.nvls
+                    && hardware.scale_up_sums
+                    && self.linked()
+                    && self.layout.ranks > 2
+                    && domains > 1
+                    && operation == Operation::AllReduce
+            }
+            Algorithm::CollnetDirect | Algorithm::CollnetChain => {
+                protocol == Protocol::Simple
+                    && settings.collnet
+                    && hardware.network_sums
+                    && domains > 1
+                    && operation == Operation::AllReduce
+            }
+            Algorithm::PointToPoint => false,
+        };
+        let ll128 = protocol != Protocol::LL128
+            || settings.protocols_given
+            || self.linked() && (domains == 1 || hardware.ll128_between);
+        fits && ll128 && settings.allows(algorithm) && settings.allows_protocol(protocol)
+    }
+
+    /// The tuner's latency and bandwidth; `None` where the combination is not to be had.
+    pub fn estimate(
+        &self,
+        operation: Operation,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> Option<Estimate> {
+        if !self.allowed(operation, algorithm, protocol) {
+            return None;
+        }
+        let (architecture, domains) = (self.hardware.architecture, self.layout.domains);
+        let (members, ranks) = (f64::from(self.layout.members()), f64::from(self.layout.ranks));
+        let channels = f64::from(self.channels());
+        let inside = self.scale_up() / 1e9;
+        // A tree of two hosts crosses the network once each way; from Hopper on the search counts that.
+        let twice = algorithm != Algorithm::Ring
+            && domains == 2
+            && matches!(architecture, Architecture::Hopper | Architecture::Blackwell);
+        let between = self.network() / 1e9 * if twice { 2.0 } else { 1.0 };
+        let bus = if domains > 1 { inside.min(between) } else { inside };
+        let (steps, crossing) = self.ring_steps(operation);
+        let at = protocol as usize;
+        let ratio = match algorithm {
+            Algorithm::Ring => members / f64::from(steps),
+            Algorithm::Nvls => 1.0,
+            Algorithm::Pat => members / (members - 1.0),
+            _ => 0.5,
+        };
+        let ll_most = prior::ll_most(architecture, self.hardware.amd, domains);
+        let bus = match (algorithm, protocol) {
+            (Algorithm::Ring, Protocol::LL) => (bus * 0.5).min(ll_most),
+            (Algorithm::Ring, Protocol::LL128) => {
+                let factor = if ranks < 2.0 { 0.7 } else { 0.92 };
+                (bus * factor).min(channels * prior::ring_ll128_per_channel(architecture))
+            }
+            (Algorithm::Tree, _) => {
+                let tree = (bus * 0.92).min(channels * prior::tree_per_channel(architecture, domains));
+                match protocol {
+                    Protocol::LL => (tree / 3.8).min(ll_most),
+                    Protocol::LL128 => {
+                        let factor = if domains == 1 { 7.0 / 9.0 } else { 120.0 / 128.0 };
+                        (tree * factor)
+                            .min(channels * prior::tree_ll128_per_channel(architecture, domains))
+                    }
+                    Protocol::Simple => tree,
+                }
+            }
+            (Algorithm::Nvls, _) => {
+                let whole = inside * prior::nvls_efficiency(architecture);
+                if operation == Operation::AllReduce { whole * (ranks - 1.0) / ranks } else { whole }
+            }
+            (Algorithm::NvlsTree, _) => {
+                (inside * prior::nvls_efficiency(architecture) * 2.0).min(between * 0.92)
+            }
+            (Algorithm::CollnetDirect | Algorithm::CollnetChain, _) => 2.0 * bus * 0.9,
+            _ => bus,
+        };
+        let hw = |hop| prior::hop(hop, algorithm)[at];
+        let mut intra = hw(if self.linked() { Hop::NvLink } else { Hop::Pci });
+        let inter = hw(Hop::Net);
+        if domains > 1 && protocol == Protocol::LL {
+            intra *= 1.8;
+        }
+        let levels = f64::from(domains.max(1).ilog2());
+        let hops = match algorithm {
+            Algorithm::Ring if matches!(operation, Operation::Broadcast | Operation::Reduce) => {
+                f64::from(steps) * if domains > 1 { inter } else { intra }
+            }
+            Algorithm::Ring => f64::from(steps - crossing) * intra + f64::from(crossing) * inter,
+            Algorithm::Tree => 2.0 * ((ranks - 1.0) * intra + levels * inter),
+            Algorithm::Nvls => intra,
+            Algorithm::NvlsTree => intra + 2.0 * levels * inter,
+            Algorithm::Pat => f64::from(domains.max(2).next_power_of_two().ilog2()) * inter / 2.0,
+            _ => 2.0 * ((ranks - 1.0).min(1.0) * intra) + inter,
+        };
+        Some(Estimate { latency: prior::base(algorithm)[at] + hops, bandwidth: bus * ratio })
+    }
+
+    /// What the tuner believes `bytes` take, microseconds.
+    pub fn estimated(&self, operation: Operation, choice: (Algorithm, Protocol), bytes: u64) -> Option<f64> {
+        let (algorithm, protocol) = choice;
+        let Estimate { mut latency, mut bandwidth } = self.estimate(operation, algorithm, protocol)?;
+        if algorithm == Algorithm::Tree {
+            bandwidth *= prior::tree_correction(protocol, bytes);
+        }
+        let each = bytes / u64::from(self.channels() * self.layout.members());
+        let plateau = algorithm == Algorithm::Ring
+            && protocol == Protocol::Simple
+            && self.layout.domains > 1
+            && operation == Operation::AllReduce
+            && each >= 64;
+        if plateau {
+            latency *= if self.hardware.architecture == Architecture::Volta { 1.9 } else { 1.0 };
+        }
+        Some(latency + bytes as f64 / (1e3 * bandwidth))
+    }
+
+    /// What NCCL takes for `bytes`.
+    ///
+    /// # Errors
+    /// [`NcclError`] where the settings leave nothing.
+    pub fn choose(&self, operation: Operation, bytes: u64) -> Result<Choice, NcclError> {
+        if matches!(operation, Operation::AllToAll | Operation::SendReceive) {
+            return Ok(Choice {
+                algorithm: Algorithm::PointToPoint,
+                protocol: Protocol::Simple,
+                channels: self.channels(),
+            });
+        }
+        let mut best: Option<(f64, Algorithm, Protocol)> = None;
+        for algorithm in Algorithm::ALL {
+            for protocol in Protocol::ALL {
+                let Some(time) = self.estimated(operation, (algorithm, protocol), bytes) else { continue };
+                if best.is_none_or(|(least, ..)| time < least) {
+                    best = Some((time, algorithm, protocol));
+                }
+            }
+        }
+        let (_, algorithm, protocol) = best.ok_or(NcclError::NothingLeft {
+            operation,
+            ranks: self.layout.members(),
+            domains: self.layout.domains,
+        })?;
+        Ok(Choice { algorithm, protocol, channels: self.channels_for(algorithm, protocol, bytes) })
+    }
+
+    /// Channels used for `bytes`: NCCL takes fewer where a thread would have too little to do (`enqueue.cc`: thresholds
+    /// of 8 bytes a thread for LL and LL128, 64 for Simple; a ring of LL 8 for each rank).
+    fn channels_for(&self, algorithm: Algorithm, protocol: Protocol, bytes: u64) -> u32 {
+        let (threads, threshold) = match protocol {
+            Protocol::LL => {
+                (512, if algorithm == Algorithm::Ring { 8 * u64::from(self.layout.members()) } else { 8 })
+            }
+            Protocol::LL128 => (640, 8),
+            Protocol::Simple => (512, 64),
+        };
+        let most = self.channels();
+        let least = self.settings.channels_least.unwrap_or(1).min(most);
+        (bytes.div_ceil(threads * threshold).min(u64::from(most)) as u32).max(least).max(1)
+    }
+}

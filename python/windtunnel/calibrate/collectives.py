@@ -1,0 +1,214 @@
+"""`windtunnel calibrate collectives`: the constants of NCCL's model on a system, from half of its sizes at small scales.
+
+Rows of sizes that are an even power of two (or whose share of the range is even, for tables with evenly spaced sizes), of at
+most 32 ranks, are fitted; of a system with many equal pairs of hosts, pairs of the first ones only. Their ids are written
+into `constants/NAME.yaml` beside the system's file with the residuals, and `windtunnel validate` never scores them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.calibrate.fit import Fitted, fit
+from windtunnel.engine import InputError
+from windtunnel.results.folder import write_beside
+from windtunnel.validate.collectives import TIMES, Asked, constants, question, section
+from windtunnel.validate.quantities import written
+from windtunnel.validate.rows import Table
+from windtunnel.validate.tables import nccl, vidur
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from windtunnel.validate.systems import System
+
+PROTOCOLS = ("LL", "LL128", "Simple")
+PRIORS: dict[str, float | tuple[float, float, float]] = {
+    "launch": 6.6e-6, "issue": 3e-6, "channel": 0.2e-6,
+    "base": (1e-9, 7.4e-6, 1.8e-6), "hop_scale_up": (0.6e-6, 1.9e-6, 3.4e-6),
+    "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6,
+    "share_scale_up": (0.25, 0.92, 0.96), "share_network": (0.25, 0.85, 0.92), "share_short": 0.2,
+    "share_sums": 0.85, "base_sums": 25e-6,
+    "exchange": 15e-6, "peer_scale_up": 1e-6, "peer_network": 2e-6,
+    "exchange_scale_up": 0.93, "exchange_network": 0.92, "exchange_single": 0.85,
+}  # fmt: skip
+"""NCCL's own constants (seconds, shares; LL, LL128, Simple), and inferred ones for what it has none of."""
+NEGLIGIBLE = 0.02
+"""A constant that changes no row by this share when it grows by half is not asked for."""
+FIRST_HOSTS = (1, 5)
+"""Of runs that name pairs of hosts, those with one of these in front are fitted."""
+OVER = 1.2
+"""No share is above this: sheets are rounded."""
+
+
+@dataclass
+class Rows:
+    """What is fitted: questions, seconds, weights, ids."""
+
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    measured: list[float] = field(default_factory=list)
+    kinds: list[tuple[object, ...]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+
+    def add(self, id: str, scenario: Mapping[str, Any], measured: float, kind: tuple[object, ...]) -> None:
+        """Takes a row."""
+        self.asked.append(dict(scenario["collective"]))
+        self.measured.append(measured)
+        self.kinds.append(kind)
+        self.ids.append(id)
+
+    @property
+    def weights(self) -> list[float]:
+        """A configuration counts once, however often it was measured."""
+        counts = Counter(self.kinds)
+        return [1.0 / counts[kind] for kind in self.kinds]
+
+
+def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
+    """The rows to fit on."""
+    found = Rows()
+    table = Table("calibrate")
+    folder = data / "collectives"
+    if (folder / "nccl_tests_runs.csv").is_file():
+        for point in nccl.points(folder, systems, table):
+            run = point.run
+            if run.system is not system or not _fitted_size(point.size):
+                continue
+            if run.ranks.hosts * run.ranks.ranks > nccl.SMALL_SCALE or (run.hosts and run.hosts[0] not in FIRST_HOSTS):
+                continue
+            asked = question(
+                system, run.operation, point.size, run.ranks, run.settings, uplink=nccl._apart(system, run.hosts)  # noqa: SLF001
+            )
+            apart = "uplink" in asked["collective"]["hardware"]
+            found.add(point.id, asked, statistics.median(point.measured), (run.operation, run.ranks, point.size, apart))
+    if (folder / "vidur_network").is_dir():
+        for row in vidur.rows(folder / "vidur_network", systems, table):
+            size = row.scenario["collective"]["bytes"]
+            # Sizes in even steps: one in sixteen, each for itself.
+            if row.system == system.name and (size // 2048) % 16 == 1:
+                layout = tuple(row.scenario["collective"]["layout"].items())
+                found.add(row.id, row.scenario, row.measured, (row.groups["kind"], layout, size))
+    return found
+
+
+def _fitted_size(size: int) -> bool:
+    return size.bit_length() % 2 == 1
+
+
+def _names() -> list[str]:
+    return [
+        f"{name}.{i}" if isinstance(value, tuple) else name
+        for name, value in PRIORS.items()
+        for i in (range(3) if isinstance(value, tuple) else (0,))
+    ]
+
+
+def _prior(name: str) -> float:
+    base, _, at = name.partition(".")
+    value = PRIORS[base]
+    return value[int(at)] if isinstance(value, tuple) else value
+
+
+def _set(values: Mapping[str, float], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants as the engine takes them: priors, what the system's file states, `values`."""
+    found: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in PRIORS.items()}
+    found.update(fixed)
+    for name, value in values.items():
+        base, _, at = name.partition(".")
+        held = min(value, OVER) if base not in TIMES else value
+        if at:
+            found[base][int(at)] = held
+        else:
+            found[base] = held
+    return found
+
+
+def calibrate(system: System, data: Path, systems: Mapping[str, System]) -> tuple[Fitted, Rows]:
+    """Fits the constants of `system`. Raises `InputError` where there are no rows to fit on."""
+    rows = rows_of(system, data, systems)
+    if not rows.ids:
+        raise InputError(f"no rows of system `{system.name}` to fit on in {data}")
+    stated = {name: value for name, value in constants(system).items() if name in {"eager", "short_message"}}
+    asked = Asked(rows.asked)
+
+    def predict(sets: list[dict[str, float]]) -> np.ndarray:
+        return np.array(asked.times([_set(values, stated) for values in sets]))
+
+    (base,) = predict([{}])
+    changed = predict([{name: 1.5 * _prior(name)} for name in _names()])
+    effect = np.abs(np.log(changed / base)).max(axis=1)
+    names = [name for name, size in zip(_names(), effect, strict=True) if size > NEGLIGIBLE]
+    found = fit(names, [_prior(name) for name in names], rows.measured, rows.weights, predict)
+    for name in _names():
+        if name not in names:
+            found.refused[name] = "no row depends on it"
+    return found, rows
+
+
+def record(system: System, found: Fitted, rows: Rows) -> str:
+    """`constants/NAME.yaml`."""
+    values: dict[str, Any] = {}
+    grouped: dict[str, dict[int, float]] = defaultdict(dict)
+    for name, value in found.values.items():
+        base, _, at = name.partition(".")
+        grouped[base][int(at or 0)] = min(value, OVER) if base not in TIMES else value
+    for base, parts in grouped.items():
+        prior = PRIORS[base]
+        whole = [parts.get(i, p) for i, p in enumerate(prior)] if isinstance(prior, tuple) else [parts[0]]
+        text = [written(v) if base in TIMES else f"{v:.4g}" for v in whole]
+        values[base] = f"[{', '.join(text)}]" if isinstance(prior, tuple) else text[0]
+    uplink = _uplink(system, rows, found)
+    if uplink is not None:
+        values["uplink"] = f"{uplink / 1e9:.4g} GB/s"
+    errors = np.abs(np.expm1(found.residuals))
+    lines = [
+        "# Written by `windtunnel calibrate collectives`; rows listed under `fitted` are never scored.",
+        "nccl:",
+        "  value:",
+        *[f"    {name}: {text}" for name, text in values.items()],
+        "  evidence: calibrated",
+        f'  source: "{len(rows.ids)} rows of nccl-tests and Vidur, those listed; median absolute residual '
+        f'{np.median(errors):.1%}, 95th percentile {np.percentile(errors, 95):.1%}"',
+        f"  date: {datetime.datetime.now(tz=datetime.UTC).date()}",
+        "  refused:",
+        *[f'    {_label(name)}: "{reason}"' for name, reason in sorted(found.refused.items())],
+        "  fitted:",
+        *[f'    - "{id}"' for id in rows.ids],
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _label(name: str) -> str:
+    base, _, at = name.partition(".")
+    return f"{base} of {PROTOCOLS[int(at)]}" if at else base
+
+
+def _uplink(system: System, rows: Rows, found: Fitted) -> float | None:
+    """What pairs of hosts on different leaves get between them: the median over rows in which all ranks cross."""
+    if section(system, "leaves") is None:
+        return None
+    rates = []
+    for asked, measured, id in zip(rows.asked, rows.measured, rows.ids, strict=True):
+        layout = asked["layout"]
+        if asked["operation"] == "alltoall" and layout["ranks"] == asked["hardware"]["gpus"]:
+            crossing = asked["bytes"] * layout["ranks"] / 2
+            rates.append((crossing / measured, id))
+    full = max(rate for rate, _ in rates) if rates else 0.0
+    slow = [rate for rate, _ in rates if rate < 0.8 * full]
+    # Sends of an exchange reach a share of a link; the link itself carries more.
+    return statistics.median(slow) / found.values.get("exchange_network", 1.0) if slow else None
+
+
+def write(system: System, text: str) -> Path:
+    """Writes the constants beside the system's file."""
+    path = system.path.parent / "constants" / system.path.name
+    path.parent.mkdir(exist_ok=True)
+    write_beside(path, text.encode())
+    return path

@@ -1,0 +1,64 @@
+"""`windtunnel calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from windtunnel.cli.app import DONE
+from windtunnel.cli.console import out, talk
+from windtunnel.engine import InputError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.callback()
+def calibrate() -> None:
+    """Fit the few constants of a system on stated rows, and write them with their evidence."""
+
+
+@app.command()
+def collectives(
+    systems: Annotated[list[str] | None, typer.Argument(metavar="SYSTEM…", help="Systems; all with rows if left out.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+) -> int:
+    """Fit the constants of NCCL's model: half of the sizes, at most 32 ranks."""
+    import numpy as np
+
+    from windtunnel.calibrate import collectives as fitting
+    from windtunnel.validate.board import data_folder
+    from windtunnel.validate.collectives import section
+    from windtunnel.validate.systems import read_systems
+
+    folder = data_folder(data)
+    known = read_systems(folder)
+    with_rows = [name for name, system in known.items() if section(system, "rows") is not None]
+    for name in systems or []:
+        if name not in known:
+            raise InputError(f"no file of system `{name}`\n\nhint: there are {', '.join(sorted(with_rows))}")
+    for name in systems or with_rows:
+        try:
+            found, rows = fitting.calibrate(known[name], folder, known)
+        except InputError:
+            if systems:
+                raise
+            talk().print(f"{name}: no rows to fit on", style="dim")
+            continue
+        errors = np.abs(np.expm1(found.residuals))
+        out().print(
+            Text(
+                f"{name}: {len(found.values)} constants on {len(rows.ids)} rows, median residual {np.median(errors):.1%}, "
+                f"95th percentile {np.percentile(errors, 95):.1%}"
+            )
+        )
+        for constant, reason in sorted(found.refused.items()):
+            if not reason.startswith("no row"):
+                out().print(Text(f"  refused {constant}: {reason}", style="dim"))
+        if not dry:
+            path = fitting.write(known[name], fitting.record(known[name], found, rows))
+            out().print(f"  wrote {path}", markup=False, soft_wrap=True)
+    return DONE

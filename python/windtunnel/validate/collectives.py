@@ -1,0 +1,203 @@
+"""Collectives of a system: what the model of NCCL is told of it, and the questions that rows ask.
+
+The hardware comes from the system's topology and the sheets it names; what no topology says (which processor, whether
+switches sum, whether LL128 may leave the host) from its section `collectives`, each with evidence and source. Constants
+are the system's `nccl`, priors of NCCL where it has none.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windtunnel import engine
+from windtunnel.engine import InputError
+from windtunnel.experiments.spec import parse_yaml
+from windtunnel.validate.quantities import quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from windtunnel.validate.systems import System
+
+SHEETS = Path(__file__).resolve().parents[3] / "data"
+ARCHITECTURES = {"v100": "volta", "a100": "ampere", "a40": "ampere", "h100": "hopper", "h200": "hopper", "gh200": "hopper"}
+METRE = 5e-9
+"""Seconds that light takes through a metre of cable."""
+SWITCH = 300e-9
+"""A switch's own latency, inferred from the sheets of `data/switches`."""
+MEMORY = 0.85
+"""Share of a GPU's memory bandwidth that copies reach."""
+
+
+@lru_cache(maxsize=64)
+def sheet(kind: str, name: str) -> Mapping[str, Any]:
+    """A data sheet by name, whatever its case."""
+    path = SHEETS / kind / f"{name.lower()}.yaml"
+    if not path.is_file():
+        raise InputError(f"no sheet `{name}` in data/{kind}")
+    record: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    return record
+
+
+def section(system: System, key: str, default: object = None) -> Any:  # noqa: ANN401
+    """The value of a figure of the section `collectives`."""
+    found = (system.record.get("collectives") or {}).get(key)
+    if isinstance(found, dict) and "value" in found:
+        return found["value"]
+    return default if found is None else found
+
+
+def hardware(system: System) -> dict[str, Any]:
+    """A scale-up domain of `system` and the network that it sees, in bytes per second and seconds."""
+    topology = system.section("topology")
+    host = topology["host"]
+    place = f"{system.path}: topology"
+    gpu = sheet("gpus", str(host["gpu"]))
+    scale_up = gpu["scale_up"]
+    tiers = topology.get("tiers") or []
+    rate = min(
+        [quantity(tier["rate"], "rate", f"{place}.tiers") for tier in tiers[:1]]
+        + ([quantity(sheet("nics", str(host["nic"]))["rate"]["value"], "rate", "data/nics")] if "nic" in host else [])
+    )
+    if "sum" in str(topology.get("shape")):
+        raise InputError(f"{place}.shape: expected tiers of switches")
+    cables = sum(quantity(tier["length"], "length", f"{place}.tiers") for tier in tiers[:2])
+    wire = 2 * cables * METRE + (2 * min(2, len(tiers)) - 1) * SWITCH
+    domain = int(section(system, "domain_hosts", 1))
+    name = str(host["gpu"]).lower().split("-")[0]
+    found = {
+        "architecture": section(system, "architecture", ARCHITECTURES.get(name, "blackwell")),
+        "scale_up": quantity((scale_up.get("payload") or scale_up["rate"])["value"], "rate", "data/gpus"),
+        "scale_up_sums": bool(section(system, "scale_up_sums", default=False)),
+        "memory": MEMORY * quantity(gpu["memory_bandwidth"]["value"], "rate", "data/gpus"),
+        "nics": int(host["nics"]),
+        "nic": rate,
+        "gpus": int(host["gpus"]),
+        "wire": wire,
+        "amd": section(system, "cpu") == "amd",
+        "ll128_between": bool(section(system, "ll128_between_hosts", default=False)),
+        "network_sums": bool(section(system, "network_sums", default=False)),
+    }
+    if section(system, "scale_up_ranks") is not None:
+        found["scale_up_ranks"] = int(section(system, "scale_up_ranks"))
+        found["host_link"] = quantity(section(system, "host_link"), "rate", f"{system.path}: collectives.host_link")
+    if section(system, "network_limit") is not None:
+        found["uplink"] = quantity(section(system, "network_limit"), "rate", f"{system.path}: collectives.network_limit")
+    if domain > 1:
+        found["domain_hosts"] = domain
+    return found
+
+
+TIMES = (
+    "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "base_sums", "exchange",
+    "peer_scale_up", "peer_network",
+)  # fmt: skip
+"""Constants that are times; the others are shares."""
+
+
+def constants(system: System) -> dict[str, Any]:
+    """The constants of the model as the engine takes them: fitted ones, and limits that the system's file states."""
+    found: dict[str, Any] = {}
+    place = f"{system.path}: constants.nccl"
+    for name, value in (system.constant("nccl") or {}).items():
+        if name in TIMES:
+            values = [quantity(v, "time", f"{place}.{name}") for v in (value if isinstance(value, list) else [value])]
+            found[name] = values if isinstance(value, list) else values[0]
+        elif name == "uplink":
+            continue
+        else:
+            found[name] = value
+    for name in ("eager", "short_message"):
+        limit = section(system, name)
+        if limit is not None:
+            found[name] = quantity(limit, "size", f"{system.path}: collectives.{name}")
+    return found
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How ranks lie: hosts, ranks on each, and how many one process drives."""
+
+    hosts: int
+    ranks: int
+    per_process: int = 1
+
+
+def question(
+    system: System, operation: str, size: int, ranks: Ranks, settings: Sequence[tuple[str, str]] = (), *, uplink: bool = False
+) -> dict[str, Any]:
+    """What a row asks, for its `scenario`: a collective of `size` bytes of `ranks` on `system`."""
+    machine = hardware(system)
+    domain = machine.pop("domain_hosts", 1)
+    domains, inside = ranks.hosts, ranks.ranks
+    if domain > 1:
+        domains = -(-ranks.hosts // domain)
+        inside = ranks.hosts * ranks.ranks // domains
+    if uplink:
+        carried = (system.constant("nccl") or {}).get("uplink")
+        if carried is not None:
+            machine["uplink"] = quantity(carried, "rate", f"{system.path}: constants.nccl.uplink")
+    return {
+        "collective": {
+            "hardware": machine,
+            "settings": [list(pair) for pair in settings],
+            "layout": {"domains": domains, "ranks": inside, "ranks_per_process": ranks.per_process},
+            "operation": operation,
+            "bytes": size,
+            "constants": constants(system),
+        }
+    }
+
+
+def times(questions: Iterable[Mapping[str, Any]], variants: Sequence[Mapping[str, Any]] | None = None) -> list[list[float]]:
+    """Seconds of `questions` (each a `collective`), for each of `variants` of the constants, else under their own."""
+    asked = list(questions)
+    if variants is not None:
+        return _ask(asked, variants)
+    groups: dict[str, list[int]] = {}
+    for i, one in enumerate(asked):
+        groups.setdefault(json.dumps(one["constants"], sort_keys=True), []).append(i)
+    found = [0.0] * len(asked)
+    for key, members in groups.items():
+        (seconds,) = _ask([asked[i] for i in members], [json.loads(key)])
+        for i, value in zip(members, seconds, strict=True):
+            found[i] = value
+    return [found]
+
+
+def _ask(asked: Sequence[Mapping[str, Any]], variants: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    return Asked(asked).times(variants)
+
+
+class Asked:
+    """Questions made ready, to be answered under many constants."""
+
+    def __init__(self, asked: Sequence[Mapping[str, Any]]) -> None:
+        machines: dict[str, int] = {}
+        environments: dict[str, int] = {}
+        questions = []
+        for one in asked:
+            machine = machines.setdefault(json.dumps(one["hardware"], sort_keys=True), len(machines))
+            environment = environments.setdefault(json.dumps(one["settings"]), len(environments))
+            kept = {key: one[key] for key in ("layout", "operation", "bytes")}
+            questions.append({"hardware": machine, "settings": environment, **kept})
+        self._text = (
+            f'"hardware": [{", ".join(machines)}], "settings": [{", ".join(environments)}], '
+            f'"questions": {json.dumps(questions)}'
+        )
+
+    def answer(self, variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Times and choices."""
+        found: dict[str, Any] = json.loads(
+            engine.collective_times(f'{{{self._text}, "constants": {json.dumps(list(variants))}}}')
+        )
+        return found
+
+    def times(self, variants: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+        """Seconds by variant and question."""
+        seconds: list[list[float]] = self.answer(variants)["times"]
+        return seconds

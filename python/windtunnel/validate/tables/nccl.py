@@ -1,0 +1,195 @@
+"""Measured runs of nccl-tests on public systems: all sizes (`nccl-tests`), and larger scales than fitted (`nccl-scale`)."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from windtunnel.validate.collectives import Ranks, question, section
+from windtunnel.validate.rows import Row, Table
+from windtunnel.validate.tables.common import lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from windtunnel.validate.systems import System
+    from windtunnel.validate.tables.common import Line
+
+RUNS = ("run_id", "system", "collective", "nodes", "gpus_per_node", "ranks", "variant", "quality", "source")
+ROWS = ("run_id", "size_bytes", "oop_time_us", "ip_time_us")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv")
+LARGE = 1 << 20
+"""From here a size is large."""
+SMALL_SCALE = 32
+"""Constants are fitted up to so many ranks; beyond they are carried over."""
+SCALED = ("alps", "azure-ndv4")
+FOLLOWED = re.compile(
+    r"(NCCL_(?:ALGO|PROTO|MIN_NCHANNELS|MAX_NCHANNELS|MIN_CTAS|MAX_CTAS|BUFFSIZE|NVLS_ENABLE|COLLNET_ENABLE))[=_]"
+    r"([\^A-Za-z0-9]+)"
+)
+HOSTS = re.compile(r"[a-z]+\d*-(\d+)_[a-z]+\d*-(\d+)\.log$")
+
+
+@dataclass
+class Run:
+    """A run of one collective over several sizes."""
+
+    line: Line
+    system: System | str
+    """Its system, or why it is left out."""
+    ranks: Ranks
+    settings: list[tuple[str, str]] = field(default_factory=list)
+    hosts: tuple[int, ...] = ()
+    """Numbers of its hosts, if its source says them."""
+
+    @property
+    def operation(self) -> str:
+        """The collective."""
+        return self.line.text("collective")
+
+
+@dataclass
+class Point:
+    """A measured size; several where set-ups of a group are unknown."""
+
+    run: Run
+    size: int
+    measured: list[float]
+    id: str
+
+
+def tests(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """Every size that no constant was fitted on."""
+    return _table("nccl-tests", data, systems)
+
+
+def scale(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """All sizes on more ranks than any constant was fitted on."""
+    return _table("nccl-scale", data, systems)
+
+
+def _table(name: str, data: Path, systems: Mapping[str, System]) -> Table | None:
+    folder = data / "collectives"
+    if not (folder / "nccl_tests_runs.csv").is_file():
+        return None
+    table = Table(name)
+    table.fitted = frozenset(id for system in systems.values() for id in system.fitted)
+    for point in points(folder, systems, table):
+        run = point.run
+        assert not isinstance(run.system, str)
+        members = run.ranks.hosts * run.ranks.ranks
+        if name == "nccl-scale" and not (run.system.name in SCALED and members > SMALL_SCALE):
+            continue
+        large = ">= 1 MiB" if point.size >= LARGE else "< 1 MiB"
+        row = Row(
+            id=point.id if name == "nccl-tests" else point.id.replace("nccl-tests", name, 1),
+            system=run.system.name,
+            measured=statistics.median(point.measured),
+            scenario=question(
+                run.system, run.operation, point.size, run.ranks, run.settings, uplink=_apart(run.system, run.hosts)
+            ),
+            groups={
+                "size": large,
+                "kind": run.operation,
+                "scale": f"{members} ranks on {run.ranks.hosts}",
+                "system, size": f"{run.system.name}, {large}",
+            },
+        )
+        if point.id in table.fitted:
+            table.exclude("used to fit a constant")
+        else:
+            table.rows.append(row)
+    return table
+
+
+def points(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[Point]:
+    """The measured sizes of usable runs; what is left out is counted in `table`."""
+    runs: dict[str, Run] = {}
+    for line in lines(folder / "nccl_tests_runs.csv", RUNS):
+        runs[line.text("run_id")] = _run(line, systems)
+    groups: dict[str, Point] = {}
+    rows = folder / "nccl_tests_rows.csv.gz"
+    for line in lines(rows, ROWS):
+        run = runs.get(line.text("run_id"))
+        if run is None:
+            table.exclude("run without a description")
+            continue
+        if isinstance(run.system, str):
+            table.exclude(run.system)
+            continue
+        text = line.text("oop_time_us")
+        # A column that a run did not print, and times that the program rounds to nothing.
+        if text == "" or float_or_none(text) == 0.0:
+            table.exclude("no out-of-place time")
+            continue
+        size = line.count("size_bytes") if line.text("size_bytes") != "0" else 0
+        if size == 0:
+            table.exclude("no bytes")
+            continue
+        measured = line.number_in("oop_time_us") * 1e-6
+        mark = section(run.system, "group_by_variant")
+        if mark is not None and str(mark) in run.line.text("variant"):
+            label = re.sub(r"[^a-z0-9_]+", "-", run.line.text("variant").split(str(mark))[0].lower()).strip("-")
+            ranks = run.ranks
+            id = f"nccl-tests/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
+            if id in groups:
+                groups[id].measured.append(measured)
+                table.exclude("other set-up of a group, of which the median is compared")
+            else:
+                groups[id] = Point(run, size, [measured], id)
+            continue
+        yield Point(run, size, [measured], f"nccl-tests/{line.text('run_id')}/{size}")
+    yield from groups.values()
+
+
+def float_or_none(text: str) -> float | None:
+    """A number, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _run(line: Line, systems: Mapping[str, System]) -> Run:
+    nothing = Ranks(1, 1)
+    if line.text("quality") != "raw_log":
+        return Run(line, f"quality `{line.text('quality')}`: a sample in a document, no raw log", nothing)
+    if line.text("collective") not in OPERATIONS:
+        return Run(line, f"collective `{line.text('collective')}` is not modelled", nothing)
+    system = system_of(line.text("system"), line.text("variant"), systems)
+    if system is None:
+        return Run(line, f"no file of system `{line.text('system')}`", nothing)
+    hosts, ranks = line.count("nodes"), line.count("gpus_per_node")
+    if hosts * ranks != line.count("ranks"):
+        return Run(line, "hosts x GPUs of a host is not the number of ranks", nothing)
+    if hosts * ranks == 1:
+        return Run(line, "one rank: a copy, no collective", nothing)
+    one_process = hosts == 1 and bool(section(system, "one_process_on_one_host", default=False))
+    settings = [(name, value) for name, value in FOLLOWED.findall(line.text("variant"))]
+    numbers = HOSTS.search(line.text("source"))
+    return Run(
+        line,
+        system,
+        Ranks(hosts, ranks, ranks if one_process else 1),
+        settings,
+        tuple(int(number) for number in numbers.groups()) if numbers else (),
+    )
+
+
+def system_of(name: str, variant: str, systems: Mapping[str, System]) -> System | None:
+    """The system whose `collectives.rows` name a row's system and variant, else the one of its very name."""
+    for system in systems.values():
+        for rule in section(system, "rows", []):
+            if rule["system"] in name and rule.get("variant", "") in variant:
+                return system
+    return systems.get(name)
+
+
+def _apart(system: System, hosts: tuple[int, ...]) -> bool:
+    """Whether hosts hang on different leaves, as far as the system's file knows."""
+    leaves = section(system, "leaves", [])
+    under = {next((i for i, leaf in enumerate(leaves) if host in leaf), None) for host in hosts}
+    return len(under) > 1
