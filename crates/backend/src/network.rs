@@ -340,6 +340,11 @@ impl Network for BackendNetwork {
         self.inside.prepare_coupled(edges, entropy)
     }
 
+    /// The library is not told of reductions: a scenario with one is refused.
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.inside.prepare_reduction(members, entropy)
+    }
+
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
         self.inside.start_coupled(at, run, group, bytes, steps, class);
     }

@@ -9,6 +9,7 @@ pub mod host;
 pub mod message;
 pub mod model;
 pub mod packet;
+pub mod reduction;
 pub mod reroute;
 
 pub use model::{

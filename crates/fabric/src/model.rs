@@ -84,6 +84,9 @@ pub trait Fabric {
     /// Routes the edges `(from, to, weight)` of a coupled group once. While a group runs, edge e carries
     /// `weight_e × rate` for one common rate.
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId;
+    /// Prepares a reduction in the network: every member sends its vector up a tree of switches that sum, and receives the
+    /// sum ([`crate::reduction`]). It is started as a coupled group is, of one step, with the vector's size.
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId;
     /// Runs a prepared group from `start`: its unit edge carries `bytes`, in `steps` dependent steps, each of which costs
     /// the slowest edge's latency once. Its end is told to `leader` as the end of `ticket`.
     fn start_coupled(
@@ -185,6 +188,8 @@ pub trait Network {
     fn depart(&mut self, at: Time, departure: Departure);
     /// See [`Fabric::prepare_coupled`].
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId;
+    /// See [`Fabric::prepare_reduction`].
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId;
     /// See [`Fabric::start_coupled`]; `run` comes back in [`Arrival::Coupled`].
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8);
     /// See [`Fabric::coupled_span`].

@@ -225,6 +225,9 @@ impl Network for Late {
         self.inner.depart(at, departure);
     }
 
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.inner.prepare_reduction(members, entropy)
+    }
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
         self.inner.prepare_coupled(edges, entropy)
     }

@@ -28,6 +28,7 @@ use super::instant::Instant;
 use super::observe::{CompletionTimes, FlowRecord};
 use super::system::{CapacityError, FlowSystem};
 use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::reduction::{ReductionSettings, Tree, Turns};
 use crate::reroute::{self, SharedRerouter};
 
 /// Volume of a byte: capacities are in bit/s and ticks in ps, so that both are exact.
@@ -46,6 +47,8 @@ pub struct FlowSettings {
     pub header: Bytes,
     /// Latency of both NICs of a path together, added beyond the scale-up domain.
     pub nic_latency: Span,
+    /// What switches can sum.
+    pub reduction: ReductionSettings,
     /// Keep bytes and utilisation of links.
     pub observe_links: bool,
     /// Keep a record of each flow until [`FlowNetwork::take_records`].
@@ -61,6 +64,7 @@ impl Default for FlowSettings {
             mtu: Bytes(9_000),
             header: Bytes(66),
             nic_latency: Span::ZERO,
+            reduction: ReductionSettings::default(),
             observe_links: false,
             records: false,
         }
@@ -105,6 +109,8 @@ struct Group {
     class: PathClass,
     /// Nothing joins the ends of an edge.
     severed: bool,
+    /// Of a reduction: its tree, and the least rate at which its switches let it go on, in bits of payload per second.
+    tree: Option<(Arc<Tree>, f64)>,
     edges: u32,
     total_weight: u64,
     ends: (EndpointId, EndpointId),
@@ -168,6 +174,9 @@ pub struct FlowNetwork {
     /// Arrivals booked: instant, kind and id as the host model names it, transfer.
     arrivals: BinaryHeap<Reverse<(Time, u64, u32)>>,
     groups: Vec<Group>,
+    turns: Turns,
+    /// Runs whose turn has come.
+    admitted: Vec<u32>,
     route: Route,
     ended: Vec<u64>,
     /// Transfers whose last byte has left in the advance in hand.
@@ -225,6 +234,8 @@ impl FlowNetwork {
             requests: 0,
             arrivals: BinaryHeap::new(),
             groups: Vec::new(),
+            turns: Turns::default(),
+            admitted: Vec::new(),
             route: Route::new(),
             ended: Vec::new(),
             left: Vec::new(),
@@ -303,6 +314,27 @@ impl FlowNetwork {
         payload.0 + if class > PathClass::ScaleUp { packets * header.0 } else { 0 }
     }
 
+    /// The rate at which the switches of a tree let a reduction go on, in bits of payload per second: a window of segments in
+    /// a round trip, or what they can sum.
+    fn reduction_rate(&self, round_trip: Span) -> f64 {
+        let FlowSettings { mtu, header, reduction, .. } = self.settings;
+        let window = u64::from(reduction.window()) * (mtu.0 - header.0) * 8;
+        let by_window = window as f64 / round_trip.seconds().max(1e-12);
+        reduction.rate.map_or(by_window, |rate| by_window.min(rate.0 as f64))
+    }
+
+    /// How much longer a reduction of `bytes` takes than its links alone would ask for, because its switches hold it back;
+    /// nothing for other groups.
+    fn held_back(&self, group: CoupledId, bytes: Bytes) -> Span {
+        let group = &self.groups[group.0 as usize];
+        let Some((_, rate)) = group.tree else { return Span::ZERO };
+        let volume = self.wire_bytes(bytes, group.class) as f64 * 8.0;
+        let seconds = |&(link, load): &(u32, f64)| load * volume / self.rates[link as usize];
+        let by_links = group.links.iter().map(seconds).fold(0.0, f64::max);
+        let by_switches = bytes.0 as f64 * 8.0 / rate;
+        Span::from_seconds_ceil((by_switches - by_links).max(0.0))
+    }
+
     /// From the last byte's leaving the bottleneck to its arrival, over the route just asked for.
     fn route_latency(&self) -> Span {
         let Route { latency, class, .. } = self.route;
@@ -333,7 +365,7 @@ impl FlowNetwork {
         {
             self.transfers[last as usize].next = slot;
         } else {
-            self.begin(slot);
+            self.begin(slot, false);
         }
     }
 
@@ -344,7 +376,7 @@ impl FlowNetwork {
         if transfer.next == NONE {
             self.queue_pairs.remove(&pair);
         } else {
-            self.begin(transfer.next);
+            self.begin(transfer.next, false);
         }
     }
 
@@ -364,8 +396,8 @@ impl FlowNetwork {
         }
     }
 
-    /// Routes a transfer and starts its flow at the clock.
-    fn begin(&mut self, slot: u32) {
+    /// Routes a transfer and starts its flow at the clock; a reduction waits for its turn unless it is `admitted`.
+    fn begin(&mut self, slot: u32, admitted: bool) {
         let transfer = self.transfers[slot as usize];
         let at = Instant::at(self.clock.0);
         match transfer.subject {
@@ -388,6 +420,12 @@ impl FlowNetwork {
             Subject::Coupled { group, .. } => {
                 let group = &self.groups[group.0 as usize];
                 if group.severed {
+                    return;
+                }
+                if let Some((tree, _)) = &group.tree
+                    && !admitted
+                    && !self.turns.enter(slot, tree, self.settings.reduction.operations)
+                {
                     return;
                 }
                 let volume = self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
@@ -422,6 +460,9 @@ impl FlowNetwork {
             }
             Subject::Coupled { run, group, .. } => {
                 let group = &self.groups[group.0 as usize];
+                if let Some((tree, _)) = &group.tree {
+                    self.turns.leave(tree, self.settings.reduction.operations, &mut self.admitted);
+                }
                 self.coupled_runs += 1;
                 (Arrival::Coupled { run }, transfer.bytes * group.total_weight, group.edges)
             }
@@ -492,6 +533,7 @@ impl Network for FlowNetwork {
             latency,
             class,
             severed,
+            tree: None,
             edges: edges.len() as u32,
             total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
             ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),
@@ -499,7 +541,52 @@ impl Network for FlowNetwork {
         CoupledId(self.groups.len() as u32 - 1)
     }
 
+    /// The links of the tree, each with one vector up and the sum down.
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        let (topology, seed) = (&self.topology, self.settings.seed);
+        let tree = match &self.rerouter {
+            None => Tree::new(topology, None, seed, members, entropy),
+            Some(rerouter) => {
+                let mut forwarder = reroute::lock(rerouter).forwarder().clone();
+                Tree::new(topology, Some(&mut forwarder), seed, members, entropy)
+            }
+        };
+        let severed = tree.is_none();
+        let tree = tree.unwrap_or_default();
+        let mut links: Vec<(u32, f64)> = tree.links(topology).iter().map(|link| (link.0, 1.0)).collect();
+        links.sort_by_key(|&(link, _)| link);
+        links.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        let sums = self.settings.reduction;
+        let (up, switches) = tree.climb(topology);
+        let trip = up + sums.latency * u64::from(switches) + tree.descent(topology);
+        // A segment goes through every link whole.
+        let full = self.settings.mtu.0 as f64 * 8.0;
+        let packet = links.iter().map(|&(link, _)| full / self.rates[link as usize]).fold(0.0, f64::max);
+        let packets = Span::from_seconds_ceil(packet * f64::from(2 * switches));
+        let rate = self.reduction_rate(trip + packets);
+        let latency = trip + self.settings.nic_latency;
+        self.groups.push(Group {
+            links,
+            weight: 1.0,
+            latency,
+            class: PathClass::Beyond,
+            severed,
+            tree: Some((Arc::new(tree), rate)),
+            edges: members.len() as u32,
+            total_weight: members.len() as u64,
+            ends: (members[0], members[members.len() - 1]),
+        });
+        CoupledId(self.groups.len() as u32 - 1)
+    }
+
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
+        let delay = self.held_back(group, bytes);
         let edges = &self.groups[group.0 as usize];
         let transfer = Transfer {
             subject: Subject::Coupled { run, group },
@@ -507,7 +594,7 @@ impl Network for FlowNetwork {
             to: edges.ends.1,
             bytes,
             start: at,
-            latency: edges.latency * u64::from(steps),
+            latency: edges.latency * u64::from(steps) + delay,
             class,
             path: edges.class,
             hops: edges.links.len().min(usize::from(u16::MAX)) as u16,
@@ -521,7 +608,7 @@ impl Network for FlowNetwork {
         let volume = self.wire_bytes(bytes, edges.class) as f64 * 8.0;
         let seconds = |&(link, multiplicity): &(u32, f64)| multiplicity * volume / self.rates[link as usize];
         let slowest = edges.links.iter().map(seconds).fold(0.0, f64::max);
-        Span::from_seconds_ceil(slowest) + edges.latency * u64::from(steps)
+        Span::from_seconds_ceil(slowest) + edges.latency * u64::from(steps) + self.held_back(group, bytes)
     }
 
     fn next_time(&mut self) -> Time {
@@ -555,5 +642,10 @@ impl Network for FlowNetwork {
             let arrival = self.report(at, slot);
             arrivals.push(arrival);
         }
+        let mut admitted = std::mem::take(&mut self.admitted);
+        for slot in admitted.drain(..) {
+            self.begin(slot, true);
+        }
+        self.admitted = admitted;
     }
 }

@@ -504,6 +504,10 @@ impl<N: Network> Fabric for Host<N> {
         self.network.prepare_coupled(edges, entropy)
     }
 
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.network.prepare_reduction(members, entropy)
+    }
+
     fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
         self.network.coupled_span(group, bytes, steps)
     }

@@ -113,6 +113,14 @@ impl Network for Latency {
         self.groups.push(used.map(|(class, weight)| (*self.costs.of_class(class), weight)).collect())
     }
 
+    /// As long as one message of the vector between the first member and the one furthest from it: up to the switches that
+    /// sum and down again is such a way.
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        let pair = |&to: &EndpointId| (members[0], to, 1);
+        let edges: Vec<_> = members.iter().skip(1).map(pair).collect();
+        self.prepare_coupled(&edges, entropy)
+    }
+
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, _class: u8) {
         let span = self.coupled_span(group, bytes, steps);
         self.arrive(at + span, Arrival::Coupled { run });

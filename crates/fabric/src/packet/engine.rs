@@ -21,6 +21,7 @@ use super::packets::{NONE, Packets};
 use super::port::{Far, Port};
 use super::queues::Queues;
 use super::receive::{Feedbacks, Receiver};
+use super::reduce::Reductions;
 use super::reorder::Reordering;
 use super::sample::Sampler;
 use super::sender::Sender;
@@ -122,6 +123,7 @@ pub struct Engine<T: Transport> {
     pub(super) feedbacks: Feedbacks,
     pub(super) paths: Paths,
     pub(super) balance: Balance,
+    pub(super) reductions: Reductions,
     pub(super) changes: Changes,
     pub(super) clocks: Clocks,
     pub(super) sampler: Sampler,
@@ -213,6 +215,7 @@ impl<T: Transport> Engine<T> {
             feedbacks: Feedbacks::default(),
             paths: Paths::default(),
             balance: Balance::default(),
+            reductions: Reductions::default(),
             changes: Changes::default(),
             clocks: Clocks::new(topology.nics(), &settings.impairments.clocks),
             lost_for_good: false,

@@ -23,6 +23,7 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::engine::{Completion, Engine, OpenRequest, QueuePair};
+use super::reduce::RunSpec;
 use super::reorder::Reordering;
 use super::sample::QueueSample;
 use super::settings::{PacketError, PacketSettings};
@@ -244,6 +245,19 @@ impl<T: Transport> Engines<T> {
     /// See [`Engine::take_samples`].
     pub fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
         self.each(|engine| engine.take_samples(samples));
+    }
+
+    /// A reduction begins at `at`, not before the clock.
+    pub(super) fn begin_reduction(&mut self, at: Time, spec: &RunSpec) {
+        self.each(|engine| engine.begin_reduction(at, spec.clone()));
+        if let Parts::Many(many) = &mut self.parts {
+            many.next = many.next.map(|next| next.min(at));
+        }
+    }
+
+    /// The run at `slot` has ended.
+    pub(super) fn end_reduction(&mut self, slot: u32) {
+        self.each(|engine| engine.end_reduction(slot));
     }
 
     /// Links from the sender to the receiver of an open queue pair.

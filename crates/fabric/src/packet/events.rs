@@ -32,6 +32,10 @@ pub(super) mod class {
     pub const CHANGE: u32 = 15;
     /// A NIC port may grant credit.
     pub const CREDIT: u32 = 8;
+    /// Members of a reduction at a NIC port begin, or may wait in vain; its name is where the run is kept.
+    pub const REDUCE: u32 = 9;
+    /// Sums leave a switch's unit; named by its first port.
+    pub const SUM: u32 = 10;
 }
 
 /// Order of events but ports': time, class, port, and for queue pairs the count that names one at its NIC port. Each has
@@ -217,6 +221,14 @@ impl<T: Transport> Engine<T> {
                 self.note(key, |_| 0);
                 self.change(port, time);
             }
+            class::REDUCE => {
+                self.note(key, |_| 0);
+                self.reduce_event(port, key.name(), time);
+            }
+            class::SUM => {
+                self.note(key, |_| 0);
+                self.sum_event(port, time);
+            }
             class::CREDIT => {
                 self.note(key, |_| 0);
                 self.grant(port, time);
@@ -320,7 +332,7 @@ impl<T: Transport> Engine<T> {
         let counters = &mut port.counters;
         counters.bytes += u64::from(wire);
         counters.held += (u64::from(wire) * (end - packet.joined)) >> 10;
-        if packet.kind == Kind::Data {
+        if !packet.kind.is_control() {
             counters.packets += 1;
             counters.waited += start - packet.joined;
         } else {
@@ -394,6 +406,9 @@ impl<T: Transport> Engine<T> {
             self.feedbacks.release(packet.detail);
         }
         self.packets.release(id);
+        if packet.flags & flag::REDUCED != 0 {
+            return;
+        }
         let gone = Gone { half: packet.flow, back: packet.kind.goes_back() };
         let home = self.home(packet.to);
         match &mut self.crossing {

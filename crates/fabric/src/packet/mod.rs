@@ -37,6 +37,7 @@ mod queue_settings;
 mod queues;
 mod receive;
 mod recover;
+mod reduce;
 mod reorder;
 mod sample;
 mod send;

@@ -154,6 +154,10 @@ impl Network for Box<dyn PacketModel> {
         (**self).prepare_coupled(edges, entropy)
     }
 
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        (**self).prepare_reduction(members, entropy)
+    }
+
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
         (**self).start_coupled(at, run, group, bytes, steps, class);
     }

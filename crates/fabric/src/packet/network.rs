@@ -16,6 +16,7 @@ use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology, flow
 use super::background::{BackgroundUse, Generator};
 use super::engine::{Completion, OpenRequest, QueuePair};
 use super::engines::Engines;
+use super::reduce::{Ended, Front};
 use super::settings::{Balancer, PacketError, PacketSettings};
 use super::transport::Transport;
 use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
@@ -59,6 +60,7 @@ pub struct PacketNetwork<T: Transport> {
     /// Payload of a full packet, and queue pairs that share a message.
     payload: u64,
     queue_pairs: u32,
+    reductions: Front,
     records: Option<Vec<FlowRecord>>,
     background: Option<Generator>,
     /// Background traffic has been handed over up to here.
@@ -109,6 +111,7 @@ impl<T: Transport> PacketNetwork<T> {
                 ..FlowSettings::default()
             },
         )?;
+        let reductions = Front::new(&settings);
         let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);
         let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
         let records = settings.records.then(Vec::new);
@@ -129,6 +132,7 @@ impl<T: Transport> PacketNetwork<T> {
             nic_latency,
             payload,
             queue_pairs,
+            reductions,
             records,
             background,
             drawn: Time::ZERO,
@@ -277,7 +281,9 @@ impl<T: Transport> PacketNetwork<T> {
 
     /// Whether nothing is under way that somebody waits for.
     fn is_quiet(&mut self) -> bool {
-        self.messages.len() == self.free.len() && self.inside.next_time() == Time::NEVER
+        self.messages.len() == self.free.len()
+            && self.reductions.is_idle()
+            && self.inside.next_time() == Time::NEVER
     }
 
     /// Hands over the background traffic of the next while, once the clock has come to the end of the last.
@@ -306,11 +312,38 @@ impl<T: Transport> PacketNetwork<T> {
         debug_assert!(nothing.is_empty(), "nobody waits for background traffic");
     }
 
+    /// A reduction has ended.
+    fn reduced(&mut self, ended: &Ended, at: Time) -> Arrival {
+        let &Ended { run, from, to, members, bytes, class, start } = ended;
+        let bytes = bytes * u64::from(members);
+        self.bytes += bytes.0;
+        if let Some(records) = &mut self.records {
+            records.push(FlowRecord {
+                source: from,
+                destination: to,
+                edges: members,
+                bytes,
+                start,
+                finish: at,
+                class,
+                path: PathClass::Beyond,
+                hops: 0,
+            });
+        }
+        Arrival::Coupled { run }
+    }
+
     /// A message has reached its host.
     fn report(&mut self, completion: &Completion, at: Time, arrivals: &mut Vec<Arrival>) {
         if completion.token & BACKGROUND != 0 {
             if let Some(background) = &mut self.background {
                 background.arrived(completion.bytes, at.since(completion.start));
+            }
+            return;
+        }
+        if Front::owns(completion.token) {
+            if let Some(ended) = self.reductions.completed(&mut self.engine, completion.token, at) {
+                arrivals.push(self.reduced(&ended, at));
             }
             return;
         }
@@ -385,6 +418,10 @@ impl<T: Transport> Network for PacketNetwork<T> {
         }
     }
 
+    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.reductions.prepare(&self.topology, self.rerouter.as_ref(), self.seed, members, entropy)
+    }
+
     /// Groups run inside scale-up domains only.
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
         self.inside.prepare_coupled(edges, entropy)
@@ -394,10 +431,17 @@ impl<T: Transport> Network for PacketNetwork<T> {
         if self.background.is_some() && self.is_quiet() {
             self.catch_up(at);
         }
+        if Front::is_one(group) {
+            self.reductions.start(&mut self.engine, at, run, group, bytes, class);
+            return;
+        }
         self.inside.start_coupled(at, run, group, bytes, steps, class);
     }
 
     fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        if Front::is_one(group) {
+            return self.reductions.span(group, bytes);
+        }
         self.inside.coupled_span(group, bytes, steps)
     }
 

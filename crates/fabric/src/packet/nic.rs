@@ -47,6 +47,18 @@ pub(super) struct NicPort {
     since: u64,
     /// When the earliest wake-up is due.
     wake: u64,
+    /// Whether the ring has its turn before contributions to reductions.
+    yields: bool,
+}
+
+/// What has become of the turn of contributions.
+enum Pulled {
+    /// One has been sent.
+    Sent,
+    /// Nothing may be sent before.
+    Later(u64),
+    /// It is the ring's, or pauses stop them.
+    Yields,
 }
 
 impl Default for NicPort {
@@ -59,6 +71,7 @@ impl Default for NicPort {
             handed: 0,
             since: 0,
             wake: u64::MAX,
+            yields: false,
         }
     }
 }
@@ -79,8 +92,16 @@ impl<T: Transport> Engine<T> {
                 self.begin(p, id, start);
                 continue;
             }
+            let free_at = port.free_at;
+            if !port.data.is_empty() {
+                match self.pull_reduction(p, now) {
+                    Pulled::Sent => continue,
+                    Pulled::Later(start) => break start,
+                    Pulled::Yields => {}
+                }
+            }
             let nic = &mut self.nics[p as usize];
-            let mut start = port.free_at.max(nic.since);
+            let mut start = free_at.max(nic.since);
             if nic.ready.is_empty() {
                 while let Some(&Reverse((earliest, name, flow))) = nic.paced.peek()
                     && !self.senders[flow as usize].is_paced_to(earliest, name)
@@ -140,6 +161,35 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// Contributions to reductions wait on the port's own list, and take turns with the ring: one packet each.
+    #[cold]
+    fn pull_reduction(&mut self, p: u32, now: u64) -> Pulled {
+        let port = &self.ports[p as usize];
+        if port.free_at > now {
+            return Pulled::Later(port.free_at);
+        }
+        let head = &self.packets[port.data.head];
+        let start = port.free_at.max(head.joined);
+        if self.queues.on && self.queues.stops(p, head.queue) {
+            return Pulled::Yields;
+        }
+        let nic = &mut self.nics[p as usize];
+        while let Some(&Reverse((earliest, name, flow))) = nic.paced.peek()
+            && !self.senders[flow as usize].is_paced_to(earliest, name)
+        {
+            nic.paced.pop();
+        }
+        let ring = !nic.ready.is_empty() && nic.since <= start
+            || nic.paced.peek().is_some_and(|&Reverse((earliest, ..))| earliest <= start);
+        if ring && std::mem::take(&mut nic.yields) {
+            return Pulled::Yields;
+        }
+        nic.yields = true;
+        let id = self.ports[p as usize].data.pop(&self.packets);
+        self.begin(p, id, start);
+        Pulled::Sent
+    }
+
     /// A queue pair that waited for something may have its turn again. The port has been pulled to `now`.
     pub(super) fn ready(&mut self, flow: u32, now: u64) {
         let sender = &mut self.senders[flow as usize];
@@ -176,6 +226,7 @@ impl<T: Transport> Engine<T> {
                 self.ready(flow, now);
             }
         }
+        self.pull(p, now);
     }
 
     pub(super) fn wake(&mut self, p: u32, now: u64) {

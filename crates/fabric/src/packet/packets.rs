@@ -24,19 +24,24 @@ pub(super) enum Kind {
     Nack,
     /// Credit: `stamp` is all that was granted so far, in bytes.
     Pull,
+    /// A segment on its way up a reduction tree: `hash` is the run's number, `flow` where it is kept, `sequence` the segment,
+    /// `detail` the node that it goes to and `path` the child of that node from which it comes.
+    Contribution,
+    /// The sum of a segment on its way down: as above, `detail` being the node or member that it goes to.
+    Sum,
 }
 
 impl Kind {
     /// Whether it waits in the control class.
     #[inline]
     pub(super) const fn is_control(self) -> bool {
-        !matches!(self, Self::Data)
+        !matches!(self, Self::Data | Self::Contribution | Self::Sum)
     }
 
     /// Whether it goes from the receiving half to the sending one.
     #[inline]
     pub(super) const fn goes_back(self) -> bool {
-        !matches!(self, Self::Data | Self::Trimmed)
+        matches!(self, Self::Ack | Self::Notify | Self::Nack | Self::Pull)
     }
 }
 
@@ -55,6 +60,8 @@ pub(super) mod flag {
     pub const LAST_HOP: u8 = 16;
     /// The sender has nothing more to send.
     pub const FINAL: u8 = 32;
+    /// Of a reduction: switches take it in.
+    pub const REDUCED: u8 = 64;
 }
 
 /// A packet: one cache line.

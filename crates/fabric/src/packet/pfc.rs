@@ -282,7 +282,8 @@ impl<T: Transport> Engine<T> {
 
     /// Takes room for a lossless packet at its ingress; pauses its sender if that is headroom.
     pub(super) fn admit_ingress(&mut self, p: u32, queue: usize, upstream: u32, wire: u16, now: u64) -> bool {
-        if self.fits(p, queue, upstream, wire) {
+        // What a switch sends of a reduction came by no port.
+        if upstream == NONE || self.fits(p, queue, upstream, wire) {
             return true;
         }
         let owner = self.ports[p as usize].owner;
@@ -338,6 +339,9 @@ impl<T: Transport> Engine<T> {
 
     /// A lossless packet is held no longer.
     pub(super) fn release_ingress(&mut self, owner: usize, queue: usize, upstream: u32, wire: u16, now: u64) {
+        if upstream == NONE {
+            return;
+        }
         let place = self.queues.place(upstream, queue);
         let reserve = self.queues.rules[queue].reserve;
         let ingress = &mut self.queues.ingress[place];

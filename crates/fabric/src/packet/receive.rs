@@ -154,6 +154,9 @@ impl<T: Transport> Engine<T> {
             Kind::Trimmed => self.trimmed(id, now),
             Kind::Nack => self.nacked(id, now),
             Kind::Pull => self.pulled(id, now),
+            Kind::Sum => self.summed(p, id, now),
+            // Goes no further than a switch.
+            Kind::Contribution => self.discard(id),
         }
     }
 

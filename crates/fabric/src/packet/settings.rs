@@ -7,6 +7,7 @@ use super::background::Background;
 use super::impair::Impairments;
 use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
 use super::transport::Transport;
+use crate::reduction::ReductionSettings;
 
 /// When a switch may pass a packet on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -167,6 +168,8 @@ pub struct PacketSettings {
     pub discipline: Discipline,
     /// The queue of a message's traffic class; 0 for those beyond the list.
     pub classes: Vec<u8>,
+    /// What switches can sum.
+    pub reduction: ReductionSettings,
     /// Pauses of lossless queues; none without.
     pub pfc: Option<PfcSettings>,
     /// What goes wrong.
@@ -204,6 +207,7 @@ impl Default for PacketSettings {
             queues: Vec::new(),
             discipline: Discipline::default(),
             classes: Vec::new(),
+            reduction: ReductionSettings::default(),
             pfc: None,
             impairments: Impairments::default(),
             background: Vec::new(),

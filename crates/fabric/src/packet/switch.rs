@@ -98,7 +98,11 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub(super) fn forward(&mut self, switch: u32, id: u32, now: u64) {
         let packet = &mut self.packets[id];
-        let egress = if packet.flags & flag::ROUTED != 0 {
+        let egress = if packet.flags & (flag::ROUTED | flag::REDUCED) != 0 {
+            if packet.flags & flag::REDUCED != 0 {
+                self.reduce(switch, id, now);
+                return;
+            }
             let egress = self.paths[packet.hash as u32];
             packet.hash += 1;
             egress
@@ -276,6 +280,11 @@ impl<T: Transport> Engine<T> {
 
     /// Cuts the payload of a packet, whose header goes on as a control packet.
     pub(super) fn trim_to_header(&mut self, p: u32, id: u32, now: u64) {
+        if self.packets[id].flags & flag::REDUCED != 0 {
+            // Its header would mean nothing to anybody.
+            self.drop_packet(p, id);
+            return;
+        }
         let last_hop = self.ports[p as usize].far.as_switch().is_none();
         self.totals.trims += 1;
         self.ports[p as usize].counters.trims += 1;
