@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use windtunnel_fabric::CoupledId;
 use windtunnel_kernel::{Bytes, RankId, Span, Time};
 use windtunnel_workload::Token;
@@ -46,6 +47,10 @@ pub struct Coupler {
     free: Vec<u32>,
     /// What each communicator's plans run as.
     groups: Vec<Vec<Known>>,
+    /// Meetings that wait for members, by tag and first member.
+    meetings: FxHashMap<(u64, u32), u32>,
+    /// Reductions prepared, by communicator, first member and whether a scale-up domain's switch sums.
+    reductions: FxHashMap<(u32, u32, bool), CoupledId>,
 }
 
 /// A plan of a communicator, prepared.
@@ -101,11 +106,8 @@ impl Coupler {
         }
         let mut index = waiting.runs[position];
         if index == UNOPENED {
-            index = self.free.pop().unwrap_or_else(|| {
-                self.runs.push(Run::default());
-                self.runs.len() as u32 - 1
-            });
-            waiting.runs[position] = index;
+            index = self.open();
+            self.waiting[communicator as usize].runs[position] = index;
         }
         let run = &mut self.runs[index as usize];
         run.members.push(member);
@@ -113,12 +115,47 @@ impl Coupler {
         if run.members.len() < size {
             return None;
         }
+        let waiting = &mut self.waiting[communicator as usize];
         waiting.runs[position] = DONE;
         while waiting.runs.front() == Some(&DONE) {
             waiting.runs.pop_front();
             waiting.first += 1;
         }
         Some((index, run.start))
+    }
+
+    /// Adds an arrival at the meeting called `name` (its tag and its first member); returns the run and its start if this was
+    /// the last of `size` members.
+    pub fn meet(&mut self, name: (u64, u32), size: usize, member: Member) -> Option<(u32, Time)> {
+        let index = match self.meetings.get(&name) {
+            Some(&index) => index,
+            None => {
+                let index = self.open();
+                self.meetings.insert(name, index);
+                index
+            }
+        };
+        let run = &mut self.runs[index as usize];
+        run.members.push(member);
+        run.start = run.start.max(member.ready);
+        if run.members.len() < size {
+            return None;
+        }
+        self.meetings.remove(&name);
+        Some((index, self.runs[index as usize].start))
+    }
+
+    fn open(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.runs.push(Run::default());
+            self.runs.len() as u32 - 1
+        })
+    }
+
+    /// The reduction called `name` (communicator, first member, whether inside a scale-up domain), prepared by `make` the first
+    /// time.
+    pub fn reduction(&mut self, name: (u32, u32, bool), make: impl FnOnce() -> CoupledId) -> CoupledId {
+        *self.reductions.entry(name).or_insert_with(make)
     }
 
     /// Members of a run, in rank order.

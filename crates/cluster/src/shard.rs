@@ -13,7 +13,7 @@ use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, StreamId, Tag, Time};
 use windtunnel_workload::collectives::Algorithm;
-use windtunnel_workload::machine::Join;
+use windtunnel_workload::machine::{Join, Meet};
 use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
@@ -98,7 +98,16 @@ struct Running {
 struct Complete {
     run: u32,
     start: Time,
-    join: Join,
+    what: Coupled,
+}
+
+/// What its members have come for.
+#[derive(Clone, Copy, Debug)]
+enum Coupled {
+    /// A collective as one group.
+    Join(Join),
+    /// A reduction by switches.
+    Meet(Meet),
 }
 
 /// A fabric with the jobs on it.
@@ -376,7 +385,14 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     fn start_groups(&mut self, job: usize) {
         let mut complete = std::mem::take(&mut self.complete);
         for group in complete.drain(..) {
-            if start_group(&mut self.fabric, &mut self.jobs[job], job, group, self.rings) {
+            let join = match group.what {
+                Coupled::Join(join) => join,
+                Coupled::Meet(meet) => {
+                    start_reduction(&mut self.fabric, &mut self.jobs[job], job, group, &meet);
+                    continue;
+                }
+            };
+            if start_group(&mut self.fabric, &mut self.jobs[job], job, group, join, self.rings) {
                 continue;
             }
             let mut members = Vec::new();
@@ -514,7 +530,14 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
         let size = self.members[join.communicator as usize] as usize;
         let member = Member { rank, token, ready };
         if let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member) {
-            self.complete.push(Complete { run, start, join });
+            self.complete.push(Complete { run, start, what: Coupled::Join(join) });
+        }
+    }
+
+    fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet) {
+        let (name, size) = ((meet.tag.0, meet.meeting.first), meet.meeting.count as usize);
+        if let Some((run, start)) = self.coupler.meet(name, size, Member { rank, token, ready }) {
+            self.complete.push(Complete { run, start, what: Coupled::Meet(meet) });
         }
     }
 }
@@ -529,9 +552,10 @@ fn start_group<F: Fabric>(
     running: &mut Running,
     job: usize,
     complete: Complete,
+    join: Join,
     rings: bool,
 ) -> bool {
-    let Complete { run, start, join } = complete;
+    let Complete { run, start, .. } = complete;
     let Running { job: ShardJob { workload, placement, simulated, .. }, replay, coupler, .. } = running;
     let ranks = &workload.communicators[join.communicator as usize].ranks;
     let place = |index: u32| placement[ranks[index as usize].0 as usize];
@@ -562,4 +586,33 @@ fn start_group<F: Fabric>(
     let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));
     fabric.start_coupled(start, place(0), ticket, group.id, group.bytes, group.steps, join.dimension as u8);
     true
+}
+
+/// Hands a reduction by switches to the fabric. However far apart its members come, the last one's vector has to go all the
+/// way, and the switches hold no more than a few segments of the others' before it.
+fn start_reduction<F: Fabric>(
+    fabric: &mut F,
+    running: &mut Running,
+    job: usize,
+    complete: Complete,
+    meet: &Meet,
+) {
+    let Running { job: ShardJob { workload, placement, .. }, replay, coupler, .. } = running;
+    let ranks = &workload.communicators[meet.communicator as usize].ranks;
+    let meeting = meet.meeting;
+    let place = |index: u32| placement[ranks[index as usize].0 as usize];
+    let group = coupler.reduction((meet.communicator, meeting.first, meeting.inside), || {
+        let members: Vec<EndpointId> = meeting.members().map(place).collect();
+        let entropy = replay.collective_entropy(meet.communicator);
+        if !meeting.inside {
+            return fabric.prepare_reduction(&members, entropy.wrapping_add(meeting.first));
+        }
+        // Every member's link carries the same each way, as those of a ring do.
+        let next = members.iter().cycle().skip(1);
+        let edges: Vec<_> = members.iter().zip(next).map(|(&from, &to)| (from, to, 1)).collect();
+        fabric.prepare_coupled(&edges, entropy)
+    });
+    let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(complete.run));
+    let (leader, class) = (place(meeting.first), meet.dimension as u8);
+    fabric.start_coupled(complete.start, leader, ticket, group, Bytes(meeting.bytes), meeting.steps, class);
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId, Tag, Time};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan, Round};
-use windtunnel_workload::machine::{Join, Machine, Outgoing, Token};
+use windtunnel_workload::machine::{Join, Machine, Meet, Outgoing, Token};
 use windtunnel_workload::program::{
     Binding, CommSlot, Communicator, Dimension, Program, ProgramBuilder, Workload,
 };
@@ -41,6 +41,9 @@ impl Machine for Null {
         self.queue.push_back((ready + Span(1), rank, token));
     }
     fn join(&mut self, ready: Time, rank: RankId, token: Token, _: Join) {
+        self.queue.push_back((ready + Span(1), rank, token));
+    }
+    fn meet(&mut self, ready: Time, rank: RankId, token: Token, _: Meet) {
         self.queue.push_back((ready + Span(1), rank, token));
     }
 }

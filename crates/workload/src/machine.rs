@@ -6,6 +6,7 @@
 
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, Time};
 
+use crate::collectives::Meeting;
 use crate::program::Dimension;
 
 /// A replay's own name for something it asked of the machine; handed back unchanged.
@@ -46,6 +47,19 @@ pub struct Join {
     pub dimension: Dimension,
 }
 
+/// A rank's arrival at a reduction by switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meet {
+    /// Communicator, index into [`crate::Workload::communicators`].
+    pub communicator: u32,
+    /// Which of the communicator's rounds, over all collectives and iterations; with `first` of the meeting a name of its own.
+    pub tag: Tag,
+    /// What it is.
+    pub meeting: Meeting,
+    /// What the collective is for, for accounting.
+    pub dimension: Dimension,
+}
+
 /// What executes operations.
 pub trait Machine {
     /// Occupies `stream` of `rank` for `duration` (before any variation the machine applies).
@@ -64,4 +78,6 @@ pub trait Machine {
     );
     /// Arrives at a collective that runs as one coupled group; it starts when its last member has arrived.
     fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join);
+    /// Hands its vector to switches that sum; told to all members as finished when the sum is there.
+    fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet);
 }

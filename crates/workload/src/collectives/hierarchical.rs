@@ -25,7 +25,7 @@ pub(super) struct Levels {
     pub inner: u32,
     /// Domains.
     pub outer: u32,
-    /// Ring or (powers of two only) recursive between domains.
+    /// Ring or (powers of two only) recursive between domains; or a meeting, in one round without messages.
     pub between: Algorithm,
 }
 
@@ -33,6 +33,7 @@ impl Levels {
     fn outer_rounds(self) -> u32 {
         let phases = if self.task == Task::AllReduce { 2 } else { 1 };
         match self.between {
+            Algorithm::InNetwork => 1,
             Algorithm::Recursive => phases * self.outer.ilog2(),
             _ => phases * (self.outer - 1),
         }
@@ -67,6 +68,9 @@ impl Levels {
 
     fn outer_round(self, domain: u32, round: u32, sink: &mut impl Sink) {
         let n = self.outer;
+        if self.between == Algorithm::InNetwork {
+            return;
+        }
         match (self.task, self.between) {
             (Task::AllReduce, Algorithm::Recursive) => recursive::all_reduce(n, domain, round, sink),
             (Task::ReduceScatter, Algorithm::Recursive) => recursive::reduce_scatter(n, domain, round, sink),

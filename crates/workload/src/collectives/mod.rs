@@ -16,6 +16,7 @@ mod all_to_all;
 mod binomial;
 mod bruck;
 mod hierarchical;
+mod in_network;
 pub mod mpi;
 pub mod nccl;
 mod parts;
@@ -28,6 +29,7 @@ mod tests;
 mod tree;
 mod tuner;
 
+pub use in_network::Meeting;
 pub use parts::Round;
 pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
 pub use tuner::{SizeRule, Tuner};
@@ -85,6 +87,8 @@ pub enum Algorithm {
     Pairwise,
     /// Inside the scale-up domain first, then between domains.
     Hierarchical,
+    /// Switches sum: SHARP between hosts, NVLS inside a scale-up domain.
+    InNetwork,
 }
 
 /// How the edges of a collective are simulated (DESIGN §4).
@@ -136,9 +140,13 @@ impl CollectiveKind {
     /// The algorithms that compute it, `Auto` apart.
     pub const fn algorithms(self) -> &'static [Algorithm] {
         match self {
-            Self::AllReduce => {
-                &[Algorithm::Ring, Algorithm::DoubleBinaryTree, Algorithm::Recursive, Algorithm::Hierarchical]
-            }
+            Self::AllReduce => &[
+                Algorithm::Ring,
+                Algorithm::DoubleBinaryTree,
+                Algorithm::Recursive,
+                Algorithm::Hierarchical,
+                Algorithm::InNetwork,
+            ],
             Self::AllGather => &[
                 Algorithm::Ring,
                 Algorithm::Recursive,
@@ -168,7 +176,7 @@ impl CollectiveKind {
 
 impl Algorithm {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Auto,
         Self::Ring,
         Self::DoubleBinaryTree,
@@ -179,6 +187,7 @@ impl Algorithm {
         Self::Direct,
         Self::Pairwise,
         Self::Hierarchical,
+        Self::InNetwork,
     ];
 
     /// The name under which a scenario chooses it.
@@ -194,6 +203,7 @@ impl Algorithm {
             Self::Direct => "direct",
             Self::Pairwise => "pairwise",
             Self::Hierarchical => "hierarchical",
+            Self::InNetwork => "in_network",
         }
     }
 }

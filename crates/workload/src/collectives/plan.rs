@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::all_to_all::{self, Sizes};
 use super::hierarchical::{Levels, Task};
-use super::parts::{Sink, Weigh, back, log2_ceil, share};
+use super::in_network::{self, Meeting};
+use super::parts::{Part, Sink, Weigh, back, log2_ceil, share};
 use super::tree::Flow;
 use super::{Algorithm, CollectiveKind, CollectiveSpec, Round, SizeRule, Tuner};
 use super::{binomial, bruck, pat, recursive, ring, tree};
@@ -172,12 +173,15 @@ impl Plan {
             lanes: 1,
             matrix: spec.matrix.clone(),
         };
-        if algorithm == Algorithm::Hierarchical {
+        if matches!(algorithm, Algorithm::Hierarchical | Algorithm::InNetwork) {
             if !n.is_multiple_of(plan.domain) {
                 return Err(CollectiveError::Domain { kind, n, domain: plan.domain });
             }
             let outer = n / plan.domain;
-            plan.between = SizeRule::between_domains(bytes / u64::from(plan.domain), outer);
+            plan.between = match algorithm {
+                Algorithm::InNetwork => Algorithm::InNetwork,
+                _ => SizeRule::between_domains(bytes / u64::from(plan.domain), outer),
+            };
         }
         plan.set_rounds(spec.outstanding);
         Ok(plan)
@@ -206,7 +210,8 @@ impl Plan {
         }
         self.rounds = match (self.algorithm, self.kind) {
             (A::Hierarchical, _) if exchange => all_to_all::hierarchical_rounds(n, self.domain, self.depth),
-            (A::Hierarchical, _) => self.levels().rounds(),
+            (A::InNetwork, _) if !self.has_levels() => 1,
+            (A::Hierarchical | A::InNetwork, _) => self.levels().rounds(),
             (A::Ring, K::AllReduce) => 2 * (n - 1),
             (A::Ring, K::Broadcast { .. } | K::Reduce { .. }) => self.chunks + n - 2,
             (A::DoubleBinaryTree, _) => self.flow().rounds(n, self.chunks),
@@ -215,6 +220,29 @@ impl Plan {
             (A::Bruck | A::Pat | A::Binomial, _) => levels,
             _ => n - 1,
         };
+    }
+
+    /// Whether a meeting lies between rounds inside the domains.
+    fn has_levels(&self) -> bool {
+        self.domain > 1 && self.domain < self.n
+    }
+
+    /// What switches do for `index` in round `round`, in place of messages.
+    #[inline]
+    pub fn meeting(&self, index: u32, round: u32) -> Option<Meeting> {
+        if self.algorithm != Algorithm::InNetwork {
+            return None;
+        }
+        // A part of no bytes needs none.
+        self.meeting_of(index, round).map(|(meeting, _)| meeting).filter(|meeting| meeting.bytes > 0)
+    }
+
+    /// The same, with the part of the vector that it is about.
+    pub(super) fn meeting_of(&self, index: u32, round: u32) -> Option<(Meeting, Part)> {
+        if self.has_levels() && round != self.domain - 1 {
+            return None;
+        }
+        Some(in_network::meeting(self.n, self.domain, self.bytes, index))
     }
 
     /// Group size.
@@ -305,7 +333,8 @@ impl Plan {
         use {Algorithm as A, CollectiveKind as K};
         let n = self.n;
         match (self.algorithm, self.kind) {
-            (A::Hierarchical, _) => self.levels().round(index, round, sink),
+            (A::InNetwork, _) if !self.has_levels() => {}
+            (A::Hierarchical | A::InNetwork, _) => self.levels().round(index, round, sink),
             (A::Ring, K::Broadcast { root }) => {
                 ring::chain(n, index, back(index, root, n), self.chunks, round, sink);
             }

@@ -97,7 +97,10 @@ fn check_data_flow(plan: &Plan, bytes: u64) {
             })
             .collect();
         let parts = || contents.iter().flatten().flat_map(|c| c.sends.iter().map(|&(_, part)| part));
-        let blocks = parts().next().map_or(1, |part| part.blocks) as usize;
+        let met = (0..plan.rounds(lane)).find_map(|round| {
+            (plan.algorithm() == A::InNetwork).then(|| plan.meeting_of(0, round)).flatten()
+        });
+        let blocks = parts().next().or(met.map(|(_, part)| part)).map_or(1, |part| part.blocks) as usize;
         assert!(parts().all(|part| part.blocks as usize == blocks));
         let start = |index: usize, block: usize| match plan.kind() {
             K::AllGather => u64::from(index == block || n == 1) << index,
@@ -127,6 +130,17 @@ fn check_data_flow(plan: &Plan, bytes: u64) {
                     }
                 }
             }
+            for index in 0..n as u32 {
+                let met = (plan.algorithm() == A::InNetwork).then(|| plan.meeting_of(index, number as u32));
+                let Some((meeting, part)) = met.flatten() else { continue };
+                assert!(meeting.members().any(|member| member == index));
+                assert!(round[index as usize].sends.is_empty());
+                for block in blocks_of(part) {
+                    let sum: u64 = meeting.members().map(|member| seen[member as usize][block]).sum();
+                    assert_eq!(sum, all, "{plan:?}: each contribution is summed once");
+                    holds[index as usize][block] = sum;
+                }
+            }
             history.push(holds.clone());
         }
         for (index, held) in holds.iter().enumerate() {
@@ -151,7 +165,9 @@ fn reductions_and_gathers_end_with_what_they_promise() {
         for kind in [K::AllReduce, K::AllGather, K::ReduceScatter] {
             for &algorithm in kind.algorithms() {
                 let domains: Vec<u32> = match algorithm {
-                    A::Hierarchical => (1..=n).filter(|&domain| n.is_multiple_of(domain)).collect(),
+                    A::Hierarchical | A::InNetwork => {
+                        (1..=n).filter(|&domain| n.is_multiple_of(domain)).collect()
+                    }
                     _ => vec![1],
                 };
                 for domain in domains {
@@ -385,6 +401,26 @@ fn coupled_shapes_exist_where_edges_advance_together() {
     assert_eq!(shape(K::AllReduce, A::Hierarchical, 8, 8, 8000).unwrap().steps, 14);
 }
 
+/// Between hosts a member's link carries its vector once, inside a domain of m (m + 1) / m times, and with both only an m-th
+/// goes between hosts.
+#[test]
+fn switches_sum_what_members_send_once() {
+    let plan = |n, domain| {
+        let spec = CollectiveSpec { domain, ..spec(K::AllReduce, A::InNetwork, 8_000) };
+        Plan::new(&spec, n).unwrap()
+    };
+    let between = plan(16, 1);
+    assert_eq!((between.rounds(0), between.coupled()), (1, None));
+    let all = Meeting { first: 0, stride: 1, count: 16, bytes: 8_000, steps: 1, inside: false };
+    assert_eq!(between.meeting(3, 0), Some(all));
+    let inside = Meeting { count: 8, bytes: 9_000, steps: 2, inside: true, ..all };
+    assert_eq!(plan(8, 8).meeting(5, 0), Some(inside));
+    let both = plan(32, 8);
+    assert_eq!(both.rounds(0), 7 + 1 + 7);
+    let column = Meeting { first: 5, stride: 8, count: 4, bytes: 1_000, steps: 1, inside: false };
+    assert_eq!((both.meeting(13, 7), both.meeting(13, 6)), (Some(column), None));
+}
+
 #[test]
 fn the_size_rule_computes_what_is_asked_and_can_be_replaced() {
     for n in sizes() {
@@ -420,7 +456,7 @@ fn errors_name_what_fits() {
     assert_eq!(
         error(CollectiveSpec { domain: 4, ..spec(K::AllReduce, A::Hierarchical, 8) }, 6),
         "a hierarchical all-reduce needs a group of whole scale-up domains: 6 members, 4 a domain\n\n\
-         hint: use `ring` or another of `ring`, `double_binary_tree`, `recursive`, `hierarchical`"
+         hint: use `ring` or another of `ring`, `double_binary_tree`, `recursive`, `hierarchical`, `in_network`"
     );
     assert_eq!(
         error(spec(K::Reduce { root: 4 }, A::Auto, 8), 4),

@@ -16,7 +16,7 @@ pub(super) const KINDS: [(&str, CollectiveKind); 8] = [
 ];
 
 /// Algorithms.
-pub(super) const ALGORITHMS: [(&str, Algorithm); 10] = [
+pub(super) const ALGORITHMS: [(&str, Algorithm); 11] = [
     ("auto", Algorithm::Auto),
     ("ring", Algorithm::Ring),
     ("double_binary_tree", Algorithm::DoubleBinaryTree),
@@ -27,6 +27,7 @@ pub(super) const ALGORITHMS: [(&str, Algorithm); 10] = [
     ("direct", Algorithm::Direct),
     ("pairwise", Algorithm::Pairwise),
     ("hierarchical", Algorithm::Hierarchical),
+    ("in_network", Algorithm::InNetwork),
 ];
 
 /// Forms.

@@ -7,7 +7,7 @@ use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, Time};
 
 use super::prepare::{Prepared, tag_step};
 use crate::collectives::{MAX_LANES, Plan, Round};
-use crate::machine::{Machine, Outgoing, Token};
+use crate::machine::{Machine, Meet, Outgoing, Token};
 use crate::program::Dimension;
 
 /// Marks the token of a collective's message.
@@ -229,11 +229,16 @@ impl Collectives {
         let depth = plan.depth(lane);
         plan.round(index, lane, number, &mut self.round);
         let at = first_cell + lane * depth + number % depth;
-        self.cells[at as usize] =
-            Cell { slot, outstanding: self.round.len() as u32, ready, finish: ready, remote: Time::ZERO };
+        let meeting = plan.meeting(index, number);
+        let outstanding = self.round.len() as u32 + u32::from(meeting.is_some());
+        self.cells[at as usize] = Cell { slot, outstanding, ready, finish: ready, remote: Time::ZERO };
         self.slots[slot as usize].lanes[lane as usize].next = number + 1;
         let members = &prepared.workload.communicators[communicator as usize].ranks;
         let tag = Tag(tag | tag_step(lane, number));
+        if let Some(meeting) = meeting {
+            let meet = Meet { communicator, tag, meeting, dimension };
+            machine.meet(ready, rank, Token(MESSAGE | at << 1 | 1), meet);
+        }
         let entropy = prepared.collective_entropy(communicator, lane);
         for &(to, bytes) in &self.round.sends {
             let to = members[to as usize];

@@ -8,6 +8,7 @@ use windtunnel_kernel::{Bytes, NicId, Span, StreamId};
 
 use super::*;
 use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form};
+use crate::machine::Meet;
 use crate::program::{Binding, Communicator, Dimension, ProgramBuilder};
 
 const LATENCY: u64 = 1_000_000;
@@ -56,6 +57,7 @@ struct Ideal {
     /// A rank whose messages get lost.
     mute: Option<RankId>,
     joined: Vec<(Join, RankId, Token, Time)>,
+    met: Vec<(Meet, RankId, Token, Time)>,
     /// Everything asked, in order.
     log: Vec<(RankId, Token)>,
     sent: Vec<Sent>,
@@ -141,6 +143,21 @@ impl Machine for Ideal {
     fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join) {
         self.log.push((rank, token));
         self.joined.push((join, rank, token, ready));
+    }
+
+    /// Ends steps × latency and its bytes after the last member has come.
+    fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet) {
+        self.log.push((rank, token));
+        self.met.push((meet, rank, token, ready));
+        let same = |entry: &(Meet, RankId, Token, Time)| entry.0 == meet;
+        if self.met.iter().filter(|entry| same(entry)).count() == meet.meeting.count as usize {
+            let members: Vec<_> = self.met.extract_if(.., |entry| same(entry)).collect();
+            let start = members.iter().map(|&(.., ready)| ready).max().unwrap();
+            let time = Span(u64::from(meet.meeting.steps) * LATENCY + meet.meeting.bytes * PER_BYTE);
+            for (_, rank, token, _) in members {
+                self.tell(start + time, rank, token, Some(start));
+            }
+        }
     }
 }
 
@@ -411,6 +428,31 @@ fn iterations_repeat_and_ranks_may_run_ahead() {
         assert_eq!(replay.stuck(), []);
         // Windows are reused: two collectives of three ranks at a time.
         assert!(replay.collectives.slots.len() <= 6);
+    }
+}
+
+/// Switches sum what all have sent: the last member's arrival, the latency and one vector; in domains of two, the half of it
+/// between rings of two rounds.
+#[test]
+fn members_of_a_reduction_by_switches_wait_for_the_last() {
+    for (domain, expected) in [(1, LATENCY + 6_000 * PER_BYTE), (2, 3 * (LATENCY + 3_000 * PER_BYTE))] {
+        let spec = CollectiveSpec { domain, ..steps(CollectiveKind::AllReduce, Algorithm::InNetwork, 6_000) };
+        let mut replay = replay(group(one_collective(spec), 4));
+        let mut machine = Ideal::default();
+        for iteration in 1..=2u64 {
+            let late = 9_000_000 * iteration;
+            for rank in 0..4 {
+                let at = if rank < 2 { late } else { replay.iteration_finish(RankId(rank)).0 };
+                replay.begin(RankId(rank), Time(at), &mut machine);
+            }
+            drain(&mut replay, &mut machine);
+            for rank in (0..4).map(RankId) {
+                assert_eq!(replay.iteration_finish(rank), Time(late + expected), "domain {domain}");
+            }
+            // A member that came in time waited for the late one.
+            let OpRecord { ready, remote, .. } = replay.record(RankId(3), 0);
+            assert!(domain == 2 || remote == Time(late), "{ready} to {remote}");
+        }
     }
 }
 

@@ -1,0 +1,56 @@
+//! All-reduce by the network: switches sum what members send and send the sum back (SHARP between hosts, NVLS inside a
+//! scale-up domain), so a member sends its vector once and receives it once.
+//!
+//! | group | rounds |
+//! |---|---|
+//! | no two members in one domain | one meeting of all |
+//! | inside one domain of m | one meeting of all, by the domain's switch |
+//! | whole domains of m | rings inside each, that leave every member the sum of an m-th; one meeting for each local index, across the domains; rings inside each |
+//!
+//! A *meeting* takes the place of a round's messages: its members hand over what they have, and all get the sum when it is
+//! there. Inside a domain each of the m members owns an m-th of the vector, has the switch sum it (`multimem.ld_reduce`: all
+//! m parts of every member's vector leave it) and store the sum to all (`multimem.st`: an m-th more leaves it), so that a
+//! member's link carries (m + 1) / m vectors each way, in two dependent steps.
+
+use super::parts::Part;
+
+/// A reduction by switches, in place of a round's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Meeting {
+    /// Its members by index in the group: `first`, then every `stride`-th, `count` of them.
+    pub first: u32,
+    /// See `first`.
+    pub stride: u32,
+    /// See `first`.
+    pub count: u32,
+    /// What a member's link carries each way.
+    pub bytes: u64,
+    /// Dependent steps, each of which costs the latency once.
+    pub steps: u32,
+    /// Whether the switch of a scale-up domain sums, not those of the fabric.
+    pub inside: bool,
+}
+
+impl Meeting {
+    /// Its members by index in the group.
+    pub fn members(self) -> impl Iterator<Item = u32> {
+        (0..self.count).map(move |number| self.first + number * self.stride)
+    }
+}
+
+/// The meeting of member `index` in the round in which its domain of `inner` meets others, and what of the vector it is about.
+pub(super) fn meeting(n: u32, inner: u32, bytes: u64, index: u32) -> (Meeting, Part) {
+    let all = Meeting { first: 0, stride: 1, count: n, bytes, steps: 1, inside: false };
+    if inner >= n {
+        let bytes = bytes + bytes.div_ceil(u64::from(n));
+        return (Meeting { bytes, steps: 2, inside: true, ..all }, Part::whole());
+    }
+    if inner == 1 {
+        return (all, Part::whole());
+    }
+    let local = index % inner;
+    let column = Part { first: local, step: inner, count: n / inner, blocks: n };
+    let meeting =
+        Meeting { first: local, stride: inner, count: n / inner, bytes: column.bytes(bytes), ..all };
+    (meeting, column)
+}
