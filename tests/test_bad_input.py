@@ -310,6 +310,34 @@ LOGS: dict[str, tuple[str, str, list[str]]] = {
     "jobs: lenient list": (PHILLY, "[{name: a, gpus: 4, duration: 1 h}]", ["jobs.lenient=true"]),
 }  # fmt: skip
 
+JOB = "[{name: a, gpus: 8, duration: 1 h%s}]"
+FAULTS = "time_s,component,repair_s\n1,host0,5\n%s"
+OUT = "{part: host1, at: 1 h, for: 2 h}"
+
+# What fails and is drained: a log of faults, more of the job, and the scenario's `cluster`.
+OPERATIONS: dict[str, tuple[str, str, str]] = {
+    "faults: hole in the log": (FAULTS % ",host1,5\n", "", "{faults: [{log: faults.csv}]}"),
+    "faults: no number in the log": (FAULTS % "2,host1,soon\n", "", "{faults: [{log: faults.csv}]}"),
+    "faults: column missing in the log": ("time_s,host,repair_s\n", "", "{faults: [{log: faults.csv}]}"),
+    "faults: unknown component in the log": (FAULTS % "2,host9,5\n", "", "{faults: [{log: faults.csv}]}"),
+    "faults: unknown class": ("", "", "{faults: [{class: gpus, mtbf: 1 y, repair: 1 h}]}"),
+    "faults: negative rate": ("", "", "{faults: [{class: gpu, mtbf: -1 y, repair: 1 h}]}"),
+    "faults: no time between faults": ("", "", "{faults: [{class: gpu, mtbf: 0 y, repair: 1 h}]}"),
+    "faults: Weibull without a shape": ("", "", (
+        "{faults: [{class: gpu, mtbf: 1 y, distribution: weibull, repair: 1 h}]}")),
+    "faults: never repaired": ("", "", "{faults: [{class: gpu, mtbf: 1 y}]}"),
+    "faults: switches without a fabric": ("", "", "{faults: [{class: switch, mtbf: 1 y, repair: 1 h}]}"),
+    "faults: unknown sheet": ("", "", "{faults: [{like: lama3}]}"),
+    "faults: two sources": ("", "", "{faults: [{like: llama3, class: gpu}]}"),
+    "faults: under gang scheduling": ("", "", "{scheduler: gang, faults: [{like: llama3}]}"),
+    "maintenance: unknown part": ("", "", "{maintenance: [{part: hots1, at: 1 h, for: 2 h}]}"),
+    "maintenance: overlapping": ("", "", "{maintenance: [%s, {part: host1/gpu3, at: 2 h, for: 2 h}]}" % OUT),
+    "maintenance: of no length": ("", "", "{maintenance: [{part: host1, at: 1 h, for: 0 s}]}"),
+    "spares: nothing but": ("", "", "{spares: {hosts: 4}}"),
+    "checkpoint: of unknown cost": ("", ", checkpoint: {every: 1 h}", "{}"),
+    "checkpoint: by time and iterations": ("", ", checkpoint: {every: 1 h, iterations: 5, write: 1 s}", "{}"),
+}  # fmt: skip
+
 RECORDED = Path(__file__).with_name("bad_input.txt")
 
 
@@ -386,13 +414,21 @@ def test_a_faulty_log(command: Command, tmp_path: Path, case: str) -> None:
     refused(command, tmp_path, case, "run", "bad.yaml", *[word for one in sets for word in ("--set", one)])
 
 
+@pytest.mark.parametrize("case", OPERATIONS)
+def test_faulty_operations(command: Command, tmp_path: Path, case: str) -> None:
+    log, job, cluster = OPERATIONS[case]
+    (tmp_path / "faults.csv").write_text(log)
+    (tmp_path / "bad.yaml").write_text(CLUSTER % (JOB % job) + f"cluster: {cluster}\n")
+    refused(command, tmp_path, case, "run", "bad.yaml")
+
+
 def test_a_conversion_that_fails_leaves_nothing(command: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.goal").write_text("num_ranks 2\nrank 0 {\nl1: calc 5\n")
     refused(command, tmp_path, "goal: cut off", "goal", "convert", "bad.goal", "bad.bin")
 
 
 def test_every_recorded_message_belongs_to_a_case() -> None:
-    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS, *GRAPHS, "graph: absent file", *LOGS]
+    assert list(recorded()) == [*EDITS, *SETS, *OPTIONS, *GOALS, *LOGGOPS, *GRAPHS, "graph: absent file", *LOGS, *OPERATIONS]
 
 
 STUCK = """\

@@ -227,7 +227,7 @@ def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None
 
 KINDS = (
     "fidelities transports topologies load-balancers collectives algorithms schedules schedulers placements logs "
-    "gpus nics switches optics models jobs"
+    "gpus nics switches optics models jobs faults"
 ).split()
 
 

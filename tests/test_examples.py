@@ -38,9 +38,11 @@ def test_every_example_explains_its_time(name: str) -> None:
     found = summary(name)
     assert not found["partial"]
     for one in found["jobs"]:
+        assert one["state"] == "finished"
+        if found["fidelity"] == "job":
+            continue
         parts = one["compute_s"] + sum(one["exposed_s"].values())
         parts += one["bubble_s"] + one["straggler_s"] + one["host_s"]
-        assert one["state"] == "finished"
         assert parts == pytest.approx(one["iteration_time_s"]["mean"], rel=1e-9)
         # One iteration from a cold start, where iterations may overlap a little otherwise.
         assert one["ideal_iteration_time_s"] <= one["iteration_time_s"]["mean"] * 1.001

@@ -23,7 +23,7 @@ impl Plant for Pairs {
     fn count(&self, class: Class) -> u32 {
         match class {
             Class::Host => self.hosts,
-            Class::Switch | Class::Leaf => self.hosts.div_ceil(2),
+            Class::Switch | Class::Rack => self.hosts.div_ceil(2),
             Class::Pod => 1,
             _ => self.hosts * self.per_host,
         }
@@ -33,7 +33,7 @@ impl Plant for Pairs {
         let (index, per_host) = (component.index, self.per_host);
         let range = match component.class {
             Class::Host => index * per_host..(index + 1) * per_host,
-            Class::Leaf => 2 * index * per_host..(2 * (index + 1)).min(self.hosts) * per_host,
+            Class::Rack => 2 * index * per_host..(2 * (index + 1)).min(self.hosts) * per_host,
             Class::Pod => 0..self.hosts * per_host,
             Class::Cable | Class::Switch => 0..0,
             _ => index..index + 1,
@@ -120,8 +120,7 @@ fn checkpoints_and_restarts_cost_what_daly_says() {
         let (mean, error) = estimate(&times);
         let m = mtbf as f64 / 8.0;
         let stretch = |length: f64| m * math::exp(restart as f64 / m) * (math::exp(length / m) - 1.0);
-        let expected =
-            (segments - 1) as f64 * stretch((interval + write) as f64) + stretch(interval as f64);
+        let expected = (segments - 1) as f64 * stretch((interval + write) as f64) + stretch(interval as f64);
         // 99%.
         assert!((mean - expected).abs() < 2.576 * error, "{mean:e} ± {error:e}, expected {expected:e}");
         assert!(error / mean < 0.01, "the interval says something");
@@ -164,7 +163,9 @@ fn an_interrupted_job_goes_back_to_its_last_finished_checkpoint() {
     assert_eq!(time.useful(), 2 * 250);
     assert_eq!((ended[0].time.interruptions, ended[0].time.stops), (2, 0));
     assert_eq!(ended[0].time.lost, 95 + 38 + 14);
-    let tally = |class| replayed.tallies.iter().find(|(reason, _)| *reason == Reason::Fault(class)).expect("all are").1;
+    let tally = |class| {
+        replayed.tallies.iter().find(|(reason, _)| *reason == Reason::Fault(class)).expect("all are").1
+    };
     assert_eq!((tally(Class::Gpu).lost, tally(Class::Software).lost), (2 * 95, 2 * 38));
 }
 
@@ -192,11 +193,8 @@ fn spares_take_over_and_are_given_back() {
 fn a_repaired_host_is_the_spare_of_the_next() {
     let plant = Pairs { hosts: 3, per_host: 2 };
     // Host 0 at 100 until 200: host 2 takes over. Host 1 at 300: host 0 does. Host 0 at 350: none is left.
-    let known = vec![
-        at(100, Class::Gpu, 0, 100),
-        at(300, Class::Host, 1, 10_000),
-        at(350, Class::Gpu, 1, 20),
-    ];
+    let known =
+        vec![at(100, Class::Gpu, 0, 100), at(300, Class::Host, 1, 10_000), at(350, Class::Gpu, 1, 20)];
     let operations = Operations { known, spares: Spares { hosts: 1, delay: 0 }, ..nothing(&plant) };
     let machine = with(&operations, Life::default());
     let (ended, replayed) = run("fcfs", &[job(0, 4, 500)], &machine);
@@ -309,7 +307,8 @@ fn nothing_is_lost_but_what_is_counted_as_lost() {
         let maintenance = (0..windows).map(window).collect();
         let spares = Spares { hosts: up_to(2) as u32, delay: up_to(1) * 50 };
         let operations = Operations { plant: &plant, processes, known: Vec::new(), maintenance, spares };
-        let name = ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast"][up_to(7) as usize];
+        let name = ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast"]
+            [up_to(7) as usize];
         let most = u64::from((plant.hosts - spares.hosts) * plant.per_host);
         let mut submit = 0;
         let jobs: Vec<Job> = (0..5 + up_to(25))

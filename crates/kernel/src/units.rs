@@ -11,6 +11,9 @@ use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 /// Picoseconds in a second.
 pub const PS_PER_SECOND: u64 = 1_000_000_000_000;
 
+/// Nanoseconds in a second.
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
 /// An instant of network time: picoseconds since the start of the episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
@@ -207,6 +210,8 @@ impl fmt::Display for Span {
 pub enum Dimension {
     /// `ps`, `ns`, `us`, `ms`, `s`, `min`, `h`, `d`.
     Time,
+    /// Time of the calendar, in nanoseconds: `ns`, `us`, `ms`, `s`, `min`, `h`, `d`, `y` (365 d).
+    Calendar,
     /// `B`, `KB`, `MB`, `GB`, `TB` (powers of 10), `KiB`, `MiB`, `GiB`, `TiB` (powers of 2).
     Size,
     /// `bps`, `Kbps`, `Mbps`, `Gbps`, `Tbps` (bit/s), `B/s`, `KB/s`, `MB/s`, `GB/s`, `TB/s`.
@@ -228,6 +233,16 @@ impl Dimension {
                 ("min", 60 * PS_PER_SECOND),
                 ("h", 3_600 * PS_PER_SECOND),
                 ("d", 86_400 * PS_PER_SECOND),
+            ],
+            Self::Calendar => &[
+                ("ns", 1),
+                ("us", 1_000),
+                ("ms", 1_000_000),
+                ("s", NS_PER_SECOND),
+                ("min", 60 * NS_PER_SECOND),
+                ("h", 3_600 * NS_PER_SECOND),
+                ("d", 86_400 * NS_PER_SECOND),
+                ("y", 365 * 86_400 * NS_PER_SECOND),
             ],
             Self::Size => &[
                 ("B", 1),
@@ -265,7 +280,7 @@ impl Dimension {
     /// The noun of a message: `a time`, `a size`, …
     pub const fn noun(self) -> &'static str {
         match self {
-            Self::Time => "a time",
+            Self::Time | Self::Calendar => "a time",
             Self::Size => "a size",
             Self::Rate => "a rate",
             Self::Length => "a length",
@@ -275,6 +290,7 @@ impl Dimension {
     const fn example(self) -> &'static str {
         match self {
             Self::Time => "200 ns",
+            Self::Calendar => "4 h",
             Self::Size => "256 MiB",
             Self::Rate => "400 Gbps",
             Self::Length => "30 m",
@@ -294,7 +310,7 @@ pub struct UnitError {
     pub reason: String,
 }
 
-/// Parses `400 Gbps` into base units of `dimension` (ps, B, bit/s, mm), rounding to the nearest unit.
+/// Parses `400 Gbps` into base units of `dimension` (ps, or ns of the calendar; B, bit/s, mm), rounding to the nearest unit.
 ///
 /// Decimals are exact: the digits are scaled as integers.
 ///
@@ -345,6 +361,10 @@ mod tests {
         assert_eq!(parse_quantity("9 KB", Dimension::Size), Ok(9_000));
         assert_eq!(parse_quantity("2.5 m", Dimension::Length), Ok(2_500));
         assert_eq!(parse_quantity("1_000 us", Dimension::Time), Ok(1_000_000_000));
+        assert_eq!(
+            parse_quantity("1.5 y", Dimension::Calendar),
+            Ok(547 * 86_400_000_000_000 + 43_200_000_000_000)
+        );
     }
 
     #[test]

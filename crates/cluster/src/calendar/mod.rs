@@ -143,6 +143,8 @@ pub struct JobHistory {
 pub struct Histories {
     /// By job, in the order in which they were given.
     pub jobs: Vec<JobHistory>,
+    /// Of each job in order of submission, its place in that order.
+    pub given: Vec<usize>,
     /// GPU-time until the last job's end.
     pub gpu_time: GpuTime,
     /// Faults and maintenance in order.
@@ -296,6 +298,7 @@ impl<'a> Calendar<'a> {
         let tallies = self.settings.operations.map(|_| self.cluster.tallies().collect());
         Histories {
             jobs: self.histories,
+            given: self.given.to_vec(),
             gpu_time: self.cluster.gpu_time(),
             faults: self.faults,
             tallies: tallies.unwrap_or_default(),
@@ -391,8 +394,12 @@ impl<'a> Calendar<'a> {
     fn run_episode(&mut self, rates: &[Rate], scheduler: &mut dyn Scheduler) -> Result<Span, ClusterError> {
         let begin = self.cluster.now();
         let left = |entry: &Entry| self.left[entry.id.0 as usize];
-        let ends: Vec<Span> =
-            self.running.iter().zip(rates).map(|(entry, rate)| rate.end_of(left(entry), &entry.segment)).collect();
+        let ends: Vec<Span> = self
+            .running
+            .iter()
+            .zip(rates)
+            .map(|(entry, rate)| rate.end_of(left(entry), &entry.segment))
+            .collect();
         let first = *ends.iter().min().expect("some job is running");
         while let Some(event) = self.next_event(scheduler).filter(|at| at - begin < first.ns_ceil()) {
             self.advance(event, scheduler);

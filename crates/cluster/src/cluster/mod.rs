@@ -476,7 +476,8 @@ impl<'a> Cluster<'a> {
         let (life, status) = (self.machine.lives.of(job.0 as usize), &self.status[job.0 as usize]);
         let left = self.left.get(&job);
         let moves = left.is_some_and(|left| onto.is_none_or(|onto| onto.placement != *left));
-        let away = life.data_region.is_none() || onto.is_none_or(|onto| life.data_region != Some(onto.region));
+        let away =
+            life.data_region.is_none() || onto.is_none_or(|onto| life.data_region != Some(onto.region));
         let pause = Parts {
             loading: if debts.loads && away { life.loading } else { 0 },
             restart: if debts.restarts { life.restart } else { 0 } + if moves { life.migration } else { 0 },
@@ -690,7 +691,8 @@ impl<'a> Cluster<'a> {
             return Err(ClusterError::NotRunning { scheduler: scheduler.name(), job });
         }
         let (running, pause) = self.vacate(job);
-        let debts = if restarts { self.keep(job, pause) } else { Debts { loads: pause.loading > 0, ..Debts::NONE } };
+        let debts =
+            if restarts { self.keep(job, pause) } else { Debts { loads: pause.loading > 0, ..Debts::NONE } };
         self.remember(job, &running);
         self.status[job.0 as usize].place = Place::Waiting(debts);
         self.queue.rejoin(job);

@@ -13,8 +13,8 @@
 use windtunnel_kernel::EndpointId;
 
 use super::{Change, Cluster, Debts, HOPELESS, JobId, Place, Running};
-use crate::faults::{Class, Component, Event, Leave, Operations, Out, Outages};
 use crate::faults::{Cause, Known};
+use crate::faults::{Class, Component, Event, Leave, Operations, Out, Outages};
 use crate::scheduler::{Absence, Scheduler};
 
 /// Why something was taken out.
@@ -35,7 +35,7 @@ impl Reason {
         Self::Fault(Class::Cable),
         Self::Fault(Class::Switch),
         Self::Fault(Class::Software),
-        Self::Fault(Class::Leaf),
+        Self::Fault(Class::Rack),
         Self::Fault(Class::Pod),
         Self::Maintenance,
     ];
@@ -130,7 +130,8 @@ impl Cluster<'_> {
 
     /// Those of a job's GPUs that come free as it is stopped: others are out of service by now.
     pub fn given_back_by(&self, running: &Running) -> Vec<EndpointId> {
-        let stays = |gpu: &EndpointId| self.outages.as_ref().is_none_or(|outages| outages.of(*gpu).is_in_service());
+        let stays =
+            |gpu: &EndpointId| self.outages.as_ref().is_none_or(|outages| outages.of(*gpu).is_in_service());
         running.placement.iter().copied().filter(stays).collect()
     }
 
@@ -323,7 +324,8 @@ impl Cluster<'_> {
         } else {
             operations.plant.gpus(known.component, &mut gpus);
         }
-        let moved = if known.leave == Leave::Migrated { self.interrupt_on(&gpus, false) } else { (0, None, 0) };
+        let moved =
+            if known.leave == Leave::Migrated { self.interrupt_on(&gpus, false) } else { (0, None, 0) };
         self.put_out(&gpus, known.end(), scheduler, |out| out.draining += 1);
         self.out().known.insert(window, Known { gpus, moved: moved.0, job: moved.1 });
     }
@@ -521,7 +523,9 @@ fn batches(mut gpus: Vec<(u32, u64, u64, EndpointId)>) -> Vec<Absence> {
     let mut found: Vec<Absence> = Vec::new();
     for (region, from, until, gpu) in gpus {
         match found.last_mut() {
-            Some(last) if (last.region, last.from, last.until) == (region, from, until) => last.gpus.push(gpu),
+            Some(last) if (last.region, last.from, last.until) == (region, from, until) => {
+                last.gpus.push(gpu)
+            }
             _ => found.push(Absence { region, from, until, gpus: vec![gpu] }),
         }
     }

@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn rows_come_in_order_of_time_whatever_the_columns() {
-        let path = written("good.csv", "component, note, repair_s, time_s\nhost3, x, 60, 12.5\nleaf0,, 0, 1\n");
+        let path =
+            written("good.csv", "component, note, repair_s, time_s\nhost3, x, 60, 12.5\nleaf0,, 0, 1\n");
         let (faults, left_out) = read(&path, false).expect("it is whole");
         let seen: Vec<_> = faults.iter().map(|f| (f.at, f.component.as_str(), f.repair, f.line)).collect();
         assert_eq!(seen, [(1_000_000_000, "leaf0", 0, 3), (12_500_000_000, "host3", 60_000_000_000, 2)]);
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn holes_are_refused_with_their_line_or_counted() {
-        let path = written("holes.csv", "time_s,component,repair_s\n1,host0,5\n,host1,5\n3,host2,soon\n4,host3\n");
+        let path =
+            written("holes.csv", "time_s,component,repair_s\n1,host0,5\n,host1,5\n3,host2,soon\n4,host3\n");
         let error = read(&path, false).expect_err("line 3 has a hole").to_string();
         assert!(error.ends_with("holes.csv:3: `time_s` is empty"), "{error}");
         let (faults, left_out) = read(&path, true).expect("lenient");

@@ -1,6 +1,6 @@
 //! What fails, when, and for how long; and what is taken out for maintenance.
 //!
-//! A *component* is a GPU, a host, a NIC, a cable, a switch, the software of a GPU, or all hosts of a leaf or a pod (what
+//! A *component* is a GPU, a host, a NIC, a cable, a switch, the software of a GPU, or all hosts of a rack or a pod (what
 //! shares a power feed or a cooling loop fails together). A [`Process`] makes the components of a class fail and be
 //! repaired in turn: the time to the next fault counts from the end of the repair (a renewal process). Every draw comes
 //! from a stream of its own, keyed by (seed, class, component, how many faults it had), so that nothing a scheduler does
@@ -36,24 +36,16 @@ pub enum Class {
     Switch,
     /// What runs on a GPU: the job is lost, the GPU is not.
     Software,
-    /// All hosts of a leaf.
-    Leaf,
+    /// All hosts of a rack, or leaf.
+    Rack,
     /// All hosts of a pod.
     Pod,
 }
 
 impl Class {
     /// All.
-    pub const ALL: [Self; 8] = [
-        Self::Gpu,
-        Self::Host,
-        Self::Nic,
-        Self::Cable,
-        Self::Switch,
-        Self::Software,
-        Self::Leaf,
-        Self::Pod,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Gpu, Self::Host, Self::Nic, Self::Cable, Self::Switch, Self::Software, Self::Rack, Self::Pod];
 
     /// Name in a scenario.
     pub const fn name(self) -> &'static str {
@@ -64,7 +56,7 @@ impl Class {
             Self::Cable => "cable",
             Self::Switch => "switch",
             Self::Software => "software",
-            Self::Leaf => "leaf",
+            Self::Rack => "rack",
             Self::Pod => "pod",
         }
     }
@@ -83,7 +75,7 @@ impl Class {
             Self::Cable => "fault-cable",
             Self::Switch => "fault-switch",
             Self::Software => "fault-software",
-            Self::Leaf => "fault-leaf",
+            Self::Rack => "fault-rack",
             Self::Pod => "fault-pod",
         }
     }

@@ -30,8 +30,7 @@ pub struct Out {
 }
 
 impl Out {
-    const IN: Self =
-        Self { job: None, held: false, failed: 0, draining: 0, spare: false, until: 0, told: 0 };
+    const IN: Self = Self { job: None, held: false, failed: 0, draining: 0, spare: false, until: 0, told: 0 };
 
     /// Whether nothing but a job keeps it from being given away.
     pub const fn is_in_service(&self) -> bool {
@@ -171,8 +170,12 @@ impl Outages {
         let out: Vec<Component> = self.fabric().collect();
         let now = if out.is_empty() { Vec::new() } else { operations.plant.cut_off(&out) };
         let fresh: Vec<EndpointId> = now.iter().copied().filter(|gpu| !self.cut.contains_key(gpu)).collect();
-        let back: Vec<(EndpointId, Cause)> =
-            self.cut.iter().filter(|(gpu, _)| now.binary_search(gpu).is_err()).map(|(&g, &c)| (g, c)).collect();
+        let back: Vec<(EndpointId, Cause)> = self
+            .cut
+            .iter()
+            .filter(|(gpu, _)| now.binary_search(gpu).is_err())
+            .map(|(&g, &c)| (g, c))
+            .collect();
         for (gpu, _) in &back {
             self.cut.remove(gpu);
         }
@@ -209,10 +212,12 @@ impl Outages {
 
     /// Takes the first spare that works.
     pub(crate) fn draw_spare(&mut self) -> Option<u32> {
-        let works = |&host: &u32| self.gpus_of(host).all(|gpu| {
-            let out = self.of(gpu);
-            out.failed == 0 && out.draining == 0 && !out.held
-        });
+        let works = |&host: &u32| {
+            self.gpus_of(host).all(|gpu| {
+                let out = self.of(gpu);
+                out.failed == 0 && out.draining == 0 && !out.held
+            })
+        };
         let place = self.pool.iter().rposition(works)?;
         Some(self.pool.remove(place))
     }

@@ -42,6 +42,7 @@ pub const fn name_kinds() -> [&'static str; 16] {
         "optics",
         "models",
         "jobs",
+        "faults",
     ]
 }
 
@@ -98,7 +99,7 @@ pub fn names(kind: &str, own: &Modules) -> Result<Vec<(String, String)>, Failure
         "logs" => {
             Format::ALL.map(|format| (format.name().to_owned(), format.description().to_owned())).to_vec()
         }
-        "gpus" | "nics" | "switches" | "optics" | "models" | "jobs" => sheets::names(kind)
+        "gpus" | "nics" | "switches" | "optics" | "models" | "jobs" | "faults" => sheets::names(kind)
             .into_iter()
             .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
             .collect(),

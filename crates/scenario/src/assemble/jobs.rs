@@ -10,7 +10,7 @@ use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, h
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
-use super::{JobPlan, ModelFacts, flows, model, policies};
+use super::{JobPlan, ModelFacts, flows, model, operations, policies};
 use crate::error::InputError;
 use crate::schema::{
     AlgorithmName, CollectiveJob, CollectiveName, Fidelity, Job, OperationsTable, Scenario, WorkloadSource,
@@ -109,6 +109,13 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         priority: job.priority,
         duration: job.duration.map(|duration| duration.0),
         estimate: job.estimate.map(|estimate| estimate.0),
+        life: operations::life(
+            job.checkpoint.as_ref(),
+            job.restart,
+            job.data.as_ref(),
+            &context.scenario.cluster,
+            place,
+        )?,
         watched,
         model: built.model,
         warnings: built.warnings,

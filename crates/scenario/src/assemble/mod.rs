@@ -7,6 +7,8 @@ pub mod flows;
 pub mod impair;
 pub mod jobs;
 pub mod model;
+pub mod operations;
+pub mod plant;
 mod policies;
 mod routes;
 pub mod source;
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use windtunnel_cluster::life::Life;
 use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_cluster::variation::Noise;
 use windtunnel_fabric::packet::{BufferSettings, ChosenRoute};
@@ -26,6 +29,7 @@ use windtunnel_workload::Workload;
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use self::impair::Troubles;
+use self::operations::OperationsPlan;
 use self::source::JobStream;
 use crate::error::InputError;
 use crate::modules::Modules;
@@ -80,6 +84,8 @@ pub struct JobPlan {
     pub duration: Option<Span>,
     /// How long a scheduler expects it to run, if the scenario says so.
     pub estimate: Option<Span>,
+    /// What it pays on its way, and what of its work is safe.
+    pub life: Life,
     /// Ranks whose operations are written.
     pub watched: Vec<RankId>,
     /// The model that it trains.
@@ -116,6 +122,8 @@ pub struct Assembled {
     pub routes: Vec<ChosenRoute>,
     /// What goes wrong on the fabric.
     pub troubles: Troubles,
+    /// What fails, is drained and is kept back; `None`: nothing.
+    pub operations: Option<OperationsPlan>,
     /// Links that run at a part of their rate.
     pub slow_links: Vec<(LinkId, f64)>,
     /// Shared buffers of switches by tier (packet fidelity).
@@ -154,9 +162,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     policies::check(&scenario.cluster, source)?;
     let mut evidence = EvidenceList::default();
     let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
-    if source::needs_no_network(&scenario) {
-        fabric::without_switches(&mut topology.keys);
-    }
+    let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);
     let fabric = fabric::fabric(&topology, &mut evidence)?;
     let buffers = match scenario.fidelity {
         Fidelity::Packet => {
@@ -185,6 +191,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let (modules, base) = (Modules::default(), base.to_owned());
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
     let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
+    let operations = operations::operations(&scenario, &fabric, bare, source, base.as_path(), &mut evidence)?;
     Ok(Assembled {
         scenario,
         fabric,
@@ -193,6 +200,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         noise,
         routes,
         troubles,
+        operations,
         slow_links,
         buffers,
         evidence,

@@ -5,13 +5,14 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windtunnel_cluster::cluster::Job;
+use windtunnel_cluster::life::{Checkpoint, Every, Life};
 use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
 use windtunnel_cluster::log::{self, Format, LogError, LoggedJob, ReadOptions, Scale, Skipped};
 use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_kernel::{CalendarTime, RandomStream};
 
 use super::evidence::EvidenceList;
-use super::policies;
+use super::{operations, policies};
 use crate::error::InputError;
 use crate::schema::job_source::EstimatesName;
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
@@ -30,6 +31,8 @@ pub struct JobStream {
     pub skipped: Skipped,
     /// How the GPUs of each are chosen.
     pub placement: &'static dyn Placement,
+    /// What each pays on its way, and what of its work is safe.
+    pub life: Life,
 }
 
 impl JobStream {
@@ -107,6 +110,12 @@ pub fn stream(
         return Err(InputError::new(place, message).hint("`fidelity: job` runs them"));
     }
     let placement = policies::placement(&source.placement, place)?;
+    let (checkpoint, data) = (source.checkpoint.as_ref(), source.data.as_ref());
+    let life = operations::life(checkpoint, source.restart, data, &scenario.cluster, place)?;
+    if let Some(Checkpoint { every: Every::Iterations(_), .. }) = life.checkpoint {
+        let message = "jobs of a log have no iterations";
+        return Err(InputError::new(at("checkpoint.iterations"), message).hint("`every: 30 min` is a time"));
+    }
     let locality = policies::locality(&source.locality, place)?;
     let scale = scale(source, place)?;
     let (mut logged, skipped) = match (&source.log, &source.like) {
@@ -166,6 +175,7 @@ pub fn stream(
         lines: if source.log.is_some() { logged.iter().map(|job| job.line).collect() } else { Vec::new() },
         skipped,
         placement,
+        life,
     })
 }
 

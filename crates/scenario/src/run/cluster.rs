@@ -1,11 +1,8 @@
 //! The cluster's side of a run: its scheduler, where hosts stand, and what became of its GPUs.
 
-use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
-use windtunnel_cluster::cluster::GpuTime;
-use windtunnel_cluster::free::Locator;
+use serde_json::{Map, Value, json};
+use windtunnel_cluster::cluster::{GpuTime, JobTime, Reason, Tally};
 use windtunnel_cluster::scheduler::{self, Options, Scheduler};
-use windtunnel_topology::Topology;
 
 use super::summary::quantile;
 use crate::assemble::Assembled;
@@ -19,39 +16,6 @@ pub fn scheduler(assembled: &Assembled) -> Box<dyn Scheduler> {
         rows: cluster.slice_rows,
     };
     scheduler::by_name(&cluster.scheduler, &options).expect("assembling has checked the name")
-}
-
-/// The racks and pods of a topology.
-pub struct Places {
-    leaves: Vec<u32>,
-    pods: Vec<u32>,
-}
-
-impl Places {
-    /// Of each host, by its first NIC.
-    pub fn of(topology: &Topology) -> Self {
-        let (mut racks, mut areas) = (FxHashMap::default(), FxHashMap::default());
-        let (mut leaves, mut pods) = (Vec::new(), Vec::new());
-        for host in 0..topology.hosts() {
-            let address = topology.address(host * topology.nics_per_host());
-            let area = (address.region, address.building, address.pod);
-            let number = areas.len() as u32;
-            pods.push(*areas.entry(area).or_insert(number));
-            let number = racks.len() as u32;
-            leaves.push(*racks.entry((area, address.rack)).or_insert(number));
-        }
-        Self { leaves, pods }
-    }
-}
-
-impl Locator for Places {
-    fn leaf(&self, host: u32) -> u32 {
-        self.leaves[host as usize]
-    }
-
-    fn pod(&self, host: u32) -> u32 {
-        self.pods[host as usize]
-    }
 }
 
 /// What became of the cluster's GPUs and jobs.
@@ -69,18 +33,20 @@ pub struct ClusterUse {
     pub slowdowns: Vec<f64>,
     /// Times that a job was stopped.
     pub preemptions: u64,
+    /// What faults of each kind did; empty if nothing can fail.
+    pub tallies: Vec<(Reason, Tally)>,
     /// Rows of the log that are no jobs; null if there is no log.
     pub skipped: Value,
 }
 
 impl ClusterUse {
     /// Enters a job that ended; `alone` is the time that it takes without waiting.
-    pub fn ended(&mut self, submit: u64, start: u64, finish: u64, alone: Option<u64>, stops: u32) {
+    pub fn ended(&mut self, submit: u64, start: u64, finish: u64, alone: Option<u64>, time: JobTime) {
         self.waiting.push(start - submit);
         if let Some(alone) = alone.filter(|&alone| alone > 0) {
             self.slowdowns.push(slowdown(submit, finish, alone));
         }
-        self.preemptions += u64::from(stops);
+        self.preemptions += u64::from(time.stops);
     }
 
     /// As JSON.
@@ -106,17 +72,39 @@ impl ClusterUse {
                 "failed": seconds(time.failed),
                 "draining": seconds(time.draining),
             },
+            "busy_gpu_seconds": {
+                "work": seconds(time.useful()),
+                "loading": seconds(time.loading),
+                "checkpoint": seconds(time.checkpoint),
+                "restart": seconds(time.restart),
+                "lost": seconds(time.lost),
+            },
             "waiting_s": {"mean": mean_wait, "p50": wait(0.5), "p99": wait(0.99)},
             "makespan_s": self.makespan_ns as f64 / 1e9,
-            "goodput": ratio(time.busy - time.lost, time.busy),
+            "goodput": ratio(time.useful(), time.busy),
             "jobs": self.jobs,
             "finished": finished,
             "slowdown": {"mean": mean_slowdown, "p50": quantile(slowdowns, 0.5), "p99": quantile(slowdowns, 0.99)},
             "preemptions": self.preemptions,
-            "lost_gpu_s": seconds(time.lost),
+            "lost_gpu_s": seconds(time.lost + time.restart),
+            "interruptions": self.tallies.iter().map(|(_, tally)| tally.interruptions).sum::<u64>(),
+            "faults": causes(&self.tallies),
             "skipped": self.skipped,
         })
     }
+}
+
+/// What each kind of fault did, by its name; null if nothing can fail.
+fn causes(tallies: &[(Reason, Tally)]) -> Value {
+    let entry = |(reason, tally): &(Reason, Tally)| {
+        let entry = json!({
+            "count": tally.faults,
+            "interruptions": tally.interruptions,
+            "lost_gpu_s": tally.lost as f64 / 1e9,
+        });
+        (reason.name().to_owned(), entry)
+    };
+    if tallies.is_empty() { Value::Null } else { tallies.iter().map(entry).collect::<Map<_, _>>().into() }
 }
 
 /// Time from submission to end over the time that the job takes alone.

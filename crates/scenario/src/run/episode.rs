@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
+use windtunnel_cluster::faults::Component;
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
-use windtunnel_topology::{Detour, LinkId, LoadBalancer, Node};
+use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
 use windtunnel_workload::replay::Coupling;
 
 use super::RunOptions;
@@ -77,6 +78,8 @@ pub struct FabricRunner<'a> {
     /// Of the episode just simulated: its start and its iterations' rows.
     origin_ps: u64,
     held: Vec<Held>,
+    /// Routing around what is out; `None` if nothing is.
+    faults: Option<Forwarder>,
 }
 
 impl<'a> FabricRunner<'a> {
@@ -110,6 +113,7 @@ impl<'a> FabricRunner<'a> {
             flow_rows: 0,
             origin_ps: 0,
             held: Vec::new(),
+            faults: assembled.fabric.faults.clone(),
         }
     }
 
@@ -142,7 +146,12 @@ impl<'a> FabricRunner<'a> {
             jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
         let before: Vec<usize> = jobs.iter().map(|job| self.record.iterations[job.job].len()).collect();
         let balancer = network::balancer(assembled.scenario.network.load_balancer);
-        let names = PathNames::new(&assembled.fabric, balancer, assembled.scenario.seed);
+        let names = PathNames::new(
+            &assembled.fabric.topology,
+            self.faults.clone(),
+            balancer,
+            assembled.scenario.seed,
+        );
         let recorder = Recorder::new(
             &assembled.jobs,
             &watched,
@@ -300,7 +309,7 @@ impl EpisodeRunner for FabricRunner<'_> {
         match scenario.fidelity {
             Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
             Fidelity::Message => {
-                let rerouter = network::rerouter(assembled);
+                let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
                 let fabric = network::message(assembled, spec, &self.options.source, records, rerouter)?;
                 self.simulate(fabric, start, jobs, iterations, None, rerouter)
@@ -310,7 +319,7 @@ impl EpisodeRunner for FabricRunner<'_> {
                 self.simulate(fabric, start, jobs, iterations, None, None)
             }
             Fidelity::Packet => {
-                let rerouter = network::rerouter(assembled);
+                let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
                 let mut fabric = network::packet(
                     assembled,
@@ -329,13 +338,17 @@ impl EpisodeRunner for FabricRunner<'_> {
             Fidelity::Flow => {
                 let balancer = network::balancer(scenario.network.load_balancer);
                 let folded = match jobs {
-                    [job] if scenario.fold == Fold::Auto && variation(assembled, start).is_none() => {
+                    [job]
+                        if scenario.fold == Fold::Auto
+                            && self.faults.is_none()
+                            && variation(assembled, start).is_none() =>
+                    {
                         fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
                     }
                     _ => None,
                 };
                 let balancer = if folded.is_some() { LoadBalancer::Ideal } else { balancer };
-                let rerouter = network::rerouter(assembled);
+                let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
                 let fabric = network::flow(assembled, spec, balancer, true, records, rerouter)?;
                 self.simulate(fabric, start, jobs, iterations, folded, rerouter)
@@ -345,6 +358,17 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn lasted(&mut self, span: Span) -> Result<(), Stop> {
         self.settle(self.origin_ps.saturating_add(span.0))
+    }
+
+    fn fabric(&mut self, out: &[Component]) {
+        let Some(plan) = &self.assembled.operations else { return };
+        self.faults = if out.is_empty() || plan.plant.is_bare() {
+            self.assembled.fabric.faults.clone()
+        } else {
+            let mut forwarder = plan.plant.forwarder(out);
+            forwarder.converge();
+            Some(forwarder)
+        };
     }
 }
 

@@ -9,12 +9,14 @@ mod chosen;
 mod cluster;
 mod drive;
 mod episode;
+mod faults;
 mod fold;
 mod ideal;
 pub(crate) mod machine;
 pub(crate) mod network;
 mod parameters;
 mod paths;
+pub(crate) mod places;
 mod queues;
 mod recorder;
 mod stream;
@@ -24,15 +26,18 @@ mod usage;
 use std::sync::{Arc, Mutex};
 
 use windtunnel_cluster::calendar::{self, JobHistory, JobRequest, Settings};
+use windtunnel_cluster::cluster::JobId;
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{CalendarTime, Span, Time, memory};
 
-use self::cluster::{ClusterUse, Places};
+use self::cluster::ClusterUse;
 use self::episode::{FabricRunner, Stop};
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
+use self::places::Places;
 use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
+use crate::assemble::operations::OperationsPlan;
 use crate::assemble::source::asks_for_groups;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::Failure;
@@ -144,19 +149,21 @@ pub fn execute(
             estimate: plan.estimate.or_else(|| alone(plan, &ideal, job)).unwrap_or(Span::ZERO),
             priority: plan.priority,
             locality: plan.locality,
+            life: plan.life,
         })
         .collect();
     let cluster = &assembled.scenario.cluster;
     let placements: Vec<_> = assembled.jobs.iter().map(|plan| plan.placement).collect();
     let localities: Vec<_> = assembled.jobs.iter().map(|plan| plan.locality).collect();
     let places = asks_for_groups(&placements, &localities).then(|| Places::of(&assembled.fabric.topology));
+    let operations = assembled.operations.as_ref().map(OperationsPlan::as_operations);
     let settings = Settings {
         endpoints: assembled.fabric.topology.endpoints(),
         endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
         episode_iterations: if options.full { u32::MAX } else { cluster.episodes.iterations },
         draw_phases: cluster.episodes.phase == Phase::Drawn,
         reaction_delay: cluster.reaction_delay.0,
-        restart: cluster.restart.0,
+        operations: operations.as_ref(),
         regions: cluster.regions,
         locator: places.as_ref().map(|places| places as &dyn Locator),
         seed: assembled.scenario.seed,
@@ -186,11 +193,19 @@ pub fn execute(
                 submit: plan.submit,
                 start: known.as_ref().and_then(|history| history.start).or(record.started[job]),
                 finish,
+                time: known.as_ref().map(|history| history.time).unwrap_or_default(),
             }
             .to_json()
         })
         .collect();
     sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::Run)?;
+    if let (Some(plan), Some(histories)) = (&assembled.operations, &histories) {
+        let name = |job: JobId| assembled.jobs[histories.given[job.0 as usize]].name.clone();
+        let rows = faults::batch(&histories.faults, &plan.plant, &name);
+        if let Some(rows) = rows {
+            sink.rows("faults", rows).map_err(Failure::Run)?;
+        }
+    }
     let known = || histories.iter().flat_map(|histories| &histories.jobs);
     let end = known().filter_map(|history| history.finish).max();
     let end = end.unwrap_or(CalendarTime(record.simulated_ns));
@@ -198,12 +213,13 @@ pub fn execute(
         gpu_time: histories.as_ref().map(|histories| histories.gpu_time).unwrap_or_default(),
         makespan_ns: end.0,
         jobs: assembled.jobs.len() as u64,
+        tallies: histories.as_ref().map(|histories| histories.tallies.clone()).unwrap_or_default(),
         ..ClusterUse::default()
     };
     for (job, history) in known().enumerate() {
         if let (Some(start), Some(finish)) = (history.start, history.finish) {
             let alone = alone(&assembled.jobs[job], &ideal, job).map(Span::ns_ceil);
-            usage.ended(history.submit.0, start.0, finish.0, alone, history.stops);
+            usage.ended(history.submit.0, start.0, finish.0, alone, history.time);
         }
     }
     let figures = RunFigures {

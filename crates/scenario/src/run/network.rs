@@ -12,7 +12,7 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
-use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{Forwarder, LoadBalancer, PathClass, Route, Topology};
 
 use windtunnel_workload::{OpKind, Workload};
 
@@ -38,8 +38,8 @@ pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
 }
 
 /// Routes around what has failed, with an account of their own; `None` where nothing has.
-pub fn rerouter(assembled: &Assembled) -> Option<SharedRerouter> {
-    assembled.fabric.faults.clone().map(Rerouter::shared)
+pub fn rerouter(faults: Option<&Forwarder>) -> Option<SharedRerouter> {
+    faults.cloned().map(Rerouter::shared)
 }
 
 /// The flow model on the scenario's fabric, around what has failed.

@@ -8,8 +8,6 @@ use windtunnel_workload::collectives::Plan;
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{OpKind, Operation};
 
-use crate::assemble::fabric::FabricParts;
-
 /// Looks up the links of an operation as the flow model routes it.
 #[derive(Clone)]
 pub struct PathNames<'a> {
@@ -21,10 +19,9 @@ pub struct PathNames<'a> {
 }
 
 impl<'a> PathNames<'a> {
-    /// On `fabric`.
-    pub fn new(fabric: &'a FabricParts, balancer: LoadBalancer, seed: u64) -> Self {
-        let faults = fabric.faults.clone().map(RefCell::new);
-        Self { topology: &fabric.topology, faults, balancer, seed }
+    /// On `topology`, around what `faults` knows to be out.
+    pub fn new(topology: &'a Topology, faults: Option<Forwarder>, balancer: LoadBalancer, seed: u64) -> Self {
+        Self { topology, faults: faults.map(RefCell::new), balancer, seed }
     }
 
     /// The links that `op` of `rank` waits for: those of its message, or of the edge that leads into the rank in a coupled

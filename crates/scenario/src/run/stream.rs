@@ -1,13 +1,18 @@
 //! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends.
 
-use windtunnel_cluster::cluster::{ClusterError, Machine};
+use windtunnel_cluster::cluster::{ClusterError, FaultRecord, Machine};
 use windtunnel_cluster::free::Locator;
+use windtunnel_cluster::life::Lives;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
 use windtunnel_kernel::CalendarTime;
 
-use super::cluster::{ClusterUse, Places, scheduler, slowdown};
+use super::cluster::{ClusterUse, scheduler, slowdown};
 use super::drive::Pace;
+use super::faults;
+use super::places::Places;
 use crate::assemble::Assembled;
+use crate::assemble::operations::OperationsPlan;
+use crate::assemble::plant::FabricPlant;
 use crate::assemble::source::{JobStream, asks_for_groups, skipped};
 use crate::error::{Failure, InputError};
 use crate::table::{Batch, Column, ProgressSink, TableSink};
@@ -38,12 +43,14 @@ pub fn run(
     let cluster = &assembled.scenario.cluster;
     let localities: Vec<_> = stream.jobs.first().map(|job| job.locality).into_iter().collect();
     let places = asks_for_groups(&[stream.placement], &localities).then(|| Places::of(topology));
+    let operations = assembled.operations.as_ref().map(OperationsPlan::as_operations);
     let machine = Machine {
         endpoints: topology.endpoints(),
         endpoints_per_host: topology.endpoints_per_host(),
         regions: cluster.regions,
         reaction_delay: cluster.reaction_delay.0,
-        restart: cluster.restart.0,
+        lives: Lives::Same(stream.life),
+        operations: operations.as_ref(),
         seed: assembled.scenario.seed,
         placements: vec![stream.placement],
         locator: places.as_ref().map(|places| places as &dyn Locator),
@@ -54,12 +61,15 @@ pub fn run(
         skipped: if stream.lines.is_empty() { serde_json::Value::Null } else { skipped(&stream.skipped) },
         ..ClusterUse::default()
     };
-    let mut watcher = Watcher { stream, sink, progress, usage, rows: Rows::default(), pace: Pace::new() };
+    let plant = assembled.operations.as_ref().map(|plan| &plan.plant);
+    let (rows, faults, pace) = (Rows::default(), Vec::new(), Pace::new());
+    let mut watcher = Watcher { stream, sink, progress, usage, rows, plant, faults, pace };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
     let replayed = replayed.map_err(|error| failure(&error, stream, source))?;
     watcher.flush().map_err(Failure::Run)?;
     let mut usage = watcher.usage;
     usage.gpu_time = replayed.gpu_time;
+    usage.tallies.clone_from(&replayed.tallies);
     usage.makespan_ns = replayed.end.0;
     Ok(Streamed { usage, replayed })
 }
@@ -96,6 +106,9 @@ struct Rows {
     waiting: Vec<f64>,
     slowdown: Vec<f64>,
     preemptions: Vec<u32>,
+    interruptions: Vec<u32>,
+    lost: Vec<f64>,
+    checkpoint: Vec<f64>,
 }
 
 impl Rows {
@@ -114,6 +127,9 @@ impl Rows {
             .with("waiting_s", Column::F64(self.waiting))
             .with("slowdown", Column::F64(self.slowdown))
             .with("preemptions", Column::U32(self.preemptions))
+            .with("interruptions", Column::U32(self.interruptions))
+            .with("lost_s", Column::F64(self.lost))
+            .with("checkpoint_s", Column::F64(self.checkpoint))
     }
 }
 
@@ -123,11 +139,19 @@ struct Watcher<'a> {
     progress: &'a mut dyn ProgressSink,
     usage: ClusterUse,
     rows: Rows,
+    plant: Option<&'a FabricPlant>,
+    faults: Vec<FaultRecord>,
     pace: Pace,
 }
 
 impl Watcher<'_> {
     fn flush(&mut self) -> Result<(), String> {
+        if let Some(plant) = self.plant {
+            let faults = std::mem::take(&mut self.faults);
+            if let Some(batch) = faults::batch(&faults, plant, &|job| job.0.to_string()) {
+                self.sink.rows("faults", batch)?;
+            }
+        }
         let rows = std::mem::take(&mut self.rows);
         if rows.job.is_empty() { Ok(()) } else { self.sink.rows("jobs", rows.batch()) }
     }
@@ -138,7 +162,7 @@ impl Observer for Watcher<'_> {
         let index = ended.job.0 as usize;
         let (job, duration) = (&self.stream.jobs[index], self.stream.durations[index]);
         let (submit, start, finish) = (job.submit.0, ended.start.0, ended.finish.0);
-        self.usage.ended(submit, start, finish, Some(duration), ended.stops);
+        self.usage.ended(submit, start, finish, Some(duration), ended.time);
         let seconds = |ns: u64| ns as f64 / 1e9;
         let rows = &mut self.rows;
         rows.job.push(u64::from(ended.job.0));
@@ -151,8 +175,16 @@ impl Observer for Watcher<'_> {
         rows.duration.push(seconds(duration));
         rows.waiting.push(seconds(start - submit));
         rows.slowdown.push(slowdown(submit, finish, duration));
-        rows.preemptions.push(ended.stops);
+        rows.preemptions.push(ended.time.stops);
+        rows.interruptions.push(ended.time.interruptions);
+        rows.lost.push(seconds(ended.time.lost));
+        rows.checkpoint.push(seconds(ended.time.checkpoint));
         if rows.job.len() == ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn fault(&mut self, record: &FaultRecord) -> Result<(), String> {
+        self.faults.push(*record);
+        if self.faults.len() == ROWS { self.flush() } else { Ok(()) }
     }
 
     fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use windtunnel_cluster::cluster::JobTime;
 use windtunnel_cluster::explain::Breakdown;
 use windtunnel_fabric::packet::{BackgroundUse, Counters, PortReport, Reordering};
 use windtunnel_fabric::reroute::Rerouter;
@@ -55,6 +56,8 @@ pub struct JobSummary<'a> {
     pub start: Option<CalendarTime>,
     /// When it ended.
     pub finish: Option<CalendarTime>,
+    /// Stops and interruptions, and what they cost.
+    pub time: JobTime,
 }
 
 /// Iterations that count: those after each episode's warm-up, or all if there is nothing else.
@@ -122,7 +125,10 @@ impl JobSummary<'_> {
             "submit_s": calendar(Some(self.submit)),
             "start_s": calendar(self.start),
             "finish_s": calendar(self.finish),
-            "lost_s": 0.0,
+            "lost_s": self.time.lost as f64 / 1e9,
+            "checkpoint_s": self.time.checkpoint as f64 / 1e9,
+            "interruptions": self.time.interruptions,
+            "preemptions": self.time.stops,
         })
     }
 }
@@ -150,7 +156,7 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
     for (column, dimension) in EXPOSED.into_iter().zip(Dimension::ALL) {
         batch = batch.with(column, figures(&|job| job["exposed_s"][dimension.name()].as_f64()));
     }
-    const REST: [&str; 9] = [
+    const REST: [&str; 11] = [
         "bubble_s",
         "straggler_s",
         "host_s",
@@ -160,11 +166,13 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
         "submit_s",
         "start_s",
         "finish_s",
+        "lost_s",
+        "checkpoint_s",
     ];
     for key in REST {
         batch = batch.with(key, named(key));
     }
-    batch
+    batch.with("interruptions", counts("interruptions")).with("preemptions", counts("preemptions"))
 }
 
 /// Counters of the network.

@@ -7,6 +7,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
 use super::jobs::{Job, anywhere, packed};
+use super::operations::{CheckpointRule, DataRule};
 use super::quantity::Duration;
 
 /// The jobs of a scenario.
@@ -103,6 +104,15 @@ pub struct JobSource {
     /// What schedulers know of durations.
     #[serde(default)]
     pub estimates: EstimatesName,
+    /// How each saves its work; an interruption costs all of it if left out.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointRule>,
+    /// What each pays when it goes on after it was stopped or interrupted; `cluster.restart` if left out.
+    #[serde(default)]
+    pub restart: Option<Duration>,
+    /// What each loads before it first starts; nothing if left out.
+    #[serde(default)]
+    pub data: Option<DataRule>,
 }
 
 /// What schedulers know of durations.

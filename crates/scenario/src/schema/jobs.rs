@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::operations::{CheckpointRule, DataRule};
 use super::quantity::{Duration, Size};
 
 /// A job.
@@ -42,6 +43,15 @@ pub struct Job {
     /// How long the scheduler expects it to run; its duration, or iterations on an ideal fabric, if left out.
     #[serde(default)]
     pub estimate: Option<Duration>,
+    /// How it saves its work; an interruption costs all of it if left out.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointRule>,
+    /// What it pays when it goes on after it was stopped or interrupted; `cluster.restart` if left out.
+    #[serde(default)]
+    pub restart: Option<Duration>,
+    /// What it loads before it first starts; nothing if left out.
+    #[serde(default)]
+    pub data: Option<DataRule>,
 }
 
 pub(super) fn anywhere() -> String {

@@ -6,6 +6,7 @@
 pub mod impairments;
 pub mod job_source;
 pub mod jobs;
+pub mod operations;
 pub mod quantity;
 pub mod queues;
 pub mod topology;
@@ -22,7 +23,10 @@ pub use jobs::{
     AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
     ScheduleJob, WorkloadSource,
 };
-pub use quantity::{Duration, Length, Rate, Size};
+pub use operations::{
+    CheckpointRule, DataRule, FaultRule, LeaveName, LifetimeName, MaintenanceWindow, RepairName, SpareHosts,
+};
+pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue, Trimming};
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
@@ -381,8 +385,16 @@ pub struct Cluster {
     pub episodes: Episodes,
     /// Delay from something simulated (a job's end) to the cluster's reaction.
     pub reaction_delay: Duration,
-    /// What a job that was preempted pays when it goes on; it keeps the work that it has done.
+    /// What a job that was preempted or interrupted pays when it goes on. A preempted one keeps the work that it has done.
     pub restart: Duration,
+    /// What it pays on top if it goes on on other GPUs.
+    pub migration: Duration,
+    /// What fails.
+    pub faults: Vec<FaultRule>,
+    /// What is taken out of service, and when.
+    pub maintenance: Vec<MaintenanceWindow>,
+    /// Hosts that take the place of those that fail; none if left out.
+    pub spares: Option<SpareHosts>,
     /// Parts of equally many hosts; each job runs in one (`scheduler: mast`).
     pub regions: u32,
     /// Length of a time slice (`scheduler: gang`).
@@ -398,6 +410,10 @@ impl Default for Cluster {
             episodes: Episodes::default(),
             reaction_delay: Duration(windtunnel_kernel::Span(1_000_000_000)),
             restart: Duration(windtunnel_kernel::Span::ZERO),
+            migration: Duration(windtunnel_kernel::Span::ZERO),
+            faults: Vec::new(),
+            maintenance: Vec::new(),
+            spares: None,
             regions: 1,
             slice: Duration(windtunnel_kernel::Span::from_us(600_000_000)),
             slice_rows: 4,

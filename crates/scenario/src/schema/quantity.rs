@@ -45,6 +45,8 @@ quantity! {
     Size(Bytes) from Size, "size", "256 MiB";
     /// A span of time such as `200 ns`.
     Duration(Span) from Time, "time", "200 ns";
+    /// A span of the calendar in nanoseconds, such as `4 h` or `5 y`.
+    CalendarSpan(u64) from Calendar, "calendar time", "4 h";
     /// A length in millimetres, such as `30 m`.
     Length(u64) from Length, "length", "30 m";
 }

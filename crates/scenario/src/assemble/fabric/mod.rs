@@ -179,11 +179,11 @@ impl<'a> Draft<'a> {
 }
 
 /// Where no network is asked, hosts are enough: without a shape they get one switch.
-pub fn without_switches(keys: &mut TopologyFile) {
+pub fn without_switches(keys: &mut TopologyFile) -> bool {
     let (None, true, Some(hosts), Some(host)) =
         (keys.shape, keys.tiers.is_empty(), keys.hosts, &mut keys.host)
     else {
-        return;
+        return false;
     };
     // One port each, of no make that a rate would have to match.
     (host.nics, host.nic, host.rails) = (1, None, Rails::No);
@@ -197,6 +197,7 @@ pub fn without_switches(keys: &mut TopologyFile) {
         switch_latency: None,
         loss: 0.0,
     }];
+    true
 }
 
 /// Where the fabric comes from, in words; of an imported one how it is routed.

@@ -1,0 +1,153 @@
+//! What fails, is drained and is kept back; and what jobs do about it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::quantity::{CalendarSpan, Rate, Size};
+
+/// What fails: exactly one of the keys `class`, `like` and `log`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultRule {
+    /// All components of a class: `gpu`, `host`, `nic`, `cable`, `switch`, `software` (the job on a GPU is lost, the GPU is
+    /// not), `rack` or `pod` (all its hosts at once).
+    #[serde(default)]
+    pub class: Option<String>,
+    /// Mean time between the faults of one component, from the end of a repair.
+    #[serde(default)]
+    pub mtbf: Option<CalendarSpan>,
+    /// How the time to a fault is distributed.
+    #[serde(default)]
+    pub distribution: LifetimeName,
+    /// Shape of `weibull`: below 1 failures get rarer with age, above 1 more frequent.
+    #[serde(default)]
+    pub shape: Option<f64>,
+    /// Of `cable` only those of NICs.
+    #[serde(default)]
+    pub access: bool,
+    /// Published rates by cause: a sheet of `data/faults`, such as `llama3`.
+    #[serde(default)]
+    pub like: Option<String>,
+    /// Factor of those rates.
+    #[serde(default)]
+    pub scale: Option<f64>,
+    /// A CSV file with the columns `time_s`, `component` (`host3`, `host3/gpu1`, `host3/nic0`, `leaf0`, `leaf0 -> spine1`,
+    /// `rack2`, `pod0`, `software host3/gpu1`) and `repair_s`.
+    #[serde(default)]
+    pub log: Option<String>,
+    /// Leave out rows of the log with holes.
+    #[serde(default)]
+    pub lenient: bool,
+    /// Mean time of a repair; with `like` in place of the sheet's. Software needs none.
+    #[serde(default)]
+    pub repair: Option<CalendarSpan>,
+    /// How the time of a repair is distributed.
+    #[serde(default)]
+    pub repair_distribution: RepairName,
+    /// Coefficient of variation of `lognormal` repairs; 1 if left out.
+    #[serde(default)]
+    pub repair_cv: Option<f64>,
+}
+
+/// Distribution of the time to a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LifetimeName {
+    /// Without memory.
+    #[default]
+    Exponential,
+    /// By age, with a `shape`.
+    Weibull,
+}
+
+/// Distribution of the time of a repair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairName {
+    /// Always the mean.
+    #[default]
+    Fixed,
+    /// Without memory.
+    Exponential,
+    /// Mostly short, at times very long.
+    Lognormal,
+}
+
+/// A part that is taken out of service for a while.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MaintenanceWindow {
+    /// What: a host, GPU, NIC, switch, cable, rack or pod by name, as in a log of faults.
+    pub part: String,
+    /// When it begins.
+    pub at: CalendarSpan,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasts: CalendarSpan,
+    /// Nothing new is placed there from so long before.
+    #[serde(default = "at_once")]
+    pub notice: CalendarSpan,
+    /// What becomes of the jobs there.
+    #[serde(default)]
+    pub jobs: LeaveName,
+}
+
+const fn at_once() -> CalendarSpan {
+    CalendarSpan(0)
+}
+
+/// What becomes of jobs where maintenance begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaveName {
+    /// They go on until it begins, and are then interrupted as by a fault.
+    #[default]
+    Stop,
+    /// They write a checkpoint as notice is given, and go on elsewhere.
+    Migrate,
+}
+
+/// Hosts kept back until others fail: the last ones of the cluster.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpareHosts {
+    /// How many.
+    pub hosts: u32,
+    /// How long it takes until one is ready: cold spares. At once if left out: hot ones.
+    #[serde(default = "at_once")]
+    pub delay: CalendarSpan,
+}
+
+/// Checkpoints of a job: `every` or `iterations`, and `write`, or `bytes` and `rate`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointRule {
+    /// Time of work between two.
+    #[serde(default)]
+    pub every: Option<CalendarSpan>,
+    /// Iterations between two.
+    #[serde(default)]
+    pub iterations: Option<u64>,
+    /// Time of a write, in which the job does not work.
+    #[serde(default)]
+    pub write: Option<CalendarSpan>,
+    /// What the job writes, all its ranks together.
+    #[serde(default)]
+    pub bytes: Option<Size>,
+    /// How fast it writes.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+}
+
+/// What a job loads before it starts.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DataRule {
+    /// How much, all its ranks together.
+    pub bytes: Size,
+    /// How fast.
+    pub rate: Rate,
+    /// The region where it is already: a job that starts there loads nothing.
+    #[serde(default)]
+    pub region: Option<u32>,
+}
