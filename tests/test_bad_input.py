@@ -335,6 +335,8 @@ OPERATIONS: dict[str, tuple[str, str, str]] = {
     "maintenance: of no length": ("", "", "{maintenance: [{part: host1, at: 1 h, for: 0 s}]}"),
     "spares: nothing but": ("", "", "{spares: {hosts: 4}}"),
     "checkpoint: of unknown cost": ("", ", checkpoint: {every: 1 h}", "{}"),
+    "elastic: more than is asked for": ("", ", elastic: {min: 9}", "{}"),
+    "elastic: under a scheduler that counts": ("", ", elastic: {min: 2}", "{scheduler: conservative}"),
     "checkpoint: by time and iterations": ("", ", checkpoint: {every: 1 h, iterations: 5, write: 1 s}", "{}"),
 }  # fmt: skip
 

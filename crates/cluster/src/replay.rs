@@ -138,7 +138,7 @@ pub fn replay(
         let starts: smallvec::SmallVec<[JobId; 8]> = starts.collect();
         for job in starts {
             if let Some(segment) = cluster.segment(job) {
-                let left = durations[job.0 as usize] - cluster.done(job);
+                let left = cluster.time_on_its_gpus(job, durations[job.0 as usize] - cluster.done(job));
                 ends.push(Reverse((now.saturating_add(segment.time_for(left)), job, cluster.starts(job))));
             }
         }

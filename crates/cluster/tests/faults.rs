@@ -361,3 +361,74 @@ fn what_is_out_is_not_given_away() {
         assert_eq!(cluster.regions()[0].are_free(&[EndpointId(2)]), now != 10);
     }
 }
+
+#[test]
+fn elastic_jobs_shrink_grow_and_start_smaller() {
+    let plant = Pairs { hosts: 1, per_host: 8 };
+    let known = |faults: &[KnownFault]| Operations { known: faults.to_vec(), ..nothing(&plant) };
+    let with_lives = |operations: &Operations<'_>, restart: u64, jobs: &[Job]| {
+        let mut machine = with(operations, Life::default());
+        let elastic = Life { elastic: Some((2, 8)), restart, ..Life::default() };
+        machine.lives = Lives::Each(
+            (0..jobs.len()).map(|job| if job == 0 { elastic } else { Life::default() }).collect(),
+        );
+        let (ended, replayed) = run("easy", jobs, &machine);
+        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 8);
+        (ended.iter().map(|ended| ended.finish.0).collect::<Vec<_>>(), replayed.gpu_time)
+    };
+    let whole = known(&[]);
+    // Alone for 50, on 4 GPUs for 30 while the other has 4, and on 8 again for what is left of 100 at 65.
+    let jobs = [job(0, 8, 100), job(50, 4, 30)];
+    let (ends, time) = with_lives(&whole, 0, &jobs);
+    assert_eq!((ends, time.useful()), (vec![80 + 35, 80], 8 * 100 + 4 * 30));
+    // With a restart of 40 it shrinks, as the other waits, but 40 + 35 is no gain over 70 when that has ended.
+    let (ends, time) = with_lives(&whole, 40, &[job(0, 8, 100), job(50, 4, 70)]);
+    assert_eq!((ends, time.restart), (vec![50 + 40 + 100, 120], 4 * 40));
+    // Six GPUs at the start, for the other came first: 60 on 4 do the work of 30.
+    let (ends, _) = with_lives(
+        &whole,
+        0,
+        &[job(10, 8, 100), job(0, 4, 70)].map(|j| Job { submit: windtunnel_kernel::CalendarTime(10), ..j }),
+    );
+    assert_eq!(ends[0], 10 + 70 + 65);
+    // Of eight GPUs one fails at 30: 30 done and lost, then 100 on 7 until it is back; growing restarts nothing.
+    let broken = known(&[at(30, Class::Gpu, 0, 35)]);
+    let (ends, time) = with_lives(&broken, 0, &[job(0, 8, 100)]);
+    // From 30 to 65 on 7 GPUs: 30 and a rest of the work, rounded down; then all eight.
+    assert_eq!((ends, time.lost, time.failed), (vec![65 + 70], 8 * 30, 35));
+}
+
+/// Elastic or not, what is worked is what was asked for, but for a nanosecond of a job's GPUs each time that its size changes.
+#[test]
+fn elastic_work_is_conserved() {
+    let mut resized = 0;
+    for seed in 0..400u64 {
+        let mut stream = RandomStream::new(seed, "elastic-scenarios", 0);
+        let mut up_to = |most: u64| stream.below(most + 1);
+        let plant = Pairs { hosts: 4, per_host: 4 };
+        let lifetime = Lifetime::Exponential { mean: 30_000.0 };
+        let process =
+            Process { class: Class::Gpu, count: 16, number: 0, lifetime, repair: Repair::Fixed(200) };
+        let operations = Operations { processes: vec![process], ..nothing(&plant) };
+        let (mut submit, mut lives, mut jobs) = (0, Vec::new(), Vec::new());
+        for _ in 0..20 {
+            submit += up_to(200);
+            let gpus = 1 + up_to(11) as u32;
+            jobs.push(job(submit, gpus, 100 + up_to(600)));
+            let elastic = (up_to(1) == 0).then(|| (1 + gpus / 3, (gpus + 4).min(16)));
+            lives.push(Life { elastic, ..every(50 + up_to(100), up_to(10), up_to(10)) });
+        }
+        let mut machine = with(&operations, Life::default());
+        (machine.lives, machine.seed) = (Lives::Each(lives), seed);
+        let name = ["fcfs", "first-fit", "sjf", "smallest", "easy"][up_to(4) as usize];
+        let (ended, replayed) = run(name, &jobs, &machine);
+        let time = replayed.gpu_time;
+        assert_eq!(time.total(), u128::from(replayed.end.0) * 16, "{name}, seed {seed}");
+        let asked: i128 = jobs.iter().map(|job| i128::from(job.estimate) * i128::from(job.gpus)).sum();
+        let starts: i128 = ended.iter().map(|e| i128::from(1 + e.time.stops + e.time.interruptions)).sum();
+        let off = (time.useful() as i128 - asked).abs();
+        assert!(off <= starts * 2 * 16, "{name}, seed {seed}: {off} after {starts} starts");
+        resized += ended.iter().map(|ended| ended.time.stops).sum::<u32>();
+    }
+    assert!(resized > 400, "{resized}");
+}

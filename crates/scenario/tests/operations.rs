@@ -85,7 +85,7 @@ fn llama_3s_job_is_interrupted_as_often_as_it_was() {
     // A restart each, and the work since the last checkpoint: of a stretch L that a fault of mean time M cuts short, on average
     // M - L / (e^(L/M) - 1), evenly spread or nearly.
     let (mean, stretch) = (54.0 * 86_400.0 / 419.0, 3_630.0f64);
-    let expected = 600.0 + mean - stretch / windtunnel_kernel::math::exp(stretch / mean).mul_add(1.0, -1.0);
+    let expected = 600.0 + mean - stretch / (windtunnel_kernel::math::exp(stretch / mean) - 1.0);
     let lost = number(&job["lost_s"]) / hit;
     assert!((lost - expected).abs() < 4.0 * stretch / (12.0 * hit).sqrt(), "{lost} of {expected}");
     let states = cluster["gpu_seconds"].as_object().expect("a record");

@@ -435,7 +435,7 @@ impl<'a> Calendar<'a> {
     fn progress(&mut self, rates: &[Rate], elapsed: Span) {
         for (entry, rate) in self.running.iter().zip(rates) {
             let id = entry.id.0 as usize;
-            let (net, safe) = rate.net(elapsed, &entry.segment);
+            let (net, safe) = Rate::net(elapsed, &entry.segment);
             self.histories[self.given[id]].extrapolated |= net > rate.simulated;
             if let Some(safe) = safe {
                 self.left_safe[id] = self.left[id].less(rate.done_by(safe));

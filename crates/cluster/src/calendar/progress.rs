@@ -99,7 +99,7 @@ impl Rate {
 
     /// Of the time since the episode's start, that in which no write that began since paused the job; and the same for
     /// the begin of the last write that has finished, if one has.
-    pub(super) fn net(&self, elapsed: Span, segment: &Segment) -> (Span, Option<Span>) {
+    pub(super) fn net(elapsed: Span, segment: &Segment) -> (Span, Option<Span>) {
         let state = segment.at(segment.begin + elapsed.0 / 1_000);
         let entry = segment.pause.total();
         let writes = state.parts.pauses().saturating_sub(entry);

@@ -16,6 +16,7 @@
 //! GPUs × time. Failure modes: a decision that cannot be carried out ([`ClusterError`]), which only a scheduler of a
 //! user's own can make; a job that is interrupted again and again before it has written a checkpoint.
 
+mod elastic;
 mod ledger;
 mod operations;
 mod queue;
@@ -297,6 +298,8 @@ pub struct Cluster<'a> {
     /// What is out; `None` if nothing ever is.
     outages: Option<Outages>,
     log: operations::Log,
+    /// Whether any job is elastic.
+    elastic: bool,
     /// A job that gets nowhere.
     hopeless: Option<JobId>,
 }
@@ -345,6 +348,7 @@ impl<'a> Cluster<'a> {
             left: FxHashMap::default(),
             outages,
             log: operations::Log::default(),
+            elastic: machine.lives.any_elastic(),
             hopeless: None,
         };
         cluster.keep_spares();
@@ -468,7 +472,9 @@ impl<'a> Cluster<'a> {
         let status = &self.status[job.0 as usize];
         let left = self.job(job).estimate.saturating_sub(status.done).max(1);
         let Some(segment) = self.segment(job) else { return self.now };
-        segment.begin + segment.time_for(left) + self.machine.reaction_delay.ns_ceil()
+        segment.begin
+            + segment.time_for(self.time_on_its_gpus(job, left))
+            + self.machine.reaction_delay.ns_ceil()
     }
 
     /// What `job` does when, if it starts now: on `onto`, or, as one expects it, elsewhere.
@@ -497,9 +503,14 @@ impl<'a> Cluster<'a> {
     /// GPUs for `job` among those free in a set of the scheduler's own.
     pub fn place_on(&self, job: JobId, free: &FreeSet) -> Option<Vec<EndpointId>> {
         let Job { gpus, locality, placement, .. } = *self.job(job);
-        let starts = self.status[job.0 as usize].starts;
-        let key = combine(self.machine.seed, u64::from(job.0) << 32 | u64::from(starts));
+        let key = self.placement_key(job);
         self.machine.placements[usize::from(placement)].place(free, Need { gpus, locality, key })
+    }
+
+    /// What random choices of the job's next start are drawn from.
+    fn placement_key(&self, job: JobId) -> u64 {
+        let starts = self.status[job.0 as usize].starts;
+        combine(self.machine.seed, u64::from(job.0) << 32 | u64::from(starts))
     }
 
     /// A region with all its GPUs free.
@@ -595,6 +606,18 @@ impl<'a> Cluster<'a> {
         if let Some(job) = self.hopeless {
             return Err(ClusterError::Hopeless { job, times: HOPELESS });
         }
+        self.carry_out(scheduler)?;
+        while self.elastic && self.stretch(scheduler) {
+            self.carry_out(scheduler)?;
+        }
+        let stranded = scheduler.head(self).is_some_and(|head| self.is_stranded(head));
+        self.ledger.strand(if stranded { u64::from(self.free()) } else { 0 });
+        self.told = true;
+        Ok(&self.changes)
+    }
+
+    /// Does what the scheduler decides.
+    fn carry_out(&mut self, scheduler: &mut dyn Scheduler) -> Result<(), ClusterError> {
         while let Some(decision) = scheduler.decide(self) {
             match decision {
                 Decision::Start { job, region } => {
@@ -618,10 +641,7 @@ impl<'a> Cluster<'a> {
                 Decision::Suspend { job } => self.stop(job, false, scheduler)?,
             }
         }
-        let stranded = scheduler.head(self).is_some_and(|head| self.is_stranded(head));
-        self.ledger.strand(if stranded { u64::from(self.free()) } else { 0 });
-        self.told = true;
-        Ok(&self.changes)
+        Ok(())
     }
 
     /// Whether `head` would fit the free total, but nowhere legally.
@@ -722,12 +742,13 @@ impl<'a> Cluster<'a> {
     fn settle(&mut self, place: usize) -> State {
         let (job, gpus) = (self.running[place].job, self.running[place].placement.len() as u64);
         let state = self.segments[place].at(self.now);
+        let asked = u64::from(self.job(job).gpus);
         let status = &mut self.status[job.0 as usize];
         if let Some(kept) = state.kept {
-            status.kept = status.done + kept;
+            status.kept = status.done + elastic::done_in(kept, gpus, asked);
             status.futile = 0;
         }
-        status.done += state.parts.work;
+        status.done += elastic::done_in(state.parts.work, gpus, asked);
         status.lost += state.parts.restart;
         status.checkpoint += state.parts.checkpoint;
         self.ledger.spend(&state.parts, gpus);

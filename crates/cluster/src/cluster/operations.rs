@@ -397,7 +397,7 @@ impl Cluster<'_> {
             self.keep(job, pause)
         };
         self.remember(job, &running);
-        let lost = u128::from(undone) * running.placement.len() as u128;
+        let lost = u128::from(undone) * u128::from(self.job(job).gpus);
         self.ledger.lose(lost);
         self.status[job.0 as usize].place = Place::Away(debts);
         self.changes.push(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
@@ -524,7 +524,7 @@ fn batches(mut gpus: Vec<(u32, u64, u64, EndpointId)>) -> Vec<Absence> {
     for (region, from, until, gpu) in gpus {
         match found.last_mut() {
             Some(last) if (last.region, last.from, last.until) == (region, from, until) => {
-                last.gpus.push(gpu)
+                last.gpus.push(gpu);
             }
             _ => found.push(Absence { region, from, until, gpus: vec![gpu] }),
         }

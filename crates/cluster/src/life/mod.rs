@@ -44,6 +44,8 @@ pub struct Life {
     pub loading: u64,
     /// The region where its data are, in which it does not load.
     pub data_region: Option<u32>,
+    /// The fewest and the most GPUs that it can do with; `None`: those that it was asked for.
+    pub elastic: Option<(u32, u32)>,
 }
 
 impl Life {
@@ -82,6 +84,14 @@ impl Lives {
         match self {
             Self::Same(life) => life,
             Self::Each(lives) => &lives[job],
+        }
+    }
+
+    /// Whether any job is elastic.
+    pub fn any_elastic(&self) -> bool {
+        match self {
+            Self::Same(life) => life.elastic.is_some(),
+            Self::Each(lives) => lives.iter().any(|life| life.elastic.is_some()),
         }
     }
 }

@@ -70,7 +70,9 @@ impl Scheduler for Easy {
         let gpus = cluster.job(job).gpus;
         self.waiting.remove(job, gpus);
         let release = cluster.expected_release(job);
-        self.profile.add(cluster.now(), release, -i64::from(gpus));
+        // An elastic job may have got others.
+        let has = cluster.running_job(job).map_or(0, |running| running.placement.len() as i64);
+        self.profile.add(cluster.now(), release, -has);
         self.until.insert(job, release);
     }
 

@@ -164,6 +164,12 @@ pub fn knows_faults(name: &str) -> bool {
     name != "gang"
 }
 
+/// Whether the scheduler named `name` can do with jobs that get more or fewer GPUs than they asked for: the others count by
+/// what was asked for.
+pub fn knows_elastic(name: &str) -> bool {
+    matches!(name, "fcfs" | "first-fit" | "sjf" | "smallest" | "easy")
+}
+
 /// Whether the scheduler named `name` works with several regions.
 pub fn knows_regions(name: &str) -> bool {
     name == "mast"

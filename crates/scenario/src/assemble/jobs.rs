@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use windtunnel_cluster::life::Life;
 use windtunnel_kernel::{CalendarTime, RankId, StreamId};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan};
 use windtunnel_workload::program::{Binding, Communicator};
@@ -89,6 +90,15 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         )
         .hint("raise `topology.hosts`, or lower the job's parallelism"));
     }
+    let life = operations::life(
+        job.checkpoint.as_ref(),
+        job.restart,
+        job.data.as_ref(),
+        &context.scenario.cluster,
+        place,
+    )?;
+    let elastic =
+        operations::elastic(job.elastic.as_ref(), ranks as u32, context.scenario, gpus as u32, place)?;
     let watched = match context.scenario.results.operations {
         OperationsTable::None => Vec::new(),
         OperationsTable::All => (0..ranks as u32).map(RankId).collect(),
@@ -109,13 +119,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         priority: job.priority,
         duration: job.duration.map(|duration| duration.0),
         estimate: job.estimate.map(|estimate| estimate.0),
-        life: operations::life(
-            job.checkpoint.as_ref(),
-            job.restart,
-            job.data.as_ref(),
-            &context.scenario.cluster,
-            place,
-        )?,
+        life: Life { elastic, ..life },
         watched,
         model: built.model,
         warnings: built.warnings,

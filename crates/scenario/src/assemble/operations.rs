@@ -8,6 +8,7 @@ use windtunnel_cluster::faults::{
     Class, Component, KnownFault, Leave, Lifetime, Maintenance, Operations, Plant, Process, Repair, Spares,
 };
 use windtunnel_cluster::life::{Checkpoint, Every, Life};
+use windtunnel_cluster::scheduler::knows_elastic;
 use windtunnel_topology::Names;
 
 use super::evidence::EvidenceList;
@@ -16,8 +17,8 @@ use super::plant::FabricPlant;
 use super::policies::unknown;
 use crate::error::{InputError, nearest};
 use crate::schema::{
-    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LeaveName, LifetimeName,
-    MaintenanceWindow, RepairName, Scenario,
+    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, ElasticRule, FaultRule, Fidelity, LeaveName,
+    LifetimeName, MaintenanceWindow, RepairName, Scenario,
 };
 use crate::{load, sheets};
 
@@ -423,7 +424,45 @@ pub fn life(
         migration: cluster.migration.0.ns_ceil(),
         loading: loading.unwrap_or(0),
         data_region: data.and_then(|data| data.region),
+        elastic: None,
     })
+}
+
+/// The fewest and the most GPUs of a job that asks for `asked`, of `gpus` in all; `place` is the job's.
+///
+/// # Errors
+/// [`InputError`] for bounds that leave the job no room, and where nothing can be elastic.
+pub fn elastic(
+    rule: Option<&ElasticRule>,
+    asked: u32,
+    scenario: &Scenario,
+    gpus: u32,
+    place: &str,
+) -> Result<Option<(u32, u32)>, InputError> {
+    let Some(rule) = rule else { return Ok(None) };
+    let at = |key: &str| format!("{place}.elastic{key}");
+    if scenario.fidelity != Fidelity::Job {
+        let message = "the operations of a workload are laid out over all of its ranks";
+        return Err(InputError::new(at(""), message).hint("jobs are elastic at `fidelity: job`"));
+    }
+    if !knows_elastic(&scenario.cluster.scheduler) {
+        let message =
+            format!("scheduler `{}` counts by the GPUs that jobs ask for", scenario.cluster.scheduler);
+        return Err(
+            InputError::new(at(""), message).hint("`fcfs`, `first-fit`, `sjf`, `smallest` and `easy` do not")
+        );
+    }
+    if rule.min == 0 || rule.min > asked {
+        let message = format!("expected 1 to the {asked} GPUs that the job asks for, found {}", rule.min);
+        return Err(InputError::new(at(".min"), message));
+    }
+    let max = rule.max.unwrap_or(asked);
+    if max < asked || max > gpus {
+        let message =
+            format!("expected the {asked} GPUs that the job asks for to the {gpus} there are, found {max}");
+        return Err(InputError::new(at(".max"), message));
+    }
+    Ok(Some((rule.min, max)))
 }
 
 fn checkpoint(rule: &CheckpointRule, place: &str) -> Result<Checkpoint, InputError> {

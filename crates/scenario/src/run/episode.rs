@@ -400,6 +400,9 @@ impl FabricRunner<'_> {
                 Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
                 None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
             };
+            // An elastic job on fewer or more GPUs than it asked for.
+            let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
+            let span = Span((u128::from(span.0) * asked).div_ceil(has) as u64);
             EpisodeJobResult { ends: (1..=iterations.min(job.left)).map(|i| job.start + span * i).collect() }
         };
         let results: Vec<EpisodeJobResult> = jobs.iter().map(result).collect();

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::operations::{CheckpointRule, DataRule};
+use super::operations::{CheckpointRule, DataRule, ElasticRule};
 use super::quantity::{Duration, Size};
 
 /// A job.
@@ -52,6 +52,9 @@ pub struct Job {
     /// What it loads before it first starts; nothing if left out.
     #[serde(default)]
     pub data: Option<DataRule>,
+    /// How many GPUs it can do with (job fidelity); those that it asks for if left out.
+    #[serde(default)]
+    pub elastic: Option<ElasticRule>,
 }
 
 pub(super) fn anywhere() -> String {

@@ -24,7 +24,8 @@ pub use jobs::{
     ScheduleJob, WorkloadSource,
 };
 pub use operations::{
-    CheckpointRule, DataRule, FaultRule, LeaveName, LifetimeName, MaintenanceWindow, RepairName, SpareHosts,
+    CheckpointRule, DataRule, ElasticRule, FaultRule, LeaveName, LifetimeName, MaintenanceWindow, RepairName,
+    SpareHosts,
 };
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue, Trimming};

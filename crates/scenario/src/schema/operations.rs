@@ -139,6 +139,17 @@ pub struct CheckpointRule {
     pub rate: Option<Rate>,
 }
 
+/// How many GPUs a job can do with (job fidelity): fewer make it slower in proportion.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ElasticRule {
+    /// The fewest.
+    pub min: u32,
+    /// The most; those that it asks for if left out.
+    #[serde(default)]
+    pub max: Option<u32>,
+}
+
 /// What a job loads before it starts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
