@@ -12,7 +12,8 @@ fn main() {
     folders.sort();
     for folder in folders {
         println!("cargo::rerun-if-changed={}", folder.display());
-        for file in entries(&folder) {
+        // Folders inside hold what Python alone reads, such as constants of systems.
+        for file in entries(&folder).into_iter().filter(|path| path.is_file()) {
             let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("sheet names are plain text");
             let kind =
                 folder.file_name().and_then(|kind| kind.to_str()).expect("folder names are plain text");

@@ -21,13 +21,13 @@ from windtunnel.results.folder import write_beside
 from windtunnel.validate.collectives import TIMES, Asked, constants, question, section
 from windtunnel.validate.quantities import written
 from windtunnel.validate.rows import Table
-from windtunnel.validate.tables import nccl, vidur
+from windtunnel.validate.systems import System
+from windtunnel.validate.tables import nccl, pico, vidur
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from windtunnel.validate.systems import System
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 PRIORS: dict[str, float | tuple[float, float, float]] = {
@@ -130,6 +130,44 @@ def _set(values: Mapping[str, float], fixed: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
+MPI_PRIORS: dict[str, float] = {
+    "latency": 1.5e-6, "message": 0.5e-6, "rendezvous": 2e-6, "post": 1e-6, "register": 5e-6,
+    "share": 0.9, "share_fabric": 0.5, "reduction": 8e9, "reduction_memory": 4e9, "copy": 6e9,
+}  # fmt: skip
+"""Constants of MPI's algorithms: orders of magnitude of the machines, inferred."""
+MPI_SMALL_SCALE = 512
+
+
+def calibrate_mpi(system: System, data: Path, systems: Mapping[str, System]) -> tuple[Fitted, Rows]:
+    """Fits the constants of MPI's algorithms on `system`: half of PICO's sizes, at most 512 ranks."""
+    rows = Rows()
+    folder = data / "collectives"
+    if (folder / "pico_mpi_collectives.csv.gz").is_file():
+        for row in pico.rows(folder, {system.name: system}, Table("calibrate")):
+            asked = row.scenario["mpi"]
+            exponent = (int(asked["bytes"]).bit_length() - 1) % 6
+            if exponent in {2, 4} and int(row.groups["scale"].split()[0]) <= MPI_SMALL_SCALE:
+                rows.asked.append(dict(asked))
+                rows.measured.append(row.measured)
+                rows.kinds.append((row.groups["algorithm"], row.groups["scale"], asked["bytes"], asked["ports"]))
+                rows.ids.append(row.id)
+    if not rows.ids:
+        raise InputError(f"no rows of system `{system.name}` to fit on in {data}")
+    stated = pico.constants(System(system.name, system.path, {**system.record, "constants": {}}))
+    ready = pico.Asked(rows.asked)
+
+    def predict(sets: list[dict[str, float]]) -> np.ndarray:
+        return np.array(ready.times([{**MPI_PRIORS, **stated, **values} for values in sets]))
+
+    (base,) = predict([{}])
+    changed = predict([{name: 1.5 * prior} for name, prior in MPI_PRIORS.items()])
+    effect = np.abs(np.log(changed / base)).max(axis=1)
+    names = [name for name, size in zip(MPI_PRIORS, effect, strict=True) if size > NEGLIGIBLE]
+    found = fit(names, [MPI_PRIORS[name] for name in names], rows.measured, rows.weights, predict)
+    found.refused.update({name: "no row depends on it" for name in MPI_PRIORS if name not in names})
+    return found, rows
+
+
 def calibrate(system: System, data: Path, systems: Mapping[str, System]) -> tuple[Fitted, Rows]:
     """Fits the constants of `system`. Raises `InputError` where there are no rows to fit on."""
     rows = rows_of(system, data, systems)
@@ -152,6 +190,16 @@ def calibrate(system: System, data: Path, systems: Mapping[str, System]) -> tupl
     return found, rows
 
 
+def record_mpi(found: Fitted, rows: Rows) -> str:
+    """`constants/NAME.yaml` of a machine of MPI."""
+    values = {name: MPI_PRIORS[name] for name in MPI_PRIORS} | found.values
+    text = {
+        name: written(v) if pico.KINDS.get(name) == "time" else f"{v / 1e9:.4g} GB/s" if name in pico.KINDS else f"{v:.4g}"
+        for name, v in values.items()
+    }
+    return _file("mpi", text, found, rows, "PICO")
+
+
 def record(system: System, found: Fitted, rows: Rows) -> str:
     """`constants/NAME.yaml`."""
     values: dict[str, Any] = {}
@@ -167,14 +215,18 @@ def record(system: System, found: Fitted, rows: Rows) -> str:
     uplink = _uplink(system, rows, found)
     if uplink is not None:
         values["uplink"] = f"{uplink / 1e9:.4g} GB/s"
+    return _file("nccl", values, found, rows, "nccl-tests and Vidur")
+
+
+def _file(key: str, values: Mapping[str, Any], found: Fitted, rows: Rows, tables: str) -> str:
     errors = np.abs(np.expm1(found.residuals))
     lines = [
         "# Written by `windtunnel calibrate collectives`; rows listed under `fitted` are never scored.",
-        "nccl:",
+        f"{key}:",
         "  value:",
         *[f"    {name}: {text}" for name, text in values.items()],
         "  evidence: calibrated",
-        f'  source: "{len(rows.ids)} rows of nccl-tests and Vidur, those listed; median absolute residual '
+        f'  source: "{len(rows.ids)} rows of {tables}, those listed; median absolute residual '
         f'{np.median(errors):.1%}, 95th percentile {np.percentile(errors, 95):.1%}"',
         f"  date: {datetime.datetime.now(tz=datetime.UTC).date()}",
         "  refused:",

@@ -36,13 +36,15 @@ def collectives(
 
     folder = data_folder(data)
     known = read_systems(folder)
-    with_rows = [name for name, system in known.items() if section(system, "rows") is not None]
+    with_rows = [name for name, system in known.items() if "collectives" in system.record]
     for name in systems or []:
         if name not in known:
             raise InputError(f"no file of system `{name}`\n\nhint: there are {', '.join(sorted(with_rows))}")
     for name in systems or with_rows:
         try:
-            found, rows = fitting.calibrate(known[name], folder, known)
+            by_mpi = section(known[name], "rows") is None
+            fitted = fitting.calibrate_mpi if by_mpi else fitting.calibrate
+            found, rows = fitted(known[name], folder, known)
         except InputError:
             if systems:
                 raise
@@ -59,6 +61,6 @@ def collectives(
             if not reason.startswith("no row"):
                 out().print(Text(f"  refused {constant}: {reason}", style="dim"))
         if not dry:
-            path = fitting.write(known[name], fitting.record(known[name], found, rows))
+            path = fitting.write(known[name], fitting.record_mpi(found, rows) if by_mpi else fitting.record(known[name], found, rows))
             out().print(f"  wrote {path}", markup=False, soft_wrap=True)
     return DONE

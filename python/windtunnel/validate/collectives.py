@@ -63,8 +63,8 @@ def hardware(system: System) -> dict[str, Any]:
         [quantity(tier["rate"], "rate", f"{place}.tiers") for tier in tiers[:1]]
         + ([quantity(sheet("nics", str(host["nic"]))["rate"]["value"], "rate", "data/nics")] if "nic" in host else [])
     )
-    if "sum" in str(topology.get("shape")):
-        raise InputError(f"{place}.shape: expected tiers of switches")
+    if not tiers:
+        raise InputError(f"{place}.tiers: expected tiers of switches, found none")
     cables = sum(quantity(tier["length"], "length", f"{place}.tiers") for tier in tiers[:2])
     wire = 2 * cables * METRE + (2 * min(2, len(tiers)) - 1) * SWITCH
     domain = int(section(system, "domain_hosts", 1))
@@ -85,6 +85,8 @@ def hardware(system: System) -> dict[str, Any]:
     if section(system, "scale_up_ranks") is not None:
         found["scale_up_ranks"] = int(section(system, "scale_up_ranks"))
         found["host_link"] = quantity(section(system, "host_link"), "rate", f"{system.path}: collectives.host_link")
+    if section(system, "scale_up") is not None:
+        found["scale_up"] = quantity(section(system, "scale_up"), "rate", f"{system.path}: collectives.scale_up")
     if section(system, "network_limit") is not None:
         found["uplink"] = quantity(section(system, "network_limit"), "rate", f"{system.path}: collectives.network_limit")
     if domain > 1:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel import engine
 from windtunnel.validate.collectives import times
 from windtunnel.validate.steady import shortened
+from windtunnel.validate.tables import pico
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
+    if "mpi" in row.scenario:
+        # Its fabric names every rank: the row's own id is the shorter key.
+        return [(row.id, dict(row.scenario), 1.0)]
     whole = row.quantity != "time" or "collective" in row.scenario
     short = [(dict(row.scenario), 1.0)] if whole else shortened(row.scenario)
     return [(_key([scenario, row.models, row.quantity]), scenario, weight) for scenario, weight in short]
@@ -40,10 +44,13 @@ def predict(
     """
     work: dict[str, tuple[str, str, str]] = {}
     single: dict[str, Any] = {}
+    mpi: dict[str, Any] = {}
     for row in rows:
         for key, scenario, _ in runs_of(row):
             if "collective" in scenario:
                 single[key] = scenario["collective"]
+            elif "mpi" in scenario:
+                mpi[key] = scenario["mpi"]
             elif key not in work:
                 work[key] = (json.dumps(scenario), json.dumps(dict(row.models)), row.quantity)
     keys = list(work)
@@ -52,6 +59,9 @@ def predict(
     if single:
         (seconds,) = times(single.values())
         found.update({key: {"seconds": value} for key, value in zip(single, seconds, strict=True)})
+    if mpi:
+        answers = pico.times(list(mpi.values()))
+        found.update({key: {"seconds": value} for key, value in zip(mpi, answers, strict=True)})
     if count == 1 or len(keys) < 2:
         results: Iterable[dict[str, Any] | str] = map(_run, (work[key] for key in keys))
         _collect(keys, results, found, done)

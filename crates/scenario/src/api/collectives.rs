@@ -4,7 +4,9 @@
 use serde::Deserialize;
 use serde_json::json;
 use windtunnel_workload::collectives::mpi;
-use windtunnel_workload::collectives::nccl::{Communicator, Constants, Hardware, Layout, Operation, Settings};
+use windtunnel_workload::collectives::nccl::{
+    Communicator, Constants, Hardware, Layout, Operation, Settings,
+};
 
 use super::Failure;
 use crate::error::InputError;
@@ -71,12 +73,7 @@ pub fn collective_times(text: &str) -> Result<String, Failure> {
         for (constants, times) in asked.constants.iter().zip(&mut times) {
             times.push(communicator.time_of(question.operation, choice, question.bytes, constants));
         }
-        choices.push(format!(
-            "{}/{}/{}",
-            choice.algorithm.name(),
-            choice.protocol.name(),
-            choice.channels
-        ));
+        choices.push(format!("{}/{}/{}", choice.algorithm.name(), choice.protocol.name(), choice.channels));
     }
     Ok(json!({ "times": times, "choices": choices }).to_string())
 }
@@ -111,7 +108,8 @@ pub fn mpi_times(text: &str) -> Result<String, Failure> {
             .fabrics
             .get(question.fabric)
             .ok_or_else(|| wrong(format!("questions[{i}].fabric: no entry {}", question.fabric)))?;
-        for (found, times) in question.asked.times(fabric, &asked.constants).map_err(wrong)?.into_iter().zip(&mut times)
+        for (found, times) in
+            question.asked.times(fabric, &asked.constants).map_err(wrong)?.into_iter().zip(&mut times)
         {
             times.push(found);
         }

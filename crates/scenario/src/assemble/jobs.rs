@@ -4,18 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_cluster::life::Life;
-use windtunnel_kernel::{CalendarTime, RankId, StreamId};
+use windtunnel_kernel::{CalendarTime, RankId, Span, StreamId};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan};
 use windtunnel_workload::program::{Binding, Communicator};
 use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, handwritten};
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
-use super::{JobPlan, ModelFacts, flows, model, operations, policies};
+use super::{JobPlan, ModelFacts, flows, model, nccl, operations, policies};
 use crate::error::InputError;
 use crate::schema::{
     AlgorithmName, CollectiveJob, CollectiveName, Fidelity, Job, OperationsTable, Scenario, WorkloadSource,
-    jobs::FormName,
+    jobs::{FormName, TunerName},
 };
 use crate::sheets;
 
@@ -264,10 +264,29 @@ fn collective_workload(
     spec.form = form(job.form);
     spec.outstanding = job.outstanding;
     spec.domain = domain_of(ranks, context);
+    let mut before = Span::ZERO;
+    if job.tuner == TunerName::Nccl {
+        if job.algorithm != AlgorithmName::Auto {
+            let error = InputError::new(format!("{place}.tuner"), "`nccl` chooses the algorithm, found one");
+            return Err(error
+                .hint("leave `algorithm` out, or narrow the choice with `environment: {NCCL_ALGO: ring}`"));
+        }
+        before = nccl::tune(job, &mut spec, ranks, context, place)?;
+    } else if let Some(name) = job.environment.keys().next() {
+        let at = format!("{place}.environment.{name}");
+        return Err(InputError::new(at, "an environment is NCCL's, expected `tuner: nccl`"));
+    }
     Plan::new(&spec, ranks).map_err(|error| InputError::new(place, error.to_string()))?;
     let mut builder = ProgramBuilder::new();
     let label = builder.label(kind.name());
-    builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
+    let launch = (before > Span::ZERO).then(|| {
+        let label = builder.label("launch and hops");
+        builder.calc(before, StreamId(0), label)
+    });
+    let collective = builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
+    if let Some(launch) = launch {
+        builder.requires(collective, launch);
+    }
     let mut workload =
         Workload { programs: vec![builder.finish().expect("one operation")], ..Workload::default() };
     let members = (0..ranks).map(RankId).collect();

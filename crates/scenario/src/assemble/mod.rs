@@ -7,6 +7,7 @@ pub mod flows;
 pub mod impair;
 pub mod jobs;
 pub mod model;
+mod nccl;
 pub mod operations;
 pub mod plant;
 mod policies;

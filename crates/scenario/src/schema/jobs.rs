@@ -1,5 +1,7 @@
 //! Jobs as they are written.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -319,6 +321,23 @@ pub struct CollectiveJob {
     /// Messages a rank may have in flight in a direct collective.
     #[serde(default = "outstanding")]
     pub outstanding: u32,
+    /// What decides where the algorithm is left out.
+    #[serde(default)]
+    pub tuner: TunerName,
+    /// NCCL's environment under `tuner: nccl`, such as `{NCCL_ALGO: ring, NCCL_PROTO: simple}`.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// What chooses an algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TunerName {
+    /// A simple rule by size.
+    #[default]
+    Size,
+    /// NCCL's own, with what its protocols, launches and hops cost.
+    Nccl,
 }
 
 const fn outstanding() -> u32 {

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windtunnel.validate.tables import (
+    deepep,
     korthikanti,
     megatron_bridge,
     memory,
     mlperf,
     nccl,
+    pico,
     published,
     sailor,
     torchtitan,
@@ -37,6 +39,8 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "memory": memory.read,
     "nccl-tests": nccl.tests,
     "nccl-scale": nccl.scale,
+    "pico": pico.read,
+    "deepep": deepep.read,
     "vidur-network": vidur.read,
 }
 

@@ -35,11 +35,13 @@ pub struct Phase {
     pub reduced: f64,
     /// Bytes that a rank copies in a round.
     pub copied: f64,
+    /// Part of the pattern's ranks that send: a tree's first rounds have few.
+    pub active: f64,
 }
 
 impl Phase {
     fn send(pattern: Pattern, bytes: f64) -> Self {
-        Self { rounds: 1.0, pattern, bytes, messages: 1.0, reduced: 0.0, copied: 0.0 }
+        Self { rounds: 1.0, pattern, bytes, messages: 1.0, reduced: 0.0, copied: 0.0, active: 1.0 }
     }
 
     fn times(self, rounds: f64) -> Self {
@@ -61,7 +63,7 @@ fn levels(n: u32) -> (u32, u32) {
     (steps, n - (1 << steps))
 }
 
-/// The phases of `algorithm` for `collective` of `bytes` over `n` ranks.
+/// The phases of `algorithm` for `collective` of `bytes` over ranks in a torus of `sides`, or in one row.
 ///
 /// # Errors
 /// [`MpiError::Unsupported`].
@@ -69,14 +71,21 @@ pub fn phases(
     collective: Collective,
     algorithm: Algorithm,
     bytes: f64,
-    n: u32,
+    sides: &[u32],
 ) -> Result<Vec<Phase>, MpiError> {
     use {Algorithm as A, Collective as C};
+    let n: u32 = sides.iter().product();
     let (steps, beyond) = levels(n);
     let (ranks, block) = (f64::from(n), bytes / f64::from(n));
-    let ring = |reduce: bool| {
-        let phase = Phase::send(Pattern::Shift(1), block).times(ranks - 1.0);
-        if reduce { phase.reducing() } else { phase }
+    // One side after the other, each with what the sides before have left (Chan et al. 2007: bucket algorithm).
+    let rings = |reduce: bool| {
+        let mut left = bytes;
+        let side = |&side: &u32| {
+            left /= f64::from(side);
+            let phase = Phase::send(Pattern::Shift(1), left).times(f64::from(side - 1));
+            if reduce { phase.reducing() } else { phase }
+        };
+        sides.iter().map(side).collect::<Vec<_>>()
     };
     // Step k of a vector that halves: near partners first, or far ones.
     let halving = |pattern: fn(u32) -> Pattern, near_first: bool, reduce: bool| {
@@ -96,7 +105,11 @@ pub fn phases(
         if reduce { phase.reducing() } else { phase }
     };
     let mut found = match (collective, algorithm) {
-        (C::AllReduce, A::Ring) => vec![ring(true), ring(false)],
+        (C::AllReduce, A::Ring) => {
+            let mut all = rings(true);
+            all.extend(rings(false));
+            all
+        }
         (C::AllReduce, A::RecursiveDoubling) => {
             (0..steps).map(|k| Phase::send(Pattern::Bit(k), bytes).reducing()).collect()
         }
@@ -118,7 +131,7 @@ pub fn phases(
             all.extend(blocks(halving(Pattern::Bine, true, false)));
             all
         }
-        (C::AllGather | C::ReduceScatter, A::Ring) => vec![ring(collective == C::ReduceScatter)],
+        (C::AllGather | C::ReduceScatter, A::Ring) => rings(collective == C::ReduceScatter),
         (C::AllGather, A::NeighbourExchange) => {
             vec![
                 Phase::send(Pattern::Shift(1), block),
@@ -134,7 +147,15 @@ pub fn phases(
                 })
                 .collect();
             // The result is rotated into place.
-            all.push(Phase { rounds: 1.0, pattern: Pattern::Shift(0), bytes: 0.0, messages: 0.0, reduced: 0.0, copied: bytes });
+            all.push(Phase {
+                rounds: 1.0,
+                pattern: Pattern::Shift(0),
+                bytes: 0.0,
+                messages: 0.0,
+                reduced: 0.0,
+                copied: bytes,
+                active: 1.0,
+            });
             all
         }
         (C::AllGather, A::Sparbit) => blocks(halving(Pattern::Bit, false, false)),
@@ -167,7 +188,7 @@ pub fn phases(
         }
         (C::Broadcast, A::ScatterRing) => {
             let mut all = halving(Pattern::Bit, false, false);
-            all.push(ring(false));
+            all.extend(rings(false));
             all
         }
         (C::Broadcast, A::BineBlocks) => {
@@ -208,6 +229,21 @@ pub fn phases(
             .collect(),
         _ => return Err(MpiError::Unsupported { collective, algorithm }),
     };
+    // From the root outwards twice as many send in every round; towards it, half as many.
+    let (outwards, inwards) = (
+        matches!(collective, C::Broadcast | C::Scatter) && matches!(algorithm, A::Binomial | A::Bine),
+        matches!(collective, C::Reduce | C::Gather) && matches!(algorithm, A::Binomial | A::BineWhole)
+            || collective == C::Gather && algorithm == A::Bine,
+    );
+    if outwards || inwards {
+        if collective == C::Gather {
+            found.reverse();
+        }
+        for (k, phase) in found.iter_mut().enumerate() {
+            let left = if outwards { steps - 1 - k as u32 } else { k as u32 };
+            phase.active = 1.0 / f64::from(2u32 << left);
+        }
+    }
     let any_number = matches!(algorithm, A::Ring | A::NeighbourExchange | A::Bruck | A::Linear | A::Pairwise);
     if beyond > 0 && !any_number {
         let reduces = matches!(collective, C::AllReduce | C::ReduceScatter | C::Reduce);

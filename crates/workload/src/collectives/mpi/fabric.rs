@@ -22,6 +22,8 @@ pub enum Fabric {
         leaf_rate: f64,
         /// What two groups exchange one way, all paths together, bytes per second.
         group_rate: f64,
+        /// What a host's memory moves, bytes per second.
+        memory_rate: f64,
         /// Seconds inside a host, a leaf, a group, and beyond.
         latencies: [f64; 4],
     },
@@ -29,6 +31,8 @@ pub enum Fabric {
     Torus {
         /// Its sides.
         sides: Vec<u32>,
+        /// Longest side of the machine itself: longer ones are folded over lanes side by side.
+        straight: u32,
         /// Rate of a link one way, bytes per second.
         link_rate: f64,
         /// Seconds of a hop.
@@ -43,8 +47,10 @@ pub struct Load {
     pub latency: f64,
     /// Seconds a byte sent by every rank takes on the busiest network link; 0 if none is used.
     pub network: f64,
-    /// Part of `network` beyond the hosts' own links.
+    /// The same beyond the hosts' own links.
     pub beyond: f64,
+    /// The same in a host's memory, for messages that stay there.
+    pub memory: f64,
 }
 
 impl Fabric {
@@ -56,14 +62,47 @@ impl Fabric {
         }
     }
 
+    /// Sides of the torus; one row of all ranks elsewhere.
+    pub fn sides(&self) -> Vec<u32> {
+        match self {
+            Self::Switches { hosts, .. } => vec![hosts.len() as u32],
+            Self::Torus { sides, .. } => sides.clone(),
+        }
+    }
+
+    /// Seconds a byte reduced by every rank takes in the busiest host's memory: two read, one written.
+    pub fn reduction(&self) -> f64 {
+        match self {
+            Self::Switches { hosts, memory_rate, .. } => {
+                let mut ranks = vec![0u32; hosts.iter().max().map_or(0, |&most| most as usize + 1)];
+                for &host in hosts {
+                    ranks[host as usize] += 1;
+                }
+                3.0 * f64::from(ranks.into_iter().max().unwrap_or(1)) / memory_rate
+            }
+            Self::Torus { .. } => 0.0,
+        }
+    }
+
     /// The load of `pattern`.
     pub fn load(&self, pattern: Pattern) -> Load {
         match self {
-            Self::Switches { hosts, leaves, groups, host_rate, leaf_rate, group_rate, latencies } => {
-                let rates = [*host_rate, *leaf_rate, *group_rate];
+            Self::Switches {
+                hosts,
+                leaves,
+                groups,
+                host_rate,
+                leaf_rate,
+                group_rate,
+                memory_rate,
+                latencies,
+            } => {
+                let rates = [*host_rate, *leaf_rate, *group_rate, *memory_rate];
                 switches(hosts, leaves, groups, rates, *latencies, pattern)
             }
-            Self::Torus { sides, link_rate, hop } => torus(sides, *link_rate, *hop, pattern),
+            Self::Torus { sides, straight, link_rate, hop } => {
+                torus(sides, (*straight).max(1), *link_rate, *hop, pattern)
+            }
         }
     }
 }
@@ -88,15 +127,16 @@ fn switches(
     hosts: &[u32],
     leaves: &[u32],
     groups: &[u32],
-    rates: [f64; 3],
+    rates: [f64; 4],
     latencies: [f64; 4],
     pattern: Pattern,
 ) -> Load {
     let n = hosts.len() as u32;
-    let [host_rate, leaf_rate, group_rate] = rates;
+    let [host_rate, leaf_rate, group_rate, memory_rate] = rates;
     let count = |of: &[u32]| of.iter().max().map_or(0, |&most| most as usize + 1);
     let (host_count, leaf_count, group_count) = (count(hosts), count(leaves), count(groups));
     let mut sent = vec![0.0; host_count];
+    let mut kept = vec![0.0; host_count];
     let mut up = vec![0.0; leaf_count];
     let mut across = vec![0.0; group_count * group_count];
     let mut farthest = 0;
@@ -114,6 +154,8 @@ fn switches(
         farthest = farthest.max(class);
         if class >= 1 {
             sent[a] += weight;
+        } else {
+            kept[a] += weight;
         }
         if class >= 2 {
             up[leaves[a] as usize] += weight;
@@ -150,32 +192,44 @@ fn switches(
     }
     let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
     let beyond = (most(&up) / leaf_rate).max(most(&across) / group_rate);
-    Load { latency: latencies[farthest], network: most(&sent) / host_rate, beyond }
+    Load {
+        latency: latencies[farthest],
+        network: most(&sent) / host_rate,
+        beyond,
+        memory: 2.0 * most(&kept) / memory_rate,
+    }
 }
 
 /// Partners along one dimension at a time, dimensions in turn; a ring runs along neighbours.
-fn torus(sides: &[u32], link_rate: f64, hop: f64, pattern: Pattern) -> Load {
+fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, pattern: Pattern) -> Load {
     let n: u32 = sides.iter().product();
     let longest = sides.iter().copied().max().unwrap_or(1);
     let (distance, shared) = match pattern {
         Pattern::Shift(d) if d <= 1 => (1, 1.0),
         Pattern::Bit(k) | Pattern::Bine(k) => {
             let (side, step) = dimension(sides, k);
+            let lanes = f64::from(side.div_ceil(straight));
             if matches!(pattern, Pattern::Bit(_)) {
                 let far = 1u32 << step;
                 // Partners half a side away are as near either way.
-                (far, if 2 * far >= side { (f64::from(far) / 2.0).max(1.0) } else { f64::from(far) })
+                let shared = if 2 * far >= side { f64::from(far) / 2.0 } else { f64::from(far) };
+                (far, shared / lanes)
             } else {
                 let far = (bine_distance(step).unsigned_abs() as u32).min(side / 2).max(1);
                 // Even ranks go one way and odd ones the other: half of those in reach share a link.
-                (far, f64::from(far.div_ceil(2)))
+                (far, f64::from(far.div_ceil(2)) / lanes)
             }
         }
         Pattern::Shift(d) => (d.min(longest / 2).max(1), f64::from(d.min(n / 2)) / 2.0),
         Pattern::All => (longest / 2, f64::from(longest) / 8.0 * sides.len() as f64),
         Pattern::Root | Pattern::Fold => (longest / 2, 1.0),
     };
-    Load { latency: f64::from(distance) * hop, network: 1.0 / link_rate, beyond: shared.max(1.0) / link_rate }
+    Load {
+        latency: f64::from(distance) * hop,
+        network: 1.0 / link_rate,
+        beyond: shared.max(1.0) / link_rate,
+        memory: 0.0,
+    }
 }
 
 /// The side of step `k` of a tree and the step within it: dimensions take turns while they have steps left.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::algorithms::{Pattern, Phase, phases};
 use super::fabric::{Fabric, Load};
-use super::{MpiError, Question};
+use super::{Collective, MpiError, Question};
 
 /// What a system's measurements decide. Times in seconds, rates in bytes per second, shares of a link's rate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Constants {
     pub rendezvous: f64,
     /// Each further port of a round.
     pub post: f64,
-    /// What a port costs in a round of halving vectors: memory made known to it.
+    /// What a port costs in a round of an all-reduce of halving vectors: memory made known to it.
     pub register: f64,
     /// Share of a link's rate that a long message gets.
     pub share: f64,
@@ -74,7 +74,7 @@ impl Question {
         if ranks < 2 {
             return Err(MpiError::Ranks { ranks });
         }
-        let phases = phases(self.collective, self.algorithm, self.bytes, ranks as u32)?;
+        let phases = phases(self.collective, self.algorithm, self.bytes, &fabric.sides())?;
         let mut loads: FxHashMap<Pattern, Load> = FxHashMap::default();
         let loaded: Vec<(Phase, Load)> = phases
             .into_iter()
@@ -90,8 +90,11 @@ impl Question {
         let mut time = 0.0;
         let ports = f64::from(self.ports);
         let torus = matches!(fabric, Fabric::Torus { .. });
-        let reduction =
+        // An all-reduce of halving vectors makes a buffer of each round known to the interfaces.
+        let registers = torus && self.collective == Collective::AllReduce;
+        let rate =
             if self.bytes > constants.cache { constants.reduction_memory } else { constants.reduction };
+        let reduction = (1.0 / rate).max(fabric.reduction());
         for (phase, load) in phases {
             let each = phase.bytes / phase.messages.max(1.0);
             let mut round = if phase.messages > 0.0 {
@@ -100,20 +103,22 @@ impl Question {
                     + (phase.messages - 1.0) * constants.message
                     + (ports - 1.0) * constants.post
                     + if each / ports > constants.eager { constants.rendezvous } else { 0.0 }
-                    + if torus && phase.bytes < self.bytes { ports * constants.register } else { 0.0 }
+                    + if registers && phase.bytes < self.bytes { ports * constants.register } else { 0.0 }
             } else {
                 0.0
             };
+            let beyond = load.beyond * phase.active;
             let busiest = if torus {
-                load.network.max(load.beyond) / constants.share
+                load.network.max(beyond) / constants.share
             } else {
-                (load.network / constants.share).max(load.beyond / constants.share_fabric)
+                (load.network / constants.share).max(beyond / constants.share_fabric).max(load.memory)
             };
             let sent = phase.bytes / ports * busiest;
-            let reduced = phase.reduced / reduction;
+            let reduced = phase.reduced * reduction;
             round += if self.segment > 0.0 && phase.bytes > self.segment {
                 let first = self.segment / phase.bytes;
-                sent.max(reduced) + first * sent.min(reduced)
+                sent.max(reduced)
+                    + first * sent.min(reduced)
                     + (phase.bytes / self.segment - 1.0) * constants.message
             } else {
                 sent + reduced

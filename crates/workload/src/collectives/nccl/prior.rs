@@ -113,10 +113,8 @@ pub fn nvls_efficiency(architecture: Architecture) -> f64 {
 
 /// What the tuner takes off a tree's bandwidth: `treeCorrectionFactor` by powers of two from 64 B.
 pub fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {
-    const LL: [u8; 24] =
-        [10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10];
-    const LL128: [u8; 24] =
-        [10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10];
+    const LL: [u8; 24] = [10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10];
+    const LL128: [u8; 24] = [10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10];
     const SIMPLE: [u8; 24] = [9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9];
     let at = (bytes >> 6).max(1).ilog2() as usize;
     let by = match protocol {

@@ -54,8 +54,7 @@ impl Settings {
     /// # Errors
     /// [`SettingsError`] where the value is none of the variable's.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, SettingsError> {
-        let wrong =
-            |expected| SettingsError { name: name.to_owned(), value: value.to_owned(), expected };
+        let wrong = |expected| SettingsError { name: name.to_owned(), value: value.to_owned(), expected };
         let whole = |expected| value.trim().parse::<u64>().map_err(|_| wrong(expected));
         match name {
             "NCCL_ALGO" => {
@@ -83,10 +82,7 @@ impl Settings {
 
     /// Whether an algorithm is allowed.
     pub fn allows(&self, algorithm: Algorithm) -> bool {
-        Algorithm::ALL
-            .iter()
-            .zip(self.algorithms)
-            .any(|(&known, allowed)| known == algorithm && allowed)
+        Algorithm::ALL.iter().zip(self.algorithms).any(|(&known, allowed)| known == algorithm && allowed)
     }
 
     /// Whether a protocol is allowed.

@@ -1,1 +1,199 @@
-//! Tests.
+//! The choice against NCCL's documented behaviour, times against closed forms worked by hand.
+
+use super::prior::Hop;
+use super::*;
+
+fn dgx_h100() -> Hardware {
+    Hardware {
+        architecture: Architecture::Hopper,
+        scale_up: 370.8e9,
+        scale_up_sums: true,
+        scale_up_ranks: None,
+        host_link: 0.0,
+        memory: 2.8e12,
+        nics: 8,
+        nic: 50e9,
+        uplink: 0.0,
+        amd: false,
+        gpus: 8,
+        wire: 1e-6,
+        ll128_between: true,
+        network_sums: false,
+    }
+}
+
+fn dgx_a100() -> Hardware {
+    Hardware {
+        architecture: Architecture::Ampere,
+        scale_up: 240e9,
+        scale_up_sums: false,
+        nic: 25e9,
+        memory: 1.3e12,
+        amd: true,
+        ..dgx_h100()
+    }
+}
+
+fn on(domains: u32, ranks: u32) -> Layout {
+    Layout { domains, ranks, ranks_per_process: 1 }
+}
+
+fn chosen(hardware: &Hardware, layout: Layout, operation: Operation, bytes: u64) -> (Algorithm, Protocol) {
+    let settings = Settings::default();
+    let choice = Communicator { hardware, layout, settings: &settings }
+        .choose(operation, bytes)
+        .expect("all is allowed");
+    (choice.algorithm, choice.protocol)
+}
+
+#[test]
+fn one_host_of_hopper_sums_in_the_switch_and_ampere_goes_round() {
+    let all_reduce = Operation::AllReduce;
+    // NCCL 2.17 and later: NVLink SHARP for large all-reduces of 8 H100, rings on A100.
+    assert_eq!(chosen(&dgx_h100(), on(1, 8), all_reduce, 1 << 30), (Algorithm::Nvls, Protocol::Simple));
+    assert_eq!(chosen(&dgx_a100(), on(1, 8), all_reduce, 1 << 30), (Algorithm::Ring, Protocol::Simple));
+    // Of 4 ranks the switch saves too little: 370.8 · 0.85 · 3/4 < 370.8 · 4/6.
+    assert_eq!(chosen(&dgx_h100(), on(1, 4), all_reduce, 1 << 30).0, Algorithm::Ring);
+    assert_eq!(chosen(&dgx_h100(), on(1, 8), all_reduce, 8).1, Protocol::LL);
+}
+
+#[test]
+fn small_sizes_of_many_hosts_go_by_trees_and_large_ones_by_rings() {
+    let all_reduce = Operation::AllReduce;
+    for domains in [4, 16, 64] {
+        let small = chosen(&dgx_a100(), on(domains, 8), all_reduce, 1024);
+        assert_eq!(small, (Algorithm::Tree, Protocol::LL), "{domains}");
+        let large = chosen(&dgx_a100(), on(domains, 8), all_reduce, 16 << 30);
+        assert_eq!(large, (Algorithm::Ring, Protocol::Simple), "{domains}");
+        // Between them LL128, which NVLink and a NIC at the GPU's switch allow.
+        assert_eq!(chosen(&dgx_a100(), on(domains, 8), all_reduce, 1 << 20).1, Protocol::LL128, "{domains}");
+    }
+    // More hosts, later to rings.
+    let turn = |domains| {
+        (10..36)
+            .find(|&exponent| {
+                chosen(&dgx_a100(), on(domains, 8), all_reduce, 1 << exponent).0 == Algorithm::Ring
+            })
+            .expect("rings in the end")
+    };
+    assert!(turn(4) < turn(16) && turn(16) < turn(64));
+    // All-gathers have rings alone, unless there is one rank a host.
+    assert_eq!(chosen(&dgx_a100(), on(4, 8), Operation::AllGather, 1 << 20).0, Algorithm::Ring);
+    assert_eq!(chosen(&dgx_a100(), on(64, 1), Operation::AllGather, 1 << 16).0, Algorithm::Pat);
+}
+
+#[test]
+fn the_environment_is_followed() {
+    let hardware = dgx_h100();
+    let with = |pairs: &[(&str, &str)]| {
+        let mut settings = Settings::default();
+        for (name, value) in pairs {
+            assert_eq!(settings.set(name, value), Ok(true), "{name}");
+        }
+        settings
+    };
+    let choose = |pairs: &[(&str, &str)], bytes| {
+        let settings = with(pairs);
+        Communicator { hardware: &hardware, layout: on(1, 8), settings: &settings }
+            .choose(Operation::AllReduce, bytes)
+    };
+    assert_eq!(choose(&[("NCCL_ALGO", "Ring")], 1 << 30).expect("a ring").algorithm, Algorithm::Ring);
+    assert_eq!(choose(&[("NCCL_ALGO", "^NVLS")], 1 << 30).expect("a ring").algorithm, Algorithm::Ring);
+    assert_eq!(choose(&[("NCCL_NVLS_ENABLE", "0")], 1 << 30).expect("a ring").algorithm, Algorithm::Ring);
+    assert_eq!(choose(&[("NCCL_PROTO", "Simple")], 8).expect("simple").protocol, Protocol::Simple);
+    assert_eq!(choose(&[("NCCL_MAX_NCHANNELS", "4")], 1 << 30).expect("channels").channels, 4);
+    assert_eq!(choose(&[("NCCL_MIN_NCHANNELS", "16")], 8).expect("channels").channels, 16);
+    assert!(choose(&[("NCCL_ALGO", "PAT")], 8).is_err(), "no all-reduce by PAT");
+    let mut settings = Settings::default();
+    assert_eq!(settings.set("NCCL_DEBUG", "INFO"), Ok(false));
+    let error = settings.set("NCCL_ALGO", "rings").expect_err("no such algorithm");
+    assert_eq!(error.to_string(), "`NCCL_ALGO=rings`: expected names of algorithms");
+}
+
+#[test]
+fn the_tuner_adds_latencies_as_its_source_does() {
+    // Ring, LL, 2 hosts of 4: 6.6 + 12 · 0.6 · 1.8 + 2 · 2.7; tree, Simple: 8.4 + 2 · (3 · 4 + 14).
+    let settings = Settings::default();
+    let hardware = Hardware { gpus: 4, nics: 4, ..dgx_a100() };
+    let communicator = Communicator { hardware: &hardware, layout: on(2, 4), settings: &settings };
+    let latency = |algorithm, protocol| {
+        communicator.estimate(Operation::AllReduce, algorithm, protocol).expect("allowed").latency
+    };
+    assert!((latency(Algorithm::Ring, Protocol::LL) - 24.96).abs() < 1e-9);
+    assert!((latency(Algorithm::Tree, Protocol::Simple) - 60.4).abs() < 1e-9);
+    // The ring's bandwidth: 100 GB/s of NICs by 8 of 14 steps.
+    let ring =
+        communicator.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::Simple).expect("allowed");
+    assert!((ring.bandwidth - 100.0 * 8.0 / 14.0).abs() < 1e-9);
+    assert_eq!(prior::hop(Hop::Net, Algorithm::Ring)[2], 14.0);
+    assert_eq!(prior::tree_correction(Protocol::LL, 1 << 18), 0.4);
+    assert_eq!(prior::tree_correction(Protocol::LL, 1 << 40), 1.0);
+}
+
+#[test]
+fn times_are_sums_of_their_parts() {
+    let hardware = dgx_a100();
+    let settings = Settings::default();
+    let constants = Constants {
+        launch: 5e-6,
+        channel: 0.0,
+        base: [0.0; 3],
+        hop_scale_up: [1e-6; 3],
+        hop_tree: [4e-6; 3],
+        hop_ring: [4e-6; 3],
+        share_scale_up: [1.0; 3],
+        share_network: [1.0; 3],
+        ..Constants::default()
+    };
+    let communicator = Communicator { hardware: &hardware, layout: on(4, 8), settings: &settings };
+    let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
+    let bytes = 1u64 << 30;
+    // 62 steps, 6 of them between hosts, each with a microsecond of wire; 200 GB/s of NICs.
+    let expected = 5e-6 + 56e-6 + 6.0 * 5e-6 + bytes as f64 * 62.0 / 32.0 / 200e9;
+    let found = communicator.time_of(Operation::AllReduce, choice, bytes, &constants);
+    assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+    // A process that launches on 8 GPUs takes 7 launches more.
+    let layout = Layout { ranks_per_process: 8, ..communicator.layout };
+    let together = Communicator { layout, ..communicator.clone() };
+    let issued = Constants { issue: 3e-6, ..constants.clone() };
+    let later = together.time_of(Operation::AllReduce, choice, bytes, &issued);
+    assert!((later - found - 21e-6).abs() < 1e-12);
+    // All-to-all: 24 of 32 shares leave a host of 8 ranks.
+    let exchange = Constants {
+        exchange: 1e-6,
+        peer_scale_up: 0.0,
+        peer_network: 0.0,
+        exchange_network: 1.0,
+        exchange_single: 1.0,
+        ..constants
+    };
+    let point = Choice { algorithm: Algorithm::PointToPoint, protocol: Protocol::Simple, channels: 16 };
+    let found = communicator.time_of(Operation::AllToAll, point, bytes, &exchange);
+    let expected = 5e-6 + 1e-6 + 5e-6 + 8.0 * bytes as f64 * 24.0 / 32.0 / 200e9;
+    assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+}
+
+#[test]
+fn times_grow_with_sizes_while_the_choice_stays() {
+    let settings = Settings::default();
+    for hardware in [dgx_a100(), dgx_h100()] {
+        for layout in [on(1, 2), on(1, 8), on(2, 8), on(16, 8), on(8, 1)] {
+            let communicator = Communicator { hardware: &hardware, layout, settings: &settings };
+            for operation in [Operation::AllReduce, Operation::AllGather, Operation::AllToAll] {
+                let mut last: Option<(Choice, f64)> = None;
+                for exponent in 3..34 {
+                    let (choice, time) = communicator
+                        .time(operation, 1 << exponent, &Constants::default())
+                        .expect("something is left");
+                    assert!(time > 0.0 && time.is_finite());
+                    if let Some((before, least)) = last
+                        && (before.algorithm, before.protocol) == (choice.algorithm, choice.protocol)
+                    {
+                        assert!(time >= 0.999 * least, "{operation:?} {layout:?} 2^{exponent}");
+                    }
+                    last = Some((choice, time));
+                }
+            }
+        }
+    }
+}

@@ -126,18 +126,18 @@ impl Communicator<'_> {
         let issue = f64::from(self.layout.ranks_per_process.saturating_sub(1)) * constants.issue;
         let rest = match (operation, choice.algorithm) {
             _ if self.layout.members() == 1 => 2.0 * bytes as f64 / self.hardware.memory,
-            (_, Algorithm::PointToPoint) if operation == Operation::AllToAll => self.exchange(bytes, constants),
+            (_, Algorithm::PointToPoint) if operation == Operation::AllToAll => {
+                self.exchange(bytes, constants)
+            }
             (_, Algorithm::PointToPoint) => self.send_receive(bytes, constants),
             (_, Algorithm::Nvls | Algorithm::NvlsTree) => self.summed(operation, choice, bytes, constants),
-            (_, Algorithm::Ring | Algorithm::Pat) => {
-                self.ring(operation, choice, bytes, constants)
-            }
+            (_, Algorithm::Ring | Algorithm::Pat) => self.ring(operation, choice, bytes, constants),
             (_, Algorithm::Tree) => self.tree(choice, bytes, constants),
             (_, Algorithm::CollnetChain | Algorithm::CollnetDirect) => {
                 self.network_summed(choice, bytes, constants)
             }
         };
-        
+
         let channels = if choice.algorithm == Algorithm::PointToPoint { 0 } else { choice.channels };
         constants.launch + issue + f64::from(channels) * constants.channel + rest
     }
@@ -200,10 +200,13 @@ impl Communicator<'_> {
         }
         let hops = 2.0
             * (f64::from(ranks - 1) * constants.hop_scale_up[at]
-                + levels * (constants.hop_tree[at] + self.beyond_eager(choice, bytes / u64::from(choice.channels), constants)));
+                + levels
+                    * (constants.hop_tree[at]
+                        + self.beyond_eager(choice, bytes / u64::from(choice.channels), constants)));
         let chunk = chunk * f64::from(choice.channels);
         let fill = 2.0
-            * (f64::from(ranks - 1) * chunk / inside + if domains > 1 { levels * chunk / between } else { 0.0 });
+            * (f64::from(ranks - 1) * chunk / inside
+                + if domains > 1 { levels * chunk / between } else { 0.0 });
         constants.base[at] + hops + fill + time
     }
 
@@ -243,9 +246,8 @@ impl Communicator<'_> {
             let passes = if self.layout.domains == 2 { 1.0 } else { 2.0 };
             let between = self.network() * constants.share_network[2];
             time = time.max(passes * size / between);
-            hops = 2.0
-                * f64::from(self.layout.domains.ilog2())
-                * (constants.hop_tree[2] + self.hardware.wire);
+            hops =
+                2.0 * f64::from(self.layout.domains.ilog2()) * (constants.hop_tree[2] + self.hardware.wire);
         }
         constants.base_sums + hops + time
     }

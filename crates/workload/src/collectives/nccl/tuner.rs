@@ -172,8 +172,7 @@ impl Communicator<'_> {
                     Protocol::LL => (tree / 3.8).min(ll_most),
                     Protocol::LL128 => {
                         let factor = if domains == 1 { 7.0 / 9.0 } else { 120.0 / 128.0 };
-                        (tree * factor)
-                            .min(channels * prior::tree_ll128_per_channel(architecture, domains))
+                        (tree * factor).min(channels * prior::tree_ll128_per_channel(architecture, domains))
                     }
                     Protocol::Simple => tree,
                 }
