@@ -24,7 +24,7 @@ const KINDS: [CollectiveKind; 8] = [
 ];
 
 /// Kinds of things that have names.
-pub const fn name_kinds() -> [&'static str; 16] {
+pub const fn name_kinds() -> [&'static str; 17] {
     [
         "fidelities",
         "transports",

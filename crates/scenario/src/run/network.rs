@@ -65,6 +65,7 @@ pub fn flow(
         nic_latency: parts.nic_latency + parts.overhead * 2,
         observe_links: observe,
         records,
+        ..FlowSettings::default()
     };
     let slow = assembled.slow_links.as_slice();
     let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
