@@ -40,6 +40,20 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
     if cluster["preemptions"]:
         rows.append(("preemptions", f"{cluster['preemptions']:,}", f"goodput {percent(cluster['goodput'])}"))
+    if cluster["faults"]:
+        causes = sorted(cluster["faults"].items(), key=lambda item: -item[1]["interruptions"])
+        named = [f"{name} {found['interruptions']:,}" for name, found in causes if found["interruptions"]]
+        rows.append(("interruptions", f"{cluster['interruptions']:,}", ", ".join(named)))
+        busy, seconds = cluster["gpu_seconds"]["busy"], cluster["busy_gpu_seconds"]
+        parts = [
+            f"{name} {percent(seconds[name] / busy)}"
+            for name in ("lost", "restart", "checkpoint")
+            if busy and seconds[name]
+        ]
+        rows.append(("goodput", percent(cluster["goodput"]), ", ".join(parts)))
+        states = cluster["gpu_seconds"]
+        failed, draining = (states[name] / total if total else None for name in ("failed", "draining"))
+        rows.append(("failed", percent(failed), f"draining {percent(draining)}"))
     skipped = cluster["skipped"]
     if skipped and (skipped["rows"] or skipped["without_gpus"]):
         rows.append(("left out", f"{skipped['rows']:,} rows", f"with holes; {skipped['without_gpus']:,} without GPUs"))

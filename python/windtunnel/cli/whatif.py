@@ -24,7 +24,8 @@ def whatif() -> None:
 @app.command()
 def drain(
     part: Annotated[
-        str, typer.Argument(metavar="PART", help="A switch, host, GPU, NIC, cable, rack or pod by name, such as `leaf0`.")
+        str,
+        typer.Argument(metavar="PART", help="Name of a switch, host, GPU, NIC, cable, rack or pod, such as `leaf0`."),
     ],
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).")],
     at: Annotated[str, typer.Option("--at", metavar="TIME", help="When it would begin, such as `2 d`.")],
@@ -42,7 +43,7 @@ def drain(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
-    """Drain PART of SCENARIO now, later, or after its jobs have moved away: job-hours lost, and whether that is safe."""
+    """Drain PART of SCENARIO now, later, or after its jobs have moved away: and say whether that is safe."""
     from windtunnel.text import count, duration, percent
     from windtunnel.whatif import drain as compare
 

@@ -1,9 +1,9 @@
-"""Is it safe to take a part out of service? The same scenario without the maintenance, with it now, later, and after the jobs
-there have moved away, each with several seeds.
+"""Whether it is safe to take a part out of service.
 
-Seeds are common to all: a component fails when it does whatever is drained, so what differs between two runs of a seed is
-the drain and what follows from it. Job-hours lost of a seed: the sum over all jobs of how much later each ends than without
-the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
+The same scenario without the maintenance, with it now, later, and after the jobs there have moved away, each with
+several seeds. Seeds are common to all: a component fails when it does whatever is drained, so what differs between two
+runs of a seed is the drain and what follows from it. Job-hours lost of a seed: the sum over all jobs of how much later
+each ends than without the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from windtunnel.api import run
 from windtunnel.engine import InputError
@@ -24,6 +24,8 @@ from windtunnel.whatif.student import cdf, quantile
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    import polars as pl
 
     from windtunnel.results import Result
 
@@ -102,11 +104,11 @@ def drain(
     overrides: Mapping[str, object] | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Drain:
-    """Compares draining `part` of `scenario` from `at` on for `lasts` with later starts, and with moving jobs away first.
+    """Compares draining `part` of `scenario` from `at` on for `lasts` with doing it later or after moving jobs away.
 
-    `notice` is how long before jobs move away. `tolerance` in job-hours tells safe from risky; by default a hundredth of
-    the job-hours that the scenario takes. `done` hears of runs done, and of how many there are. Raises `InputError` for a
-    bad scenario, part or time.
+    `notice` is how long before jobs move away. `tolerance` in job-hours tells safe from risky; by default a hundredth
+    of the job-hours that the scenario takes. `done` hears of runs done, and of how many there are. Raises `InputError`
+    for a bad scenario, part or time.
     """
     start, length, ahead = (seconds(at, "at"), seconds(lasts, "for"), seconds(notice, "notice"))
     if length <= 0:
@@ -114,10 +116,7 @@ def drain(
     if seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {seeds}: one run shows no spread")
     source = read_source(scenario)
-    written = YAML(typ="safe").load(source.text)
-    written = written if isinstance(written, dict) else {}
-    planned = list((written.get("cluster") or {}).get("maintenance") or [])
-    first = int(written.get("seed") or 0)
+    planned, first = _written(source.text)
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
     runs = _Runs(scenario, dict(overrides or {}), planned, numbers, (3 + len(begins)) * seeds, done)
@@ -147,6 +146,19 @@ def drain(
         later_starts=tuple(zip(begins, means, strict=True)),
         best=min(options, key=lambda option: option.lost_job_hours).name,
     )
+
+
+def _written(text: str) -> tuple[list[object], int]:
+    """Maintenance and seed of a scenario. What is wrong with it, the engine says."""
+    try:
+        root = YAML(typ="safe").load(text)
+    except YAMLError:
+        return [], 0
+    root = root if isinstance(root, dict) else {}
+    cluster = root.get("cluster")
+    planned = cluster.get("maintenance") if isinstance(cluster, dict) else None
+    seed = root.get("seed")
+    return planned if isinstance(planned, list) else [], seed if isinstance(seed, int) else 0
 
 
 @dataclass(frozen=True)
