@@ -452,7 +452,8 @@ impl<'a> Calendar<'a> {
             let Some(Checkpoint { every: Every::Iterations(count), .. }) = life.checkpoint else { continue };
             let pause = entry.segment.pause;
             // A write under way keeps all that is done.
-            let since = if pause.checkpoint > 0 { 0 } else { self.left_safe[id].0 - self.left[id].0 };
+            let since =
+                if pause.checkpoint > 0 { 0 } else { self.left_safe[id].0.saturating_sub(self.left[id].0) };
             let due = Work(Work::iterations(count).0.saturating_sub(since).max(1));
             let first = rate.time_for(due).ns_ceil().saturating_sub(pause.total());
             let every = (rate.mean * count).ns_ceil();

@@ -99,6 +99,15 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     )?;
     let elastic =
         operations::elastic(job.elastic.as_ref(), ranks as u32, context.scenario, gpus as u32, place)?;
+    if let Some(duration) = job.duration {
+        operations::check_length(
+            duration.0.ns_ceil(),
+            job.iterations,
+            ranks as u32,
+            &Life { elastic, ..life },
+            place,
+        )?;
+    }
     let watched = match context.scenario.results.operations {
         OperationsTable::None => Vec::new(),
         OperationsTable::All => (0..ranks as u32).map(RankId).collect(),

@@ -465,6 +465,35 @@ pub fn elastic(
     Ok(Some((rule.min, max)))
 }
 
+/// The longest a listed job may take, with all that it pays and on the fewest GPUs: its time is counted in picoseconds.
+const LONGEST: u128 = 200 * 86_400 * 1_000_000_000;
+
+/// Refuses a job of `duration` nanoseconds on `asked` GPUs that takes longer than the calendar of listed jobs can count.
+///
+/// # Errors
+/// [`InputError`] at the job's duration.
+pub fn check_length(
+    duration: u64,
+    iterations: u64,
+    asked: u32,
+    life: &Life,
+    place: &str,
+) -> Result<(), InputError> {
+    let least = life.elastic.map_or(asked, |(least, _)| least).max(1);
+    let work = (u128::from(duration) * u128::from(asked)).div_ceil(u128::from(least));
+    let writes = life.checkpoint.map_or(0, |checkpoint| match checkpoint.every {
+        Every::Time(every) => work / u128::from(every.max(1)) * u128::from(checkpoint.write),
+        Every::Iterations(count) => u128::from(iterations / count.max(1)) * u128::from(checkpoint.write),
+    });
+    let pauses = u128::from(life.loading) + u128::from(life.restart) + u128::from(life.migration);
+    if work + writes + pauses <= LONGEST {
+        return Ok(());
+    }
+    let days = (work + writes + pauses) as f64 / 86.4e12;
+    let message = format!("expected at most 200 days with checkpoints and restarts, found {days:.1} days");
+    Err(InputError::new(format!("{place}.duration"), message).hint("jobs of a log may take longer"))
+}
+
 fn checkpoint(rule: &CheckpointRule, place: &str) -> Result<Checkpoint, InputError> {
     let at = |key: &str| format!("{place}.{key}");
     let every = match (rule.every, rule.iterations) {
