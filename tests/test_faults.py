@@ -91,7 +91,7 @@ def test_an_elastic_job_goes_on_without_what_has_failed() -> None:
     rigid = windtunnel.run(scenario).summary["jobs"][0]
     scenario["jobs"][0]["elastic"] = {"min": 8}
     elastic = windtunnel.run(scenario).summary["jobs"][0]
-    # Half of the work is done as the host goes; the rest takes twice as long on the other, and not until the host is back.
+    # Half of the work is done as the host goes; the rest takes twice as long on the other, or waits for the host.
     assert rigid["finish_s"] == pytest.approx((45 + 5) * 3600, abs=1)
     assert elastic["finish_s"] == pytest.approx((5 + 10) * 3600, abs=1)
 

@@ -40,7 +40,7 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
     if cluster["preemptions"]:
         rows.append(("preemptions", f"{cluster['preemptions']:,}", f"goodput {percent(cluster['goodput'])}"))
-    if cluster["faults"]:
+    if cluster.get("faults"):
         causes = sorted(cluster["faults"].items(), key=lambda item: -item[1]["interruptions"])
         named = [f"{name} {found['interruptions']:,}" for name, found in causes if found["interruptions"]]
         rows.append(("interruptions", f"{cluster['interruptions']:,}", ", ".join(named)))

@@ -38,7 +38,7 @@ def show(result: Result, comparison: Comparison | None = None) -> None:
             _show_job(console, job, headed=len(jobs) > 1)
     else:
         console.print(_job_table(jobs))
-    if len(jobs) != 1:
+    if len(jobs) != 1 or summary["cluster"].get("faults"):
         _show_cluster(console, summary)
     _show_flows(console, summary)
     _show_links(console, summary)

@@ -202,7 +202,7 @@ def _taken(result: Result) -> _Taken:
     if cluster["finished"] != cluster["jobs"]:
         raise InputError("the run was interrupted: a comparison needs all of its jobs")
     jobs = result.jobs.select("job", "submit_s", "finish_s")
-    maintenance = (cluster["faults"] or {}).get("maintenance", {"interruptions": 0})
+    maintenance = (cluster.get("faults") or {}).get("maintenance", {"interruptions": 0})
     return _Taken(
         ends=jobs.select("job", "finish_s").sort("job"),
         hours=float((jobs["finish_s"] - jobs["submit_s"]).sum()) / 3600,
