@@ -102,7 +102,7 @@ def _run(work: tuple[str, str, str]) -> dict[str, Any] | str:
 def _bytes_of(explained: str) -> dict[str, Any]:
     """What a job says of its memory, in the form of a summary."""
     jobs = json.loads(explained)["jobs"]
-    return {"jobs": [{"memory_by_pipeline_rank": job["memory_by_pipeline_rank"]} for job in jobs]}
+    return {"jobs": [{"memory_by_pipeline_rank": job["model"]["memory_by_pipeline_rank"]} for job in jobs]}
 
 
 def _ignore_rows(_table: str, _columns: object) -> None:
