@@ -11,7 +11,7 @@ import pytest
 
 from windtunnel.engine import InputError
 from windtunnel.validate import NAMES, Figures, Row, Score, validate
-from windtunnel.validate.predict import key_of
+from windtunnel.validate.predict import runs_of
 from windtunnel.validate.score import spearman
 from windtunnel.validate.systems import OWN, read_system, read_systems
 from windtunnel.validate.tables import READERS
@@ -61,10 +61,13 @@ def test_groups_split_the_rows() -> None:
 
 
 def test_equal_configurations_run_once() -> None:
-    a = Row("a", "s", 1.0, {"x": 1}, {}, {"m.json": {"y": 2}})
-    b = Row("b", "other", 2.0, {"x": 1}, {"size": "1"}, {"m.json": {"y": 2}})
-    assert key_of(a) == key_of(b)
-    assert key_of(a) != key_of(Row("c", "s", 1.0, {"x": 1}, {}, {"m.json": {"y": 3}}))
+    scenario = {"jobs": [{"workload": {"global_batch": 8}, "parallelism": {}}]}
+    a = Row("a", "s", 1.0, scenario, {}, {"m.json": {"y": 2}})
+    b = Row("b", "other", 2.0, scenario, {"size": "1"}, {"m.json": {"y": 2}})
+    c = Row("c", "s", 1.0, scenario, {}, {"m.json": {"y": 3}})
+    keys = [[key for key, *_ in runs_of(row)] for row in (a, b, c)]
+    assert keys[0] == keys[1]
+    assert set(keys[0]).isdisjoint(keys[2])
 
 
 def test_every_system_says_where_it_is_from() -> None:

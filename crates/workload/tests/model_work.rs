@@ -9,7 +9,7 @@ use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::generate::{Overlap, Piece};
 use windtunnel_workload::model::{
     Architecture, AttentionKernel, Chunk, ContextExchange, Dtype, Gemm, GpuSheet, KernelModel, KernelProfile,
-    ModelKind, ModelSheet, Recompute, Training, compute_time,
+    ModelKind, ModelSheet, Recompute, Streaming, Training, compute_time,
 };
 
 fn data(file: &str) -> String {
@@ -463,4 +463,96 @@ fn launches_stand_before_what_they_launch() {
     // Backward with recomputation: the forward again, and two GEMMs for each.
     let backward = launches(&with.backward);
     assert!(backward[1] > 2 * forward[1] && backward[1] < 4 * forward[1], "{backward:?} {forward:?}");
+}
+
+/// Hu et al. 2021: frozen weights have no gradients, so the backward pass multiplies once for the forward's once; adapters of
+/// rank r beside a projection from a to b features add 6r(a + b) per token.
+#[test]
+fn adapters_save_the_weight_gradients() {
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    let kernels = gpu("h100-sxm");
+    let chunk = middle(0..4);
+    let whole = training.chunk(&chunk, &kernels);
+    training.lora_rank = Some(16);
+    let adapted = training.chunk(&chunk, &kernels);
+    let attention = 4 * 1024 * training.architecture.attention_flops_per_token(1024, true) / 32;
+    let adapters = 4 * 1024 * 2 * 16 * (4096 + 6144 + 4096 + 4096);
+    assert_eq!(adapted.flops.forward, whole.flops.forward + adapters);
+    // Attention's backward is twice its forward as before; the products' is once.
+    let products = whole.flops.forward - attention;
+    assert_eq!(adapted.flops.backward, products + 2 * attention + 2 * adapters);
+    let gradients: u64 = adapted.work.gradient_bytes.iter().map(|bytes| bytes.0).sum();
+    assert_eq!(gradients, 4 * 2 * 16 * (4096 + 6144 + 4096 + 4096));
+    assert!(adapted.work.optimiser < whole.work.optimiser);
+}
+
+/// torchtitan's selective checkpointing: projections of keys, of attention's output and of the gate are computed twice.
+#[test]
+fn operations_recompute_every_second_product() {
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    let chunk = middle(0..2);
+    let kernels = gpu("h100-sxm");
+    let plain = training.chunk(&chunk, &kernels);
+    let all = training.layer_activation_bytes(0);
+    training.recompute = Recompute::Operations;
+    let again = training.chunk(&chunk, &kernels);
+    let products = 2 * 2 * 1024 * 4096 * (1024 + 4096 + 14336);
+    assert_eq!(again.flops.recomputed - plain.flops.recomputed, products);
+    assert_eq!(again.flops.backward, plain.flops.backward);
+    let kept = training.layer_activation_bytes(0).0;
+    // Input, queries, values, attention with its sums, and the results of the two other products of the feed-forward block.
+    assert_eq!(kept, 1024 * (2 * (4096 + 4096 + 1024 + 4096 + 4096 + 14336) + 4 * 32));
+    assert!(kept < all.0);
+}
+
+#[test]
+fn only_the_first_layers_are_recomputed_where_a_number_is_given() {
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    training.recompute = Recompute::Full;
+    let kernels = gpu("h100-sxm");
+    let chunk = middle(8..12);
+    let recomputed = |training: &Training| training.chunk(&chunk, &kernels).flops.recomputed;
+    let all = recomputed(&training);
+    training.recompute_layers = Some(0);
+    let none = recomputed(&training);
+    training.recompute_layers = Some(1);
+    assert_eq!(4 * (recomputed(&training) - none), all - none);
+    let (one, bytes) = (training.chunk_activation_bytes(&chunk).0, training.layer_activation_bytes(8).0);
+    training.recompute = Recompute::None;
+    assert_eq!(one, bytes + 3 * training.layer_activation_bytes(9).0);
+}
+
+/// A measured layer takes the place of its kernels and of its collectives.
+#[test]
+fn measured_layers_take_the_place_of_their_kernels() {
+    let profile = "kernel,m,n,k,dtype,time\n\
+        layer_forward,1024,4096,4,bf16,1 ms\nlayer_backward,1024,4096,4,bf16,2 ms\n\
+        head_forward,1024,4096,4,bf16,5 ms\nhead_backward,1024,4096,4,bf16,7 ms\noptimiser_layer,4096,4,0,bf16,3 ms\n";
+    let kernels = kernels("h100-sxm", Dtype::Bf16, KernelProfile::parse(profile).unwrap());
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    training.tp = 4;
+    let chunk = Chunk { layers: 29..32, embedding: false, head: true };
+    let work = training.chunk(&chunk, &kernels).work;
+    assert_eq!(compute_time(&work.forward), Span::from_us(8_000));
+    assert_eq!(compute_time(&work.backward), Span::from_us(13_000));
+    assert_eq!(work.optimiser, Span::from_us(12_000));
+    assert_eq!(collectives(&work.forward), []);
+    training.tp = 2;
+    assert_ne!(compute_time(&training.chunk(&chunk, &kernels).work.forward), Span::from_us(8_000));
+}
+
+/// A share of the compute rates lengthens what they bound and nothing else; separate kernels what memory bounds.
+#[test]
+fn shares_and_separate_kernels_lengthen_what_they_bound() {
+    let kernels = gpu("h100-sxm");
+    let half = kernels.clone().sustained(0.5);
+    let gemm = Gemm::new(8192, 8192, 8192);
+    let launch = Span::from_us(2);
+    let (whole, slower) = (kernels.gemm(gemm, Dtype::Bf16, Dtype::Bf16), half.gemm(gemm, Dtype::Bf16, Dtype::Bf16));
+    assert!(((slower - launch).seconds() / (whole - launch).seconds() - 2.0).abs() < 1e-6);
+    let norm = |kernels: &KernelModel| kernels.streaming(Streaming::Norm, 8192, 8192, 4 * 8192 * 8192);
+    assert_eq!(norm(&kernels), norm(&half));
+    let separate = (norm(&kernels.clone().separately(true)) - launch).seconds();
+    assert!((separate / (norm(&kernels) - launch).seconds() - 10.0).abs() < 1e-6);
+    assert_eq!(norm(&kernels.clone().separately(false)), norm(&kernels));
 }

@@ -15,20 +15,24 @@ in size, the curve `OCTAVES` octaves, the others `ROWS` rows. Nothing else of th
 from __future__ import annotations
 
 import csv
-import datetime
+import difflib
 import gzip
 import math
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from windtunnel.engine import InputError
+from windtunnel.experiments.spec import parse_yaml
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+
+SHEETS = Path(__file__).resolve().parents[3] / "data" / "gpus"
 
 TINY = 1 << 18
 THIN = 16
@@ -252,3 +256,56 @@ def rewritten(sheet: str, found: Found, today: datetime.date) -> str:
         if count == 0:
             raise InputError(f"sheet of {found.gpu}: `{key.strip()}` is not on a line of its own")
     return sheet
+
+
+def sheet_path(gpu: str) -> Path:
+    """The file of a GPU's sheet, by name or by path. Raises `InputError` with the nearest name."""
+    given = Path(gpu)
+    if given.suffix == ".yaml":
+        if not given.is_file():
+            raise InputError(f"{given}: no such file")
+        return given
+    names = {path.stem: path for path in sorted(SHEETS.glob("*.yaml"))}
+    found = names.get(gpu.lower())
+    if found is None:
+        near = difflib.get_close_matches(gpu.lower(), names, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+        raise InputError(f"no sheet of GPU `{gpu}`\n\nhint: {hint}")
+    return found
+
+
+def rates(sheet: str, path: Path, dtypes: set[str]) -> tuple[float, float]:
+    """Peak in operations and bandwidth in bytes a second of the sheet, in the one format of the rows."""
+    if len(dtypes) != 1:
+        raise InputError(f"rows of one format are due, found {', '.join(sorted(dtypes)) or 'none'}")
+    (dtype,) = dtypes
+    record = parse_yaml(sheet, str(path))
+    try:
+        peak, bandwidth = str(record["peak"][dtype]["value"]), str(record["memory_bandwidth"]["value"])
+    except (KeyError, TypeError):
+        raise InputError(f"{path}: no `peak.{dtype}` or no `memory_bandwidth`") from None
+    return _scaled(peak, {"TFLOPS": 1e12, "PFLOPS": 1e15, "GFLOPS": 1e9}, path), _scaled(
+        bandwidth, {"TB/s": 1e12, "GB/s": 1e9}, path
+    )
+
+
+def _scaled(text: str, units: Mapping[str, float], path: Path) -> float:
+    number, _, unit = text.partition(" ")
+    try:
+        return float(number) * units[unit]
+    except (ValueError, KeyError):
+        raise InputError(f"{path}: expected a number with one of the units {', '.join(units)}, found `{text}`") from None
+
+
+def lines(found: Found) -> list[str]:
+    """What was fitted and how well, a line each."""
+    told = [f"{found.gpu}: {found.rows} kernels of {', '.join(found.sources)}"]
+    if found.launch is not None:
+        told.append(f"  launch {found.launch * 1e6:g} us")
+    if found.memory is not None:
+        told.append(f"  share of the memory bandwidth {found.memory:g}")
+    if found.gemm:
+        told.append("  share of the peak rate " + ", ".join(f"{share:g} at {size:g}" for size, share in found.gemm))
+    for kind, (rows, median, tail) in found.residuals.items():
+        told.append(f"  {kind}: {rows} rows, median residual {median:.1%}, 95th percentile {tail:.1%}")
+    return told

@@ -7,19 +7,22 @@ logarithm) or where no value between `LOW` and `HIGH` times the start does it.
 
 from __future__ import annotations
 
-import datetime
 import fnmatch
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windtunnel.engine import InputError
+from windtunnel.experiments.spec import parse_yaml
+from windtunnel.results.folder import write_beside
 from windtunnel.validate.board import READERS, predicted_of
 from windtunnel.validate.predict import predict
 from windtunnel.validate.systems import read_systems, with_constant
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -127,3 +130,22 @@ def record(constant: str, outcome: Outcome, today: datetime.date) -> dict[str, A
         "date": today.isoformat(),
         "fitted": list(outcome.rows),
     }
+
+
+def write(system: str, constant: str, found: Mapping[str, Any], data: Path) -> Path:
+    """Writes the constant beside the system's file (`constants/NAME.yaml`), where others may be already."""
+    path = read_systems(data)[system].path
+    beside = path.parent / "constants" / f"{system}.yaml"
+    old = parse_yaml(beside.read_text(encoding="utf-8"), str(beside)) if beside.is_file() else {}
+    beside.parent.mkdir(exist_ok=True)
+    lines = ["# Written by `windtunnel calibrate`."]
+    for name, record in sorted({**(old or {}), constant: dict(found)}.items()):
+        lines.append(f"{name}:")
+        for key, value in record.items():
+            if isinstance(value, list):
+                lines.append(f"  {key}:")
+                lines += [f"    - {json.dumps(one)}" for one in value]
+            else:
+                lines.append(f"  {key}: {json.dumps(value)}")
+    write_beside(beside, ("\n".join(lines) + "\n").encode())
+    return beside

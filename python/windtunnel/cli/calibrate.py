@@ -64,3 +64,63 @@ def collectives(
             path = fitting.write(known[name], fitting.record_mpi(found, rows) if by_mpi else fitting.record(known[name], found, rows))
             out().print(f"  wrote {path}", markup=False, soft_wrap=True)
     return DONE
+
+
+@app.command()
+def kernels(
+    gpu: Annotated[str, typer.Argument(metavar="GPU", help="Sheet of `data/gpus`, or a path.")],
+    profiles: Annotated[list[Path], typer.Argument(metavar="PROFILE…", help="Kernel profiles, or Vidur's tables of a layer.")],
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+) -> int:
+    """Fit a GPU's efficiency curve of matrix products, its share of memory bandwidth and its launch on measured kernels."""
+    import datetime
+
+    from windtunnel.calibrate import kernels as fitting
+    from windtunnel.results.folder import write_beside
+
+    path = fitting.sheet_path(gpu)
+    sheet = path.read_text(encoding="utf-8")
+    missing = [profile for profile in profiles if not profile.is_file()]
+    if missing:
+        raise InputError(f"{missing[0]}: no such file")
+    rows = [kernel for profile in profiles for kernel in fitting.read(profile)]
+    peak, bandwidth = fitting.rates(sheet, path, {kernel.dtype for kernel in rows})
+    found = fitting.fit(path.stem, rows, [profile.name for profile in profiles], peak=peak, bandwidth=bandwidth)
+    for line in fitting.lines(found):
+        out().print(Text(line))
+    for name, reason in found.refused.items():
+        out().print(Text(f"refused {name}: {reason}", style="dim"))
+    if not (found.gemm or found.memory or found.launch):
+        raise InputError("the rows determine nothing of the sheet")
+    if not dry:
+        write_beside(path, fitting.rewritten(sheet, found, datetime.datetime.now(datetime.UTC).date()).encode())
+        out().print(f"wrote {path}", markup=False, soft_wrap=True)
+    return DONE
+
+
+@app.command()
+def training(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A system of `data/systems`.")],
+    constant: Annotated[str, typer.Argument(metavar="CONSTANT", help="`compute_share` or `dispatch`.")],
+    rows: Annotated[list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")],
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+) -> int:
+    """Fit a constant of training on measured iterations: the share of compute rates sustained, or the host's time a launch."""
+    import datetime
+
+    from windtunnel.calibrate import training as fitting
+    from windtunnel.validate.board import data_folder
+
+    outcome = fitting.fit(system, constant, rows, data_folder(data))
+    record = fitting.record(constant, outcome, datetime.datetime.now(datetime.UTC).date())
+    out().print(
+        Text(
+            f"{system}: {constant} {record['value']} on {len(outcome.rows)} rows, median absolute residual "
+            f"{outcome.median:.1%}, 95th percentile {outcome.spread:.1%}"
+        )
+    )
+    if not dry:
+        path = fitting.write(system, constant, record, data_folder(data))
+        out().print(f"wrote {path}", markup=False, soft_wrap=True)
+    return DONE

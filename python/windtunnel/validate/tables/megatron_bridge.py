@@ -3,6 +3,7 @@
 A cell such as `1614 (1540)` holds two runs: FP8 with a scale a tensor, and MXFP8 in brackets; so do the cells of its layout.
 Recomputation is that of the repository's recipes (`src/megatron/bridge/perf_recipes`), which is none but where
 `RECOMPUTE` says otherwise. Experts are balanced by force and no token is dropped (the page's note on MoE).
+From container 26.02 on the recipes capture attention and routing in CUDA graphs; before, the host launches every kernel.
 """
 
 from __future__ import annotations
@@ -207,6 +208,7 @@ def _row(run: Run, systems: Mapping[str, System]) -> Row | str:
         },
         parallelism=parallelism,
         training=training,
+        captured=not run.container.startswith("25."),
     )
     racks(scenario, run.gpus)
     inferred = run.chip in NEW or run.precision == "fp4"

@@ -155,6 +155,7 @@ def _row(
         },
         parallelism=parallelism,
         training=training,
+        captured=True,
     )
     if int(scenario["topology"]["host"]["gpus"]) != per_node:
         scenario["topology"]["host"] |= {"gpus": per_node, "nics": per_node}

@@ -1,0 +1,256 @@
+"""Tables of end-to-end training: readers, long iterations from short ones, memory, errors by kind."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from windtunnel.cli.app import main
+from windtunnel.engine import InputError
+from windtunnel.validate import Row, Score, validate
+from windtunnel.validate.bands import bands, kind_of
+from windtunnel.validate.page import ROOT, block, rows_of_page
+from windtunnel.validate.board import Board
+from windtunnel.validate.steady import shortened
+from windtunnel.validate.systems import read_systems
+from windtunnel.validate.tables import READERS
+from windtunnel.validate.tables.sailor import MODELS, layer_profile
+from windtunnel.validate.tables.torchtitan import even
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the measured tables are not here")
+
+
+def write(folder: Path, name: str, rows: list[dict[str, object]]) -> Path:
+    """A folder with a table."""
+    place = folder / "e2e_iteration"
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / name).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+def titan(caption: str, cells: dict[str, str], hardware: str = "H100 96GB") -> dict[str, object]:
+    return {"caption": caption, "row_json": json.dumps(cells), "hardware": hardware, "source": "x"}
+
+
+def bridge(model: str, cells: dict[str, str], tokens: str = "1000", system: str = "DGX-H100") -> dict[str, object]:
+    raw = {"#-GPUs": "64", "Precision": "FP8-CS", "GBS": "128", "MBS": "1", "Sequence Length": "8192", "TP": "4",
+           "PP": "8", "CP": "1", "VP": "5", "EP": "1", "Tokens / sec / GPU": tokens, "Model TFLOP / sec / GPU": "1"}  # fmt: skip
+    raw |= cells
+    return {
+        "section": f"Performance / 25.11 NeMo Container / Pre-Training Performance / Model: {model}",
+        "system": system, "gpus": raw["#-GPUs"], "precision": raw.get("Precision", ""), "seq": "8192",
+        "tokens_per_s_per_gpu": tokens, "raw_json": json.dumps(raw),
+    }  # fmt: skip
+
+
+def test_torchtitan_captions_and_cells_become_layouts(tmp_path: Path) -> None:
+    data = write(tmp_path, "torchtitan_measured_tps.csv", [
+        titan("Llama 3.1 8B model. 8 GPUs. Local batch size 2, global batch size 16. Selective activation checkpointing.",
+              {"Techniques": "FSDP", "TPS/GPU": "5,000", "Memory(GiB)": "80"}),
+        titan("FSDP + TP + PP + torch.compile + Float8 + AsyncTP. Llama 3.1 405B model. 512 GPUs (FSDP 8, TP 8, PP8). "
+              "Local batch size 32, global batch size 256. Full activation checkpointing.",
+              {"Schedule": "Interleaved 1F1B", "TPS/GPU": "100", "Memory(GiB)": "80"}),
+        titan("#### Llama3 8b on 64 H100s with FSDP=8, TP=8, torch.compile, per op SAC,  local batch size 12",
+              {"Quantization": "float8 rowwise", "Vanilla TP tokens/sec": "1", "Async TP tokens/sec": "1"}),
+        titan("TPS", {"NUM_NODES": "4", "TPS/GPU": "10000", "Memory(GiB)": "48"}, "H200, see file"),
+    ])  # fmt: skip
+    found = READERS["torchtitan"](data, read_systems(None))
+    assert found is not None
+    eager, pipeline, h200 = found.rows
+    assert [(e.reason, e.rows) for e in found.excluded] == [("float8 with a scale a row is not modelled", 2)]
+    # 16 sequences of 8,192 tokens at 5,000 tokens a second on each of 8.
+    assert eager.measured == pytest.approx(16 * 8192 / 40_000)
+    job = eager.scenario["jobs"][0]
+    assert (job["workload"]["micro_batch"], job["parallelism"]["dp"]) == (2, 8)
+    assert job["workload"]["training"] | {"fused": False, "recompute": "operations"} == job["workload"]["training"]
+    job = pipeline.scenario["jobs"][0]
+    layout = job["parallelism"]
+    assert (layout["tp"], layout["pp"], layout["dp"], layout["schedule"]["chunks"]) == (8, 8, 8, 2)
+    # As many micro-batches as pipeline ranks; 126 layers over 16 stages.
+    assert job["workload"]["micro_batch"] == 4
+    assert sum(job["workload"]["training"]["layers_per_stage"]) == 126
+    assert (h200.system, h200.scenario["topology"]["host"]["gpu"]) == ("trainy-h200", "H200")
+
+
+def test_a_cell_of_two_runs_is_two_rows(tmp_path: Path) -> None:
+    data = write(tmp_path, "megatron_bridge_measured_throughput.csv", [
+        bridge("LLAMA3_70B", {"TP": "1 (2)", "PP": "1 (4)", "VP": "1 (5)", "FSDP": "64 (0)", "MBS": "2",
+                              "Tokens / sec / GPU": "4000 (3000)"}, system="DGX-GB200"),
+        bridge("Nemotron_3_Nano", {}),
+        bridge("Mamba_5", {}),
+        bridge("Qwen3_30B_a3B", {"#-GPUs": "8", "TP": "1", "PP": "1", "VP": "n/a", "EP": "8", "Precision": "NVFP4"}),
+    ])  # fmt: skip
+    found = READERS["megatron-bridge"](data, read_systems(None))
+    assert found is not None
+    sharded, staged, experts = found.rows
+    assert [row.measured for row in (sharded, staged)] == pytest.approx([128 * 8192 / 256e3, 128 * 8192 / 192e3])
+    assert sharded.scenario["jobs"][0]["parallelism"]["zero"] == 3
+    assert staged.scenario["jobs"][0]["parallelism"]["schedule"] == {"name": "interleaved", "chunks": 5}
+    assert (sharded.groups["kind"], experts.groups["kind"]) == ("dense", "other chips and FP4")
+    assert {e.reason for e in found.excluded} == {
+        "hybrids of attention and state-space layers are not modelled",
+        "no sheet of model `Mamba_5`",
+    }
+    # One rack: the domain is as large as the job.
+    assert sharded.scenario["topology"]["host"]["scale_up"]["size"] == 64
+
+
+def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:
+    run = {"round": "v5.0", "org": "A", "system": "s", "benchmark": "llama2_70b_lora", "nodes": 1, "accel_per_node": 8,
+           "accel_model": "NVIDIA H100-SXM5-80GB", "global_batch_size": 8, "seq_len": "", "grad_accum": 1,
+           "micro_batch": "", "tp": "", "pp": "", "cp": "", "best_step_s": 4.0, "best_step_basis": "logged"}  # fmt: skip
+    data = write(tmp_path, "mlperf_training_runs.csv", [
+        run, run | {"best_step_s": 5.0}, run | {"best_step_s": 4.4}, run | {"best_step_s": ""},
+        run | {"benchmark": "bert"}, run | {"accel_model": "Abacus 3"}, run | {"org": "B"},
+        run | {"system": "t", "tp": 2, "pp": 1, "cp": 1, "micro_batch": 1},
+    ])  # fmt: skip
+    config = {"round": "v5.0", "org": "A", "benchmark": "llama2_70b_lora"}
+    scripts = {
+        "config_common.sh": {"TP": "4", "SP": "1", "FP8": "True"},
+        "config_DGXH100_1x8x4.sh": {"DGXNNODES": "1", "MINIBS": "4"},
+        "config_DGXH100_1x8x2.sh": {"DGXNNODES": "1", "MINIBS": "2"},
+        "config_DGXB200_1x8x1_fp4.sh": {"DGXNNODES": "1", "MINIBS": "1", "TP": "1"},
+    }
+    write(data, "mlperf_parallelism_configs.csv",
+          [config | {"config": name, "params_json": json.dumps(values)} for name, values in scripts.items()])  # fmt: skip
+    found = READERS["mlperf"](data, read_systems(None))
+    assert found is not None
+    first, second = found.rows
+    # 8 = 4 · 8/4: the script with a minibatch of 4; the median of three runs.
+    assert first.measured == 4.4
+    layout = first.scenario["jobs"][0]["parallelism"]
+    assert (layout["tp"], layout["dp"]) == (4, 2)
+    assert first.scenario["jobs"][0]["workload"]["training"]["lora_rank"] == 16
+    assert second.scenario["jobs"][0]["parallelism"]["tp"] == 2
+    assert {e.reason: e.rows for e in found.excluded} == {
+        "further runs of a configuration, whose median is the row": 2,
+        "no configuration of the organisation for this number of nodes": 1,
+        "no file of a system with `Abacus 3`": 1,
+        "no reliable step time": 1,
+        "not a benchmark of a language model": 1,
+    }
+
+
+def test_sailor_takes_measured_layers_of_its_own_model_only(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json.gz"
+    model = MODELS["OPT-350"]
+    times = {str(layer): [0.002, 0.004, 0.001] for layer in range(model.layers + 2)}
+    path.write_bytes(gzip.compress(json.dumps({"8": {"4": times}}).encode()))
+    text = layer_profile(path, model, 8, 4)
+    assert text is not None
+    assert "layer_backward,16384,1024,4,fp16,4000.000 us" in text.splitlines()
+    assert layer_profile(path, model, 4, 4) is None
+    assert layer_profile(path, MODELS["GPT-NEO"], 8, 4) is None
+    path.write_bytes(b"no gzip")
+    with pytest.raises(InputError, match="not a profile of layers"):
+        layer_profile(path, model, 8, 4)
+
+
+def test_layers_are_spread_as_evenly_as_they_can_be() -> None:
+    assert even(126, 128) == [0, *[1] * 126, 0]
+    assert even(61, 8) == [7, 8, 8, 8, 8, 8, 7, 7]
+    assert even(80, 8) == [10] * 8
+
+
+def scenario(batch: int, pp: int = 4) -> dict[str, object]:
+    """A pipeline of a small model."""
+    layout = {"pp": pp, "dp": 2, "overlap_gradients": False}
+    return {
+        "windtunnel": 1, "name": "x", "fidelity": "flow", "memory": "ignore",
+        "topology": {"shape": "clos", "hosts": 2, "tiers": [{"ports_down": 4, "rate": "200 Gbps", "length": "5 m"}],
+                     "host": {"gpu": "A100-80", "gpus": 8, "nics": 8, "nic": "ConnectX-6"}},
+        "network": {"load_balancer": "ideal"},
+        "jobs": [{"name": "job", "iterations": 1, "parallelism": layout,
+                  "workload": {"model": "llama3-8b", "global_batch": batch, "micro_batch": 1, "sequence": 1024}}],
+        "cluster": {"episodes": {"iterations": 1}},
+        "results": {"operations": "none", "flows": "none", "ideal": False},
+    }  # fmt: skip
+
+
+def test_a_long_iteration_is_that_of_its_short_ones() -> None:
+    import windtunnel.validate.predict as prediction
+
+    long = scenario(2 * 4 * 10)
+    short = shortened(long)
+    assert [run["jobs"][0]["workload"]["global_batch"] for run, _ in short] == [16, 24]
+    # Ten rounds: two, and eight times the difference between three and two.
+    assert [weight for _, weight in short] == [-7.0, 8.0]
+    assert shortened(scenario(24)) == [(scenario(24), 1.0)]
+
+    def time(what: dict[str, object]) -> float:
+        result = prediction._run((json.dumps(what), "{}", "time"))  # noqa: SLF001
+        assert isinstance(result, dict), result
+        return float(result["jobs"][0]["iteration_time_s"]["mean"])
+
+    assert sum(time(run) * weight for run, weight in short) == pytest.approx(time(long), rel=1e-3)
+
+
+def test_errors_are_told_by_kind() -> None:
+    def row(name: str, training: dict[str, object], layout: dict[str, object], gpu: str) -> Row:
+        job = {"workload": {"training": training}, "parallelism": layout}
+        return Row(name, "s", 1.0, {"topology": {"host": {"gpu": gpu}}, "jobs": [job]}, {})
+
+    rows = [
+        row("a", {}, {}, "A100-80"), row("b", {"precision": "fp8"}, {}, "H100-SXM"), row("c", {"lora_rank": 16}, {}, "B200"),
+        row("d", {}, {"ep": 8}, "A100-80"), row("e", {}, {}, "A100-80"),
+    ]  # fmt: skip
+    kinds = [kind_of(one) for one in rows]
+    dense = "dense, kernels measured"
+    assert kinds == [dense, "dense, kernels inferred", "adapters", "experts", dense]
+    score = Score("t", rows, [1.1, 0.5, 2.0, 1.0, 0.7], [])
+    found = bands([score])
+    assert found["kinds"][dense] == {"rows": 2, "median": 0.2, "p95": 0.29, "tables": ["t"]}
+    assert found["board"]["t"]["rows"] == 5
+    assert "| `t` | 5 |" in block(Board([score], ["gone"]))
+
+
+def test_the_errors_that_runs_show_follow_the_board() -> None:
+    page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
+    shown = json.loads((ROOT / "data" / "errors" / "training.json").read_text(encoding="utf-8"))
+    stated = rows_of_page(page)
+    for table, figures in shown["board"].items():
+        rows, median, p95 = stated[table]
+        assert rows == figures["rows"], table
+        for text, value in ((median, figures["median"]), (p95, figures["p95"])):
+            assert float(text.removesuffix("%")) / 100 == pytest.approx(value, abs=6e-4), table
+    assert sum(kind["rows"] for kind in shown["kinds"].values()) == sum(t["rows"] for t in shown["board"].values())
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "row", "message"),
+    [
+        ("torchtitan", "torchtitan_measured_tps.csv",
+         titan("Llama 3.1 8B. 8 GPUs. Local batch size 2", {"Techniques": "FSDP", "TPS/GPU": "fast", "Memory(GiB)": "1"}),
+         "torchtitan_measured_tps.csv:2: `row_json`: `TPS/GPU`: expected a number, found `fast`"),
+        ("torchtitan", "torchtitan_measured_tps.csv",
+         {"caption": "x", "row_json": "{", "hardware": "H100", "source": ""}, "torchtitan_measured_tps.csv:2: `row_json`"),
+        ("megatron-bridge", "megatron_bridge_measured_throughput.csv", bridge("LLAMA3_8B", {"GBS": "many"}),
+         "throughput.csv:2: `raw_json`: `GBS`: expected a number, found `many`"),
+        ("mlperf", "mlperf_training_runs.csv", {"round": "v5.0", "org": "A"},
+         "mlperf_training_runs.csv:1: column `system` is missing"),
+        ("sailor", "sailor_measured_iteration.csv", {"cluster": "clariden"},
+         "sailor_measured_iteration.csv:1: column `model` is missing"),
+    ],
+)  # fmt: skip
+def test_bad_tables_name_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, table: str, row: dict[str, object], message: str
+) -> None:
+    data = write(tmp_path, table, [row])
+    assert main(["validate", "--table", name, "--data", str(data), "--out", str(tmp_path / "out"), "--json"]) == 2
+    assert message in capsys.readouterr().err
+
+
+@with_data
+def test_memory_of_korthikanti_within_the_target() -> None:
+    (score,) = validate(["memory"], data=DATA, processes=2).scores
+    found = [(p / r.measured - 1) for r, p in zip(score.rows, score.predicted, strict=True) if "korthikanti" in r.id]
+    assert len(found) == 8
+    assert max(abs(error) for error in found) < 0.1
