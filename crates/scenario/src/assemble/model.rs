@@ -417,6 +417,8 @@ impl Transformer<'_> {
             overlap_chunks: settings.overlap_chunks.unwrap_or(1),
             overlap_backward: settings.overlap_backward.unwrap_or(true),
             scatter_gather: settings.scatter_gather,
+            fused_loss: settings.fused_loss.unwrap_or(true),
+            reserved: settings.reserved.map_or(0, |size| size.0.0),
             dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
             optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
             expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },
@@ -433,6 +435,8 @@ impl Transformer<'_> {
             shards: replicas * u64::from(layout.ep),
             expert_shards: replicas,
             gathered_units: u64::from(layout.prefetch) + 1,
+            stays_gathered: layout.reshard == Reshard::Never,
+            whole_gradients: layout.reduce == GradientReduce::LastMicrobatch && layout.microbatches > 1,
         }
     }
 

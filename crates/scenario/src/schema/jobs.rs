@@ -123,6 +123,11 @@ pub struct ModelJob {
     pub regather: Option<bool>,
     /// Element-wise operations fused into one kernel each; on unless `false` (PyTorch without a compiler).
     pub fused: Option<bool>,
+    /// Compute the loss in one kernel; on unless `false` (PyTorch without a compiler around the loss keeps 32-bit copies of the
+    /// logits).
+    pub fused_loss: Option<bool>,
+    /// Memory of a GPU that the framework holds besides: contexts, communication buffers.
+    pub reserved: Option<Size>,
     /// Share of the sheet's compute rates that the GPU sustains in training, where its power is limited; 1 if left out.
     pub compute_share: Option<f64>,
     /// Sequence parallelism with tensor parallelism; on unless `false`.

@@ -53,11 +53,15 @@ pub struct Sharding {
     pub expert_shards: u64,
     /// Units gathered at once under [`Zero::Parameters`]: the one in use and those fetched ahead.
     pub gathered_units: u64,
+    /// Whether parameters stay gathered between micro-batches ([`Zero::Parameters`]).
+    pub stays_gathered: bool,
+    /// Whether gradients add up whole over several micro-batches before they are reduced.
+    pub whole_gradients: bool,
 }
 
 impl Default for Sharding {
     fn default() -> Self {
-        Self { zero: Zero::None, shards: 1, expert_shards: 1, gathered_units: 2 }
+        Self { zero: Zero::None, shards: 1, expert_shards: 1, gathered_units: 2, stays_gathered: false, whole_gradients: false }
     }
 }
 
@@ -287,6 +291,9 @@ impl Training {
             dense.div_ceil(shards) + routed.div_ceil(expert_shards)
         };
         memory.weights = Bytes(self.precision.parameters.bytes(sharded(Zero::Parameters)));
+        if sharding.zero == Zero::Parameters && sharding.stays_gathered {
+            memory.weights += Bytes(self.precision.parameters.bytes(dense + routed));
+        }
         if let Some(rank) = self.lora_rank {
             let layers: usize = resident.iter().map(|held| held.chunk.layers.len()).sum();
             let adapters = self.adapter_parameters(rank) * layers as u64;
@@ -301,9 +308,12 @@ impl Training {
         };
         memory.gradients = Bytes(self.precision.gradients.bytes(sharded(Zero::Gradients)));
         memory.optimiser = Bytes(12 * sharded(Zero::Optimiser));
+        if sharding.zero >= Zero::Gradients && sharding.whole_gradients {
+            memory.gradients += Bytes(self.precision.gradients.bytes(dense + routed));
+        }
 
-        let mut buffers = recomputed;
-        if sharding.zero == Zero::Parameters {
+        let mut buffers = recomputed + self.reserved;
+        if sharding.zero == Zero::Parameters && !sharding.stays_gathered {
             buffers += sharding.gathered_units * self.precision.parameters.bytes(largest);
         }
         if sharding.zero >= Zero::Gradients {
@@ -315,7 +325,12 @@ impl Training {
                 2 * self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden);
         }
         if together(|chunk| chunk.head) {
-            buffers += self.precision.activations.bytes(self.tokens() * self.local_vocabulary());
+            let logits = self.tokens() * self.local_vocabulary();
+            buffers += self.precision.activations.bytes(logits);
+            if !self.fused_loss {
+                // Beside the logits in 32 bits: their logarithms of probabilities, and the gradient.
+                buffers += 8 * logits;
+            }
         }
         memory.buffers = Bytes(buffers);
         memory
@@ -425,7 +440,7 @@ mod tests {
                 zero: Zero::stage(stage).unwrap(),
                 shards: 64,
                 expert_shards: 64,
-                gathered_units: 2,
+                ..Sharding::default()
             };
             let memory = training.memory(&resident, &sharding);
             let state = (memory.weights + memory.gradients + memory.optimiser).0 as f64;

@@ -124,6 +124,11 @@ pub struct Training {
     /// Time of the host to launch a kernel of this model or a collective; a framework that interprets (eager PyTorch) launches
     /// several for each. Zero: the GPU is never kept waiting.
     pub dispatch: Span,
+    /// Whether the loss is one kernel over the logits; otherwise their 32-bit copies are alive at once (PyTorch without a
+    /// compiler around the loss).
+    pub fused_loss: bool,
+    /// Bytes that the framework holds besides: contexts, communication buffers.
+    pub reserved: u64,
     /// Ranks over which the optimiser state of dense parameters is sharded; 1: none.
     pub optimiser_shards: u64,
     /// The same for expert parameters.
@@ -207,6 +212,8 @@ impl Training {
             overlap_backward: true,
             scatter_gather: false,
             dispatch: Span::ZERO,
+            fused_loss: true,
+            reserved: 0,
             optimiser_shards: 1,
             expert_optimiser_shards: 1,
         }

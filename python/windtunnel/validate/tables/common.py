@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from windtunnel.validate.systems import System
 
 
-TRAINING_CONSTANTS = ("dispatch", "compute_share")
+TRAINING_CONSTANTS = ("dispatch", "compute_share", "reserved")
 """Constants of a system that a job's `training` takes."""
 
 
