@@ -1,8 +1,9 @@
 //! `tuner: nccl`: NCCL's choice of algorithm and protocol, and what of its time no fabric simulates.
 //!
-//! The bytes run on the fabric by the chosen algorithm, as many as the protocol puts on the wire at its share of the links;
-//! launch, start and hops, which the closed form ([`Communicator::time`]) knows, come before as one operation of the
-//! ranks. On an idle fabric a run takes what the closed form says, and the latency of its paths besides.
+//! The bytes run on the fabric, as many as the protocol puts on the wire at its share of the links; launch, start and
+//! hops, which the closed form ([`Communicator::time`]) knows, come before as one operation of the ranks. On an idle
+//! fabric a run takes what the closed form says and the latency of its paths besides, except where several hosts of
+//! several ranks sum: NCCL's channels keep links inside and between hosts busy at once, the simulated levels take turns.
 
 use windtunnel_kernel::Span;
 use windtunnel_workload::collectives::nccl::{
@@ -67,14 +68,26 @@ pub fn tune(
         Chosen::Nvls => constants.share_sums,
         _ => constants.share_scale_up[at],
     };
+    let several = layout.domains > 1 && layout.ranks > 1;
+    let by_domains = matches!(
+        spec.kind,
+        CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::ReduceScatter
+    );
     spec.algorithm = match choice.algorithm {
-        Chosen::Ring => Algorithm::Ring,
-        Chosen::Pat => Algorithm::Pat,
         Chosen::PointToPoint => Algorithm::Direct,
+        // NCCL's channels leave a host by every NIC; of what is simulated only this does.
+        _ if several && by_domains => Algorithm::Hierarchical,
+        Chosen::Pat => Algorithm::Pat,
         Chosen::Tree => Algorithm::DoubleBinaryTree,
-        _ => Algorithm::Hierarchical,
+        _ => Algorithm::Ring,
     };
-    spec.bytes.0 = (spec.bytes.0 as f64 / share).ceil() as u64;
+    let mut sent = spec.bytes.0 as f64 / share;
+    if choice.algorithm == Chosen::Nvls && layout.domains == 1 && operation == Operation::AllReduce {
+        // The switch sums: a GPU sends n/(n-1) of the buffer where a ring sends 2 (n-1)/n.
+        let part = f64::from(ranks - 1) / f64::from(ranks);
+        sent /= 2.0 * part * part;
+    }
+    spec.bytes.0 = sent.ceil() as u64;
     let before = communicator.time_of(operation, choice, 1, &constants);
     Ok(Span((before * 1e12).round() as u64))
 }

@@ -1,0 +1,312 @@
+"""Tables of measured collectives: readers, calibration, predictions from small tables made by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from windtunnel import engine
+from windtunnel.calibrate import collectives as fitting
+from windtunnel.calibrate.fit import fit
+from windtunnel.engine import InputError
+from windtunnel.validate import validate
+from windtunnel.validate.collectives import Asked, hardware
+from windtunnel.validate.quantities import quantity, written
+from windtunnel.validate.systems import OWN, read_system, read_systems
+from windtunnel.validate.tables import READERS, nccl, pico
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUNS = "run_id,system,collective,nodes,gpus_per_node,ranks,gpu,nccl_version,fabric,variant,n_sizes,quality,source\n"
+ROWS = "run_id,size_bytes,oop_time_us,ip_time_us\n"
+SYSTEM = """
+name: made
+source: this test
+evidence: inferred
+topology:
+  shape: clos
+  tiers:
+    - {ports_down: 32, rate: 200 Gbps, length: 0 m}
+  host: {gpu: A100-80, gpus: 8, nics: 8, nic: ConnectX-6}
+collectives:
+  rows: [{system: Made cluster}]
+  cpu: {value: amd, evidence: inferred, source: this test}
+  ll128_between_hosts: {value: true, evidence: inferred, source: this test}
+"""
+
+
+def folder(tmp_path: Path, runs: list[str], rows: list[str], system: str | None = SYSTEM) -> Path:
+    """A validation folder with a table of nccl-tests, and perhaps a system."""
+    place = tmp_path / "collectives"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "nccl_tests_runs.csv").write_text(RUNS + "".join(f"{run}\n" for run in runs))
+    (place / "nccl_tests_rows.csv.gz").write_bytes(gzip.compress((ROWS + "".join(f"{row}\n" for row in rows)).encode()))
+    if system is not None:
+        (tmp_path / "systems").mkdir(exist_ok=True)
+        (tmp_path / "systems" / "made.yaml").write_text(system)
+    return tmp_path
+
+
+def run(id: str, collective: str = "all_reduce", nodes: int = 4, quality: str = "raw_log", variant: str = "") -> str:
+    """A line of the runs."""
+    return f"{id},Made cluster,{collective},{nodes},8,{8 * nodes},A100,,,{variant},1,{quality},log"
+
+
+def test_a_large_ring_takes_what_its_bytes_take(tmp_path: Path) -> None:
+    # 62 of 32 parts over 200 GB/s of NICs at the prior's share of 0.92.
+    size = 8 << 30
+    ideal = size * 62 / 32 / (200e9 * 0.92)
+    data = folder(tmp_path, [run("1")], [f"1,{size},{ideal * 1e6:.3f},0"])
+    (score,) = validate(["nccl-tests"], data=data, processes=1).scores
+    assert score.rows[0].id == "nccl-tests/1/8589934592"
+    assert score.predicted[0] == pytest.approx(ideal, rel=0.01)
+    assert score.predicted[0] > ideal
+
+
+def test_rows_are_left_out_by_rule_and_counted(tmp_path: Path) -> None:
+    runs = [
+        run("1", quality="doc_sample"),
+        run("2", collective="gather"),
+        "3,Elsewhere,all_reduce,2,8,16,,,,,1,raw_log,log",
+        run("4"),
+        "5,Made cluster,all_reduce,1,1,1,,,,,1,raw_log,log",
+    ]
+    rows = [f"{i},1048576,100,0" for i in range(1, 7)] + ["4,1048576,,9"]
+    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows), processes=1).scores
+    assert len(score.rows) == 1
+    assert {e.reason: e.rows for e in score.excluded} == {
+        "quality `doc_sample`: a sample in a document, no raw log": 1,
+        "collective `gather` is not modelled": 1,
+        "no file of system `Elsewhere`": 1,
+        "one rank: a copy, no collective": 1,
+        "run without a description": 1,
+        "no out-of-place time": 1,
+    }
+
+
+def test_settings_in_a_variant_are_followed(tmp_path: Path) -> None:
+    runs = [run("1"), run("2", variant="NCCL_ALGO_Tree_nccl-tests"), run("3", variant="NCCL_PROTO=Simple")]
+    rows = [f"{i},{1 << 30},10000,0" for i in (1, 2)] + [f"{i},1024,50,0" for i in (1, 3)]
+    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows), processes=1).scores
+    predicted = dict(zip([row.id for row in score.rows], score.predicted, strict=True))
+    assert predicted["nccl-tests/2/1073741824"] > predicted["nccl-tests/1/1073741824"]
+    assert predicted["nccl-tests/3/1024"] > predicted["nccl-tests/1/1024"]
+
+
+def test_the_median_of_set_ups_of_unknown_setting_is_compared(tmp_path: Path) -> None:
+    system = SYSTEM.replace("  cpu:", "  group_by_variant: env-setup\n  cpu:")
+    runs = [run(str(i), variant=f"site env-setup({i})") for i in (1, 2, 3)]
+    rows = [f"{i},1048576,{time},0" for i, time in ((1, 100), (2, 900), (3, 200))]
+    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows, system), processes=1).scores
+    assert [(row.id, row.measured) for row in score.rows] == [("nccl-tests/site/all_reduce-4x8/1048576", 200e-6)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "rows", "message"),
+    [
+        ([run("1", nodes=0)], ["1,8,1,0"], "runs.csv:2: `nodes`: expected a positive number, found `0`"),
+        ([run("1")], ["1,8,1,0", "1,8,soon,0"], "rows.csv.gz:3: `oop_time_us`: expected a positive number, found `soon`"),
+        ([run("1")], ["1,8.5,1,0"], "rows.csv.gz:2: `size_bytes`: expected a whole number, found `8.5`"),
+    ],
+)
+def test_a_bad_cell_is_named_with_file_and_line(tmp_path: Path, runs: list[str], rows: list[str], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        validate(["nccl-tests"], data=folder(tmp_path, runs, rows), processes=1)
+    assert message in str(error.value)
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    data = folder(tmp_path, [run("1")], [])
+    (data / "collectives" / "nccl_tests_rows.csv.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match=r"rows.csv.gz: not a table"):
+        validate(["nccl-tests"], data=data, processes=1)
+    (data / "collectives" / "nccl_tests_runs.csv").write_text("run_id,system\n")
+    with pytest.raises(InputError, match=r"runs.csv:1: column `collective` is missing"):
+        validate(["nccl-tests"], data=data, processes=1)
+    (data / "systems" / "made.yaml").write_text(SYSTEM.replace("length: 0 m", "length: long"))
+    folder(tmp_path, [run("1")], ["1,8,1,0"], None)
+    with pytest.raises(InputError, match=r"made.yaml: topology.tiers: expected a length such as `1 cm`, found `long`"):
+        validate(["nccl-tests"], data=data, processes=1)
+
+
+def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> None:
+    system = SYSTEM
+    sizes = [1 << exponent for exponent in range(10, 34)]
+    runs = [run("1", nodes=1), run("2", nodes=2), run("3"), run("4", "alltoall"), run("5", "alltoall", 1)]
+    blank = folder(tmp_path, runs, [f"{i},{size},1,0" for i in range(1, 6) for size in sizes], system)
+    systems = read_systems(blank)
+    made = systems["made"]
+    table = nccl.Table("x")
+    points = list(nccl.points(blank / "collectives", systems, table))
+    truth = {"launch": 9e-6, "share_network": [0.2, 0.7, 0.8], "exchange_network": 0.6}
+    asked = [
+        nccl.question(made, p.run.operation, p.size, p.run.ranks)["collective"] for p in points
+    ]
+    base = fitting._set({}, {})
+    (seconds,) = Asked(asked).times([{**base, **truth}])
+    rows = [f"{p.run.line.text('run_id')},{p.size},{t * 1e6:.6f},0" for p, t in zip(points, seconds, strict=True)]
+    data = folder(tmp_path, runs, rows, system)
+    found, fitted = fitting.calibrate(read_systems(data)["made"], data, read_systems(data))
+    assert np.abs(np.expm1(found.residuals)).max() < 0.03
+    assert found.values["share_network.2"] == pytest.approx(0.8, rel=0.03)
+    assert found.values["exchange_network"] == pytest.approx(0.6, rel=0.03)
+    # One process drives one GPU in these rows, and no switch sums.
+    assert found.refused["issue"] == "no row depends on it"
+    assert found.refused["share_sums"] == "no row depends on it"
+    # Half of the sizes; what was written is read again, and its rows are never scored.
+    assert {int(id.rpartition("/")[2]).bit_length() % 2 for id in fitted.ids} == {1}
+    path = fitting.write(read_systems(data)["made"], fitting.record(read_systems(data)["made"], found, fitted))
+    assert path == data / "systems" / "constants" / "made.yaml"
+    (score,) = validate(["nccl-tests"], data=data, processes=1).scores
+    assert {e.reason: e.rows for e in score.excluded} == {"used to fit a constant": len(fitted.ids)}
+    assert score.figures.median_abs_error is not None
+    assert score.figures.median_abs_error < 0.03
+    assert not {row.id for row in score.rows} & set(fitted.ids)
+
+
+def test_what_rows_do_not_determine_is_refused() -> None:
+    # y = a · b: only the product can be known; c never enters.
+    def predict(sets: list[dict[str, float]]) -> np.ndarray:
+        x = np.array([1.0, 2.0, 4.0, 8.0])
+        return np.array([s.get("a", 1.0) * s.get("b", 1.0) * x + 0.0 * s.get("c", 1.0) for s in sets])
+
+    found = fit(["a", "b", "c"], [1.0, 1.0, 1.0], [3.0, 6.0, 12.0, 24.0], [1.0] * 4, predict)
+    assert found.refused["c"] == "the rows do not depend on it"
+    assert any("only a combination of" in reason for reason in found.refused.values())
+    (kept,) = found.values
+    assert found.values[kept] == pytest.approx(3.0, rel=1e-3)
+
+
+def test_quantities_have_units() -> None:
+    assert quantity("200 Gbps", "rate", "here") == 25e9
+    assert quantity("1.5 us", "time", "here") == pytest.approx(1.5e-6)
+    assert written(1.5e-6) == "1.5 us"
+    with pytest.raises(InputError, match=r"here: expected a size such as `1 B`, found `64 kB`"):
+        quantity("64 kB", "size", "here")
+
+
+def test_every_system_of_collectives_can_be_read() -> None:
+    for name, system in read_systems(None).items():
+        record = system.record.get("collectives") or {}
+        for key, figure in record.items():
+            if key not in {"rows", "group_by_variant"}:
+                assert set(figure) >= {"value", "evidence", "source"}, f"{name}: {key}"
+        if "rows" in record:
+            machine = hardware(system)
+            assert machine["scale_up"] > machine["nic"] > 1e9, name
+        assert system.path.parent == OWN
+
+
+PICO = "system,timestamp,test_id,nnodes,tasks_per_node,ranks,collective,mpi_lib,gpu_awareness,algorithm,dtype,bytes,median_us\n"
+
+
+def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
+    place = tmp_path / "collectives"
+    place.mkdir()
+    rows = [
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,default_ompi,int32,67108864,9000",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,yes,ring_ompi,int32,67108864,9000",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,swirl_over,int32,67108864,9000",
+        "somewhere,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000",
+        "fugaku,t,0,2x2x2,1,8,ALLREDUCE,FJMPI,no,BINE-L-UTOFU-0-6,int32,67108864,9000",
+    ]
+    (place / "pico_mpi_collectives.csv.gz").write_bytes(gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode()))
+    board = validate(["pico"], data=tmp_path, processes=1)
+    (score,) = board.scores
+    assert [row.groups["algorithm"] for row in score.rows] == ["all_reduce by ring", "all_reduce by bine_whole"]
+    assert sum(e.rows for e in score.excluded) == 4
+    ring, _ = score.predicted
+    # 6 rounds of 16 MiB at most at the port's 12.5 GB/s, and no faster than that.
+    assert ring > 6 * 16 * 2**20 / 12.5e9
+
+
+def test_names_of_pico_become_definitions() -> None:
+    assert pico.definition("ALLREDUCE", "bine_bdw_remap_segmented_over_16384") == {
+        "algorithm": "bine", "segment": 16384.0, "ports": 1, "permute": False,
+    }  # fmt: skip
+    found = pico.definition("ALLGATHER", "BINE-VEC_DOUBLING_CONT_PERMUTE-UTOFU-0-3")
+    assert found == {"algorithm": "bine", "segment": 0.0, "ports": 3, "permute": True}
+    assert pico.definition("ALLREDUCE", "bine_bdw_remap_segmented_over") is None
+
+
+SCENARIO = """
+windtunnel: 1
+name: t
+seed: 1
+fidelity: flow
+topology:
+  shape: clos
+  hosts: {hosts}
+  tiers:
+    - {{ports_down: 32, rate: 400 Gbps, length: 0 m}}
+  host: {{gpu: H100-SXM, gpus: {gpus}, nics: {gpus}, nic: ConnectX-7}}
+network: {{mtu: 4096 B, header: 66 B, load_balancer: ideal}}
+jobs:
+  - name: j
+    workload: {{collective: {{kind: {kind}, bytes: {bytes} B, tuner: nccl, ranks: {ranks}{more}}}}}
+    iterations: 1
+"""
+
+
+def simulated(kind: str, size: int, ranks: int, gpus: int = 8, more: str = "") -> float:
+    """Seconds of a run."""
+    text = SCENARIO.format(hosts=max(2, ranks // gpus), gpus=gpus, kind=kind, bytes=size, ranks=ranks, more=more)
+    summary = engine.run(text, "t", "/", [], {"threads": 1}, lambda *_: None, lambda *_: None)
+    return float(json.loads(summary)["jobs"][0]["iteration_time_s"]["mean"])
+
+
+def closed(operation: str, size: int, domains: int, ranks: int) -> tuple[float, str]:
+    """Seconds of the closed form on the same hosts, and NCCL's choice."""
+    machine = {
+        "architecture": "hopper", "scale_up": 370.8e9, "scale_up_sums": ranks == 8, "memory": 2.8e12, "nics": ranks,
+        "nic": 50e9, "gpus": ranks, "wire": 0.0, "ll128_between": True,
+    }  # fmt: skip
+    question = {
+        "hardware": 0, "settings": 0, "layout": {"domains": domains, "ranks": ranks}, "operation": operation, "bytes": size,
+    }  # fmt: skip
+    asked = {"hardware": [machine], "settings": [[]], "constants": [{}], "questions": [question]}
+    answer = json.loads(engine.collective_times(json.dumps(asked)))
+    return answer["times"][0][0], answer["choices"][0]
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+def test_a_run_takes_what_the_closed_form_says_inside_a_host(kind: str) -> None:
+    size = 1 << 30
+    expected, choice = closed(kind, size, 1, 8)
+    assert simulated(kind, size, 8) == pytest.approx(expected, rel=0.03), choice
+
+
+@pytest.mark.parametrize("kind", ["all_to_all", "all_gather"])
+def test_a_run_takes_what_the_closed_form_says_between_hosts(kind: str) -> None:
+    size = 1 << 30
+    gpus = 8 if kind == "all_to_all" else 1
+    expected, choice = closed(kind, size, 4, gpus)
+    # Headers, 66 of 4,162 bytes, and the latency of the paths are the run's alone.
+    assert simulated(kind, size, 4 * gpus, gpus) == pytest.approx(expected, rel=0.06), choice
+
+
+def test_the_environment_of_a_scenario_is_checked() -> None:
+    with pytest.raises(InputError, match=r"environment.NCCL_DEBUG: `NCCL_DEBUG` is not followed"):
+        simulated("all_reduce", 1024, 8, more=", environment: {NCCL_DEBUG: INFO}")
+    with pytest.raises(InputError, match=r"tuner: `nccl` chooses the algorithm, found one"):
+        simulated("all_reduce", 1024, 8, more=", algorithm: ring")
+    slow = simulated("all_reduce", 1 << 30, 8, more=", environment: {NCCL_ALGO: ring}")
+    assert slow > simulated("all_reduce", 1 << 30, 8)
+
+
+def test_a_system_with_calibrated_constants_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "made.yaml"
+    path.write_text(SYSTEM)
+    (tmp_path / "constants").mkdir()
+    (tmp_path / "constants" / "made.yaml").write_text(
+        "nccl: {value: {launch: 9 us}, evidence: calibrated, source: here, fitted: [nccl-tests/1/8]}\n"
+    )
+    system = read_system(path)
+    assert (system.constant("nccl"), system.fitted) == ({"launch": "9 us"}, frozenset({"nccl-tests/1/8"}))
+    assert set(READERS) >= {"nccl-tests", "nccl-scale", "pico", "deepep", "vidur-network"}
