@@ -52,9 +52,11 @@ def folder(tmp_path: Path, runs: list[str], rows: list[str], system: str | None 
     return tmp_path
 
 
-def run(id: str, collective: str = "all_reduce", nodes: int = 4, quality: str = "raw_log", variant: str = "") -> str:
+def run(
+    number: str, collective: str = "all_reduce", nodes: int = 4, quality: str = "raw_log", variant: str = ""
+) -> str:
     """A line of the runs."""
-    return f"{id},Made cluster,{collective},{nodes},8,{8 * nodes},A100,,,{variant},1,{quality},log"
+    return f"{number},Made cluster,{collective},{nodes},8,{8 * nodes},A100,,,{variant},1,{quality},log"
 
 
 def test_a_large_ring_takes_what_its_bytes_take(tmp_path: Path) -> None:
@@ -103,14 +105,20 @@ def test_the_median_of_set_ups_of_unknown_setting_is_compared(tmp_path: Path) ->
     runs = [run(str(i), variant=f"site env-setup({i})") for i in (1, 2, 3)]
     rows = [f"{i},1048576,{time},0" for i, time in ((1, 100), (2, 900), (3, 200))]
     (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows, system), processes=1).scores
-    assert [(row.id, row.measured) for row in score.rows] == [("nccl-tests/site/all_reduce-4x8/1048576", 200e-6)]
+    (row,) = score.rows
+    assert row.id == "nccl-tests/site/all_reduce-4x8/1048576"
+    assert row.measured == pytest.approx(200e-6)
 
 
 @pytest.mark.parametrize(
     ("runs", "rows", "message"),
     [
         ([run("1", nodes=0)], ["1,8,1,0"], "runs.csv:2: `nodes`: expected a positive number, found `0`"),
-        ([run("1")], ["1,8,1,0", "1,8,soon,0"], "rows.csv.gz:3: `oop_time_us`: expected a positive number, found `soon`"),
+        (
+            [run("1")],
+            ["1,8,1,0", "1,8,soon,0"],
+            "rows.csv.gz:3: `oop_time_us`: expected a positive number, found `soon`",
+        ),
         ([run("1")], ["1,8.5,1,0"], "rows.csv.gz:2: `size_bytes`: expected a whole number, found `8.5`"),
     ],
 )
@@ -144,9 +152,7 @@ def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> N
     table = nccl.Table("x")
     points = list(nccl.points(blank / "collectives", systems, table))
     truth = {"launch": 9e-6, "share_network": [0.2, 0.7, 0.8], "exchange_network": 0.6}
-    asked = [
-        nccl.question(made, p.run.operation, p.size, p.run.ranks)["collective"] for p in points
-    ]
+    asked = [nccl.question(made, p.run.operation, p.size, p.run.ranks)["collective"] for p in points]
     base = fitting._set({}, {})
     (seconds,) = Asked(asked).times([{**base, **truth}])
     rows = [f"{p.run.line.text('run_id')},{p.size},{t * 1e6:.6f},0" for p, t in zip(points, seconds, strict=True)]
@@ -159,9 +165,9 @@ def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> N
     assert found.refused["issue"] == "no row depends on it"
     assert found.refused["share_sums"] == "no row depends on it"
     # Half of the sizes; what was written is read again, and its rows are never scored.
-    assert {int(id.rpartition("/")[2]).bit_length() % 2 for id in fitted.ids} == {1}
+    assert {int(row.rpartition("/")[2]).bit_length() % 2 for row in fitted.ids} == {1}
     path = fitting.write(read_systems(data)["made"], fitting.record(read_systems(data)["made"], found, fitted))
-    assert path == data / "systems" / "constants" / "made.yaml"
+    assert path == data / "systems" / "constants" / "made.json"
     (score,) = validate(["nccl-tests"], data=data, processes=1).scores
     assert {e.reason: e.rows for e in score.excluded} == {"used to fit a constant": len(fitted.ids)}
     assert score.figures.median_abs_error is not None
@@ -202,7 +208,10 @@ def test_every_system_of_collectives_can_be_read() -> None:
         assert system.path.parent == OWN
 
 
-PICO = "system,timestamp,test_id,nnodes,tasks_per_node,ranks,collective,mpi_lib,gpu_awareness,algorithm,dtype,bytes,median_us\n"
+PICO = (
+    "system,timestamp,test_id,nnodes,tasks_per_node,ranks,collective,mpi_lib,gpu_awareness,algorithm,dtype,bytes,"
+    "median_us\n"
+)
 
 
 def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
@@ -216,7 +225,9 @@ def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
         "somewhere,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000",
         "fugaku,t,0,2x2x2,1,8,ALLREDUCE,FJMPI,no,BINE-L-UTOFU-0-6,int32,67108864,9000",
     ]
-    (place / "pico_mpi_collectives.csv.gz").write_bytes(gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode()))
+    (place / "pico_mpi_collectives.csv.gz").write_bytes(
+        gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode())
+    )
     board = validate(["pico"], data=tmp_path, processes=1)
     (score,) = board.scores
     assert [row.groups["algorithm"] for row in score.rows] == ["all_reduce by ring", "all_reduce by bine_whole"]
@@ -268,7 +279,8 @@ def closed(operation: str, size: int, domains: int, ranks: int) -> tuple[float, 
         "nic": 50e9, "gpus": ranks, "wire": 0.0, "ll128_between": True,
     }  # fmt: skip
     question = {
-        "hardware": 0, "settings": 0, "layout": {"domains": domains, "ranks": ranks}, "operation": operation, "bytes": size,
+        "hardware": 0, "settings": 0, "layout": {"domains": domains, "ranks": ranks}, "operation": operation,
+        "bytes": size,
     }  # fmt: skip
     asked = {"hardware": [machine], "settings": [[]], "constants": [{}], "questions": [question]}
     answer = json.loads(engine.collective_times(json.dumps(asked)))
@@ -304,8 +316,8 @@ def test_a_system_with_calibrated_constants_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "made.yaml"
     path.write_text(SYSTEM)
     (tmp_path / "constants").mkdir()
-    (tmp_path / "constants" / "made.yaml").write_text(
-        "nccl: {value: {launch: 9 us}, evidence: calibrated, source: here, fitted: [nccl-tests/1/8]}\n"
+    (tmp_path / "constants" / "made.json").write_text(
+        '{"nccl": {"value": {"launch": "9 us"}, "evidence": "calibrated", "source": "here", "fitted": ["nccl-tests/1/8"]}}'
     )
     system = read_system(path)
     assert (system.constant("nccl"), system.fitted) == ({"launch": "9 us"}, frozenset({"nccl-tests/1/8"}))

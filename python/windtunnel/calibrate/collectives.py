@@ -1,13 +1,15 @@
-"""`windtunnel calibrate collectives`: the constants of NCCL's model on a system, from half of its sizes at small scales.
+"""`windtunnel calibrate collectives`: the constants of collectives on a system, from half of its sizes.
 
-Rows of sizes that are an even power of two (or whose share of the range is even, for tables with evenly spaced sizes), of at
-most 32 ranks, are fitted; of a system with many equal pairs of hosts, pairs of the first ones only. Their ids are written
-into `constants/NAME.yaml` beside the system's file with the residuals, and `windtunnel validate` never scores them.
+Of NCCL: sizes that are an even power of two, at most 32 ranks; where sizes are evenly spaced one in sixteen; of a
+system with many equal pairs of hosts those of the first ones only. Of MPI: two of six powers of two, at most 512
+ranks. The ids of the rows go into `constants/NAME.json` beside the system's file with the residuals, and
+`windtunnel validate` never scores them.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
+import json
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -57,12 +59,12 @@ class Rows:
     kinds: list[tuple[object, ...]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
 
-    def add(self, id: str, scenario: Mapping[str, Any], measured: float, kind: tuple[object, ...]) -> None:
+    def add(self, name: str, scenario: Mapping[str, Any], measured: float, kind: tuple[object, ...]) -> None:
         """Takes a row."""
         self.asked.append(dict(scenario["collective"]))
         self.measured.append(measured)
         self.kinds.append(kind)
-        self.ids.append(id)
+        self.ids.append(name)
 
     @property
     def weights(self) -> list[float]:
@@ -79,15 +81,17 @@ def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
     if (folder / "nccl_tests_runs.csv").is_file():
         for point in nccl.points(folder, systems, table):
             run = point.run
-            if run.system is not system or not _fitted_size(point.size):
+            if isinstance(run.system, str) or run.system.name != system.name or not _fitted_size(point.size):
                 continue
             if run.ranks.hosts * run.ranks.ranks > nccl.SMALL_SCALE or (run.hosts and run.hosts[0] not in FIRST_HOSTS):
                 continue
             asked = question(
-                system, run.operation, point.size, run.ranks, run.settings, uplink=nccl._apart(system, run.hosts)  # noqa: SLF001
+                system, run.operation, point.size, run.ranks, run.settings, uplink=nccl.apart(system, run.hosts)
             )
             apart = "uplink" in asked["collective"]["hardware"]
-            found.add(point.id, asked, statistics.median(point.measured), (run.operation, run.ranks, point.size, apart))
+            found.add(
+                point.name, asked, statistics.median(point.measured), (run.operation, run.ranks, point.size, apart)
+            )
     if (folder / "vidur_network").is_dir():
         for row in vidur.rows(folder / "vidur_network", systems, table):
             size = row.scenario["collective"]["bytes"]
@@ -131,14 +135,14 @@ def _set(values: Mapping[str, float], fixed: Mapping[str, Any]) -> dict[str, Any
 
 
 MPI_PRIORS: dict[str, float] = {
-    "latency": 1.5e-6, "message": 0.5e-6, "rendezvous": 2e-6, "post": 1e-6, "register": 5e-6,
+    "latency": 1.5e-6, "message": 0.5e-6, "rendezvous": 2e-6, "post": 1e-6, "split": 1e-6, "register": 5e-6,
     "share": 0.9, "share_fabric": 0.5, "reduction": 8e9, "reduction_memory": 4e9, "copy": 6e9,
 }  # fmt: skip
 """Constants of MPI's algorithms: orders of magnitude of the machines, inferred."""
 MPI_SMALL_SCALE = 512
 
 
-def calibrate_mpi(system: System, data: Path, systems: Mapping[str, System]) -> tuple[Fitted, Rows]:
+def calibrate_mpi(system: System, data: Path, _systems: Mapping[str, System]) -> tuple[Fitted, Rows]:
     """Fits the constants of MPI's algorithms on `system`: half of PICO's sizes, at most 512 ranks."""
     rows = Rows()
     folder = data / "collectives"
@@ -191,17 +195,21 @@ def calibrate(system: System, data: Path, systems: Mapping[str, System]) -> tupl
 
 
 def record_mpi(found: Fitted, rows: Rows) -> str:
-    """`constants/NAME.yaml` of a machine of MPI."""
+    """`constants/NAME.json` of a machine of MPI."""
     values = {name: MPI_PRIORS[name] for name in MPI_PRIORS} | found.values
     text = {
-        name: written(v) if pico.KINDS.get(name) == "time" else f"{v / 1e9:.4g} GB/s" if name in pico.KINDS else f"{v:.4g}"
+        name: written(v)
+        if pico.KINDS.get(name) == "time"
+        else f"{v / 1e9:.4g} GB/s"
+        if name in pico.KINDS
+        else float(f"{v:.4g}")
         for name, v in values.items()
     }
     return _file("mpi", text, found, rows, "PICO")
 
 
 def record(system: System, found: Fitted, rows: Rows) -> str:
-    """`constants/NAME.yaml`."""
+    """`constants/NAME.json`."""
     values: dict[str, Any] = {}
     grouped: dict[str, dict[int, float]] = defaultdict(dict)
     for name, value in found.values.items():
@@ -210,8 +218,8 @@ def record(system: System, found: Fitted, rows: Rows) -> str:
     for base, parts in grouped.items():
         prior = PRIORS[base]
         whole = [parts.get(i, p) for i, p in enumerate(prior)] if isinstance(prior, tuple) else [parts[0]]
-        text = [written(v) if base in TIMES else f"{v:.4g}" for v in whole]
-        values[base] = f"[{', '.join(text)}]" if isinstance(prior, tuple) else text[0]
+        text = [written(v) if base in TIMES else float(f"{v:.4g}") for v in whole]
+        values[base] = text if isinstance(prior, tuple) else text[0]
     uplink = _uplink(system, rows, found)
     if uplink is not None:
         values["uplink"] = f"{uplink / 1e9:.4g} GB/s"
@@ -220,21 +228,16 @@ def record(system: System, found: Fitted, rows: Rows) -> str:
 
 def _file(key: str, values: Mapping[str, Any], found: Fitted, rows: Rows, tables: str) -> str:
     errors = np.abs(np.expm1(found.residuals))
-    lines = [
-        "# Written by `windtunnel calibrate collectives`; rows listed under `fitted` are never scored.",
-        f"{key}:",
-        "  value:",
-        *[f"    {name}: {text}" for name, text in values.items()],
-        "  evidence: calibrated",
-        f'  source: "{len(rows.ids)} rows of {tables}, those listed; median absolute residual '
-        f'{np.median(errors):.1%}, 95th percentile {np.percentile(errors, 95):.1%}"',
-        f"  date: {datetime.datetime.now(tz=datetime.UTC).date()}",
-        "  refused:",
-        *[f'    {_label(name)}: "{reason}"' for name, reason in sorted(found.refused.items())],
-        "  fitted:",
-        *[f'    - "{id}"' for id in rows.ids],
-    ]
-    return "\n".join(lines) + "\n"
+    constant = {
+        "value": dict(values),
+        "evidence": "calibrated",
+        "source": f"{len(rows.ids)} rows of {tables}, those listed; median absolute residual {np.median(errors):.1%}, "
+        f"95th percentile {np.percentile(errors, 95):.1%}",
+        "date": str(dt.datetime.now(tz=dt.UTC).date()),
+        "refused": {_label(name): reason for name, reason in sorted(found.refused.items())},
+        "fitted": rows.ids,
+    }
+    return json.dumps({key: constant}, indent=1) + "\n"
 
 
 def _label(name: str) -> str:
@@ -247,20 +250,20 @@ def _uplink(system: System, rows: Rows, found: Fitted) -> float | None:
     if section(system, "leaves") is None:
         return None
     rates = []
-    for asked, measured, id in zip(rows.asked, rows.measured, rows.ids, strict=True):
+    for asked, measured in zip(rows.asked, rows.measured, strict=True):
         layout = asked["layout"]
         if asked["operation"] == "alltoall" and layout["ranks"] == asked["hardware"]["gpus"]:
             crossing = asked["bytes"] * layout["ranks"] / 2
-            rates.append((crossing / measured, id))
-    full = max(rate for rate, _ in rates) if rates else 0.0
-    slow = [rate for rate, _ in rates if rate < 0.8 * full]
+            rates.append(crossing / measured)
+    full = max(rates, default=0.0)
+    slow = [rate for rate in rates if rate < 0.8 * full]
     # Sends of an exchange reach a share of a link; the link itself carries more.
     return statistics.median(slow) / found.values.get("exchange_network", 1.0) if slow else None
 
 
 def write(system: System, text: str) -> Path:
     """Writes the constants beside the system's file."""
-    path = system.path.parent / "constants" / system.path.name
+    path = system.path.parent / "constants" / f"{system.path.stem}.json"
     path.parent.mkdir(exist_ok=True)
     write_beside(path, text.encode())
     return path

@@ -1,8 +1,8 @@
 """Least squares on logarithms, robust against outliers, with a refusal of what the rows do not determine.
 
-Parameters are positive; they and the times are compared by logarithm, so the residual ln(predicted/measured) is a relative
-error. Residuals beyond `DELTA` count linearly (Huber 1964). Steps are Levenberg's and Marquardt's; a parameter stays within
-a factor e^REACH of its prior.
+Parameters are positive; they and the times are compared by logarithm, so the residual ln(predicted/measured) is a
+relative error. Residuals beyond `DELTA` count linearly (Huber 1964). Steps are Levenberg's and Marquardt's; a parameter
+stays within a factor e^REACH of its prior.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ REACH = 3.0
 STEP = 1e-4
 ROUNDS = 60
 WEAK = 0.15
-"""A parameter is not determined by the rows if the weighted residuals change by less than this times its own change (root of
-the sum of squares)."""
+"""A parameter is not determined by the rows if the weighted residuals change by less than this times its own change
+(root of the sum of squares)."""
 BOUND = 1e-6
 
 

@@ -22,7 +22,9 @@ def calibrate() -> None:
 
 @app.command()
 def collectives(
-    systems: Annotated[list[str] | None, typer.Argument(metavar="SYSTEM…", help="Systems; all with rows if left out.")] = None,
+    systems: Annotated[
+        list[str] | None, typer.Argument(metavar="SYSTEM…", help="Systems; all with rows if left out.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
@@ -53,15 +55,17 @@ def collectives(
         errors = np.abs(np.expm1(found.residuals))
         out().print(
             Text(
-                f"{name}: {len(found.values)} constants on {len(rows.ids)} rows, median residual {np.median(errors):.1%}, "
-                f"95th percentile {np.percentile(errors, 95):.1%}"
+                f"{name}: {len(found.values)} constants on {len(rows.ids)} rows, "
+                f"median residual {np.median(errors):.1%}, 95th percentile {np.percentile(errors, 95):.1%}"
             )
         )
         for constant, reason in sorted(found.refused.items()):
             if not reason.startswith("no row"):
                 out().print(Text(f"  refused {constant}: {reason}", style="dim"))
         if not dry:
-            path = fitting.write(known[name], fitting.record_mpi(found, rows) if by_mpi else fitting.record(known[name], found, rows))
+            path = fitting.write(
+                known[name], fitting.record_mpi(found, rows) if by_mpi else fitting.record(known[name], found, rows)
+            )
             out().print(f"  wrote {path}", markup=False, soft_wrap=True)
     return DONE
 

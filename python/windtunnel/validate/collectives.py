@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from windtunnel.validate.systems import System
 
 SHEETS = Path(__file__).resolve().parents[3] / "data"
-ARCHITECTURES = {"v100": "volta", "a100": "ampere", "a40": "ampere", "h100": "hopper", "h200": "hopper", "gh200": "hopper"}
+ARCHITECTURES = {
+    "v100": "volta",
+    "a100": "ampere",
+    "a40": "ampere",
+    "h100": "hopper",
+    "h200": "hopper",
+    "gh200": "hopper",
+}
 METRE = 5e-9
 """Seconds that light takes through a metre of cable."""
 SWITCH = 300e-9
@@ -88,7 +95,9 @@ def hardware(system: System) -> dict[str, Any]:
     if section(system, "scale_up") is not None:
         found["scale_up"] = quantity(section(system, "scale_up"), "rate", f"{system.path}: collectives.scale_up")
     if section(system, "network_limit") is not None:
-        found["uplink"] = quantity(section(system, "network_limit"), "rate", f"{system.path}: collectives.network_limit")
+        found["uplink"] = quantity(
+            section(system, "network_limit"), "rate", f"{system.path}: collectives.network_limit"
+        )
     if domain > 1:
         found["domain_hosts"] = domain
     return found
@@ -130,7 +139,13 @@ class Ranks:
 
 
 def question(
-    system: System, operation: str, size: int, ranks: Ranks, settings: Sequence[tuple[str, str]] = (), *, uplink: bool = False
+    system: System,
+    operation: str,
+    size: int,
+    ranks: Ranks,
+    settings: Sequence[tuple[str, str]] = (),
+    *,
+    uplink: bool = False,
 ) -> dict[str, Any]:
     """What a row asks, for its `scenario`: a collective of `size` bytes of `ranks` on `system`."""
     machine = hardware(system)
@@ -155,7 +170,9 @@ def question(
     }
 
 
-def times(questions: Iterable[Mapping[str, Any]], variants: Sequence[Mapping[str, Any]] | None = None) -> list[list[float]]:
+def times(
+    questions: Iterable[Mapping[str, Any]], variants: Sequence[Mapping[str, Any]] | None = None
+) -> list[list[float]]:
     """Seconds of `questions` (each a `collective`), for each of `variants` of the constants, else under their own."""
     asked = list(questions)
     if variants is not None:

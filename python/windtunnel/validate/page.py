@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from windtunnel.validate.score import Score
 
 ROOT = Path(__file__).resolve().parents[3]
+SYSTEMS = {
+    "nccl-tests": "system, size",
+    "nccl-scale": "system, size",
+    "vidur-network": "system, size",
+    "pico": "system",
+}
+"""The group by which tables of collectives show their systems."""
 BEGIN, END = "<!-- board: made by `windtunnel validate --write` -->", "<!-- /board -->"
 
 
@@ -65,11 +72,19 @@ def block(board: Board) -> str:
     if groups:
         head = "| table | kind | rows | median error | 95th percentile | bias |\n|---|---|---:|---:|---:|---:|"
         parts.append("By kind:\n\n" + "\n".join([head, *groups]))
+    systems = [line for score in board.scores for line in _groups(score, SYSTEMS.get(score.name, "none"))]
+    if systems:
+        head = "| table | system | rows | median error | 95th percentile | bias |\n|---|---|---:|---:|---:|---:|"
+        parts.append("Collectives by system:\n\n" + "\n".join([head, *systems]))
     ours = {score.name: score for score in board.scores}
     lines = ["| simulator | of what | published | Windtunnel on the same rows | source |", "|---|---|---:|---:|---|"]
     for one in PUBLISHED:
         score = ours.get(one.table or "")
-        own = "" if score is None else f"{percent(mean_abs_error(score))} mean, {percent(score.figures.median_abs_error)} median"
+        own = (
+            ""
+            if score is None
+            else f"{percent(mean_abs_error(score))} mean, {percent(score.figures.median_abs_error)} median"
+        )
         lines.append(f"| {one.simulator} | {one.what} | {one.error} | {own} | {one.source} |")
     parts.append("Errors that others publish, each on its authors' measurements:\n\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
@@ -81,12 +96,12 @@ def mean_abs_error(score: Score) -> float | None:
     return sum(errors) / len(errors) if errors else None
 
 
-def _groups(score: Score) -> list[str]:
-    found = [group for group in score.groups() if "kind" in group["by"]]
+def _groups(score: Score, by: str = "kind") -> list[str]:
+    found = [group for group in score.groups() if by in group["by"]]
     if len(found) < 2:
         return []
     return [
-        f"| `{score.name}` | {group['by']['kind']} | {group['rows']} | {percent(group['median_abs_error'])} | "
+        f"| `{score.name}` | {group['by'][by]} | {group['rows']} | {percent(group['median_abs_error'])} | "
         f"{percent(group['p95_abs_error'])} | {percent(group['bias'], signed=True)} |"
         for group in found
     ]

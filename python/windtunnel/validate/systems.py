@@ -7,6 +7,7 @@ with their evidence; a calibrated constant names the rows that it was fitted on 
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
 OWN = Path(__file__).resolve().parents[3] / "data" / "systems"
 """The systems of the checkout."""
 
-KEYS = {"name", "title", "source", "evidence", "topology", "network", "training", "parallelism", "constants", "notes", "collectives"}
+KEYS = {
+    "name",
+    "title",
+    "source",
+    "evidence",
+    "topology",
+    "network",
+    "training",
+    "parallelism",
+    "constants",
+    "notes",
+    "collectives",
+}
 
 
 @dataclass(frozen=True)
@@ -85,10 +98,14 @@ def read_system(path: Path) -> System:
 
 
 def with_calibrated(path: Path, record: dict[str, Any]) -> None:
-    """Adds the constants that `windtunnel calibrate` wrote beside the file, in `constants/NAME.yaml`."""
-    beside = path.parent / "constants" / path.name
-    if beside.is_file():
-        added = parse_yaml(beside.read_text(encoding="utf-8"), str(beside))
-        if not isinstance(added, dict):
-            raise InputError(f"{beside}: expected constants, found {type(added).__name__}")
-        record["constants"] = {**(record.get("constants") or {}), **added}
+    """Adds the constants that `windtunnel calibrate` wrote beside the file, in `constants/NAME.json`."""
+    beside = path.parent / "constants" / f"{path.stem}.json"
+    if not beside.is_file():
+        return
+    try:
+        added = json.loads(beside.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{beside}: {error}") from error
+    if not isinstance(added, dict):
+        raise InputError(f"{beside}: expected constants, found {type(added).__name__}")
+    record["constants"] = {**(record.get("constants") or {}), **added}

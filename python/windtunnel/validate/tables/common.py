@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ class Line:
 
 
 def lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
-    """The lines of a CSV file, perhaps under gzip, that has at least `columns`. Raises `InputError` where one is missing."""
+    """The lines of a CSV file, perhaps under gzip, with at least `columns`. Raises `InputError` if one is not."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:
@@ -62,8 +63,8 @@ def lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
 
 
 def _lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
-    opened = gzip.open(path, "rt", encoding="utf-8", newline="") if path.suffix == ".gz" else path.open(encoding="utf-8", newline="")
-    with opened as file:
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
+        file = io.TextIOWrapper(raw, encoding="utf-8", newline="")
         reader = csv.DictReader(file)
         names = [name.strip() for name in reader.fieldnames or []]
         missing = [column for column in columns if column not in names]

@@ -1,4 +1,4 @@
-"""Measured runs of nccl-tests on public systems: all sizes (`nccl-tests`), and larger scales than fitted (`nccl-scale`)."""
+"""Measured runs of nccl-tests: all sizes (`nccl-tests`), and larger scales than any fitted (`nccl-scale`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Point:
     run: Run
     size: int
     measured: list[float]
-    id: str
+    name: str
+    """The id of its row."""
 
 
 def tests(data: Path, systems: Mapping[str, System]) -> Table | None:
@@ -76,20 +77,21 @@ def _table(name: str, data: Path, systems: Mapping[str, System]) -> Table | None
     if not (folder / "nccl_tests_runs.csv").is_file():
         return None
     table = Table(name)
-    table.fitted = frozenset(id for system in systems.values() for id in system.fitted)
+    table.fitted = frozenset(row for system in systems.values() for row in system.fitted)
     for point in points(folder, systems, table):
         run = point.run
-        assert not isinstance(run.system, str)
+        if isinstance(run.system, str):
+            continue
         members = run.ranks.hosts * run.ranks.ranks
         if name == "nccl-scale" and not (run.system.name in SCALED and members > SMALL_SCALE):
             continue
         large = ">= 1 MiB" if point.size >= LARGE else "< 1 MiB"
         row = Row(
-            id=point.id if name == "nccl-tests" else point.id.replace("nccl-tests", name, 1),
+            id=point.name.replace("nccl-tests", name, 1),
             system=run.system.name,
             measured=statistics.median(point.measured),
             scenario=question(
-                run.system, run.operation, point.size, run.ranks, run.settings, uplink=_apart(run.system, run.hosts)
+                run.system, run.operation, point.size, run.ranks, run.settings, uplink=apart(run.system, run.hosts)
             ),
             groups={
                 "size": large,
@@ -98,7 +100,7 @@ def _table(name: str, data: Path, systems: Mapping[str, System]) -> Table | None
                 "system, size": f"{run.system.name}, {large}",
             },
         )
-        if point.id in table.fitted:
+        if point.name in table.fitted:
             table.exclude("used to fit a constant")
         else:
             table.rows.append(row)
@@ -134,12 +136,12 @@ def points(folder: Path, systems: Mapping[str, System], table: Table) -> Iterato
         if mark is not None and str(mark) in run.line.text("variant"):
             label = re.sub(r"[^a-z0-9_]+", "-", run.line.text("variant").split(str(mark))[0].lower()).strip("-")
             ranks = run.ranks
-            id = f"nccl-tests/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
-            if id in groups:
-                groups[id].measured.append(measured)
+            name = f"nccl-tests/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
+            if name in groups:
+                groups[name].measured.append(measured)
                 table.exclude("other set-up of a group, of which the median is compared")
             else:
-                groups[id] = Point(run, size, [measured], id)
+                groups[name] = Point(run, size, [measured], name)
             continue
         yield Point(run, size, [measured], f"nccl-tests/{line.text('run_id')}/{size}")
     yield from groups.values()
@@ -188,7 +190,7 @@ def system_of(name: str, variant: str, systems: Mapping[str, System]) -> System 
     return systems.get(name)
 
 
-def _apart(system: System, hosts: tuple[int, ...]) -> bool:
+def apart(system: System, hosts: tuple[int, ...]) -> bool:
     """Whether hosts hang on different leaves, as far as the system's file knows."""
     leaves = section(system, "leaves", [])
     under = {next((i for i, leaf in enumerate(leaves) if host in leaf), None) for host in hosts}

@@ -1,8 +1,8 @@
 """PICO's MPI collectives by algorithm (De Sensi, Pichetti et al. 2025) on Leonardo, LUMI, MareNostrum 5 and Fugaku.
 
 Algorithms with a published definition are predicted; a library's own choice (`default`) is not one. Leonardo has its
-allocation and its map of switches, Fugaku the shape of its torus; on LUMI and MareNostrum what is known of the fabric is the
-number of hosts a switch has, and hosts are taken by number.
+allocation and its map of switches, Fugaku the shape of its torus; on LUMI and MareNostrum what is known of the fabric
+is the number of hosts a switch has, and hosts are taken by number.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from windtunnel.validate.tables.common import Line
 
 COLUMNS = (
-    "system", "timestamp", "test_id", "nnodes", "tasks_per_node", "ranks", "collective", "mpi_lib", "gpu_awareness", "algorithm", "dtype",
-    "bytes", "median_us",
+    "system", "timestamp", "test_id", "nnodes", "tasks_per_node", "ranks", "collective", "mpi_lib", "gpu_awareness",
+    "algorithm", "dtype", "bytes", "median_us",
 )  # fmt: skip
 NAMES = {
     "ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCE_SCATTER": "reduce_scatter", "BCAST": "broadcast",
@@ -124,7 +124,7 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:
     if not (data / "collectives" / "pico_mpi_collectives.csv.gz").is_file():
         return None
     table = Table("pico")
-    table.fitted = frozenset(id for system in systems.values() for id in system.fitted)
+    table.fitted = frozenset(row for system in systems.values() for row in system.fitted)
     for row in rows(data / "collectives", systems, table):
         table.add(row)
     return table
@@ -157,13 +157,16 @@ def rows(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[
             table.exclude("algorithm without a published definition, or not modelled")
             continue
         ranks, size = line.count("ranks"), line.count("bytes")
-        whole = collective in {"BCAST", "REDUCE"} or collective == "ALLREDUCE" and defined["algorithm"] in WHOLE
+        whole = collective in {"BCAST", "REDUCE"} or (collective == "ALLREDUCE" and defined["algorithm"] in WHOLE)
         if size < 4 * ranks and not whole:
             table.exclude("fewer elements than ranks")
             continue
         measured = line.number_in("median_us") * 1e-6
         label = "/".join(
-            ["pico", name, line.text("timestamp"), collective, line.text("algorithm"), f"{line.text('nnodes')}x{line.text('tasks_per_node')}", str(size)]
+            [
+                *("pico", name, line.text("timestamp"), collective, line.text("algorithm")),
+                *(f"{line.text('nnodes')}x{line.text('tasks_per_node')}", str(size)),
+            ]
         )
         seen[label] = seen.get(label, 0) + 1
         fabric = places.fabric(system, line)
@@ -199,7 +202,8 @@ def definition(collective: str, name: str) -> dict[str, Any] | None:
     utofu = UTOFU.fullmatch(name)
     if utofu:
         base = TORUS.get((collective, utofu[1]))
-        found["segment"], found["ports"] = float(utofu[2]), int(utofu[3])
+        # The segment is that of a put: reductions wait for the whole message.
+        found["ports"] = int(utofu[3])
     else:
         plain = re.sub(r"_(ompi|over|mpich)(?=_|$)", "", name)
         cut = re.fullmatch(r"(bine_bdw_remap)_segmented_(\d+)", plain)
@@ -217,7 +221,9 @@ class Places:
     """Where the ranks of each run were."""
 
     def __init__(self, folder: Path) -> None:
-        self._allocations: dict[tuple[str, str], dict[str, list[tuple[int, str]]]] = defaultdict(lambda: defaultdict(list))
+        self._allocations: dict[tuple[str, str], dict[str, list[tuple[int, str]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         path = folder / "pico_allocations.csv.gz"
         if path.is_file():
             for line in lines(path, ("system", "timestamp", "alloc_file", "mpi_rank", "node")):
@@ -281,7 +287,7 @@ class Places:
         return [str(i) for i in range(count) for _ in range(tasks)]
 
     def _under(self, system: System, name: str, at: int) -> tuple[object, object]:
-        number = re.search(r"(\d+)(?!.*\d)", name.split(".")[0])
+        number = re.search(r"(\d+)(?!.*\d)", name.split(".", maxsplit=1)[0])
         if number and system.name == "leonardo" and int(number[1]) in self._switches:
             return self._switches[int(number[1])]
         index = int(number[1]) if number and len(name) > 4 else at
@@ -318,7 +324,7 @@ def _figure(system: System, key: str, kind: str) -> float:
 
 
 KINDS = {
-    "latency": "time", "message": "time", "rendezvous": "time", "post": "time", "register": "time",
+    "latency": "time", "message": "time", "rendezvous": "time", "post": "time", "split": "time", "register": "time",
     "reduction": "rate", "reduction_memory": "rate", "copy": "rate", "eager": "size", "cache": "size",
 }  # fmt: skip
 """Units of the constants; the others are shares."""

@@ -24,7 +24,7 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:
     if not folder.is_dir():
         return None
     table = Table("vidur-network")
-    table.fitted = frozenset(id for system in systems.values() for id in system.fitted)
+    table.fitted = frozenset(row for system in systems.values() for row in system.fitted)
     for row in rows(folder, systems, table):
         table.add(row)
     return table

@@ -100,10 +100,6 @@ pub fn phases(
     let blocks = |phases: Vec<Phase>| {
         phases.into_iter().map(|phase| phase.blocks(phase.bytes / block)).collect::<Vec<_>>()
     };
-    let fold = |reduce: bool| {
-        let phase = Phase::send(Pattern::Fold, bytes);
-        if reduce { phase.reducing() } else { phase }
-    };
     let mut found = match (collective, algorithm) {
         (C::AllReduce, A::Ring) => {
             let mut all = rings(true);
@@ -246,10 +242,18 @@ pub fn phases(
     }
     let any_number = matches!(algorithm, A::Ring | A::NeighbourExchange | A::Bruck | A::Linear | A::Pairwise);
     if beyond > 0 && !any_number {
+        // Ranks beyond the power of two hand over what they have and get what they are due.
+        let (given, due) = match collective {
+            C::AllReduce => (bytes, bytes),
+            C::AllGather | C::Gather => (block, bytes),
+            C::ReduceScatter | C::Scatter => (bytes, block),
+            _ => (bytes, 0.0),
+        };
+        let before = Phase::send(Pattern::Fold, given);
         let reduces = matches!(collective, C::AllReduce | C::ReduceScatter | C::Reduce);
-        found.insert(0, fold(reduces));
-        if matches!(collective, C::AllReduce | C::AllGather) {
-            found.push(fold(false));
+        found.insert(0, if reduces { before.reducing() } else { before });
+        if due > 0.0 {
+            found.push(Phase::send(Pattern::Fold, due));
         }
     }
     Ok(found)

@@ -84,8 +84,8 @@ impl Fabric {
         }
     }
 
-    /// The load of `pattern`.
-    pub fn load(&self, pattern: Pattern) -> Load {
+    /// The load of `pattern` where every message is spread over `ports` interfaces.
+    pub fn load(&self, pattern: Pattern, ports: u32) -> Load {
         match self {
             Self::Switches {
                 hosts,
@@ -101,7 +101,7 @@ impl Fabric {
                 switches(hosts, leaves, groups, rates, *latencies, pattern)
             }
             Self::Torus { sides, straight, link_rate, hop } => {
-                torus(sides, (*straight).max(1), *link_rate, *hop, pattern)
+                torus(sides, (*straight).max(1), *link_rate, *hop, ports, pattern)
             }
         }
     }
@@ -201,7 +201,14 @@ fn switches(
 }
 
 /// Partners along one dimension at a time, dimensions in turn; a ring runs along neighbours.
-fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, pattern: Pattern) -> Load {
+fn torus(
+    sides: &[u32],
+    straight: u32,
+    link_rate: f64,
+    hop: f64,
+    ports: u32,
+    pattern: Pattern,
+) -> Load {
     let n: u32 = sides.iter().product();
     let longest = sides.iter().copied().max().unwrap_or(1);
     let (distance, shared) = match pattern {
@@ -216,8 +223,10 @@ fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, pattern: Patter
                 (far, shared / lanes)
             } else {
                 let far = (bine_distance(step).unsigned_abs() as u32).min(side / 2).max(1);
-                // Even ranks go one way and odd ones the other: half of those in reach share a link.
-                (far, f64::from(far.div_ceil(2)) / lanes)
+                // Even ranks go one way and odd ones the other: half of those in reach share a link. More ports than sides
+                // send the mirror image along the same side.
+                let sharing = if ports > sides.len() as u32 { far } else { far.div_ceil(2) };
+                (far, f64::from(sharing) / lanes)
             }
         }
         Pattern::Shift(d) => (d.min(longest / 2).max(1), f64::from(d.min(n / 2)) / 2.0),

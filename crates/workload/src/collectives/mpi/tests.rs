@@ -67,7 +67,7 @@ fn bine_partners_are_those_of_the_paper() {
     // Distances 1, -1, 3, -5, 11, -21 (arXiv:2508.17311); partners choose each other.
     assert_eq!((0..6).map(bine_distance).collect::<Vec<_>>(), [1, -1, 3, -5, 11, -21]);
     // All 64 ranks of 64 hosts, 8 a leaf: the first and the last rank of a leaf have theirs in the next.
-    let load = switches(64, 8, 64).load(Pattern::Bine(1));
+    let load = switches(64, 8, 64).load(Pattern::Bine(1), 1);
     assert_eq!((load.latency, load.beyond), (2e-6, 2.0 / 20e9));
 }
 
@@ -75,9 +75,9 @@ fn bine_partners_are_those_of_the_paper() {
 fn loads_count_the_messages_on_the_busiest_link() {
     let fabric = switches(16, 4, 8);
     // Distance 1 stays in pairs inside a leaf; distance 4 takes all four hosts of a leaf up; 8 all eight of a group.
-    assert_eq!(fabric.load(Pattern::Bit(0)).beyond, 0.0);
-    assert_eq!(fabric.load(Pattern::Bit(2)).beyond, 4.0 / 20e9);
-    let far = fabric.load(Pattern::Bit(3));
+    assert_eq!(fabric.load(Pattern::Bit(0), 1).beyond, 0.0);
+    assert_eq!(fabric.load(Pattern::Bit(2), 1).beyond, 4.0 / 20e9);
+    let far = fabric.load(Pattern::Bit(3), 1);
     assert_eq!((far.latency, far.beyond), (3e-6, 8.0 / 40e9));
     assert_eq!(far.network, 1.0 / 10e9);
 }
@@ -107,10 +107,10 @@ fn a_torus_shares_links_along_its_sides() {
     let fabric = Fabric::Torus { sides: vec![8, 8, 8], straight: 24, link_rate: 6.8e9, hop: 1e-7 };
     assert_eq!(fabric.ranks(), 512);
     // Bine: distances 1, 1, 3 in every dimension; 3 apart, two messages share a link.
-    let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bine(k)).beyond * 6.8e9).round()).collect();
+    let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bine(k), 1).beyond * 6.8e9).round()).collect();
     assert_eq!(shared, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
     // Recursive doubling: 1, 2, and 4, half the side and so both ways round.
-    let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bit(k)).beyond * 6.8e9).round()).collect();
+    let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bit(k), 1).beyond * 6.8e9).round()).collect();
     assert_eq!(shared, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
     // Six ports carry a sixth each.
     let one = Constants { post: 0.0, ..free() };

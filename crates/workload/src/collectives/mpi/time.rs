@@ -1,7 +1,7 @@
 //! What phases take.
 //!
 //! ```text
-//! round = messages · (latency + wire [+ rendezvous beyond the eager limit]) + (ports - 1) · post + ports · register
+//! round = messages · (latency + wire [+ rendezvous beyond the eager limit]) + (ports - 1) · post + ports · (split + register)
 //!       + bytes / ports · busiest link + reduced / reduction + copied / copy
 //! ```
 //!
@@ -29,7 +29,9 @@ pub struct Constants {
     pub rendezvous: f64,
     /// Each further port of a round.
     pub post: f64,
-    /// What a port costs in a round of an all-reduce of halving vectors: memory made known to it.
+    /// What a port of a torus costs in a round of parts of a vector.
+    pub split: f64,
+    /// What a port costs more in a round of an all-reduce of halving vectors: memory made known to it.
     pub register: f64,
     /// Share of a link's rate that a long message gets.
     pub share: f64,
@@ -53,6 +55,7 @@ impl Default for Constants {
             eager: 8192.0,
             rendezvous: 2e-6,
             post: 1e-6,
+            split: 0.0,
             register: 0.0,
             share: 0.9,
             share_fabric: 0.5,
@@ -79,7 +82,7 @@ impl Question {
         let loaded: Vec<(Phase, Load)> = phases
             .into_iter()
             .map(|phase| {
-                let load = *loads.entry(phase.pattern).or_insert_with(|| fabric.load(phase.pattern));
+                let load = *loads.entry(phase.pattern).or_insert_with(|| fabric.load(phase.pattern, self.ports));
                 (phase, load)
             })
             .collect();
@@ -91,7 +94,8 @@ impl Question {
         let ports = f64::from(self.ports);
         let torus = matches!(fabric, Fabric::Torus { .. });
         // An all-reduce of halving vectors makes a buffer of each round known to the interfaces.
-        let registers = torus && self.collective == Collective::AllReduce;
+        let parts = constants.split
+            + if self.collective == Collective::AllReduce { constants.register } else { 0.0 };
         let rate =
             if self.bytes > constants.cache { constants.reduction_memory } else { constants.reduction };
         let reduction = (1.0 / rate).max(fabric.reduction());
@@ -103,7 +107,7 @@ impl Question {
                     + (phase.messages - 1.0) * constants.message
                     + (ports - 1.0) * constants.post
                     + if each / ports > constants.eager { constants.rendezvous } else { 0.0 }
-                    + if registers && phase.bytes < self.bytes { ports * constants.register } else { 0.0 }
+                    + if torus && phase.bytes < self.bytes { ports * parts } else { 0.0 }
             } else {
                 0.0
             };
