@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import math
 import shutil
@@ -23,7 +23,9 @@ PEAK, BANDWIDTH, LAUNCH = 312e12, 2039e9, 3e-6
 
 def synthetic() -> list[kernels.Kernel]:
     """Kernels of a GPU whose figures are known."""
-    rows = [kernels.Kernel("residual", m, 1024, 0, "bf16", LAUNCH + 6 * m * 1024 / (0.8 * BANDWIDTH)) for m in range(1, 16)]
+    rows = [
+        kernels.Kernel("residual", m, 1024, 0, "bf16", LAUNCH + 6 * m * 1024 / (0.8 * BANDWIDTH)) for m in range(1, 16)
+    ]
     shapes = [(m, n, 8192) for m in (8, 16) for n in range(4096, 12288, 512)]
     shapes += [(m, n, k) for m in np.geomspace(64, 8192, 24).astype(int) for n in (4096, 8192) for k in (4096, 8192)]
     for m, n, k in shapes:
@@ -75,7 +77,9 @@ def test_the_command_rewrites_a_sheet_and_names_bad_rows(tmp_path: Path, capsys:
 def test_vidurs_layers_become_kernels(tmp_path: Path) -> None:
     path = tmp_path / "layers.csv"
     head = "num_tokens,num_tensor_parallel_workers,n_embd,n_expanded_embd,n_head,n_kv_head,use_gated_mlp"
-    path.write_text(f"{head},time_stats.attn_pre_proj.median,time_stats.add.median\n64,2,1024,4096,16,4,True,0.5,0.01\n")
+    path.write_text(
+        f"{head},time_stats.attn_pre_proj.median,time_stats.add.median\n64,2,1024,4096,16,4,True,0.5,0.01\n"
+    )
     product, addition = kernels.read(path)
     # 8 + 2·2 heads of 64 features on each of two ranks.
     assert product == kernels.Kernel("gemm", 64, 768, 1024, "bf16", 0.5e-3)
@@ -110,7 +114,7 @@ def test_a_share_that_made_the_rows_is_found_again(tmp_path: Path) -> None:
     folder = titan(tmp_path, 16 * 8192 / 8 / score.predicted[0])
     outcome = training.fit("grand-teton", "compute_share", ["torchtitan/*"], folder)
     assert outcome.value == pytest.approx(0.6, rel=0.01)
-    record = training.record("compute_share", outcome, datetime.date(2026, 1, 2))
+    record = training.record("compute_share", outcome, dt.date(2026, 1, 2))
     path = training.write("grand-teton", "compute_share", record, folder)
     assert path == folder / "systems" / "constants" / "grand-teton.yaml"
     # What was fitted on is read again, and never scored.

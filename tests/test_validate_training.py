@@ -13,8 +13,9 @@ from windtunnel.cli.app import main
 from windtunnel.engine import InputError
 from windtunnel.validate import Row, Score, validate
 from windtunnel.validate.bands import bands, kind_of
-from windtunnel.validate.page import ROOT, block, rows_of_page
 from windtunnel.validate.board import Board
+from windtunnel.validate.page import ROOT, block, rows_of_page
+from windtunnel.validate.predict import _run
 from windtunnel.validate.steady import shortened
 from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import READERS
@@ -176,8 +177,6 @@ def scenario(batch: int, pp: int = 4) -> dict[str, object]:
 
 
 def test_a_long_iteration_is_that_of_its_short_ones() -> None:
-    import windtunnel.validate.predict as prediction
-
     long = scenario(2 * 4 * 10)
     short = shortened(long)
     assert [run["jobs"][0]["workload"]["global_batch"] for run, _ in short] == [16, 24]
@@ -186,7 +185,7 @@ def test_a_long_iteration_is_that_of_its_short_ones() -> None:
     assert shortened(scenario(24)) == [(scenario(24), 1.0)]
 
     def time(what: dict[str, object]) -> float:
-        result = prediction._run((json.dumps(what), "{}", "time"))  # noqa: SLF001
+        result = _run((json.dumps(what), "{}", "time"))
         assert isinstance(result, dict), result
         return float(result["jobs"][0]["iteration_time_s"]["mean"])
 

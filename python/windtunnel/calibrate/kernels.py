@@ -4,12 +4,12 @@ Rows come from kernel profiles (`kernel,m,n,k,dtype,time`, as scenarios read the
 operations (`*_mlp.csv`, perhaps under gzip). Three things are fitted, one after the other:
 
 - the launch: the 10th percentile of kernels that move less than `TINY` bytes, rounded to half a microsecond;
-- the share of the memory bandwidth: the median over products of at most `THIN` rows, which read a weight and little else;
-- the share of the peak that a product reaches against its harmonic size 1/(1/m + 1/n + 1/k): in each octave of the size, a
-  line through share against log2 of the size gives the point at the octave's centre.
+- the share of the memory bandwidth: the median over products of at most `THIN` rows, which read little but a weight;
+- the share of the peak that a product reaches against its harmonic size 1/(1/m + 1/n + 1/k): in each octave of the
+  size, a line through share against log2 of the size gives the point at the octave's centre.
 
-What the rows do not determine is refused by name: an octave needs `ROWS` rows that are not bound by launch or memory and differ
-in size, the curve `OCTAVES` octaves, the others `ROWS` rows. Nothing else of the sheet is touched.
+What the rows do not determine is refused by name: an octave needs `ROWS` rows that are not bound by launch or memory
+and differ in size, the curve `OCTAVES` octaves, the others `ROWS` rows. Nothing else of the sheet is touched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
 
 SHEETS = Path(__file__).resolve().parents[3] / "data" / "gpus"
@@ -183,7 +183,9 @@ def fit(gpu: str, kernels: Sequence[Kernel], sources: list[str], *, peak: float,
     if len(thin) >= ROWS and np.median(thin) <= 1:
         found.memory = round(float(np.median(thin)), 2)
     else:
-        found.refused["efficiency.memory"] = f"{len(thin)} products of at most {THIN} rows outlast the launch, {ROWS} are due"
+        found.refused["efficiency.memory"] = (
+            f"{len(thin)} products of at most {THIN} rows outlast the launch, {ROWS} are due"
+        )
     _curve(found, products, launch, peak, bandwidth * (found.memory or 0.8))
     _residuals(found, kernels, launch, peak, bandwidth)
     if not any(kernel.kind.startswith("attention") for kernel in kernels):
@@ -236,12 +238,12 @@ def _residuals(found: Found, kernels: Sequence[Kernel], launch: float, peak: flo
         found.residuals[kind] = (len(values), float(np.median(values)), float(np.percentile(values, 95)))
 
 
-def rewritten(sheet: str, found: Found, today: datetime.date) -> str:
+def rewritten(sheet: str, found: Found, today: dt.date) -> str:
     """The text of a sheet with the fitted figures in their places, the others as they were."""
     count, median, tail = found.residuals.get("gemm", (0, 0.0, 0.0))
     source = (
-        f"windtunnel calibrate kernels on {', '.join(found.sources)}: {found.rows} rows, {count} products with a median "
-        f"residual of {median:.1%} and a 95th percentile of {tail:.1%}; {today.isoformat()}"
+        f"windtunnel calibrate kernels on {', '.join(found.sources)}: {found.rows} rows, {count} products with a "
+        f"median residual of {median:.1%} and a 95th percentile of {tail:.1%}; {today.isoformat()}"
     )
     figures: dict[str, str] = {}
     if found.gemm:
@@ -294,7 +296,9 @@ def _scaled(text: str, units: Mapping[str, float], path: Path) -> float:
     try:
         return float(number) * units[unit]
     except (ValueError, KeyError):
-        raise InputError(f"{path}: expected a number with one of the units {', '.join(units)}, found `{text}`") from None
+        raise InputError(
+            f"{path}: expected a number with one of the units {', '.join(units)}, found `{text}`"
+        ) from None
 
 
 def lines(found: Found) -> list[str]:

@@ -1,8 +1,8 @@
-"""Constants of a system from measured iterations: the share of compute rates that its GPUs sustain, and its host's launches.
+"""Constants of a system from measured iterations: the share of compute rates its GPUs sustain, its host's launches.
 
-One constant at a time, on rows of the validation board that are named: the value at which the median of ln(predicted/measured)
-is zero, found by bisection on its logarithm. It is refused where the rows hardly depend on it (less than `WEAK` per unit of its
-logarithm) or where no value between `LOW` and `HIGH` times the start does it.
+One constant at a time, on rows of the validation board that are named: the value at which the median of
+ln(predicted/measured) is zero, found by bisection on its logarithm. It is refused where the rows hardly depend on it
+(less than `WEAK` per unit of its logarithm) or where no value between `LOW` and `HIGH` times the start does it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from windtunnel.validate.predict import predict
 from windtunnel.validate.systems import read_systems, with_constant
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from windtunnel.validate.rows import Row
     from windtunnel.validate.systems import System
 
-START: dict[str, float] = {"compute_share": 0.9, "dispatch": 20e-6}
+START: dict[str, float] = {"compute_share": 0.9, "dispatch": 150e-6}
 LOW, HIGH = 0.1, 20.0
 WEAK = 0.2
 ROUNDS = 9
@@ -114,19 +114,21 @@ def _rows(
     for name in names:
         table = READERS[name](data, systems)
         every = [] if table is None else [*table.rows, *table.left_out]
-        found += [row for row in every if row.system == system and any(fnmatch.fnmatchcase(row.id, p) for p in patterns)]
+        found += [
+            row for row in every if row.system == system and any(fnmatch.fnmatchcase(row.id, p) for p in patterns)
+        ]
     return found
 
 
-def record(constant: str, outcome: Outcome, today: datetime.date) -> dict[str, Any]:
+def record(constant: str, outcome: Outcome, today: dt.date) -> dict[str, Any]:
     """The constant as a system's file has it."""
     if outcome.value is None:
         raise InputError(f"`{constant}`: {outcome.reason}")
     return {
         "value": text_of(constant, outcome.value),
         "evidence": "calibrated",
-        "source": f"windtunnel calibrate training: the rows listed; median absolute residual {outcome.median:.1%}, 95th "
-        f"percentile {outcome.spread:.1%}",
+        "source": f"windtunnel calibrate training: the rows listed; median absolute residual {outcome.median:.1%}, "
+        f"95th percentile {outcome.spread:.1%}",
         "date": today.isoformat(),
         "fitted": list(outcome.rows),
     }

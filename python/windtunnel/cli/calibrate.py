@@ -73,11 +73,13 @@ def collectives(
 @app.command()
 def kernels(
     gpu: Annotated[str, typer.Argument(metavar="GPU", help="Sheet of `data/gpus`, or a path.")],
-    profiles: Annotated[list[Path], typer.Argument(metavar="PROFILE…", help="Kernel profiles, or Vidur's tables of a layer.")],
+    profiles: Annotated[
+        list[Path], typer.Argument(metavar="PROFILE…", help="Kernel profiles, or Vidur's tables of a layer.")
+    ],
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
-    """Fit a GPU's efficiency curve of matrix products, its share of memory bandwidth and its launch on measured kernels."""
-    import datetime
+    """Fit a GPU's curve of matrix products, its share of memory bandwidth and its launch on measured kernels."""
+    import datetime as dt
 
     from windtunnel.calibrate import kernels as fitting
     from windtunnel.results.folder import write_beside
@@ -97,7 +99,7 @@ def kernels(
     if not (found.gemm or found.memory or found.launch):
         raise InputError("the rows determine nothing of the sheet")
     if not dry:
-        write_beside(path, fitting.rewritten(sheet, found, datetime.datetime.now(datetime.UTC).date()).encode())
+        write_beside(path, fitting.rewritten(sheet, found, dt.datetime.now(dt.UTC).date()).encode())
         out().print(f"wrote {path}", markup=False, soft_wrap=True)
     return DONE
 
@@ -106,18 +108,20 @@ def kernels(
 def training(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A system of `data/systems`.")],
     constant: Annotated[str, typer.Argument(metavar="CONSTANT", help="`compute_share` or `dispatch`.")],
-    rows: Annotated[list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")],
+    rows: Annotated[
+        list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")
+    ],
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
-    """Fit a constant of training on measured iterations: the share of compute rates sustained, or the host's time a launch."""
-    import datetime
+    """Fit a constant on measured iterations: the share of compute rates sustained, or the host's time a launch."""
+    import datetime as dt
 
     from windtunnel.calibrate import training as fitting
     from windtunnel.validate.board import data_folder
 
     outcome = fitting.fit(system, constant, rows, data_folder(data))
-    record = fitting.record(constant, outcome, datetime.datetime.now(datetime.UTC).date())
+    record = fitting.record(constant, outcome, dt.datetime.now(dt.UTC).date())
     out().print(
         Text(
             f"{system}: {constant} {record['value']} on {len(outcome.rows)} rows, median absolute residual "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,6 +14,9 @@ from rich.text import Text
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -42,11 +45,7 @@ def validate(
     from windtunnel.validate import validate as run_board
     from windtunnel.validate.output import HEAD, cells, html, rows_csv
 
-    for name in tables or []:
-        if name not in NAMES:
-            near = difflib.get_close_matches(name, NAMES, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(NAMES)}"
-            raise InputError(f"no such table: `{name}`\n\nhint: {hint}")
+    _known(tables or [], NAMES)
 
     def done(i: int, of: int) -> None:
         if i == of or i % max(1, of // 10) == 0:
@@ -80,3 +79,12 @@ def validate(
         out().print(Text(f"{name}: its file is not in the folder", style="dim"))
     out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
     return DONE
+
+
+def _known(tables: Sequence[str], names: Sequence[str]) -> None:
+    """Refuses a table that is not there, with the nearest name."""
+    for name in tables:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+            raise InputError(f"no such table: `{name}`\n\nhint: {hint}")

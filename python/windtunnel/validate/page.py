@@ -1,4 +1,4 @@
-"""The board in docs/validation.md, and the errors that runs show (`data/errors/training.json`), renewed by one command."""
+"""The board in docs/validation.md and the errors that runs show (`data/errors/training.json`): one command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BEGIN, END = "<!-- board: made by `windtunnel validate --write` -->", "<!-- /boa
 
 
 class Published(NamedTuple):
-    """An error that a simulator's authors published, and the table of ours that has the same measurements, if one has."""
+    """An error that a simulator's authors published, and our table with the same measurements, if there is one."""
 
     simulator: str
     what: str
@@ -49,7 +49,7 @@ PUBLISHED = (
 
 
 def renew(board: Board) -> list[Path]:
-    """Writes the board into the page and the errors by kind beside it. Tables that were absent are named on the page."""
+    """Writes the board into the page, and the errors by kind. Tables that were absent are named on the page."""
     page = ROOT / "docs" / "validation.md"
     old = page.read_text(encoding="utf-8")
     begin, end = old.find(BEGIN), old.find(END)

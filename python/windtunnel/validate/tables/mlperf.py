@@ -1,7 +1,7 @@
 """MLPerf Training runs of language models: step times of submissions, one row a distinct configuration.
 
-A run's layout is in its own log or in the organisation's configuration script for its number of nodes; where several scripts
-fit, those whose batch is the run's, and of these the narrower format, since submitters take the fastest.
+A run's layout is in its own log or in the organisation's configuration script for its number of nodes; where several
+scripts fit, those whose batch is the run's, and of these the narrower format, since submitters take the fastest.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ def _row(
         measured=statistics.median(one.number_in("best_step_s") for one in found),
         scenario=scenario,
         groups={
-            "kind": "other chips and FP4" if system.name in FOREIGN or layout.precision == "fp4" else "H100 to GB200, FP8",
+            "kind": "other chips and FP4"
+            if system.name in FOREIGN or layout.precision == "fp4"
+            else "H100 to GB200, FP8",
             "size": line.text("benchmark"),
             "chip": chip,
             "scale": f"{gpus} GPUs",

@@ -1,7 +1,7 @@
-"""Iterations that Sailor's authors measured (Strati et al., SOSP 2025): OPT-350M and GPT-Neo-2.7B under Megatron-DeepSpeed.
+"""Iterations that Sailor's authors measured (Strati et al., SOSP 2025): two models under Megatron-DeepSpeed.
 
-Their profiler timed whole layers by micro-batch and tensor-parallel degree, on one host and with the collectives of tensor
-parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what it says;
+Their profiler timed whole layers by micro-batch and tensor-parallel degree, on one host and with the collectives of
+tensor parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what it says;
 elsewhere they take what the GPU's sheet says.
 """
 
@@ -66,9 +66,7 @@ def rows_of_memory(data: Path, systems: Mapping[str, System]) -> Iterator[Row | 
         yield from _rows(path, data, systems, "memory/sailor", memory=True)
 
 
-def _rows(
-    path: Path, data: Path, systems: Mapping[str, System], name: str, *, memory: bool
-) -> Iterator[Row | str]:
+def _rows(path: Path, data: Path, systems: Mapping[str, System], name: str, *, memory: bool) -> Iterator[Row | str]:
     for line in lines(path, COLUMNS):
         yield _row(line, data, systems, name, memory=memory)
 
@@ -134,8 +132,8 @@ def _whole(line: Line, text: str) -> int:
 def layer_profile(path: Path, model: Model, micro: int, tp: int) -> str | None:
     """A kernel profile of whole layers from the authors' times; None where none fits.
 
-    The file has seconds [forward, backward, update] by micro-batch, tensor-parallel degree and layer, of which the first is
-    the embedding and the last the head.
+    The file has seconds [forward, backward, update] by micro-batch, tensor-parallel degree and layer, of which the first
+    is the embedding and the last the head.
     """
     if not path.is_file():
         return None

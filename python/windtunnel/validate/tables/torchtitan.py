@@ -7,6 +7,7 @@ tensor-parallel loss). A cell of another technique is another row.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,8 +94,8 @@ def _runs(path: Path) -> Iterator[Run | str]:
             gpus = nodes * int(H200["gpus_per_node"])
             yield Run(
                 line, str(H200["model"]), gpus, gpus, 1, 1, 1, SEQUENCE, gpus * int(H200["local_batch"]),
-                "operations", True, "fp8", False, "1f1b", _number(line, cells, "TPS/GPU"),
-                _number(line, cells, "Memory(GiB)") * GIB,
+                "operations", compiled=True, precision="fp8", asynchronous=False, schedule="1f1b",
+                tps=_number(line, cells, "TPS/GPU"), memory=_number(line, cells, "Memory(GiB)") * GIB,
             )  # fmt: skip
         elif "Quantization" in cells:
             yield from _asynchronous(line, cells)
@@ -105,9 +106,12 @@ def _runs(path: Path) -> Iterator[Run | str]:
 def _number(line: Line, cells: Mapping[str, Any], key: str) -> float:
     text = str(cells.get(key, "")).replace(",", "")
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise InputError(f"{line.path}:{line.number}: `row_json`: `{key}`: expected a number, found `{text}`") from None
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise InputError(f"{line.path}:{line.number}: `row_json`: `{key}`: expected a number, found `{text}`")
+    return value
 
 
 def _in_caption(line: Line, pattern: str) -> int:
@@ -142,8 +146,8 @@ def _asynchronous(line: Line, cells: Mapping[str, Any]) -> Iterator[Run | str]:
     precision = "fp8" if "float8" in name else "bf16"
     for key, asynchronous in (("Vanilla TP tokens/sec", False), ("Async TP tokens/sec", True)):
         yield Run(
-            line, _model(line), gpus, fsdp, tp, 1, 1, SEQUENCE, batch, _recompute(line), True, precision, asynchronous,
-            "1f1b", _number(line, cells, key), None,
+            line, _model(line), gpus, fsdp, tp, 1, 1, SEQUENCE, batch, _recompute(line), compiled=True,
+            precision=precision, asynchronous=asynchronous, schedule="1f1b", tps=_number(line, cells, key), memory=None,
         )  # fmt: skip
 
 
@@ -160,7 +164,7 @@ def _december(line: Line, cells: Mapping[str, Any]) -> Run:
     tp, pp, cp = degree("TP"), degree("PP"), degree("CP")
     fsdp = gpus // (tp * pp * cp)
     local = _in_caption(line, r"Local batch size (\d+)")
-    sequence = int(cells.get("Sequence Length", SEQUENCE))
+    sequence = int(_number(line, cells, "Sequence Length")) if "Sequence Length" in cells else SEQUENCE
     schedule = str(cells.get("Schedule", "1F1B")).lower()
     return Run(
         line, _model(line), gpus, fsdp, tp, pp, cp, sequence, fsdp * local, _recompute(line),
