@@ -53,6 +53,11 @@ impl Rerouter {
         &self.forwarder
     }
 
+    /// What it routes by, to change what has failed.
+    pub fn forwarder_mut(&mut self) -> &mut Forwarder {
+        &mut self.forwarder
+    }
+
     /// [`Forwarder::route`], entered in the account; `None` if nothing joins the pair, and `route` is then empty.
     pub fn route(
         &mut self,

@@ -14,6 +14,7 @@
 //!
 //! **Threads.** One: a change is solved for the flows that depend on it alone, which is mostly a handful.
 
+mod change;
 mod heap;
 mod instant;
 mod network;

@@ -24,6 +24,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
+use super::change::Changes;
 use super::instant::Instant;
 use super::observe::{CompletionTimes, FlowRecord};
 use super::system::{CapacityError, FlowSystem};
@@ -109,11 +110,21 @@ struct Group {
     class: PathClass,
     /// Nothing joins the ends of an edge.
     severed: bool,
+    /// The edges, or of a reduction its members, and the entropy, where routes may change.
+    origin: Option<Box<Origin>>,
     /// Of a reduction: its tree, and the least rate at which its switches let it go on, in bits of payload per second.
     tree: Option<(Arc<Tree>, f64)>,
     edges: u32,
     total_weight: u64,
     ends: (EndpointId, EndpointId),
+}
+
+/// What a group was prepared from.
+#[derive(Clone, Debug)]
+struct Origin {
+    edges: Vec<(EndpointId, EndpointId, u32)>,
+    members: Vec<EndpointId>,
+    entropy: u32,
 }
 
 /// What a request is about.
@@ -156,14 +167,17 @@ const NONE: u32 = u32::MAX;
 /// The flow model over a topology.
 #[derive(Debug)]
 pub struct FlowNetwork {
-    topology: Arc<Topology>,
+    pub(super) topology: Arc<Topology>,
     /// Asked for routes instead of the topology where something has failed.
-    rerouter: Option<SharedRerouter>,
+    pub(super) rerouter: Option<SharedRerouter>,
     settings: FlowSettings,
     /// Of each link, in bit/s.
-    rates: Vec<f64>,
-    system: FlowSystem,
-    clock: Time,
+    pub(super) rates: Vec<f64>,
+    /// Links that run at a part of their rate from the start.
+    slow: Vec<(LinkId, f64)>,
+    pub(super) changes: Changes,
+    pub(super) system: FlowSystem,
+    pub(super) clock: Time,
     transfers: Vec<Transfer>,
     free: Vec<u32>,
     /// Last transfer on each queue pair that sends or waits.
@@ -225,6 +239,8 @@ impl FlowNetwork {
             rerouter: None,
             settings,
             rates,
+            slow: parts.to_vec(),
+            changes: Changes::default(),
             system,
             clock: Time::ZERO,
             transfers: Vec::new(),
@@ -391,24 +407,49 @@ impl FlowNetwork {
                 true
             }
             Some(rerouter) => {
-                reroute::lock(rerouter).route(balancer, seed, from, to, nic, entropy, route).is_some()
+                let mut rerouter = reroute::lock(rerouter);
+                if self.changes.steps.is_empty() {
+                    return rerouter.route(balancer, seed, from, to, nic, entropy, route).is_some();
+                }
+                // It may yet be joined.
+                rerouter.forwarder_mut().route(balancer, seed, from, to, nic, entropy, route).is_ok()
             }
         }
     }
 
     /// Routes a transfer and starts its flow at the clock; a reduction waits for its turn unless it is `admitted`.
     fn begin(&mut self, slot: u32, admitted: bool) {
+        if let Subject::Coupled { group, .. } = self.transfers[slot as usize].subject
+            && let Some((tree, _)) = &self.groups[group.0 as usize].tree
+            && !admitted
+            && !self.turns.enter(slot, tree, self.settings.reduction.operations)
+        {
+            return;
+        }
+        self.put_on_links(slot, None);
+    }
+
+    /// Starts again what was taken out: so much of a transfer's volume per weight is left.
+    pub(super) fn go_on(&mut self, slot: u32, volume: f64) {
+        self.put_on_links(slot, Some(volume));
+    }
+
+    /// Starts a transfer's flow at the clock, whole or what is `left` of it, by the route that it has now; without one it is
+    /// held until something changes.
+    fn put_on_links(&mut self, slot: u32, left: Option<f64>) {
         let transfer = self.transfers[slot as usize];
         let at = Instant::at(self.clock.0);
         match transfer.subject {
             Subject::Message { nic, entropy, .. } => {
                 if !self.lay(transfer.from, transfer.to, nic, entropy) {
+                    self.hold(slot, left);
                     return;
                 }
                 let (latency, class) = (self.route_latency(), self.route.class);
                 let state = &mut self.transfers[slot as usize];
                 (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
-                let volume = self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
+                let whole = || self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
+                let volume = left.unwrap_or_else(whole);
                 if self.route.links.is_empty() {
                     self.arrive(slot, self.clock);
                     self.dequeue(slot);
@@ -420,21 +461,143 @@ impl FlowNetwork {
             Subject::Coupled { group, .. } => {
                 let group = &self.groups[group.0 as usize];
                 if group.severed {
+                    self.hold(slot, left);
                     return;
                 }
-                if let Some((tree, _)) = &group.tree
-                    && !admitted
-                    && !self.turns.enter(slot, tree, self.settings.reduction.operations)
-                {
-                    return;
-                }
-                let volume = self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
+                let whole = || self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
+                let volume = left.map_or_else(whole, |left| left * group.weight);
                 if group.links.is_empty() {
                     self.arrive(slot, self.clock);
                 } else {
                     self.system.start(at, volume, group.weight, group.links.iter().copied(), u64::from(slot));
                 }
             }
+        }
+    }
+
+    /// A transfer has no way: it waits for a change, if any is to come.
+    fn hold(&mut self, slot: u32, left: Option<f64>) {
+        if !self.is_to_change() {
+            return;
+        }
+        let transfer = &self.transfers[slot as usize];
+        let (class, weight) = match transfer.subject {
+            Subject::Message { .. } => (PathClass::Beyond, 1.0),
+            Subject::Coupled { group, .. } => {
+                let group = &self.groups[group.0 as usize];
+                (group.class.max(PathClass::SameLeaf), group.weight)
+            }
+        };
+        let whole = || self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE / weight;
+        let volume = left.unwrap_or_else(whole);
+        self.changes.held.push((slot, volume));
+    }
+
+    /// Rate of a link before any change.
+    pub(super) fn nominal(&self, link: u32) -> f64 {
+        let slow = self.slow.iter().filter(|(other, _)| other.0 == link);
+        slow.fold(self.topology.link(LinkId(link)).rate.0 as f64, |rate, &(_, part)| rate * part)
+    }
+
+    /// Routes all groups anew, after paths have changed.
+    pub(super) fn lay_groups(&mut self) {
+        for number in 0..self.groups.len() {
+            let Some(origin) = self.groups[number].origin.take() else { continue };
+            let laid = if origin.members.is_empty() {
+                self.lay_edges(&origin.edges, origin.entropy)
+            } else {
+                self.lay_tree(&origin.members, origin.entropy)
+            };
+            // A run under way keeps its turns at the switches where it began.
+            let tree = self.groups[number].tree.take();
+            let known = &mut self.groups[number];
+            *known = Group { origin: Some(origin), ..laid };
+            if tree.is_some() {
+                known.tree = tree;
+            }
+        }
+    }
+
+    /// The links of a coupled group's edges.
+    fn lay_edges(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> Group {
+        let mut links = Vec::new();
+        let (mut latency, mut class, mut severed) = (Span::ZERO, PathClass::Local, false);
+        for &(from, to, weight) in edges {
+            severed |= !self.lay(from, to, NicId(0), entropy);
+            latency = latency.max(self.route_latency());
+            class = class.max(self.route.class);
+            if weight > 0 {
+                links.extend(
+                    self.route.links.iter().map(|&(link, share)| (link.0, share * f64::from(weight))),
+                );
+            }
+        }
+        // Stable, so that the shares of a link are summed in the order of the edges.
+        links.sort_by_key(|&(link, _)| link);
+        links.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        links.shrink_to_fit();
+        let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
+        Group {
+            links,
+            weight: 1.0 / f64::from(heaviest),
+            latency,
+            class,
+            severed,
+            origin: None,
+            tree: None,
+            edges: edges.len() as u32,
+            total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
+            ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),
+        }
+    }
+
+    /// The links of a reduction's tree.
+    fn lay_tree(&mut self, members: &[EndpointId], entropy: u32) -> Group {
+        let (topology, seed) = (&self.topology, self.settings.seed);
+        let tree = match &self.rerouter {
+            None => Tree::new(topology, None, seed, members, entropy),
+            Some(rerouter) => {
+                let mut forwarder = reroute::lock(rerouter).forwarder().clone();
+                Tree::new(topology, Some(&mut forwarder), seed, members, entropy)
+            }
+        };
+        let severed = tree.is_none();
+        let tree = tree.unwrap_or_default();
+        let mut links: Vec<(u32, f64)> = tree.links(topology).iter().map(|link| (link.0, 1.0)).collect();
+        links.sort_by_key(|&(link, _)| link);
+        links.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        let sums = self.settings.reduction;
+        let (up, switches) = tree.climb(topology);
+        let trip = up + sums.latency * u64::from(switches) + tree.descent(topology);
+        // A segment goes through every link whole.
+        let full = self.settings.mtu.0 as f64 * 8.0;
+        let packet = links.iter().map(|&(link, _)| full / self.rates[link as usize]).fold(0.0, f64::max);
+        let packets = Span::from_seconds_ceil(packet * f64::from(2 * switches));
+        let rate = self.reduction_rate(trip + packets);
+        let latency = trip + self.settings.nic_latency;
+        Group {
+            links,
+            weight: 1.0,
+            latency,
+            class: PathClass::Beyond,
+            severed,
+            origin: None,
+            tree: Some((Arc::new(tree), rate)),
+            edges: members.len() as u32,
+            total_weight: members.len() as u64,
+            ends: (members[0], members[members.len() - 1]),
         }
     }
 
@@ -504,84 +667,21 @@ impl Network for FlowNetwork {
 
     /// Each edge leaves by its sender's first NIC.
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId {
-        let mut links = Vec::new();
-        let (mut latency, mut class, mut severed) = (Span::ZERO, PathClass::Local, false);
-        for &(from, to, weight) in edges {
-            severed |= !self.lay(from, to, NicId(0), entropy);
-            latency = latency.max(self.route_latency());
-            class = class.max(self.route.class);
-            if weight > 0 {
-                links.extend(
-                    self.route.links.iter().map(|&(link, share)| (link.0, share * f64::from(weight))),
-                );
-            }
+        let mut group = self.lay_edges(edges, entropy);
+        if self.is_to_change() {
+            group.origin = Some(Box::new(Origin { edges: edges.to_vec(), members: Vec::new(), entropy }));
         }
-        // Stable, so that the shares of a link are summed in the order of the edges.
-        links.sort_by_key(|&(link, _)| link);
-        links.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
-        links.shrink_to_fit();
-        let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
-        self.groups.push(Group {
-            links,
-            weight: 1.0 / f64::from(heaviest),
-            latency,
-            class,
-            severed,
-            tree: None,
-            edges: edges.len() as u32,
-            total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
-            ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),
-        });
+        self.groups.push(group);
         CoupledId(self.groups.len() as u32 - 1)
     }
 
     /// The links of the tree, each with one vector up and the sum down.
     fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
-        let (topology, seed) = (&self.topology, self.settings.seed);
-        let tree = match &self.rerouter {
-            None => Tree::new(topology, None, seed, members, entropy),
-            Some(rerouter) => {
-                let mut forwarder = reroute::lock(rerouter).forwarder().clone();
-                Tree::new(topology, Some(&mut forwarder), seed, members, entropy)
-            }
-        };
-        let severed = tree.is_none();
-        let tree = tree.unwrap_or_default();
-        let mut links: Vec<(u32, f64)> = tree.links(topology).iter().map(|link| (link.0, 1.0)).collect();
-        links.sort_by_key(|&(link, _)| link);
-        links.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
-        let sums = self.settings.reduction;
-        let (up, switches) = tree.climb(topology);
-        let trip = up + sums.latency * u64::from(switches) + tree.descent(topology);
-        // A segment goes through every link whole.
-        let full = self.settings.mtu.0 as f64 * 8.0;
-        let packet = links.iter().map(|&(link, _)| full / self.rates[link as usize]).fold(0.0, f64::max);
-        let packets = Span::from_seconds_ceil(packet * f64::from(2 * switches));
-        let rate = self.reduction_rate(trip + packets);
-        let latency = trip + self.settings.nic_latency;
-        self.groups.push(Group {
-            links,
-            weight: 1.0,
-            latency,
-            class: PathClass::Beyond,
-            severed,
-            tree: Some((Arc::new(tree), rate)),
-            edges: members.len() as u32,
-            total_weight: members.len() as u64,
-            ends: (members[0], members[members.len() - 1]),
-        });
+        let mut group = self.lay_tree(members, entropy);
+        if self.is_to_change() {
+            group.origin = Some(Box::new(Origin { edges: Vec::new(), members: members.to_vec(), entropy }));
+        }
+        self.groups.push(group);
         CoupledId(self.groups.len() as u32 - 1)
     }
 
@@ -614,7 +714,13 @@ impl Network for FlowNetwork {
     fn next_time(&mut self) -> Time {
         let of = |top: Option<&Reverse<(Time, u64, u32)>>| top.map_or(Time::NEVER, |&Reverse((at, ..))| at);
         let flows = self.system.next_departure().map_or(Time::NEVER, |batch| batch.notice);
-        flows.min(of(self.waiting.peek())).min(of(self.arrivals.peek())).max(self.clock)
+        // Changes alone keep nothing going.
+        let idle = self.system.live() == 0
+            && self.changes.held.is_empty()
+            && self.waiting.is_empty()
+            && self.arrivals.is_empty();
+        let change = if idle { Time::NEVER } else { self.changes.next() };
+        flows.min(change).min(of(self.waiting.peek())).min(of(self.arrivals.peek())).max(self.clock)
     }
 
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
@@ -632,6 +738,7 @@ impl Network for FlowNetwork {
             self.dequeue(slot);
         }
         (self.ended, self.left) = (ended, left);
+        self.apply_changes();
         while let Some(&Reverse((at, _, slot))) = self.waiting.peek().filter(|Reverse((at, ..))| *at <= to) {
             debug_assert_eq!(at, to, "an advance beyond the next event");
             self.waiting.pop();

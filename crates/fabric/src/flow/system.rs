@@ -238,11 +238,10 @@ impl FlowSystem {
             if !(SMALLEST_CAPACITY..=1.0 / SMALLEST_CAPACITY).contains(&capacity) {
                 return Err(CapacityError { link: link as u32, capacity });
             }
-            let exponent = (capacity.to_bits() >> 52) as i64 - 1_023;
-            let up = power_of_two(60 - exponent);
+            let (capacity, unit) = scaled(capacity, load_unit);
             Ok(Link {
-                capacity: (capacity * up) as i64,
-                unit: up / load_unit,
+                capacity,
+                unit,
                 rate: 0,
                 load: 0,
                 visits: Vec::new(),
@@ -410,6 +409,47 @@ impl FlowSystem {
         }
     }
 
+    /// Takes all flows out at `at`, which must not be past the next departure: the tokens, and the volumes per weight that are
+    /// left, in the order of the links that held them back.
+    pub fn withdraw(&mut self, at: Instant) -> Vec<(u64, f64)> {
+        self.advance(at);
+        self.settle();
+        let mut left = Vec::with_capacity(self.live());
+        for link in 0..self.links.len() as u32 {
+            let group = &self.links[link as usize].group;
+            if group.tags.is_empty() {
+                continue;
+            }
+            let service = group.service_at(self.now);
+            while let Some(first) = self.links[link as usize].group.tags.first() {
+                self.links[link as usize].group.tags.remove(0, &mut self.flows);
+                let volume = (first.service - service).max(0.0);
+                left.push((self.particulars[first.flow as usize].token, volume));
+                self.remove(first.flow);
+            }
+            self.departures.remove(link);
+            let group = &mut self.links[link as usize].group;
+            (group.level, group.service) = (0.0, 0.0);
+        }
+        self.loosened.clear();
+        left
+    }
+
+    /// Gives a link another capacity while no flow crosses it.
+    ///
+    /// # Panics
+    /// If a flow does, or the capacity is not positive and finite.
+    pub fn set_capacity(&mut self, link: u32, capacity: f64) {
+        assert!(
+            (SMALLEST_CAPACITY..=1.0 / SMALLEST_CAPACITY).contains(&capacity),
+            "a capacity of {capacity}"
+        );
+        self.credit(link);
+        let state = &mut self.links[link as usize];
+        assert!(state.visits.is_empty(), "link {link} carries {} flows", state.visits.len());
+        (state.capacity, state.unit) = scaled(capacity, self.load_unit);
+    }
+
     /// Takes a flow that has left its group off its links.
     fn remove(&mut self, flow: u32) {
         let Flow { level, first, count, group, .. } = self.flows[flow as usize];
@@ -480,6 +520,13 @@ impl FlowSystem {
     pub(super) fn count_solve(&mut self) {
         self.solves += 1;
     }
+}
+
+/// A capacity in rate units of its link, and the rate units of (level × fixed-point load).
+fn scaled(capacity: f64, load_unit: f64) -> (i64, f64) {
+    let exponent = (capacity.to_bits() >> 52) as i64 - 1_023;
+    let up = power_of_two(60 - exponent);
+    ((capacity * up) as i64, up / load_unit)
 }
 
 /// Size class of a block: the logarithm of the next power of two.

@@ -52,6 +52,7 @@ pub mod transport;
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use engine::{Completion, Engine, OpenRequest, QueuePair};
 pub use engines::{Engines, Spread};
+pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use model::{NetworkOf, PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};

@@ -44,7 +44,7 @@ enum Step {
 }
 
 /// Both directions of a part's cables.
-pub(in crate::packet) fn links_of(topology: &Topology, part: FabricPart) -> Vec<LinkId> {
+pub(crate) fn links_of(topology: &Topology, part: FabricPart) -> Vec<LinkId> {
     match part {
         FabricPart::Cable(link) => vec![link, topology.reverse(link)],
         FabricPart::Switch(switch) => {

@@ -29,7 +29,8 @@ use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, Policy, SwitchId};
 
 pub(super) use self::clock::Clocks;
-pub(super) use self::links::{Changes, links_of};
+pub(super) use self::links::Changes;
+pub(crate) use self::links::links_of;
 pub use self::loss::{GilbertElliott, Share};
 use super::settings::PacketError;
 
