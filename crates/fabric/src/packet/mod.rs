@@ -43,6 +43,7 @@ mod sample;
 mod send;
 mod sender;
 mod settings;
+mod stage;
 mod statistics;
 mod switch;
 mod telemetry;

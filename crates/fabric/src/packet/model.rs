@@ -18,8 +18,8 @@ use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::totals::Counters;
 use super::transport::{
-    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PathChooser, Rccc, Steered,
-    Swift, Transport,
+    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PathChooser, Rccc, Staged,
+    Steered, Swift, SwitchStage, Transport,
 };
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, Network};
@@ -264,6 +264,27 @@ impl TransportChoice {
         }
     }
 
+    /// This transport with another least time-out, if one is given.
+    #[must_use]
+    pub fn patient(mut self, timeout: Option<Span>) -> Self {
+        let Some(timeout) = timeout else { return self };
+        match &mut self {
+            Self::None(none) => none.timeout = timeout,
+            Self::Dcqcn(dcqcn) => dcqcn.timeout = timeout,
+            Self::Dctcp(dctcp) => dctcp.timeout = timeout,
+            Self::Swift(swift) => swift.timeout = timeout,
+            Self::NewReno(newreno) => newreno.least_timeout = timeout,
+            Self::Cubic(cubic) => cubic.least_timeout = timeout,
+            Self::MpRdma(mprdma) => mprdma.timeout = timeout,
+            Self::Uec(uec) => uec.timeout = timeout,
+            Self::Rccc(rccc) => rccc.timeout = timeout,
+            Self::Hpcc(hpcc) => hpcc.timeout = timeout,
+            Self::Ndp(ndp) => ndp.timeout = timeout,
+            Self::Eqds(eqds) => eqds.timeout = timeout,
+        }
+        self
+    }
+
     /// The idle network of this transport, around what has failed.
     ///
     /// # Errors
@@ -286,6 +307,17 @@ impl TransportChoice {
     /// This transport with its path numbers chosen by `chooser`.
     pub fn steered<C: PathChooser + Send + Sync + 'static>(&self, chooser: C) -> Arc<dyn NetworkOf> {
         each!(self, transport => Arc::new(Steered { transport: *transport, chooser }))
+    }
+}
+
+impl TransportChoice {
+    /// This transport over switches with a stage.
+    pub fn staged<S>(&self, stage: S) -> Arc<dyn NetworkOf>
+    where
+        S: SwitchStage + Sync,
+        S::State: Sync,
+    {
+        each!(self, transport => Arc::new(Staged::new(*transport, stage)))
     }
 }
 

@@ -227,6 +227,25 @@ impl Queues {
         Some(full_at.saturating_sub(rest))
     }
 
+    /// The queues of a port whose first packet may start at `start`: which, that packet, and the bytes that wait in it.
+    pub(super) fn startable<'a>(
+        &'a self,
+        p: u32,
+        start: u64,
+        packets: &'a Packets,
+    ) -> impl Iterator<Item = (u8, u32, u32)> + 'a {
+        (0..self.count).filter_map(move |queue| {
+            self.may_start(p, queue, packets).filter(|&time| time <= start)?;
+            let Queue { waiting, held, .. } = self.each[self.place(p, queue)];
+            Some((queue as u8, waiting.head, held))
+        })
+    }
+
+    /// The data queue of a number, or the last one.
+    pub(super) fn nearest(&self, queue: u8) -> u8 {
+        queue.min(self.count.saturating_sub(1) as u8)
+    }
+
     /// Which queue is served at `start`.
     fn choose(&mut self, p: u32, start: u64, packets: &Packets) -> Choice {
         let mut earliest = u64::MAX;
@@ -316,6 +335,9 @@ impl<T: Transport> Engine<T> {
 
     fn find_place(&mut self, p: u32, id: u32, now: u64) {
         self.serve(p, now);
+        if T::STAGED && !self.packets[id].kind.is_control() && self.stage_takes(p, id, now) {
+            return;
+        }
         let packet = &mut self.packets[id];
         packet.joined = now;
         if T::TELEMETRY && packet.kind == Kind::Data {
@@ -477,7 +499,12 @@ impl<T: Transport> Engine<T> {
                 self.begin_service(p, id, self.queues.count, start);
                 continue;
             }
-            match self.queues.choose(p, start, &self.packets) {
+            let wanted = if T::STAGED { self.stage_choice(p, start) } else { None };
+            let choice = match wanted {
+                Some(queue) => Choice::Serve(queue),
+                None => self.queues.choose(p, start, &self.packets),
+            };
+            match choice {
                 Choice::Nothing => return,
                 Choice::Wait(until) => self.queues.stations[p as usize].since = until,
                 Choice::Serve(queue) => {
@@ -488,6 +515,15 @@ impl<T: Transport> Engine<T> {
                     let marking = self.queues.marking[kind * self.queues.count + queue];
                     if marking.at_dequeue && depth > marking.kmin {
                         self.mark_by(p, id, depth, &marking);
+                    }
+                    if T::STAGED {
+                        let (wire, upstream) = (self.packets[id].wire, self.packets[id].next_time as u32);
+                        let rest = self.ports[p as usize].held - u32::from(wire);
+                        if self.stage_drops(p, id, start, rest) {
+                            self.give_up(p, queue, upstream, wire, now);
+                            self.drop_packet(p, id);
+                            continue;
+                        }
                     }
                     self.begin_service(p, id, queue, start);
                 }

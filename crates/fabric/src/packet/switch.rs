@@ -180,6 +180,9 @@ impl<T: Transport> Engine<T> {
         if self.ports[p as usize].waits() {
             self.advance(p, now);
         }
+        if T::STAGED && self.is_staged(p, id) && self.stage_takes(p, id, now) {
+            return;
+        }
         let Self { ports, packets, switches, kinds, .. } = &mut *self;
         let (port, packet) = (&mut ports[p as usize], &mut packets[id]);
         let idle = port.free_at <= now;
@@ -220,6 +223,11 @@ impl<T: Transport> Engine<T> {
         port.held = held;
         port.counters.deepest = port.counters.deepest.max(held);
         if idle {
+            if T::STAGED && self.is_staged(p, id) && self.stage_drops(p, id, now, 0) {
+                self.hold(p, 0);
+                self.drop_packet(p, id);
+                return;
+            }
             self.begin(p, id, now);
             return;
         }
@@ -325,8 +333,23 @@ impl<T: Transport> Engine<T> {
             if ecn.at_dequeue && held > ecn.kmin && self.packets[id].kind == Kind::Data {
                 self.mark(p, id, held);
             }
+            if T::STAGED && self.is_staged(p, id) {
+                let rest = held - u32::from(self.packets[id].wire);
+                if self.stage_drops(p, id, start, rest) {
+                    self.ports[p as usize].in_service = 0;
+                    self.hold(p, rest);
+                    self.drop_packet(p, id);
+                    continue;
+                }
+            }
             self.begin(p, id, start);
         }
+    }
+
+    /// Whether a stage is asked about a packet at port `p`: data at switches.
+    #[inline]
+    fn is_staged(&self, p: u32, id: u32) -> bool {
+        self.ports[p as usize].owner != NONE && !self.packets[id].kind.is_control()
     }
 
     /// Sets what a port holds, and its switch with it.

@@ -32,6 +32,7 @@ mod newreno;
 mod none;
 mod nscc;
 mod rccc;
+mod staged;
 mod steered;
 mod swift;
 mod tcp;
@@ -50,6 +51,7 @@ pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
 pub use rccc::{Rccc, RcccFlow};
+pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, SwitchStage};
 pub use steered::{PathChooser, Steered};
 pub use swift::{Swift, SwiftFlow};
 
@@ -246,6 +248,30 @@ pub trait Transport: Clone + std::fmt::Debug + Send + 'static {
 
     /// Whether its packets collect telemetry.
     const TELEMETRY: bool = false;
+
+    /// Whether switches ask it about packets: see [`Staged`].
+    const STAGED: bool = false;
+
+    /// See [`SwitchStage::enqueue`].
+    #[inline]
+    fn stage_enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        let _ = (port, packet);
+        StageVerdict::Keep
+    }
+
+    /// See [`SwitchStage::dequeue`].
+    #[inline]
+    fn stage_dequeue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        let _ = (port, packet);
+        StageVerdict::Keep
+    }
+
+    /// See [`SwitchStage::next`].
+    #[inline]
+    fn stage_next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
+        let _ = (port, queues);
+        None
+    }
 
     /// How losses are mended.
     fn recovery(&self) -> Recovery;

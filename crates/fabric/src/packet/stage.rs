@@ -1,0 +1,102 @@
+//! Where a switch asks a stage of another crate: see [`transport::SwitchStage`](super::transport::SwitchStage).
+
+use windtunnel_kernel::{Span, Time};
+
+use super::engine::Engine;
+use super::packets::flag;
+use super::queue_settings::MOST_QUEUES;
+use super::transport::{StagePacket, StagePort, StageQueue, StageVerdict, Transport};
+
+impl<T: Transport> Engine<T> {
+    fn stage_view(&self, p: u32, id: u32, now: u64, held: u32) -> (StagePort, StagePacket) {
+        let (port, packet) = (&self.ports[p as usize], &self.packets[id]);
+        let at = StagePort {
+            port: p,
+            switch: port.owner,
+            rate: self.kinds[usize::from(port.kind)].rate,
+            now: Time(now),
+            held,
+        };
+        let what = StagePacket {
+            wire: packet.wire,
+            queue: packet.queue,
+            marked: packet.flags & flag::MARKED != 0,
+            waited: Span(0),
+            age: Span(now.saturating_sub(packet.stamp)),
+        };
+        (at, what)
+    }
+
+    fn stage_mark(&mut self, p: u32, id: u32) {
+        self.ports[p as usize].counters.marks += 1;
+        self.totals.marks += 1;
+        self.packets[id].flags |= flag::MARKED;
+    }
+
+    /// A data packet is to join a queue of switch port `p`, which has been brought to `now`; whether it goes no further.
+    pub(super) fn stage_takes(&mut self, p: u32, id: u32, now: u64) -> bool {
+        let port = &self.ports[p as usize];
+        // Without several queues what a port holds is not brought down before the next packet begins.
+        let held = if port.free_at <= now && !port.waits() && !self.queues.on { 0 } else { port.held };
+        let (at, packet) = self.stage_view(p, id, now, held);
+        match self.transport.stage_enqueue(&at, &packet) {
+            StageVerdict::Keep => false,
+            StageVerdict::Mark => {
+                self.stage_mark(p, id);
+                false
+            }
+            StageVerdict::Drop => {
+                self.drop_packet(p, id);
+                true
+            }
+            StageVerdict::Trim => {
+                self.trim_to_header(p, id, now);
+                true
+            }
+            StageVerdict::Queue(queue) => {
+                self.packets[id].queue = self.queues.nearest(queue);
+                false
+            }
+        }
+    }
+
+    /// A data packet's transmission is to begin at `start`, while its port holds `held` bytes besides; whether it is dropped
+    /// instead, which is for the caller to do.
+    pub(super) fn stage_drops(&mut self, p: u32, id: u32, start: u64, held: u32) -> bool {
+        let (at, packet) = self.stage_view(p, id, start, held);
+        let packet = StagePacket { waited: Span(start - self.packets[id].joined), ..packet };
+        match self.transport.stage_dequeue(&at, &packet) {
+            StageVerdict::Keep | StageVerdict::Queue(_) => false,
+            StageVerdict::Mark => {
+                self.stage_mark(p, id);
+                false
+            }
+            StageVerdict::Drop | StageVerdict::Trim => true,
+        }
+    }
+
+    /// The data queue of port `p` that a stage wants served at `start`, if it says so.
+    pub(super) fn stage_choice(&mut self, p: u32, start: u64) -> Option<usize> {
+        let mut ready = [StageQueue { queue: 0, held: 0, wire: 0, waited: Span(0) }; MOST_QUEUES];
+        let mut count = 0;
+        for (queue, head, held) in self.queues.startable(p, start, &self.packets) {
+            let packet = &self.packets[head];
+            let waited = Span(start - packet.joined);
+            ready[count] = StageQueue { queue, held, wire: packet.wire, waited };
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        let port = &self.ports[p as usize];
+        let at = StagePort {
+            port: p,
+            switch: port.owner,
+            rate: self.kinds[usize::from(port.kind)].rate,
+            now: Time(start),
+            held: port.held,
+        };
+        let place = self.transport.stage_next(&at, &ready[..count])?;
+        Some(usize::from(ready[place.min(count - 1)].queue))
+    }
+}

@@ -1,0 +1,236 @@
+//! A stage of the switches by a module of its own: what becomes of packets as they join queues and as they leave them, and
+//! which of the data queues of a port goes next.
+//!
+//! A stage is compiled together with a transport, as [`Steered`](super::Steered) is, because the transport is the type that
+//! an engine is made for: [`Staged`] is both. Where there is none, nothing is asked ([`Transport::STAGED`]).
+
+use windtunnel_kernel::{BitRate, Span, Time};
+
+use super::{Ack, Answer, Arrived, Credit, Hop, Loss, Nack, PathChoice, PathFacts, Recovery, Transport};
+
+/// The egress port at which a stage is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagePort {
+    /// Its number among all ports of the network.
+    pub port: u32,
+    /// Its switch.
+    pub switch: u32,
+    /// Its rate.
+    pub rate: BitRate,
+    /// As a packet joins: now. As one leaves: when its transmission begins.
+    pub now: Time,
+    /// Bytes that wait there, and those of the packet in service, the packet in hand not counted.
+    pub held: u32,
+}
+
+/// The data packet that it is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagePacket {
+    /// Bytes on the wire.
+    pub wire: u16,
+    /// The data queue that it is in, or is to join; 0 where ports have one.
+    pub queue: u8,
+    /// Whether it carries a mark.
+    pub marked: bool,
+    /// How long it has waited in this queue.
+    pub waited: Span,
+    /// Time since its transmission at the sender began.
+    pub age: Span,
+}
+
+/// A data queue that may start its first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageQueue {
+    /// Which.
+    pub queue: u8,
+    /// Bytes that wait in it.
+    pub held: u32,
+    /// Bytes of its first packet.
+    pub wire: u16,
+    /// How long that has waited.
+    pub waited: Span,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StageVerdict {
+    /// It goes on.
+    #[default]
+    Keep,
+    /// It goes on with a mark.
+    Mark,
+    /// It is dropped.
+    Drop,
+    /// It is cut to its header, which goes on as a control packet; as it leaves a queue it is dropped instead. Only transports
+    /// that are made for it mend what is cut.
+    Trim,
+    /// It joins another data queue, where ports have several; as it leaves a queue it is kept.
+    Queue(u8),
+}
+
+/// A stage of every switch. At a port, in order of time: [`Self::enqueue`] for each data packet that is to join a queue, before
+/// drop profiles, admission and marking; [`Self::next`] each time that several queues may start; [`Self::dequeue`] as a
+/// packet's transmission is to begin.
+pub trait SwitchStage: Clone + std::fmt::Debug + Send + 'static {
+    /// State of a port.
+    type State: Clone + std::fmt::Debug + Default + Send;
+
+    /// Its name in a scenario.
+    const NAME: &'static str;
+
+    /// A data packet is to join a queue.
+    #[inline]
+    fn enqueue(&self, state: &mut Self::State, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        let _ = (state, port, packet);
+        StageVerdict::Keep
+    }
+
+    /// A data packet's transmission is to begin.
+    #[inline]
+    fn dequeue(&self, state: &mut Self::State, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        let _ = (state, port, packet);
+        StageVerdict::Keep
+    }
+
+    /// Which of the data queues that may start goes next, by its place in `queues`, of which there is at least one; `None` leaves
+    /// it to priorities and the discipline of the settings. Pauses and shapers have been heeded, control goes before.
+    #[inline]
+    fn next(&self, state: &mut Self::State, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
+        let _ = (state, port, queues);
+        None
+    }
+}
+
+/// A transport and a stage of the switches that carry it.
+#[derive(Clone, Debug)]
+pub struct Staged<T, S: SwitchStage> {
+    transport: T,
+    stage: S,
+    /// By port, as far as any has been asked about.
+    states: Vec<S::State>,
+}
+
+impl<T: Transport, S: SwitchStage> Staged<T, S> {
+    /// Both, with every port's state at its default.
+    pub const fn new(transport: T, stage: S) -> Self {
+        Self { transport, stage, states: Vec::new() }
+    }
+
+    fn state(&mut self, port: u32) -> (&S, &mut S::State) {
+        if self.states.len() <= port as usize {
+            self.states.resize(port as usize + 1, S::State::default());
+        }
+        (&self.stage, &mut self.states[port as usize])
+    }
+}
+
+impl<T: Transport, S: SwitchStage> Transport for Staged<T, S> {
+    type Flow = T::Flow;
+    type Peer = T::Peer;
+
+    const NAME: &'static str = T::NAME;
+    const CREDITED: bool = T::CREDITED;
+    const TRIMMED: bool = T::TRIMMED;
+    const TELEMETRY: bool = T::TELEMETRY;
+    const STAGED: bool = true;
+
+    #[inline]
+    fn stage_enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        let (stage, state) = self.state(port.port);
+        stage.enqueue(state, port, packet)
+    }
+
+    #[inline]
+    fn stage_dequeue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        let (stage, state) = self.state(port.port);
+        stage.dequeue(state, port, packet)
+    }
+
+    #[inline]
+    fn stage_next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
+        let (stage, state) = self.state(port.port);
+        stage.next(state, port, queues)
+    }
+
+    fn recovery(&self) -> Recovery {
+        self.transport.recovery()
+    }
+
+    fn open(&self, path: &PathFacts) -> T::Flow {
+        self.transport.open(path)
+    }
+
+    #[inline]
+    fn window(&self, flow: &T::Flow) -> u64 {
+        self.transport.window(flow)
+    }
+
+    #[inline]
+    fn gap(&self, flow: &T::Flow, wire: u16) -> Span {
+        self.transport.gap(flow, wire)
+    }
+
+    #[inline]
+    fn on_send(&self, flow: &mut T::Flow, now: Time, wire: u16) {
+        self.transport.on_send(flow, now, wire);
+    }
+
+    #[inline]
+    fn path(&self, flow: &mut T::Flow, choice: &PathChoice) -> Option<u16> {
+        self.transport.path(flow, choice)
+    }
+
+    #[inline]
+    fn on_ack(&self, flow: &mut T::Flow, ack: &Ack) {
+        self.transport.on_ack(flow, ack);
+    }
+
+    #[inline]
+    fn on_hops(&self, flow: &mut T::Flow, ack: &Ack, before: &[Hop], hops: &[Hop]) {
+        self.transport.on_hops(flow, ack, before, hops);
+    }
+
+    #[inline]
+    fn on_nack(&self, flow: &mut T::Flow, nack: &Nack) {
+        self.transport.on_nack(flow, nack);
+    }
+
+    fn credit(&self, mtu: u32) -> Credit {
+        self.transport.credit(mtu)
+    }
+
+    #[inline]
+    fn unasked(&self, flow: &T::Flow) -> u64 {
+        self.transport.unasked(flow)
+    }
+
+    #[inline]
+    fn on_loss(&self, flow: &mut T::Flow, loss: &Loss) {
+        self.transport.on_loss(flow, loss);
+    }
+
+    #[inline]
+    fn on_notify(&self, flow: &mut T::Flow, now: Time) {
+        self.transport.on_notify(flow, now);
+    }
+
+    #[inline]
+    fn timeout(&self, flow: &T::Flow) -> Span {
+        self.transport.timeout(flow)
+    }
+
+    #[inline]
+    fn timer(&self, flow: &T::Flow) -> Option<Time> {
+        self.transport.timer(flow)
+    }
+
+    #[inline]
+    fn on_timer(&self, flow: &mut T::Flow, now: Time) {
+        self.transport.on_timer(flow, now);
+    }
+
+    #[inline]
+    fn on_data(&self, peer: &mut T::Peer, data: &Arrived) -> Answer {
+        self.transport.on_data(peer, data)
+    }
+}
