@@ -181,7 +181,7 @@ SETS = {
     "dragonfly without its cables": [
         "topology={shape: dragonfly, groups: 9, routers: 4, global_links: 2, host: {}}",
     ],
-    "unknown precision": [f"{W}.training={{precision: fp4}}"],
+    "unknown precision": [f"{W}.training={{precision: fp3}}"],
     "set beyond a list": ["jobs[3].name=x"],
     "set of an empty key": ["jobs..x=1"],
     "set of an index that is no number": ["jobs[x].name=1"],

@@ -27,7 +27,7 @@ COMMANDS = {
     "experiments": ("windtunnel.cli.experiments", "List experiments, or run one and check its claims"),
     "calibrate": ("windtunnel.cli.calibrate", "Fit the constants of a system on measured rows"),
     "validate": ("windtunnel.cli.validate", "Predict published measurements and say how far off that is"),
-    "whatif": ("windtunnel.cli.whatif", "Compare a scenario with itself, one thing changed: is this drain safe?"),
+    "whatif": ("windtunnel.cli.whatif", "Ask what a change would cost: is this drain safe?"),
     "list": ("windtunnel.cli.names", "List what a scenario may name: gpus, models, topologies, …"),
     "schema": ("windtunnel.cli.schema", "Print the JSON Schema of a scenario"),
     "doctor": ("windtunnel.cli.doctor", "Say what is installed and what each part is for"),
