@@ -38,7 +38,7 @@ PRIORS: dict[str, float | tuple[float, float, float]] = {
     "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6,
     "share_scale_up": (0.25, 0.92, 0.96), "share_network": (0.25, 0.85, 0.92), "share_short": 0.2,
     "share_sums": 0.85, "base_sums": 25e-6,
-    "exchange": 15e-6, "peer_scale_up": 1e-6, "peer_network": 2e-6,
+    "exchange": 21.6e-6, "peer_scale_up": 1e-6, "peer_network": 2e-6,
     "exchange_scale_up": 0.93, "exchange_network": 0.92, "exchange_single": 0.85,
 }  # fmt: skip
 """NCCL's own constants (seconds, shares; LL, LL128, Simple), and inferred ones for what it has none of."""

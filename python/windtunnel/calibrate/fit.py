@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DELTA = 0.25
+WIDE = 2.0
+"""A first descent counts nearly all residuals in full: from far away the linear ones pull too little."""
 REACH = 3.0
 STEP = 1e-4
 ROUNDS = 60
@@ -48,7 +50,9 @@ def fit(
     kept, refused = list(names), dict[str, str]()
     start = {name: float(np.log(value)) for name, value in prior.items()}
     while True:
-        x, residuals, jacobian = _minimise(kept, start, prior, truth, weight, predict)
+        x, _, _ = _minimise(kept, start, prior, truth, weight, predict, WIDE)
+        begin = dict(zip(kept, x.tolist(), strict=True))
+        x, residuals, jacobian = _minimise(kept, begin, prior, truth, weight, predict, DELTA)
         if not kept:
             return Fitted({}, refused, residuals)
         worst = _undetermined(kept, x, jacobian, weight, prior)
@@ -83,14 +87,14 @@ def _undetermined(
     return None
 
 
-def _huber_weight(residuals: np.ndarray) -> np.ndarray:
+def _huber_weight(residuals: np.ndarray, delta: float) -> np.ndarray:
     size = np.abs(residuals)
-    return np.where(size < DELTA, 1.0, DELTA / np.maximum(size, 1e-12))
+    return np.where(size < delta, 1.0, delta / np.maximum(size, 1e-12))
 
 
-def _loss(residuals: np.ndarray, weight: np.ndarray) -> float:
+def _loss(residuals: np.ndarray, weight: np.ndarray, delta: float) -> float:
     size = np.abs(residuals)
-    return float((weight * np.where(size < DELTA, size**2 / 2, DELTA * (size - DELTA / 2))).sum())
+    return float((weight * np.where(size < delta, size**2 / 2, delta * (size - delta / 2))).sum())
 
 
 def _minimise(
@@ -100,6 +104,7 @@ def _minimise(
     truth: np.ndarray,
     weight: np.ndarray,
     predict: Callable[[list[dict[str, float]]], np.ndarray],
+    delta: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     middle = np.array([np.log(prior[name]) for name in names])
 
@@ -109,19 +114,19 @@ def _minimise(
 
     x = np.array([start[name] for name in names])
     residuals = residuals_of([x])[0]
-    best, damping = _loss(residuals, weight), 1e-2
+    best, damping = _loss(residuals, weight, delta), 1e-2
     jacobian = np.zeros((len(truth), len(names)))
     for _ in range(ROUNDS if names else 0):
         jacobian = ((residuals_of([x + STEP * unit for unit in np.eye(len(x))]) - residuals) / STEP).T
-        rowed = weight * _huber_weight(residuals)
+        rowed = weight * _huber_weight(residuals, delta)
         normal, gradient = jacobian.T @ (rowed[:, None] * jacobian), jacobian.T @ (rowed * residuals)
         before = best
         for _ in range(10):
             move = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), gradient)
             point = np.clip(x + np.clip(move, -0.7, 0.7), middle - REACH, middle + REACH)
             tried = residuals_of([point])[0]
-            if _loss(tried, weight) < best:
-                x, residuals, best, damping = point, tried, _loss(tried, weight), max(damping / 4, 1e-9)
+            if _loss(tried, weight, delta) < best:
+                x, residuals, best, damping = point, tried, _loss(tried, weight, delta), max(damping / 4, 1e-9)
                 break
             damping *= 4
         if before - best <= 1e-6 * before:

@@ -201,14 +201,7 @@ fn switches(
 }
 
 /// Partners along one dimension at a time, dimensions in turn; a ring runs along neighbours.
-fn torus(
-    sides: &[u32],
-    straight: u32,
-    link_rate: f64,
-    hop: f64,
-    ports: u32,
-    pattern: Pattern,
-) -> Load {
+fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, ports: u32, pattern: Pattern) -> Load {
     let n: u32 = sides.iter().product();
     let longest = sides.iter().copied().max().unwrap_or(1);
     let (distance, shared) = match pattern {

@@ -107,7 +107,8 @@ fn a_torus_shares_links_along_its_sides() {
     let fabric = Fabric::Torus { sides: vec![8, 8, 8], straight: 24, link_rate: 6.8e9, hop: 1e-7 };
     assert_eq!(fabric.ranks(), 512);
     // Bine: distances 1, 1, 3 in every dimension; 3 apart, two messages share a link.
-    let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bine(k), 1).beyond * 6.8e9).round()).collect();
+    let shared: Vec<f64> =
+        (0..9).map(|k| (fabric.load(Pattern::Bine(k), 1).beyond * 6.8e9).round()).collect();
     assert_eq!(shared, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
     // Recursive doubling: 1, 2, and 4, half the side and so both ways round.
     let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bit(k), 1).beyond * 6.8e9).round()).collect();

@@ -82,7 +82,8 @@ impl Question {
         let loaded: Vec<(Phase, Load)> = phases
             .into_iter()
             .map(|phase| {
-                let load = *loads.entry(phase.pattern).or_insert_with(|| fabric.load(phase.pattern, self.ports));
+                let load =
+                    *loads.entry(phase.pattern).or_insert_with(|| fabric.load(phase.pattern, self.ports));
                 (phase, load)
             })
             .collect();
@@ -94,8 +95,8 @@ impl Question {
         let ports = f64::from(self.ports);
         let torus = matches!(fabric, Fabric::Torus { .. });
         // An all-reduce of halving vectors makes a buffer of each round known to the interfaces.
-        let parts = constants.split
-            + if self.collective == Collective::AllReduce { constants.register } else { 0.0 };
+        let parts =
+            constants.split + if self.collective == Collective::AllReduce { constants.register } else { 0.0 };
         let rate =
             if self.bytes > constants.cache { constants.reduction_memory } else { constants.reduction };
         let reduction = (1.0 / rate).max(fabric.reduction());

@@ -54,7 +54,7 @@ pub struct Constants {
     pub share_sums: f64,
     /// Start and end of a collective summed by a switch.
     pub base_sums: f64,
-    /// Start and end of grouped sends and receives.
+    /// Launch, start and end of grouped sends and receives.
     pub exchange: f64,
     /// Each peer inside the domain of grouped sends and receives.
     pub peer_scale_up: f64,
@@ -86,7 +86,7 @@ impl Default for Constants {
             share_network: [0.25, 0.85, 0.92],
             share_sums: 0.85,
             base_sums: 25.0e-6,
-            exchange: 15.0e-6,
+            exchange: 21.6e-6,
             peer_scale_up: 1.0e-6,
             peer_network: 2.0e-6,
             exchange_scale_up: 0.93,
@@ -138,8 +138,12 @@ impl Communicator<'_> {
             }
         };
 
-        let channels = if choice.algorithm == Algorithm::PointToPoint { 0 } else { choice.channels };
-        constants.launch + issue + f64::from(channels) * constants.channel + rest
+        let start = if choice.algorithm == Algorithm::PointToPoint {
+            constants.exchange
+        } else {
+            constants.launch + f64::from(choice.channels) * constants.channel
+        };
+        start + issue + rest
     }
 
     fn ring(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
@@ -274,8 +278,7 @@ impl Communicator<'_> {
         let inside = each * (ranks - 1.0) / (self.scale_up() * constants.exchange_scale_up);
         let share = constants.exchange_network.min(beyond * constants.exchange_single);
         let between = ranks * each * beyond / (self.network() * share);
-        constants.exchange
-            + (ranks - 1.0) * constants.peer_scale_up
+        (ranks - 1.0) * constants.peer_scale_up
             + beyond * constants.peer_network
             + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire } else { 0.0 }
             + inside.max(between)
@@ -286,15 +289,9 @@ impl Communicator<'_> {
         let size = bytes as f64;
         if self.layout.domains > 1 {
             let nic = self.network().min(self.hardware.nic) * constants.exchange_single;
-            constants.exchange
-                + constants.peer_network
-                + constants.hop_tree[2]
-                + self.hardware.wire
-                + size / nic
+            constants.peer_network + constants.hop_tree[2] + self.hardware.wire + size / nic
         } else {
-            constants.exchange
-                + constants.peer_scale_up
-                + size / (self.scale_up() * constants.exchange_scale_up)
+            constants.peer_scale_up + size / (self.scale_up() * constants.exchange_scale_up)
         }
     }
 }
