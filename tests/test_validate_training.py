@@ -140,19 +140,34 @@ def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:
     }
 
 
-def test_sailor_takes_measured_layers_of_its_own_model_only(tmp_path: Path) -> None:
-    path = tmp_path / "profile.json.gz"
-    model = MODELS["OPT-350"]
-    times = {str(layer): [0.002, 0.004, 0.001] for layer in range(model.layers + 2)}
-    path.write_bytes(gzip.compress(json.dumps({"8": {"4": times}}).encode()))
-    text = layer_profile(path, model, 8, 4)
+def test_sailor_takes_measured_layers_of_its_own_model_or_what_lies_between(tmp_path: Path) -> None:
+    narrow, between = MODELS["OPT-350"], MODELS["GPT-NEO"]
+
+    def measured(name: str, layers: int, time: float) -> None:
+        times = {str(layer): [time, 2 * time, 0.001] for layer in range(layers)}
+        path = tmp_path / f"sailor_{name}_GH-96.json.gz"
+        path.write_bytes(gzip.compress(json.dumps({"8": {"4": times}}).encode()))
+
+    measured("OPT-350", 26, 0.002)
+    text, what = layer_profile(tmp_path, "GH-96", narrow, 8, 4)
     assert text is not None
     assert "layer_backward,16384,1024,4,fp16,4000.000 us" in text.splitlines()
-    assert layer_profile(path, model, 4, 4) is None
-    assert layer_profile(path, MODELS["GPT-NEO"], 8, 4) is None
-    path.write_bytes(b"no gzip")
+    assert what == "measured layers"
+    assert layer_profile(tmp_path, "GH-96", narrow, 4, 4) == (None, "layers from the sheet")
+    # A file with the layers of another model is no profile of this one.
+    measured("GPT-Neo-2.7", 26, 0.002)
+    assert layer_profile(tmp_path, "GH-96", between, 8, 4) == (None, "layers from the sheet")
+    # 16 and 56 heads, widths 1024 and 7168: 0.1 ms a head and 4e-10 s a squared width make 2.02 ms and 26.15 ms.
+    measured("OPT-350", 26, 16e-4 + 4e-10 * 1024**2)
+    measured("OPT-30", 50, 56e-4 + 4e-10 * 7168**2)
+    text, what = layer_profile(tmp_path, "GH-96", between, 8, 4)
+    assert text is not None
+    assert what == "layers between measured ones"
+    forward = next(line for line in text.splitlines() if line.startswith("layer_forward"))
+    assert float(forward.split(",")[-1].removesuffix(" us")) == pytest.approx((20e-4 + 4e-10 * 2560**2) * 1e6, rel=1e-3)
+    (tmp_path / "sailor_OPT-350_GH-96.json.gz").write_bytes(b"no gzip")
     with pytest.raises(InputError, match="not a profile of layers"):
-        layer_profile(path, model, 8, 4)
+        layer_profile(tmp_path, "GH-96", narrow, 8, 4)
 
 
 def test_layers_are_spread_as_evenly_as_they_can_be() -> None:

@@ -1,14 +1,15 @@
 """Iterations that Sailor's authors measured (Strati et al., SOSP 2025): two models under Megatron-DeepSpeed.
 
 Their profiler timed whole layers by micro-batch and tensor-parallel degree, on one host and with the collectives of
-tensor parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what it says;
-elsewhere they take what the GPU's sheet says.
+tensor parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what it says; a model
+between two measured ones takes what lies between; elsewhere they take what the GPU's sheet says.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windtunnel.engine import InputError
@@ -16,7 +17,7 @@ from windtunnel.validate.rows import Row, Table
 from windtunnel.validate.tables.common import Line, lines, training_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from windtunnel.validate.systems import System
@@ -34,12 +35,15 @@ class Model(NamedTuple):
     profile: str
     layers: int
     hidden: int
+    heads: int
 
 
 MODELS = {
-    "OPT-350": Model("opt-350m", "OPT-350", 24, 1024),
-    "GPT-NEO": Model("gpt-neo-2.7b", "GPT-Neo-2.7", 32, 2560),
+    "OPT-350": Model("opt-350m", "OPT-350", 24, 1024, 16),
+    "GPT-NEO": Model("gpt-neo-2.7b", "GPT-Neo-2.7", 32, 2560, 20),
 }
+ALIKE = (MODELS["OPT-350"], Model("opt-30b", "OPT-30", 48, 7168, 56))
+"""Models whose layers the authors measured and which are of one kind: GPT blocks without gates."""
 SEQUENCE = 2048
 SYSTEMS = {"clariden": "clariden"}
 
@@ -96,7 +100,7 @@ def _row(line: Line, data: Path, systems: Mapping[str, System], name: str, *, me
         return "the batch does not divide into micro-batches"
     training: dict[str, Any] = {"layers_per_stage": sizes}
     files: dict[str, Mapping[str, Any] | str] = {}
-    profile = layer_profile(data / "compute_profiles" / f"sailor_{model.profile}_{gpu}.json.gz", model, micro, tp)
+    profile, measured = layer_profile(data / "compute_profiles", gpu, model, micro, tp)
     if profile is not None and not memory:
         training["profile"] = "layers.csv"
         files["layers.csv"] = profile
@@ -113,7 +117,7 @@ def _row(line: Line, data: Path, systems: Mapping[str, System], name: str, *, me
         ),
         groups={
             "size": model_name,
-            "kind": "measured layers" if profile is not None else "layers from the sheet",
+            "kind": measured,
             "scale": f"{tp * pp * dp} GPUs",
         },
         models=files,
@@ -129,12 +133,48 @@ def _whole(line: Line, text: str) -> int:
     return int(text)
 
 
-def layer_profile(path: Path, model: Model, micro: int, tp: int) -> str | None:
-    """A kernel profile of whole layers from the authors' times; None where none fits.
+def layer_profile(folder: Path, gpu: str, model: Model, micro: int, tp: int) -> tuple[str | None, str]:
+    """A kernel profile of whole layers from the authors' times, and what it is.
 
-    The file has seconds [forward, backward, update] by micro-batch, tensor-parallel degree and layer, of which the first
-    is the embedding and the last the head.
+    A file has seconds [forward, backward, update] by micro-batch, tensor-parallel degree and layer, of which the first
+    is the embedding and the last the head. Where a model was not measured, a layer's time is that of two models of the same
+    kind, one narrower and one wider: stored scores grow with the heads, products with the square of the width. Where two
+    terms do not explain the two (launches bound the narrower), and for embedding and head, times lie between on
+    logarithms.
     """
+    own = _parts(folder, gpu, model, micro, tp)
+    if own is not None:
+        return _written(model, micro, tp, own), "measured layers"
+    found = [(other, _parts(folder, gpu, other, micro, tp)) for other in ALIKE]
+    known = sorted(((other, parts) for other, parts in found if parts is not None), key=lambda one: one[0].hidden)
+    below = [one for one in known if one[0].hidden < model.hidden]
+    above = [one for one in known if one[0].hidden > model.hidden]
+    if not below or not above:
+        return None, "layers from the sheet"
+    (narrow, first), (wide, second) = below[-1], above[0]
+    between = [
+        [_between(model, narrow, a, wide, b, layer=part == 1) for a, b in zip(one, two, strict=True)]
+        for part, (one, two) in enumerate(zip(first, second, strict=True))
+    ]
+    return _written(model, micro, tp, between), "layers between measured ones"
+
+
+def _between(model: Model, narrow: Model, first: float, wide: Model, second: float, *, layer: bool) -> float:
+    if layer:
+        # first = scores · heads + products · width², and second likewise.
+        products = (second - first * wide.heads / narrow.heads) / (
+            wide.hidden**2 - narrow.hidden**2 * wide.heads / narrow.heads
+        )
+        scores = (first - products * narrow.hidden**2) / narrow.heads
+        if products >= 0 and scores >= 0:
+            return scores * model.heads + products * model.hidden**2
+    share = math.log(model.hidden / narrow.hidden) / math.log(wide.hidden / narrow.hidden)
+    return first ** (1 - share) * second**share
+
+
+def _parts(folder: Path, gpu: str, model: Model, micro: int, tp: int) -> list[list[float]] | None:
+    """Times of embedding, layer and head; None where they were not measured."""
+    path = folder / f"sailor_{model.profile}_{gpu}.json.gz"
     if not path.is_file():
         return None
     try:
@@ -143,19 +183,19 @@ def layer_profile(path: Path, model: Model, micro: int, tp: int) -> str | None:
         if times is None or len(times) != model.layers + 2:
             # The file of GPT-Neo on GH200 holds the layers of OPT-350M.
             return None
-        first, middle, last = (times[key] for key in ("0", str(len(times) // 2), str(len(times) - 1)))
-        for one in (first, middle, last):
-            if len(one) != 3 or not all(value >= 0 for value in one):
-                raise ValueError(f"expected three times of a layer, found {one}")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        parts = [[float(value) for value in times[str(key)]] for key in (0, len(times) // 2, len(times) - 1)]
+        if any(len(part) != 3 or min(part) < 0 for part in parts):
+            raise ValueError(f"expected three times of a layer, found {parts}")
+    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path}: not a profile of layers: {error}") from error
-    if middle[1] <= 0 or middle[0] <= 0:
-        return None
-    tokens = micro * SEQUENCE
+    return parts if min(parts[1]) > 0 else None
+
+
+def _written(model: Model, micro: int, tp: int, parts: Sequence[Sequence[float]]) -> str:
     rows = ["kernel,m,n,k,dtype,time"]
-    for what, (forward, backward, _) in (("embedding", first), ("layer", middle), ("head", last)):
-        for name, value in (("forward", forward), ("backward", backward)):
-            rows.append(f"{what}_{name},{tokens},{model.hidden},{tp},fp16,{value * 1e6:.3f} us")
-    # Sailor books the update of all parameters once a layer, each with the time of one layer.
-    rows.append(f"optimiser_layer,{model.hidden},{tp},0,fp16,{middle[2] * 1e6:.3f} us")
+    for what, part in zip(("embedding", "layer", "head"), parts, strict=True):
+        for name, value in zip(("forward", "backward"), part, strict=False):
+            rows.append(f"{what}_{name},{micro * SEQUENCE},{model.hidden},{tp},fp16,{value * 1e6:.3f} us")
+    # The update of a layer's parameters, which the authors took for every layer alike.
+    rows.append(f"optimiser_layer,{model.hidden},{tp},0,fp16,{parts[1][2] * 1e6:.3f} us")
     return "\n".join(rows) + "\n"
