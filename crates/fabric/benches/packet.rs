@@ -96,7 +96,7 @@ fn wall<T: Transport + Sync>(
     balancer: Balancer,
     transport: T,
     parallel: ParallelSettings,
-) -> (f64, Option<RunStatistics>, usize) {
+) -> (f64, Option<RunStatistics>, [u64; 2]) {
     let settings = PacketSettings { parallel, ..settings(balancer) };
     let mut engines =
         Engines::new(topology.clone(), settings, transport, Span(u64::MAX)).expect("settings that work");
@@ -110,8 +110,8 @@ fn wall<T: Transport + Sync>(
         engines.run(Time::NEVER, u64::MAX, &mut done);
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let processes = engines.spread().map_or(1, |spread| spread.processes);
-    (seconds, engines.statistics().cloned(), processes)
+    let processes = engines.spread().map_or(1, |spread| spread.processes as u64);
+    (seconds, engines.statistics().cloned(), [processes, engines.crossings()])
 }
 
 /// Two threads against one, beside what two runs that share nothing gain.
@@ -137,21 +137,21 @@ fn threads<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Bala
             runs.map(|run| run.join().expect("a run ends")).into_iter().fold(0.0, f64::max)
         });
         aside = aside.min(both);
-        let (seconds, statistics, processes) = run(2);
+        let (seconds, statistics, counts) = run(2);
         if seconds < together {
             together = seconds;
-            told = statistics.map(|statistics| (statistics, processes));
+            told = statistics.map(|statistics| (statistics, counts));
         }
     }
-    let (statistics, processes) = told.expect("several processes");
+    let (statistics, [processes, crossings]) = told.expect("several processes");
     println!(
-        "{name:48} one thread {alone:.2} s, two {together:.2} s: x{:.2}; two runs side by side x{:.2}; ratio {:.2}; {processes} processes, {} windows, {:.0} events and {:.0} mail a window, barrier share {:.1}%, parallelism {:.2}, {} windows alone, {} redeals",
+        "{name:48} one thread {alone:.2} s, two {together:.2} s: x{:.2}; two runs side by side x{:.2}; ratio {:.2}; {processes} processes, {} windows, {:.0} events and {:.0} packets that cross a window, barrier share {:.1}%, parallelism {:.2}, {} windows alone, {} redeals",
         alone / together,
         2.0 * alone / aside,
         alone / together / (2.0 * alone / aside),
         statistics.windows,
         statistics.events_per_window(),
-        statistics.mail as f64 / statistics.windows as f64,
+        crossings as f64 / statistics.windows as f64,
         statistics.barrier_share() * 100.0,
         statistics.parallelism(),
         statistics.windows_alone,

@@ -548,7 +548,8 @@ fn shares_and_separate_kernels_lengthen_what_they_bound() {
     let half = kernels.clone().sustained(0.5);
     let gemm = Gemm::new(8192, 8192, 8192);
     let launch = Span::from_us(2);
-    let (whole, slower) = (kernels.gemm(gemm, Dtype::Bf16, Dtype::Bf16), half.gemm(gemm, Dtype::Bf16, Dtype::Bf16));
+    let (whole, slower) =
+        (kernels.gemm(gemm, Dtype::Bf16, Dtype::Bf16), half.gemm(gemm, Dtype::Bf16, Dtype::Bf16));
     assert!(((slower - launch).seconds() / (whole - launch).seconds() - 2.0).abs() < 1e-6);
     let norm = |kernels: &KernelModel| kernels.streaming(Streaming::Norm, 8192, 8192, 4 * 8192 * 8192);
     assert_eq!(norm(&kernels), norm(&half));

@@ -1,7 +1,7 @@
 //! An engine as one of several processes: what joins it to the others.
 //!
 //! A process owns NICs and switches with their egress ports. A port whose far end lives elsewhere is *away*: a packet
-//! whose transmission begins there leaves the slab and is posted with the time at which it reaches the far end
+//! whose transmission begins there leaves the slab and is loaded with the time at which it reaches the far end
 //! ([`Engine::export`]); there it joins the cable half of the same port ([`Engine::import`]) and has its event under the
 //! same key as in one process. An away port of a switch has no event of its own: ports that have something waiting are
 //! looked at when the window ends, and everything whose turn came is started, which is exact (see
@@ -10,9 +10,9 @@
 //! **Invariant.** A transmission that begins in a window arrives after it, because windows are no longer than the least
 //! delay of a cable between processes.
 //!
-//! **Mail** is named by entities: p is what arrives by port p, and lives with the far end of p; (number of ports) + p is
-//! port p itself, and lives with its owner. Packets go to the former; what acts on a port from downstream (a pause) would
-//! go to the latter, with a class of its own.
+//! **Mail** is one load from a process to another in a window, with all packets that leave for it, in the order in which they
+//! left: those of one port are in the order of time, which is all that its cable asks for, so nothing is sorted, and a
+//! packet is copied twice. Loads go back and forth empty, for their allocations. Entities are processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,11 +41,16 @@ pub(super) struct Crossing {
     waiting: Vec<u32>,
     /// When the first of them may start it.
     next: u64,
-    /// Packets that have left in this window.
-    posts: Vec<Post>,
+    /// Process of the far end of each port.
+    fars: Vec<u32>,
+    /// Packets that have left in this window, by process.
+    loads: Vec<Load>,
+    /// Loads emptied.
+    spare: Vec<Load>,
+    /// Packets that have left ever.
+    pub left: u64,
     /// Packets dropped here, by the process of the half that counts them.
     pub gone: Vec<(u32, Gone)>,
-    /// When the first process called since this was last reset: see [`Self::calls`].
     first_done: Arc<AtomicU64>,
 }
 
@@ -66,13 +71,17 @@ pub(super) struct Gone {
     pub back: bool,
 }
 
-/// A packet between processes, with everything it refers to.
-#[derive(Clone, Debug)]
-pub struct Parcel {
+/// A packet between processes, but for what it refers to.
+#[derive(Clone, Copy, Debug)]
+struct Parcel {
     hash: u64,
     stamp: u64,
+    /// When it reaches the far end of `port`.
+    reaches: u64,
+    port: u32,
     flow: u32,
     sequence: u32,
+    detail: u32,
     to: u32,
     itinerary: Itinerary,
     wire: u16,
@@ -80,18 +89,31 @@ pub struct Parcel {
     kind: Kind,
     flags: u8,
     queue: u8,
-    detail: u32,
-    feedback: Feedback,
-    hops: Vec<Hop>,
 }
 
-/// A packet that has left, and when its transmission began.
+/// Packets that leave for a process in a window.
 #[derive(Clone, Debug)]
-struct Post {
-    port: u32,
-    sent: u64,
-    reaches: u64,
-    parcel: Parcel,
+pub struct Load {
+    parcels: Vec<Parcel>,
+    /// Of the acknowledgements among them, in their order.
+    feedbacks: Vec<Feedback>,
+    /// Of all of them, where telemetry is kept.
+    hops: Vec<Vec<Hop>>,
+    /// When the first arrives, and the least time that any is on its way.
+    first: u64,
+    least: u64,
+}
+
+impl Load {
+    const fn new() -> Self {
+        Self {
+            parcels: Vec::new(),
+            feedbacks: Vec::new(),
+            hops: Vec::new(),
+            first: u64::MAX,
+            least: u64::MAX,
+        }
+    }
 }
 
 impl<T: Transport> Engine<T> {
@@ -145,13 +167,21 @@ impl<T: Transport> Engine<T> {
             homes: Arc::clone(homes),
             waiting: Vec::new(),
             next: u64::MAX,
-            posts: Vec::new(),
+            fars: Vec::new(),
+            loads: vec![Load::new(); 1 + homes.iter().copied().max().unwrap_or(0) as usize],
+            spare: Vec::new(),
+            left: 0,
             gone: Vec::new(),
             first_done: Arc::clone(first_done),
         }));
+        let mut fars = Vec::with_capacity(self.ports.len());
         for p in 0..self.ports.len() as u32 {
             let [owner, far] = self.ends(p);
             self.ports[p as usize].away = owner == number && far != number;
+            fars.push(far);
+        }
+        if let Some(crossing) = &mut self.crossing {
+            crossing.fars = fars;
         }
     }
 
@@ -203,27 +233,30 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// A packet leaves by away port `p`: its transmission began at `sent`.
-    pub(super) fn post(&mut self, p: u32, id: u32, sent: u64, reaches: u64) {
-        let parcel = self.export(id);
-        let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
-        crossing.posts.push(Post { port: p, sent, reaches, parcel });
-    }
-
-    /// Takes a packet out, with everything it refers to. What packets refer to besides is to be added here and in
-    /// [`Self::import`].
-    fn export(&mut self, id: u32) -> Parcel {
+    /// A packet leaves by away port `p`, with everything it refers to: its transmission began at `sent`. What packets refer to
+    /// besides is to be added here and in [`Self::import`].
+    pub(super) fn export(&mut self, p: u32, id: u32, sent: u64, reaches: u64) {
         let Packet {
             hash, stamp, flow, sequence, detail, to, itinerary, wire, path, kind, flags, queue, ..
         } = self.packets[id];
         self.packets.release(id);
-        let feedback = if kind == Kind::Ack { self.feedbacks.take(detail) } else { Feedback::default() };
-        let hops = if T::TELEMETRY { self.telemetry.take(id) } else { Vec::new() };
-        Parcel {
+        let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
+        let load = &mut crossing.loads[crossing.fars[p as usize] as usize];
+        if kind == Kind::Ack {
+            load.feedbacks.push(self.feedbacks.take(detail));
+        }
+        if T::TELEMETRY {
+            load.hops.push(self.telemetry.take(id));
+        }
+        (load.first, load.least) = (load.first.min(reaches), load.least.min(reaches - sent));
+        load.parcels.push(Parcel {
             hash,
             stamp,
+            reaches,
+            port: p,
             flow,
             sequence,
+            detail,
             to,
             itinerary,
             wire,
@@ -231,36 +264,43 @@ impl<T: Transport> Engine<T> {
             kind,
             flags,
             queue,
-            detail,
-            feedback,
-            hops,
-        }
+        });
+        crossing.left += 1;
     }
 
-    /// Takes a packet in.
-    fn import(&mut self, parcel: Parcel) -> u32 {
-        let Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, queue, .. } =
-            parcel;
-        let detail = if kind == Kind::Ack { self.feedbacks.insert(parcel.feedback) } else { parcel.detail };
-        let id = self.packets.insert(Packet {
-            hash,
-            stamp,
-            flow,
-            sequence,
-            detail,
-            to,
-            itinerary,
-            wire,
-            path,
-            kind,
-            flags,
-            queue,
-            ..Packet::default()
-        });
-        if T::TELEMETRY {
-            self.telemetry.put(id, parcel.hops);
+    /// Takes a load in; it is left empty.
+    fn import(&mut self, load: &mut Load) {
+        let (mut feedbacks, mut hops) = (load.feedbacks.drain(..), load.hops.drain(..));
+        for parcel in load.parcels.drain(..) {
+            let Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, queue, .. } =
+                parcel;
+            let detail = match kind {
+                Kind::Ack => {
+                    self.feedbacks.insert(feedbacks.next().expect("each acknowledgement brings its feedback"))
+                }
+                _ => parcel.detail,
+            };
+            let id = self.packets.insert(Packet {
+                hash,
+                stamp,
+                flow,
+                sequence,
+                detail,
+                to,
+                itinerary,
+                wire,
+                path,
+                kind,
+                flags,
+                queue,
+                ..Packet::default()
+            });
+            if T::TELEMETRY {
+                self.telemetry.put(id, hops.next().expect("each packet brings its telemetry"));
+            }
+            self.launch(parcel.port, id, parcel.reaches);
         }
-        id
+        (load.first, load.least) = (u64::MAX, u64::MAX);
     }
 
     /// Something waits at away port `p` of a switch.
@@ -298,18 +338,10 @@ impl<T: Transport> Engine<T> {
 }
 
 impl<T: Transport> Process for Engine<T> {
-    type Message = Parcel;
+    type Message = Load;
 
     fn entities(&self) -> Vec<u32> {
-        let number = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
-        let count = self.ports.len() as u32;
-        let mut own = Vec::new();
-        for p in 0..count {
-            let [owner, far] = self.ends(p);
-            own.extend((far == number).then_some(p));
-            own.extend((owner == number).then_some(count + p));
-        }
-        own
+        vec![self.crossing.as_ref().map_or(0, |crossing| crossing.number)]
     }
 
     fn next_time(&mut self) -> Time {
@@ -317,24 +349,33 @@ impl<T: Transport> Process for Engine<T> {
         Engine::next_time(self).min(Time(waiting))
     }
 
-    fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Parcel>) -> u64 {
+    fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Load>) -> u64 {
         let mut handled = 0;
         while !self.has_halted() && self.step(horizon.0 - 1) {
             handled += 1;
         }
         handled += self.flush(horizon.0);
         let Some(crossing) = &mut self.crossing else { return handled };
-        for Post { port, sent, reaches, parcel } in crossing.posts.drain(..) {
-            let time = Time(reaches);
-            let key = EventKey { time, class: 0, receiver: port, sender: port, count: 0 };
-            let own = outbox.post(Time(sent), Envelope { key, message: parcel });
+        let Crossing { loads, spare, number, .. } = &mut **crossing;
+        for (receiver, load) in (0..).zip(loads).filter(|(_, load)| !load.parcels.is_empty()) {
+            let message = std::mem::replace(load, spare.pop().unwrap_or(Load::new()));
+            let time = Time(message.first);
+            let key = EventKey { time, class: 0, receiver, sender: *number, count: 0 };
+            // As if all had been sent the least time before the first arrives: that is what the lookahead is held to.
+            let sent = Time(message.first - message.least);
+            let own = outbox.post(sent, Envelope { key, message });
             debug_assert!(own.is_none(), "an away port leads elsewhere");
         }
         handled
     }
 
-    fn receive(&mut self, envelope: Envelope<Parcel>) {
-        let id = self.import(envelope.message);
-        self.launch(envelope.key.receiver, id, envelope.key.time.0);
+    fn receive(&mut self, envelope: Envelope<Load>) {
+        let mut load = envelope.message;
+        self.import(&mut load);
+        if let Some(crossing) = &mut self.crossing
+            && crossing.spare.len() < crossing.loads.len()
+        {
+            crossing.spare.push(load);
+        }
     }
 }

@@ -322,6 +322,13 @@ impl<T: Transport> Engines<T> {
         totals
     }
 
+    /// Packets that went from one process to another so far.
+    pub fn crossings(&self) -> u64 {
+        let mut sum = 0;
+        self.look(|engine| sum += engine.crossing.as_ref().map_or(0, |crossing| crossing.left));
+        sum
+    }
+
     /// Packets in the network, but for those that have just left a process.
     pub fn packets_live(&self) -> u32 {
         let mut live = 0;

@@ -1,13 +1,11 @@
 //! The event loop: what kinds of events there are, their order, and what each does.
 
-use prefetch_index::prefetch_index;
 use windtunnel_kernel::Time;
 use windtunnel_kernel::queue::{EventKey, EventOrder};
 
 use super::crossing::Gone;
 use super::engine::{Completion, Engine};
 use super::packets::{Kind, NONE, flag};
-use super::port::List;
 use super::telemetry::Hop;
 use super::transport::Transport;
 
@@ -43,9 +41,6 @@ pub(super) mod class {
 /// total and knows nothing of processes, nor of the places that things lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key(u128);
-
-/// More ports than a core's own caches hold.
-const LARGE: usize = 1 << 14;
 
 /// Ports are numbered in so many bits of a key.
 pub(super) const PORT_BITS: u32 = 28;
@@ -117,7 +112,7 @@ impl<T: Transport> Engine<T> {
         // Events of ports come first at an instant.
         if let Some((Time(time), port)) = self.agenda.pop_until(Time(bound.min(self.soon))) {
             self.turn_to(time);
-            self.touch();
+            self.look_ahead();
             self.port_event(port, time);
         } else if self.soon <= bound && self.soon != u64::MAX {
             self.turn_to(self.soon);
@@ -160,46 +155,6 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Has what the next events will be about brought from memory, while the event in hand is dealt with: a packet left the
-    /// caches a microsecond ago, and a large fabric's ports do not fit.
-    #[inline]
-    fn touch(&self) {
-        if let Some(port) = self.agenda.upcoming(2) {
-            prefetch_index(&self.ports, port as usize);
-            prefetch_index(std::slice::from_ref(&self.ports[port as usize].counters), 0);
-        }
-        if let Some(port) = self.agenda.upcoming(1) {
-            let port = &self.ports[port as usize];
-            self.packets.prefetch(port.flight.head);
-            self.packets.prefetch(port.flight.tail);
-            self.packets.prefetch(port.data.head);
-        }
-        if self.ports.len() > LARGE
-            && let Some(port) = self.agenda.upcoming(0)
-        {
-            self.foresee(port);
-        }
-    }
-
-    /// Has what the first packet on a port's cable will meet at the far end brought from memory.
-    #[inline]
-    fn foresee(&self, port: u32) {
-        let port = &self.ports[port as usize];
-        let Some(packet) = self.packets.get(port.flight.head) else { return };
-        match port.far.as_switch() {
-            None if packet.kind.is_control() => prefetch_index(&self.senders, packet.flow as usize),
-            None => prefetch_index(&self.receivers, packet.flow as usize),
-            Some(_) if packet.flags & flag::ROUTED != 0 => {
-                prefetch_index(&self.ports, self.paths[packet.hash as u32] as usize);
-            }
-            Some(switch) => {
-                let Some(rule) = self.rules.get(switch as usize) else { return };
-                let hop = rule.next_hop(&self.targets[packet.to as usize], packet.hash);
-                prefetch_index(&self.ports, (self.switches[switch as usize].first + hop) as usize);
-            }
-        }
-    }
-
     /// The first event that is not a port's.
     fn handle(&mut self) {
         let Some((key, ())) = self.queue.pop() else { return };
@@ -236,6 +191,8 @@ impl<T: Transport> Engine<T> {
             class => {
                 // One that is done has no timers.
                 let Some(&flow) = self.named.get(&(port, key.name())) else { return };
+                // What is in flight then does not depend on when the port was last looked at.
+                self.pull(port, time);
                 self.note(key, |engine| engine.senders[flow as usize].in_flight());
                 if class == class::TIMER { self.timer(flow, time) } else { self.silence(flow, time) }
             }
@@ -266,25 +223,42 @@ impl<T: Transport> Engine<T> {
     #[inline]
     fn port_event(&mut self, p: u32, now: u64) {
         let port = &mut self.ports[p as usize];
-        let (far, kind, owner) = (port.far, port.kind, port.owner);
-        let mut arrived = NONE;
-        if !port.flight.is_empty() && port.reaches == now {
-            arrived = port.flight.head;
-            let packet = &self.packets[arrived];
-            if packet.next == NONE {
-                port.flight = List::EMPTY;
-            } else {
-                port.flight.head = packet.next;
-                port.reaches = packet.next_time;
-            }
-        }
-        if port.flight.is_empty() {
-            port.armed = false;
-        } else {
+        let (far, kind) = (port.far, port.kind);
+        let (arrived, more) = port.land(&self.packets, now);
+        port.armed = more;
+        if more {
             let next = port.reaches;
             self.agenda.push(p, Time(next));
         }
-        if owner == NONE {
+        // While a packet is on the cable, what waits is started in time by its event, or by whoever touches the port. A stage
+        // of another crate may know more than its port, and is asked as soon as can be.
+        if !more || self.queues.on || T::STAGED {
+            self.refill(p, now);
+        }
+        if arrived == NONE {
+            return;
+        }
+        let foreseen = self.foresight.take(arrived);
+        self.note(Key::new(now, 0, p), |engine| engine.packets[arrived].digest());
+        if self.kinds[usize::from(kind)].fragile && self.perishes(p, arrived, kind, now) {
+            return;
+        }
+        match far.as_switch() {
+            Some(switch) => {
+                if self.queues.on {
+                    // It stands on no cable until it is sent on.
+                    self.packets[arrived].next_time = u64::from(p);
+                }
+                self.forward(switch, arrived, foreseen, now);
+            }
+            None => self.deliver(p, arrived, now),
+        }
+    }
+
+    /// Starts what waits at port `p`, whose cable has nothing more on it, and sees to it that the port has an event if
+    /// something still waits.
+    fn refill(&mut self, p: u32, now: u64) {
+        if self.ports[p as usize].owner == NONE {
             self.pull(p, now);
         } else if self.queues.on {
             self.serve(p, now);
@@ -298,23 +272,6 @@ impl<T: Transport> Engine<T> {
                 self.agenda.push(p, Time(next));
             }
         }
-        if arrived == NONE {
-            return;
-        }
-        self.note(Key::new(now, 0, p), |engine| engine.packets[arrived].digest());
-        if self.kinds[usize::from(kind)].fragile && self.perishes(p, arrived, kind, now) {
-            return;
-        }
-        match far.as_switch() {
-            Some(switch) => {
-                if self.queues.on {
-                    // It stands on no cable until it is sent on.
-                    self.packets[arrived].next_time = u64::from(p);
-                }
-                self.forward(switch, arrived, now);
-            }
-            None => self.deliver(p, arrived, now),
-        }
     }
 
     /// Starts the transmission of a packet on a port that is free at `start`.
@@ -323,51 +280,30 @@ impl<T: Transport> Engine<T> {
     pub(super) fn begin(&mut self, p: u32, id: u32, start: u64) {
         let port = &mut self.ports[p as usize];
         let kind = &self.kinds[usize::from(port.kind)];
-        let packet = &mut self.packets[id];
-        let wire = packet.wire;
-        let end = start + kind.serialise(wire);
-        let reaches = kind.reaches(start, end, wire);
-        port.free_at = end;
-        port.in_service = u32::from(wire);
-        let counters = &mut port.counters;
-        counters.bytes += u64::from(wire);
-        counters.held += (u64::from(wire) * (end - packet.joined)) >> 10;
-        if !packet.kind.is_control() {
-            counters.packets += 1;
-            counters.waited += start - packet.joined;
-        } else {
-            counters.control += 1;
+        let reaches = port.transmit(&self.packets[id], kind, start);
+        if !T::TELEMETRY && !port.away {
+            if port.launch(id, reaches, &mut self.packets) {
+                self.agenda.push(p, Time(reaches));
+            }
+            return;
         }
         let away = port.away;
         if T::TELEMETRY {
             self.tell(p, id, start);
         }
         if away {
-            self.post(p, id, start, reaches);
+            self.export(p, id, start, reaches);
         } else {
             self.launch(p, id, reaches);
         }
     }
 
     /// Puts a packet on the cable of port `p`, behind those that are there.
-    #[expect(clippy::inline_always, reason = "as above")]
-    #[inline(always)]
+    #[inline]
     pub(super) fn launch(&mut self, p: u32, id: u32, reaches: u64) {
-        let port = &mut self.ports[p as usize];
-        self.packets[id].next = NONE;
-        if port.flight.is_empty() {
-            port.flight.head = id;
-            port.reaches = reaches;
-            if !port.armed {
-                port.armed = true;
-                self.agenda.push(p, Time(reaches));
-            }
-        } else {
-            let last = &mut self.packets[port.flight.tail];
-            last.next = id;
-            last.next_time = reaches;
+        if self.ports[p as usize].launch(id, reaches, &mut self.packets) {
+            self.agenda.push(p, Time(reaches));
         }
-        port.flight.tail = id;
     }
 
     /// Writes what port `p` looks like into a data packet whose transmission begins at `start`.

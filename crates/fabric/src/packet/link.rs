@@ -24,6 +24,8 @@ pub(super) struct LinkKind {
     /// Bytes that must be in before a cut-through.
     header: u16,
     pub ecn: Marking,
+    /// Bytes above which a data packet may be marked as it joins the queue.
+    pub mark_above: u32,
     /// Whether its queue marks or drops early: those of switches do.
     pub ecn_allowed: bool,
     /// Bytes of data beyond which a port trims.
@@ -82,6 +84,7 @@ impl LinkKind {
         let exact = |bytes: Bytes| facts.rate.serialise(bytes).0;
         let whole = 8_000_000_000_000 % facts.rate.0 == 0;
         let ecn = ecn.as_ref().filter(|_| facts.marks);
+        let ecn = ecn.map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate));
         let queue = trimming.filter(|_| facts.marks).and_then(|trimming| trimming.queue);
         Self {
             rate: facts.rate,
@@ -94,7 +97,8 @@ impl LinkKind {
             control: (control.0 as u16, exact(*control)),
             header: header.0 as u16,
             ecn_allowed: facts.marks,
-            ecn: ecn.map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate)),
+            mark_above: if ecn.at_dequeue { u32::MAX } else { ecn.kmin },
+            ecn,
             trim: queue.map_or(u32::MAX, |queue| u32::try_from(queue.0).unwrap_or(u32::MAX)),
         }
     }

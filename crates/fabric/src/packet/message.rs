@@ -134,6 +134,28 @@ impl Arrivals {
         new
     }
 
+    /// Marks those of the 64 packets from `from` (a multiple of 64) on whose bits are set, none of them below `base`.
+    pub(super) fn mark_word(&mut self, base: u32, from: u32, bits: u64) {
+        if bits == 0 {
+            return;
+        }
+        let highest = from + bits.ilog2();
+        self.mark(base, highest);
+        let (word, _) = self.place(from);
+        self.words[word] |= bits;
+    }
+
+    /// Forgets all from `from` to before `to`, which were marked or may be.
+    pub(super) fn clear_range(&mut self, from: u32, to: u32) {
+        let mut at = from;
+        while at < to && !self.words.is_empty() {
+            let stop = to.min((at | 63) + 1);
+            let (word, _) = self.place(at);
+            self.words[word] &= !(u64::MAX >> (64 - (stop - at)) << (at & 63));
+            at = stop;
+        }
+    }
+
     /// Forgets `sequence`.
     #[inline]
     pub(super) fn clear(&mut self, sequence: u32) {
@@ -188,6 +210,28 @@ mod tests {
                 for probe in base..710 {
                     prop_assert_eq!(arrivals.has(probe), set.contains(&probe));
                 }
+            }
+        }
+    }
+
+    proptest! {
+        /// Words at a time are packets one by one.
+        #[test]
+        fn words_are_their_bits(base in 0..300u32, lots in prop::collection::vec((0..6u32, any::<u64>()), 1..8), to in 0..700u32) {
+            let (mut one, mut other) = (Arrivals::default(), Arrivals::default());
+            for (word, bits) in lots {
+                let from = (base & !63) + 64 * word;
+                let bits = if from < base { bits & u64::MAX << (base - from) } else { bits };
+                one.mark_word(base, from, bits);
+                for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
+                    other.mark(base, from + bit);
+                }
+            }
+            prop_assert_eq!(one.end, other.end);
+            one.clear_range(base, to.min(one.end));
+            (base..to.min(other.end)).for_each(|sequence| other.clear(sequence));
+            for probe in base..one.end + 70 {
+                prop_assert_eq!(one.has(probe), other.has(probe), "{}", probe);
             }
         }
     }

@@ -23,6 +23,7 @@ mod crossing;
 mod engine;
 mod engines;
 mod events;
+mod foresight;
 mod impair;
 mod link;
 mod message;

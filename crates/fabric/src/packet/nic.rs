@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use super::engine::Engine;
 use super::events::class;
 use super::packets::NONE;
-use super::port::List;
+use super::port::{CONTROL, DATA, List};
 use super::sender::Sender;
 use super::transport::Transport;
 
@@ -84,16 +84,16 @@ impl<T: Transport> Engine<T> {
         }
         let later = loop {
             let port = &mut self.ports[p as usize];
-            if !port.control.is_empty() {
+            if !port.waiting[CONTROL].is_empty() {
                 if port.free_at > now {
                     break port.free_at;
                 }
-                let (start, id) = (port.free_at, port.control.pop(&self.packets));
+                let (start, id) = (port.free_at, port.waiting[CONTROL].pop(&self.packets));
                 self.begin(p, id, start);
                 continue;
             }
             let free_at = port.free_at;
-            if !port.data.is_empty() {
+            if !port.waiting[DATA].is_empty() {
                 match self.pull_reduction(p, now) {
                     Pulled::Sent => continue,
                     Pulled::Later(start) => break start,
@@ -168,7 +168,7 @@ impl<T: Transport> Engine<T> {
         if port.free_at > now {
             return Pulled::Later(port.free_at);
         }
-        let head = &self.packets[port.data.head];
+        let head = &self.packets[port.waiting[DATA].head];
         let start = port.free_at.max(head.joined);
         if self.queues.on && self.queues.stops(p, head.queue) {
             return Pulled::Yields;
@@ -185,7 +185,7 @@ impl<T: Transport> Engine<T> {
             return Pulled::Yields;
         }
         nic.yields = true;
-        let id = self.ports[p as usize].data.pop(&self.packets);
+        let id = self.ports[p as usize].waiting[DATA].pop(&self.packets);
         self.begin(p, id, start);
         Pulled::Sent
     }
@@ -245,11 +245,11 @@ impl<T: Transport> Engine<T> {
             self.drop_down(p, id);
             return;
         }
-        if port.free_at <= now && port.control.is_empty() {
+        if port.free_at <= now && port.waiting[CONTROL].is_empty() {
             self.begin(p, id, now);
             return;
         }
-        port.control.push(id, &mut self.packets);
+        port.waiting[CONTROL].push(id, &mut self.packets);
         if port.flight.is_empty() {
             self.pull(p, now);
         }

@@ -29,6 +29,7 @@ use super::engine::Engine;
 use super::events::{Key, class};
 use super::link::Marking;
 use super::packets::NONE;
+use super::port::CONTROL;
 use super::queue_settings::{PfcSettings, Reach, Xoff, Xon};
 use super::queues::{Queues, share};
 use super::settings::PacketError;
@@ -464,8 +465,8 @@ impl<T: Transport> Engine<T> {
         let station = &mut self.queues.stations[p as usize];
         (station.paused, station.dropping) = (0, 0);
         if self.ports[p as usize].owner == NONE {
-            while !self.ports[p as usize].control.is_empty() {
-                let id = self.ports[p as usize].control.pop(&self.packets);
+            while !self.ports[p as usize].waiting[CONTROL].is_empty() {
+                let id = self.ports[p as usize].waiting[CONTROL].pop(&self.packets);
                 self.drop_down(p, id);
             }
             self.unpark(p, now);
@@ -474,7 +475,7 @@ impl<T: Transport> Engine<T> {
         for lane in 0..=self.queues.count {
             loop {
                 let list = match self.queues.count - lane {
-                    0 => &mut self.ports[p as usize].control,
+                    0 => &mut self.ports[p as usize].waiting[CONTROL],
                     _ => &mut self.queues.each[p as usize * self.queues.count + lane].waiting,
                 };
                 if list.is_empty() {

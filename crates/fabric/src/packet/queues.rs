@@ -19,7 +19,7 @@ use super::events::class;
 use super::link::Marking;
 use super::packets::{Kind, NONE, Packet, Packets};
 use super::pfc::{Frame, Guard, Ingress};
-use super::port::List;
+use super::port::{CONTROL, List};
 use super::queue_settings::{Discipline, QueueSettings, Shaper};
 use super::telemetry::RECORD;
 use super::transport::Transport;
@@ -382,7 +382,7 @@ impl<T: Transport> Engine<T> {
             }
             self.queues.each[place].waiting.push(id, &mut self.packets);
         } else {
-            port.control.push(id, &mut self.packets);
+            port.waiting[CONTROL].push(id, &mut self.packets);
         }
         self.queues.stations[p as usize].since = now;
         self.serve(p, now);
@@ -494,8 +494,8 @@ impl<T: Transport> Engine<T> {
             if start > now {
                 return;
             }
-            if !port.control.is_empty() {
-                let id = port.control.pop(&self.packets);
+            if !port.waiting[CONTROL].is_empty() {
+                let id = port.waiting[CONTROL].pop(&self.packets);
                 self.begin_service(p, id, self.queues.count, start);
                 continue;
             }
@@ -586,7 +586,7 @@ impl<T: Transport> Engine<T> {
         let port = &self.ports[p as usize];
         let station = &self.queues.stations[p as usize];
         let mut due = u64::MAX;
-        if port.flight.is_empty() && (!port.control.is_empty() || self.queues.has_startable(p)) {
+        if port.flight.is_empty() && (!port.waiting[CONTROL].is_empty() || self.queues.has_startable(p)) {
             due = port.free_at.max(station.since);
         }
         if station.wire != 0 && !self.queues.pausing[port.owner as usize].is_empty() {

@@ -253,9 +253,7 @@ impl<T: Transport> Engine<T> {
         sender.received = sender.received.max(feedback.received);
         let expected = packet.sequence;
         if expected > sender.una {
-            for sequence in sender.una..expected.min(sender.beyond.end) {
-                sender.beyond.clear(sequence);
-            }
+            sender.beyond.clear_range(sender.una, expected.min(sender.beyond.end));
             sender.una = expected;
         }
         if bytes > 0 {
@@ -265,14 +263,10 @@ impl<T: Transport> Engine<T> {
         if T::CREDITED {
             self.credits.heard(flow);
         }
-        let mut bits = feedback.bits;
-        while bits != 0 {
-            let sequence = feedback.base + bits.trailing_zeros();
-            bits &= bits - 1;
-            if sequence >= sender.una && sequence < sender.next {
-                sender.beyond.mark(sender.una, sequence);
-            }
-        }
+        // Of the packets told, those from the first not known to have arrived to the last sent.
+        let below = |sequence: u32| u64::MAX.checked_shl(sequence.saturating_sub(feedback.base)).unwrap_or(0);
+        let bits = feedback.bits & below(sender.una) & !below(sender.next);
+        sender.beyond.mark_word(sender.una, feedback.base, bits);
         let ack = Ack {
             now: Time(now),
             bytes,

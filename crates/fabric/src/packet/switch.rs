@@ -6,6 +6,7 @@ use windtunnel_topology::SwitchId;
 use super::engine::Engine;
 use super::link::Marking;
 use super::packets::{Kind, NONE, Packet, flag};
+use super::port::DATA;
 use super::settings::{Balancer, BufferSettings, PacketError};
 use super::telemetry::RECORD;
 use super::transport::Transport;
@@ -83,20 +84,25 @@ impl Switch {
     /// Whether a port may hold `held` bytes, `before` of which it holds already.
     #[inline]
     fn admits(&self, before: u32, held: u32, control: bool) -> bool {
-        if held <= self.reserve {
-            return true;
-        }
         let free = self.free();
+        // What fits the reserve is no excess.
         let (had, has) = (self.excess(before), self.excess(held));
         // A port's excess of data may reach alpha times what is free before the packet; control only needs room.
-        has - had <= free && (control || has <= (free * self.alpha) >> 16)
+        has - had <= free && has <= ((free * self.alpha) >> 16 | mask(control))
     }
 }
 
+/// All bits if `yes`, else none: a limit that does not hold then, without a branch that nobody could foresee.
+#[inline]
+const fn mask(yes: bool) -> u64 {
+    (yes as u64).wrapping_neg()
+}
+
 impl<T: Transport> Engine<T> {
-    /// A packet is at the end of the pipeline of `switch`.
+    /// A packet is at the end of the pipeline of `switch`; `foreseen`: the port by which it leaves, if that is known.
     #[inline]
-    pub(super) fn forward(&mut self, switch: u32, id: u32, now: u64) {
+    pub(super) fn forward(&mut self, switch: u32, id: u32, foreseen: Option<u32>, now: u64) {
+        let simple = self.is_simple();
         let packet = &mut self.packets[id];
         let egress = if packet.flags & (flag::ROUTED | flag::REDUCED) != 0 {
             if packet.flags & flag::REDUCED != 0 {
@@ -106,6 +112,9 @@ impl<T: Transport> Engine<T> {
             let egress = self.paths[packet.hash as u32];
             packet.hash += 1;
             egress
+        } else if simple {
+            packet.flags &= !flag::FRESH;
+            foreseen.unwrap_or_else(|| self.simple_hop(switch, id))
         } else if self.settings.balancer == Balancer::Adaptive {
             let Some(egress) = self.least_loaded(switch, id, now) else {
                 self.drop_unled(self.switches[switch as usize].first, id);
@@ -142,6 +151,7 @@ impl<T: Transport> Engine<T> {
                     }
                 }
             } else if let Some(rule) = self.rules.get(switch as usize) {
+                // By flowlets.
                 first + rule.next_hop(target, hash)
             } else {
                 if fresh {
@@ -177,8 +187,8 @@ impl<T: Transport> Engine<T> {
             self.join(p, id, now);
             return;
         }
-        if self.ports[p as usize].waits() {
-            self.advance(p, now);
+        if self.ports[p as usize].is_due(now) {
+            self.start_waiting(p, now);
         }
         if T::STAGED && self.is_staged(p, id) && self.stage_takes(p, id, now) {
             return;
@@ -195,11 +205,13 @@ impl<T: Transport> Engine<T> {
         let held = before + u32::from(packet.wire);
         if let Some(switch) = switches.get_mut(port.owner as usize) {
             let kind = &kinds[usize::from(port.kind)];
-            if held > kind.trim && !control && held - port.counters.headers > kind.trim {
+            // Control packets meet no thresholds of data.
+            let exempt = mask(control) as u32;
+            if held > kind.trim | exempt && held - port.counters.headers > kind.trim {
                 self.trim(p, id, now);
                 return;
             }
-            let marks = !control && held > kind.ecn.kmin && !kind.ecn.at_dequeue;
+            let marks = held > kind.mark_above | exempt;
             if switch.is_limited() {
                 if idle {
                     switch.change(port.held, 0);
@@ -231,12 +243,8 @@ impl<T: Transport> Engine<T> {
             self.begin(p, id, now);
             return;
         }
-        if control {
-            port.counters.headers += u32::from(self.packets[id].wire);
-            port.control.push(id, &mut self.packets);
-        } else {
-            port.data.push(id, &mut self.packets);
-        }
+        port.counters.headers += u32::from(self.packets[id].wire) & mask(control) as u32;
+        port.waiting[usize::from(control)].push(id, &mut self.packets);
         if port.away && !port.armed {
             self.look_later(p);
         }
@@ -266,7 +274,7 @@ impl<T: Transport> Engine<T> {
     #[cold]
     fn trim(&mut self, p: u32, id: u32, now: u64) {
         let port = &self.ports[p as usize];
-        let data = port.data;
+        let data = port.waiting[DATA];
         let packet = &self.packets[id];
         let seed = combine(self.settings.seed ^ TRIM, u64::from(p) << 32 | u64::from(packet.to));
         let draw = combine(seed, now ^ u64::from(packet.sequence) << 48);
@@ -307,26 +315,16 @@ impl<T: Transport> Engine<T> {
     /// Starts everything on a switch's port whose turn has come by `now`.
     #[inline]
     pub(super) fn advance(&mut self, p: u32, now: u64) {
-        if self.ports[p as usize].free_at <= now {
+        if self.ports[p as usize].is_due(now) {
             self.start_waiting(p, now);
         }
     }
 
+    /// The same, where there is something.
     fn start_waiting(&mut self, p: u32, now: u64) {
         loop {
             let port = &mut self.ports[p as usize];
-            if port.free_at > now {
-                return;
-            }
-            let id = if !port.control.is_empty() {
-                let id = port.control.pop(&self.packets);
-                port.counters.headers -= u32::from(self.packets[id].wire);
-                id
-            } else if !port.data.is_empty() {
-                port.data.pop(&self.packets)
-            } else {
-                return;
-            };
+            let id = port.pop(&self.packets);
             let (start, held, kind) = (port.free_at, port.held - port.in_service, port.kind);
             self.hold(p, held);
             let ecn = &self.kinds[usize::from(kind)].ecn;
@@ -339,10 +337,16 @@ impl<T: Transport> Engine<T> {
                     self.ports[p as usize].in_service = 0;
                     self.hold(p, rest);
                     self.drop_packet(p, id);
-                    continue;
+                    if self.ports[p as usize].is_due(now) {
+                        continue;
+                    }
+                    return;
                 }
             }
             self.begin(p, id, start);
+            if !self.ports[p as usize].is_due(now) {
+                return;
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! **Buckets.** Time is cut into buckets of equal width, a power of two; a ring of them, 1 ms at most, covers the near
 //! future. Those whose turn has come are taken apart, sorted and lined up in `line`, from which events are popped;
-//! the line is filled up before it is empty, so that [`Agenda::upcoming`] can tell whom the next events will be about and
+//! the line is filled up before it is empty, so that [`Agenda::ahead`] can tell whom the next events will be about and
 //! their state can be on its way from memory. Times are kept as their low 32 bits; the last pop tells the rest.
 //!
 //! **What goes wrong with calendars, and what is done.**
@@ -45,8 +45,10 @@ const BUCKETS: (usize, usize) = (1 << 6, 1 << 20);
 const LONGEST: u32 = 30;
 const FARTHEST: u64 = 1 << 31;
 
-/// Events that are lined up before the line is empty, where there are some nearby.
+/// Events that are lined up before the line is empty, where there are some nearby, and so many more when it is filled up:
+/// one look in a dozen finds it short, and is foreseen.
 const AHEAD: usize = 4;
+const MORE: usize = 6;
 
 /// An event of the line is moved at most by so many places.
 const REACH: usize = 32;
@@ -177,10 +179,11 @@ impl Agenda {
         self.pop_until(limit)
     }
 
-    /// The entity that event number `index` from the front will be about, if that is known and nothing comes before it.
+    /// The entities that the next events will be about, if so many are known and nothing comes before them.
     #[inline]
-    pub fn upcoming(&self, index: usize) -> Option<u32> {
-        self.line.get(self.first + index).map(|&word| word as u32)
+    pub fn ahead(&self) -> Option<[u32; AHEAD]> {
+        let words: &[u64; AHEAD] = self.line.get(self.first..)?.first_chunk()?;
+        Some(words.map(|word| word as u32))
     }
 
     /// The time of an event of the line.
@@ -314,7 +317,7 @@ impl Agenda {
         self.pops += count as u64;
     }
 
-    /// Sees to it that the line has enough events for [`Self::upcoming`], and the earliest if it is not far away.
+    /// Sees to it that the line has enough events for [`Self::ahead`], and the earliest if it is not far away.
     #[inline]
     fn line_up(&mut self) {
         if self.line.len() - self.first <= AHEAD || !self.late.is_empty() {
@@ -335,7 +338,7 @@ impl Agenda {
         if self.first == self.line.len() {
             self.fill(u64::MAX);
         }
-        while self.line.len() - self.first <= AHEAD && self.fill(64) {}
+        while self.line.len() - self.first <= AHEAD + MORE && self.fill(64) {}
     }
 
     /// The first bucket with entities after the cursor, less than `within` buckets away.
@@ -520,7 +523,7 @@ mod tests {
                         }
                     }
                     2 => {
-                        let upcoming = agenda.upcoming(0);
+                        let upcoming = agenda.ahead().map(|ahead| ahead[0]);
                         let expected = set.pop_first();
                         if agenda.late.is_empty() && upcoming.is_some() {
                             prop_assert_eq!(upcoming, expected.map(|event| event.1));

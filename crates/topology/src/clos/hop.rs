@@ -3,6 +3,8 @@
 //! The rule asks for the tier, plane, block and index of a switch, by searches and divisions, and only then for the
 //! destination. A simulator that forwards packet after packet at the same few switches keeps the first half.
 
+use std::hint::select_unpredictable;
+
 use windtunnel_kernel::random::scatter;
 
 use super::Clos;
@@ -33,16 +35,15 @@ impl SwitchRule {
     /// the switch.
     #[inline]
     pub fn next_hop(&self, to: &Target, flow_hash: u64) -> u32 {
+        // Up or down, and whether there is a choice, differs from packet to packet: all of it is worked out, and nothing
+        // branches. Of one or no port the choice is 0.
         let leaf = to.switch.0.wrapping_sub(self.first_leaf);
-        let (first, count) = if leaf < self.leaves {
-            if self.bundle == 0 {
-                return to.port;
-            }
-            (self.below.quotient(leaf) * self.bundle, self.bundle)
-        } else {
-            (self.first_up, self.up)
-        };
-        if count == 1 { first } else { first + choose_scattered(flow_hash, self.scattered, count) }
+        let down = leaf < self.leaves;
+        let below = self.below.quotient(leaf).wrapping_mul(self.bundle);
+        let below = select_unpredictable(self.bundle == 0, to.port, below);
+        let first = select_unpredictable(down, below, self.first_up);
+        let count = select_unpredictable(down, self.bundle, self.up);
+        first + choose_scattered(flow_hash, self.scattered, count)
     }
 }
 

@@ -61,7 +61,14 @@ pub struct Sharding {
 
 impl Default for Sharding {
     fn default() -> Self {
-        Self { zero: Zero::None, shards: 1, expert_shards: 1, gathered_units: 2, stays_gathered: false, whole_gradients: false }
+        Self {
+            zero: Zero::None,
+            shards: 1,
+            expert_shards: 1,
+            gathered_units: 2,
+            stays_gathered: false,
+            whole_gradients: false,
+        }
     }
 }
 

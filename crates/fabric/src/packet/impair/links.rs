@@ -9,6 +9,7 @@ use super::{FabricPart, PartState};
 use crate::packet::engine::Engine;
 use crate::packet::events::class;
 use crate::packet::packets::NONE;
+use crate::packet::port::{CONTROL, DATA};
 use crate::packet::transport::Transport;
 
 /// Sets the draws of losses apart from others.
@@ -172,13 +173,18 @@ impl<T: Transport> Engine<T> {
         }
         loop {
             let port = &mut self.ports[p as usize];
-            let list = if port.control.is_empty() { &mut port.data } else { &mut port.control };
+            let list = if port.waiting[CONTROL].is_empty() {
+                &mut port.waiting[DATA]
+            } else {
+                &mut port.waiting[CONTROL]
+            };
             if list.is_empty() {
                 break;
             }
             let id = list.pop(&self.packets);
             self.drop_down(p, id);
         }
+        self.ports[p as usize].counters.headers = 0;
         if self.ports[p as usize].owner != NONE {
             let port = &self.ports[p as usize];
             let held = if port.free_at > now { port.in_service } else { 0 };

@@ -6,6 +6,7 @@ use windtunnel_topology::Itinerary;
 use super::super::engine::{Completion, Engine};
 use super::super::events::{Key, class};
 use super::super::packets::{Kind, NONE, Packet, flag};
+use super::super::port::DATA;
 use super::super::transport::Transport;
 use super::{Due, Run, RunSpec, Step};
 use crate::reduction::Below;
@@ -131,7 +132,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         self.packets[id].joined = now;
-        self.ports[p as usize].data.push(id, &mut self.packets);
+        self.ports[p as usize].waiting[DATA].push(id, &mut self.packets);
     }
 
     /// A packet of a run.
