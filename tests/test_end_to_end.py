@@ -85,10 +85,12 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     assert [key for key in summary["network"] if key in NETWORK] == NETWORK
     assert list(summary["flows"]) == ["count", "fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_max_s"]
     cluster = (
-        "utilisation gpu_seconds waiting_s makespan_s goodput jobs finished slowdown preemptions lost_gpu_s skipped"
+        "utilisation gpu_seconds busy_gpu_seconds waiting_s makespan_s goodput jobs finished slowdown preemptions "
+        "lost_gpu_s interruptions faults skipped"
     )
     assert list(summary["cluster"]) == cluster.split()
     assert list(summary["cluster"]["gpu_seconds"]) == ["busy", "idle", "stranded", "failed", "draining"]
+    assert list(summary["cluster"]["busy_gpu_seconds"]) == ["work", "loading", "checkpoint", "restart", "lost"]
     assert list(summary["cluster"]["waiting_s"]) == ["mean", "p50", "p99"]
     assert summary["evidence"]
     assert all(list(entry) == ["constant", "kind", "source"] for entry in summary["evidence"])
