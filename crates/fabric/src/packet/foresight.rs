@@ -116,10 +116,10 @@ impl<T: Transport> Engine<T> {
         let port = &self.ports[port as usize];
         let id = port.flight.head;
         let Some(packet) = self.packets.get(id) else { return };
-        let egress = if packet.flags & (flag::ROUTED | flag::REDUCED) != flag::ROUTED {
-            self.foresight.see(id)
-        } else {
+        let egress = if packet.flags & (flag::ROUTED | flag::REDUCED) == flag::ROUTED {
             port.far.as_switch().map(|_| self.paths[packet.hash as u32])
+        } else {
+            self.foresight.see(id)
         };
         if let Some(egress) = egress {
             let egress = &self.ports[egress as usize];

@@ -124,6 +124,7 @@ impl Port {
     }
 
     /// Whether the turn of something that waits has come by `now`.
+    #[expect(clippy::needless_bitwise_bool, reason = "one branch is seldom foreseen, two even less")]
     #[inline]
     pub(super) const fn is_due(&self, now: u64) -> bool {
         self.waits() & (self.free_at <= now)
