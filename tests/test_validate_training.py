@@ -181,7 +181,7 @@ def scenario(batch: int, pp: int = 4) -> dict[str, object]:
     layout = {"pp": pp, "dp": 2, "overlap_gradients": False}
     return {
         "windtunnel": 1, "name": "x", "fidelity": "flow", "memory": "ignore",
-        "topology": {"shape": "clos", "hosts": 2, "tiers": [{"ports_down": 4, "rate": "200 Gbps", "length": "5 m"}],
+        "topology": {"shape": "clos", "hosts": 2, "tiers": [{"ports_down": 16, "rate": "200 Gbps", "length": "5 m"}],
                      "host": {"gpu": "A100-80", "gpus": 8, "nics": 8, "nic": "ConnectX-6"}},
         "network": {"load_balancer": "ideal"},
         "jobs": [{"name": "job", "iterations": 1, "parallelism": layout,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
 
 from windtunnel.report.canvas import figure, svg
@@ -13,6 +14,9 @@ from windtunnel.text import UNKNOWN, percent
 if TYPE_CHECKING:
     from windtunnel.validate.board import Board
     from windtunnel.validate.score import Figures, Score
+
+SPREAD = ("size", "scale", "chip")
+"""Groups by which the page shows errors as points."""
 
 HEAD = ("rows", "median error", "95th percentile", "largest", "bias", "rank correlation")
 
@@ -60,6 +64,7 @@ def _section(score: Score) -> Raw:
     content: list[str] = []
     if score.rows:
         content.append(_scatter(score))
+        content += [_spread(score, key) for key in SPREAD if len({row.groups.get(key) for row in score.rows}) > 1]
         groups = [
             [
                 *next(iter(group["by"].items())),
@@ -86,6 +91,24 @@ def _scatter(score: Score) -> str:
         xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), xlabel="measured (s)", ylabel="predicted (s)"
     )
     return svg(fig, score.name)
+
+
+def _spread(score: Score, key: str) -> str:
+    """Errors with their sign, a column for each value of a group, in the order of its numbers."""
+    values = sorted({row.groups.get(key, "") for row in score.rows}, key=_by_number)
+    places = {value: i for i, value in enumerate(values)}
+    fig, axes = figure(3.0)
+    errors = [100 * (p / row.measured - 1) for p, row in zip(score.predicted, score.rows, strict=True)]
+    axes.axhline(0, color="0.4", linewidth=1)
+    axes.scatter([places[row.groups.get(key, "")] for row in score.rows], errors, s=10, alpha=0.5, zorder=3)
+    axes.set(ylabel="error (%)", xlabel=key)
+    axes.set_xticks(range(len(values)), values, rotation=30 if len(values) > 6 else 0, fontsize=7)
+    return svg(fig, f"{score.name} by {key}")
+
+
+def _by_number(text: str) -> tuple[float, str]:
+    found = re.search(r"\d+(?:\.\d+)?", text)
+    return (float(found[0]) if found else 0.0, text)
 
 
 def markdown(board: Board) -> str:

@@ -97,7 +97,7 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:
         elif not line.text("best_step_s") or "UNRELIABLE" in line.text("best_step_basis").upper():
             table.exclude("no reliable step time")
         else:
-            keys = ("round", "org", "system", "benchmark", "nodes", "global_batch_size")
+            keys = ("round", "org", "system", "benchmark", "nodes", "accel_model", "global_batch_size")
             groups[tuple(line.text(key) for key in keys)].append(line)
     for found in groups.values():
         row = _row(found, configs, systems)
