@@ -1,8 +1,8 @@
 """Iterations that Sailor's authors measured (Strati et al., SOSP 2025): two models under Megatron-DeepSpeed.
 
 Their profiler timed whole layers by micro-batch and tensor-parallel degree, on one host and with the collectives of
-tensor parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what it says; a model
-between two measured ones takes what lies between; elsewhere they take what the GPU's sheet says.
+tensor parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what
+it says; a model between two measured ones takes what lies between; elsewhere they take what the GPU's sheet says.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ def layer_profile(folder: Path, gpu: str, model: Model, micro: int, tp: int) -> 
     """A kernel profile of whole layers from the authors' times, and what it is.
 
     A file has seconds [forward, backward, update] by micro-batch, tensor-parallel degree and layer, of which the first
-    is the embedding and the last the head. Where a model was not measured, a layer's time is that of two models of the same
-    kind, one narrower and one wider: stored scores grow with the heads, products with the square of the width. Where two
-    terms do not explain the two (launches bound the narrower), and for embedding and head, times lie between on
-    logarithms.
+    is the embedding and the last the head. Where a model was not measured, a layer's time is that of two models of the
+    same kind, one narrower and one wider: stored scores grow with the heads, products with the square of the width.
+    Where two terms do not explain the two (launches bound the narrower), and for embedding and head, times lie between
+    on logarithms.
     """
     own = _parts(folder, gpu, model, micro, tp)
     if own is not None:
