@@ -50,9 +50,12 @@ def fit(
     kept, refused = list(names), dict[str, str]()
     start = {name: float(np.log(value)) for name, value in prior.items()}
     while True:
-        x, _, _ = _minimise(kept, start, prior, truth, weight, predict, WIDE)
-        begin = dict(zip(kept, x.tolist(), strict=True))
-        x, residuals, jacobian = _minimise(kept, begin, prior, truth, weight, predict, DELTA)
+        # From far away linear residuals pull too little, and full ones may pull past the near end: the better of
+        # both descents is kept.
+        wide, _, _ = _minimise(kept, start, prior, truth, weight, predict, WIDE)
+        begins = [start, dict(zip(kept, wide.tolist(), strict=True))]
+        ends = [_minimise(kept, begin, prior, truth, weight, predict, DELTA) for begin in begins]
+        x, residuals, jacobian = min(ends, key=lambda end: _loss(end[1], weight, DELTA))
         if not kept:
             return Fitted({}, refused, residuals)
         worst = _undetermined(kept, x, jacobian, weight, prior)
