@@ -113,7 +113,8 @@ def _minimise(
 
     def residuals_of(points: list[np.ndarray]) -> np.ndarray:
         found = predict([dict(zip(names, np.exp(point).tolist(), strict=True)) for point in points])
-        return np.log(found) - truth
+        difference: np.ndarray = np.log(found) - truth
+        return difference
 
     x = np.array([start[name] for name in names])
     residuals = residuals_of([x])[0]
