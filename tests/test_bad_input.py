@@ -129,7 +129,10 @@ SETS = {
     "losses on an unknown tier": ["fidelity=packet", "impairments.loss=[{on: leaf-op, rate: 0.1}]"],
     "losses above one": ["fidelity=packet", "impairments.loss=[{on: all, rate: 2}]"],
     "a spine that goes down and is none": ["fidelity=packet", "impairments.down=[{part: spine9, at: 1 ms}]"],
-    "links that fail under flows": ["impairments.down=[{part: spine0, at: 1 ms}]"],
+    "links that fail under messages": ["fidelity=message", "impairments.down=[{part: spine0, at: 1 ms}]"],
+    "switches that do not sum": [
+        "jobs=[{name: sum, workload: {collective: {kind: all_reduce, algorithm: in_network, bytes: 1 MB}}}]"
+    ],
     "background traffic beyond the rate": [
         "fidelity=packet",
         "impairments.background=[{sizes: vl2, load: 1.5}]",

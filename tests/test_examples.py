@@ -64,6 +64,7 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         JUMBO, ("topology.hosts", 2), (f"{W}.global_batch", 16), (f"{W}.sequence", 1024), (f"{P}.dp", 2)
     ),
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
+    "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
     "stragglers": (JUMBO, *SMALL_MODEL, ("jobs[0].iterations", 1)),
     "torus-all-reduce": ((f"{W}.collective.bytes", "32 MiB"),),
     "two-jobs": (

@@ -1,4 +1,4 @@
-//! Modules that a program brings along: transports and load balancers of other crates, by the names that scenarios give.
+//! Modules that a program brings along: transports, load balancers and stages of switches of other crates, by the names that scenarios give.
 //!
 //! A program makes a [`Modules`], registers what it has, and hands it over with each
 //! [`RunRequest`](crate::api::RunRequest); `examples/own-transport` is a whole one. What is registered is compiled into a
@@ -6,13 +6,14 @@
 //!
 //! A registered transport goes before a built-in one of its name, so a variant can stand in for it. A chooser of paths
 //! goes with every built-in transport; with one of the program's own it has to be registered as a pair
-//! ([`Modules::steered`]), since nobody else knows both types.
+//! ([`Modules::steered`]), since nobody else knows both types. The same holds for stages of switches ([`Modules::stage`],
+//! [`Modules::staged`]).
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use windtunnel_fabric::packet::transport::{PathChooser, Steered, Transport};
+use windtunnel_fabric::packet::transport::{PathChooser, Staged, Steered, SwitchStage, Transport};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 
 /// `network.parameters`, or those of `network.path_chooser`, as a scenario writes them.
@@ -42,6 +43,8 @@ pub struct Modules {
     transports: Vec<Named<MakeTransport>>,
     choosers: Vec<Named<MakeChooser>>,
     pairs: Vec<(&'static str, &'static str, Arc<MakePair>)>,
+    stages: Vec<Named<MakeChooser>>,
+    staged: Vec<(&'static str, &'static str, Arc<MakePair>)>,
 }
 
 impl Modules {
@@ -99,6 +102,53 @@ impl Modules {
         self
     }
 
+    /// Registers a stage of switches under [`SwitchStage::NAME`], for every built-in transport. `build` makes it from the
+    /// parameters of `network.stage`.
+    #[must_use]
+    pub fn stage<S>(
+        mut self,
+        summary: &str,
+        build: impl Fn(&Parameters) -> Result<S, String> + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: SwitchStage + Sync,
+        S::State: Sync,
+    {
+        let make = move |transport: &TransportChoice, parameters: &Parameters| -> Made {
+            Ok(transport.staged(build(parameters)?))
+        };
+        self.stages.retain(|known| known.name != S::NAME);
+        let named =
+            Named { name: S::NAME, summary: summary.to_owned(), make: Arc::new(make) as Arc<MakeChooser> };
+        self.stages.push(named);
+        self
+    }
+
+    /// Lets a transport and a stage, each registered too, be used together.
+    #[must_use]
+    pub fn staged<T, S>(
+        mut self,
+        transport: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
+        stage: impl Fn(&Parameters) -> Result<S, String> + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Transport + Send + Sync + 'static,
+        S: SwitchStage + Sync,
+        S::State: Sync,
+    {
+        let make = move |first: &Parameters, second: &Parameters| -> Made {
+            Ok(Arc::new(Staged::new(transport(first)?, stage(second)?)))
+        };
+        self.staged.retain(|(transport, stage, _)| (*transport, *stage) != (T::NAME, S::NAME));
+        self.staged.push((T::NAME, S::NAME, Arc::new(make)));
+        self
+    }
+
+    /// Names of the registered stages of switches and their lines, in the order of registration.
+    pub fn stages(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.stages.iter().map(|known| (known.name, known.summary.as_str()))
+    }
+
     /// Names of the registered transports and their lines, in the order of registration.
     pub fn transports(&self) -> impl Iterator<Item = (&str, &str)> {
         self.transports.iter().map(|known| (known.name, known.summary.as_str()))
@@ -126,6 +176,27 @@ impl Modules {
         Some((known.make)(transport, parameters))
     }
 
+    /// A built-in transport over switches with a registered stage; `None` if there is no such stage.
+    pub(crate) fn make_staged(
+        &self,
+        transport: &TransportChoice,
+        stage: &str,
+        parameters: &Parameters,
+    ) -> Option<Made> {
+        let known = self.stages.iter().find(|known| known.name == stage)?;
+        Some((known.make)(transport, parameters))
+    }
+
+    /// A registered transport with a registered stage; `None` if they are not registered together.
+    pub(crate) fn make_staged_pair(
+        &self,
+        (transport, first): (&str, &Parameters),
+        (stage, second): (&str, &Parameters),
+    ) -> Option<Made> {
+        let (.., make) = self.staged.iter().find(|(t, s, _)| (*t, *s) == (transport, stage))?;
+        Some(make(first, second))
+    }
+
     /// A registered transport with a registered chooser; `None` if they are not registered together.
     pub(crate) fn make_pair(
         &self,
@@ -142,6 +213,7 @@ impl fmt::Debug for Modules {
         f.debug_struct("Modules")
             .field("transports", &self.transports().collect::<Vec<_>>())
             .field("path_choosers", &self.path_choosers().collect::<Vec<_>>())
+            .field("stages", &self.stages().collect::<Vec<_>>())
             .finish()
     }
 }

@@ -228,8 +228,8 @@ fn what_cannot_be_is_refused_with_its_place() {
     for (from, to, expected) in [
         (
             "fidelity: packet",
-            "fidelity: flow",
-            "impairments.down: needs packets to act on, found `fidelity: flow`",
+            "fidelity: message",
+            "impairments.down: needs packets to act on, found `fidelity: message`",
         ),
         ("balancer: spray", "balancer: sprey", "unknown value `sprey`"),
         ("balancer: spray", "balancer: destination_modulo", "expected another balancer"),

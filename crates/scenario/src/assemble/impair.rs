@@ -96,11 +96,13 @@ pub fn troubles(
     let (written, topology) = (&scenario.impairments, &*fabric.topology);
     let place = Place { source };
     if scenario.fidelity != Fidelity::Packet {
+        // Flows are routed and shared anew when links change.
+        let flows = scenario.fidelity == Fidelity::Flow;
         let used = [
             ("loss", written.loss.is_empty()),
             ("bit_errors", written.bit_errors.is_empty()),
-            ("down", written.down.is_empty()),
-            ("slow", written.slow.is_empty()),
+            ("down", flows || written.down.is_empty()),
+            ("slow", flows || written.slow.is_empty()),
             ("background", written.background.is_empty()),
         ];
         if let Some((key, _)) = used.into_iter().find(|(_, empty)| !empty) {

@@ -328,5 +328,6 @@ pub const fn algorithm(name: AlgorithmName) -> Algorithm {
         AlgorithmName::Direct => Algorithm::Direct,
         AlgorithmName::Pairwise => Algorithm::Pairwise,
         AlgorithmName::Hierarchical => Algorithm::Hierarchical,
+        AlgorithmName::InNetwork => Algorithm::InNetwork,
     }
 }

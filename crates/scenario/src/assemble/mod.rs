@@ -11,6 +11,7 @@ mod nccl;
 pub mod operations;
 pub mod plant;
 mod policies;
+pub mod reduce;
 mod routes;
 pub mod source;
 mod variation;
@@ -187,6 +188,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
             Some(source::stream(jobs, &scenario, endpoints, base, &at("jobs"), &mut evidence)?)
         }
     };
+    reduce::check(&scenario, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let (modules, base) = (Modules::default(), base.to_owned());

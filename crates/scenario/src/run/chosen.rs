@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{Dcqcn, Dctcp, Hpcc, NoTransport, Recovery, Swift};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
+use windtunnel_kernel::Span;
 
 use super::parameters::{Refused, tuned};
 use crate::assemble::Assembled;
 use crate::error::{InputError, nearest};
-use crate::schema::{LoadBalancerName, Network, PathChooser, RecoveryName};
+use crate::schema::{LoadBalancerName, Network, PathChooser, RecoveryName, StageModule};
 
 /// The transport of a scenario that names none.
 pub const DEFAULT: &str = "dctcp";
@@ -34,7 +35,21 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
     let refused = |message: String| InputError::new(place("parameters"), format!("`{name}`: {message}"));
     let chosen = |of, own| Chosen { name: name.to_owned(), of, own };
     if let Some(made) = modules.make_transport(name, &network.parameters) {
+        if network.timeout.is_some() {
+            let message =
+                format!("`{name}` is the program's own, which takes what it needs from `parameters`");
+            return Err(InputError::new(place("timeout"), message));
+        }
         let transport = made.map_err(refused)?;
+        if let Some(stage) = stage(assembled, source)? {
+            let pair =
+                modules.make_staged_pair((name, &network.parameters), (&stage.name, &stage.parameters));
+            let Some(made) = pair else {
+                let message = format!("`{}` is not registered together with `{name}`", stage.name);
+                return Err(InputError::new(place("stage"), message).hint("`Modules::staged` does that"));
+            };
+            return Ok(chosen(made.map_err(|message| stage_refused(source, stage, &message))?, true));
+        }
         let Some(chooser) = chooser(assembled, source)? else { return Ok(chosen(transport, true)) };
         let pair = modules.make_pair((name, &network.parameters), (&chooser.name, &chooser.parameters));
         let Some(made) = pair else {
@@ -55,8 +70,14 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
             None => refused,
         }
     })?;
+    let known = known.patient(timeout(network, source)?);
     let known = configured(known, network)
         .map_err(|message| InputError::new(place("recovery"), format!("`{name}` {message}")))?;
+    if let Some(stage) = stage(assembled, source)? {
+        let made = modules.make_staged(&known, &stage.name, &stage.parameters);
+        let made = made.expect("`stage` has found its name");
+        return Ok(chosen(made.map_err(|message| stage_refused(source, stage, &message))?, false));
+    }
     let Some(chooser) = chooser(assembled, source)? else {
         return Ok(chosen(Arc::new(known), false));
     };
@@ -85,8 +106,42 @@ fn chooser<'a>(assembled: &'a Assembled, source: &str) -> Result<Option<&'a Path
     Ok(Some(chooser))
 }
 
+/// The stage of switches that the scenario names; its name is registered.
+fn stage<'a>(assembled: &'a Assembled, source: &str) -> Result<Option<&'a StageModule>, InputError> {
+    let network = &assembled.scenario.network;
+    let Some(stage) = &network.stage else { return Ok(None) };
+    let place = format!("{source}: network.stage");
+    let known: Vec<&str> = assembled.modules.stages().map(|(name, _)| name).collect();
+    if known.is_empty() {
+        let message = format!("no stage of switches `{}`: this program brings none along", stage.name);
+        return Err(InputError::new(place, message).hint("`examples/own-transport` shows how to"));
+    }
+    if !known.contains(&stage.name.as_str()) {
+        return Err(unknown(place, "stage of switches", &stage.name, &known));
+    }
+    if network.path_chooser.is_some() {
+        let message =
+            format!("`{}` cannot go with a `path_chooser`: both are compiled into the transport", stage.name);
+        return Err(InputError::new(place, message).hint("leave one of them out"));
+    }
+    Ok(Some(stage))
+}
+
+fn stage_refused(source: &str, stage: &StageModule, message: &str) -> InputError {
+    InputError::new(format!("{source}: network.stage"), format!("`{}`: {message}", stage.name))
+}
+
 fn chooser_refused(source: &str, chooser: &PathChooser, message: &str) -> InputError {
     InputError::new(format!("{source}: network.path_chooser"), format!("`{}`: {message}", chooser.name))
+}
+
+/// The least time-out that the scenario names.
+fn timeout(network: &Network, source: &str) -> Result<Option<Span>, InputError> {
+    let Some(timeout) = network.timeout else { return Ok(None) };
+    if timeout.0 == Span::ZERO {
+        return Err(InputError::new(format!("{source}: network.timeout"), "expected more than 0"));
+    }
+    Ok(Some(timeout.0))
 }
 
 fn unknown(place: String, what: &str, name: &str, known: &[&str]) -> InputError {

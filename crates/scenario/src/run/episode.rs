@@ -341,6 +341,7 @@ impl EpisodeRunner for FabricRunner<'_> {
                     [job]
                         if scenario.fold == Fold::Auto
                             && self.faults.is_none()
+                            && assembled.troubles.impairments.changes.is_empty()
                             && variation(assembled, start).is_none() =>
                     {
                         fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
@@ -348,9 +349,14 @@ impl EpisodeRunner for FabricRunner<'_> {
                     _ => None,
                 };
                 let balancer = if folded.is_some() { LoadBalancer::Ideal } else { balancer };
-                let rerouter = network::rerouter(self.faults.as_ref());
+                let impairments = assembled.troubles.impairments.clone().since(Time(start.0 * 1_000));
+                let rerouter = network::moving_rerouter(assembled, self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
-                let fabric = network::flow(assembled, spec, balancer, true, records, rerouter)?;
+                let mut fabric = network::flow(assembled, spec, balancer, true, records, rerouter)?;
+                impairments.check().map_err(|error| {
+                    InputError::new(format!("{}: impairments", self.options.source), error.to_string())
+                })?;
+                fabric.network_mut().change(&impairments);
                 self.simulate(fabric, start, jobs, iterations, folded, rerouter)
             }
         }

@@ -8,7 +8,7 @@ use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, Forwarding, PacketError, PacketModel, PacketSettings, TrimSettings,
+    Balancer, Forwarding, PacketError, PacketModel, PacketSettings, ParallelSettings, TrimSettings,
 };
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
@@ -19,6 +19,7 @@ use windtunnel_workload::{OpKind, Workload};
 use super::chosen::{self, Chosen};
 use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
+use crate::assemble::reduce;
 use crate::error::InputError;
 use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, Scenario};
 
@@ -42,6 +43,14 @@ pub fn rerouter(faults: Option<&Forwarder>) -> Option<SharedRerouter> {
     faults.cloned().map(Rerouter::shared)
 }
 
+/// The same, also where paths change in mid-run.
+pub fn moving_rerouter(assembled: &Assembled, faults: Option<&Forwarder>) -> Option<SharedRerouter> {
+    let impairments = &assembled.troubles.impairments;
+    let whole = || Forwarder::new(assembled.fabric.topology.clone(), impairments.policy);
+    let moves = impairments.moves_paths();
+    rerouter(faults).or_else(|| moves.then(|| Rerouter::shared(whole())))
+}
+
 /// The flow model on the scenario's fabric, around what has failed.
 ///
 /// # Errors
@@ -63,9 +72,9 @@ pub fn flow(
         // Host constants are latency here (DESIGN §5): what a message costs the processors of both ends delays it, but
         // does not space it from the next. Message rates are the message model's subject.
         nic_latency: parts.nic_latency + parts.overhead * 2,
+        reduction: reduce::settings(&scenario.network),
         observe_links: observe,
         records,
-        ..FlowSettings::default()
     };
     let slow = assembled.slow_links.as_slice();
     let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
@@ -195,6 +204,9 @@ pub fn packet_settings(
                 .hint("expected `ecmp`, `destination_modulo`, `spray`, `flowlet`, `adaptive` or `reps`"));
         }
     };
+    if network.parallel.processes == Some(0) {
+        return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
+    }
     let Switching { queues, discipline, classes, pfc } = switching(network, source)?;
     let settings = PacketSettings {
         seed: scenario.seed,
@@ -223,6 +235,12 @@ pub fn packet_settings(
         discipline,
         classes,
         pfc,
+        reduction: reduce::settings(network),
+        parallel: ParallelSettings {
+            processes: network.parallel.processes.map(|processes| processes as usize),
+            threshold: network.parallel.zeta.map(|zeta| zeta.0),
+            ..ParallelSettings::default()
+        },
         routes: assembled.routes.clone(),
         impairments: assembled.troubles.impairments.clone(),
         background: assembled.troubles.background.clone(),

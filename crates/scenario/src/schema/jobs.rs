@@ -394,6 +394,8 @@ pub enum AlgorithmName {
     Pairwise,
     /// Inside the scale-up domain first.
     Hierarchical,
+    /// Switches sum (all-reduce): those of the fabric (`network.reduction`), or of a scale-up domain.
+    InNetwork,
 }
 
 /// How the edges of a collective are simulated.

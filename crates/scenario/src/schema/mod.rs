@@ -9,6 +9,7 @@ pub mod jobs;
 pub mod operations;
 pub mod quantity;
 pub mod queues;
+mod reduction;
 pub mod topology;
 
 use schemars::JsonSchema;
@@ -29,6 +30,7 @@ pub use operations::{
 };
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue, Trimming};
+pub use reduction::Reduction;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
     RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
@@ -121,6 +123,8 @@ pub struct Network {
     /// Who chooses path numbers for `load_balancer: spray`: a module that the program brings along (packet fidelity). If
     /// left out, the transport does, or they are taken in turn.
     pub path_chooser: Option<PathChooser>,
+    /// A stage of every switch, or its queue discipline: a module that the program brings along (packet fidelity).
+    pub stage: Option<StageModule>,
     /// A network model of one's own in place of the packet model: a shared library (packet fidelity).
     pub backend: Option<Backend>,
     /// Size of acknowledgements and other control packets (packet fidelity).
@@ -162,6 +166,14 @@ pub struct Network {
     pub discipline: DisciplineName,
     /// Priority flow control of lossless queues (packet fidelity); `{}` takes all defaults. None if left out.
     pub pfc: Option<Pfc>,
+    /// What switches can sum, for `algorithm: in_network` (flow and packet fidelity); `{}` takes all defaults. Nothing if left
+    /// out.
+    pub reduction: Option<Reduction>,
+    /// Least time without a sign of arrival after which a transport sends again; its round trips may make it longer (packet
+    /// fidelity). If left out, the transport's own, 15 us to 1 ms; RDMA adapters take 67 ms (4.096 us × 2^14) by default.
+    pub timeout: Option<Duration>,
+    /// Over how many processes a run is spread (packet fidelity). No result depends on it.
+    pub parallel: Parallel,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
     /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
@@ -178,6 +190,7 @@ impl Default for Network {
             transport: None,
             parameters: serde_json::Map::new(),
             path_chooser: None,
+            stage: None,
             backend: None,
             control: Size(windtunnel_kernel::Bytes(64)),
             ack_every: 4,
@@ -196,16 +209,42 @@ impl Default for Network {
             queues: Vec::new(),
             discipline: DisciplineName::default(),
             pfc: None,
+            reduction: None,
+            timeout: None,
+            parallel: Parallel::default(),
             loggops: None,
             receiver: ReceiverName::default(),
         }
     }
 }
 
+/// How the packet model is spread over processes, which run on `--threads`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parallel {
+    /// Processes at most; as many as threads if left out.
+    pub processes: Option<u32>,
+    /// ζ: NICs and switches that a cable of less delay joins, its far end's pipeline included, share a process. Chosen by
+    /// the delays there are if left out.
+    pub zeta: Option<Duration>,
+}
+
 /// A chooser of path numbers that the program brings along.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathChooser {
+    /// The name that it is registered under.
+    pub name: String,
+    /// Handed to it as they are written.
+    #[serde(default)]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A stage of switches that the program brings along: it may mark, drop, trim or re-queue packets, and choose the data queue
+/// that goes next.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageModule {
     /// The name that it is registered under.
     pub name: String,
     /// Handed to it as they are written.

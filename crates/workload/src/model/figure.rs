@@ -74,6 +74,8 @@ pub struct Share(pub f64);
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum Raw {
+    /// Yes or no.
+    Flag(bool),
     /// A bare number.
     Number(f64),
     /// A text, usually a number with a unit.
@@ -85,6 +87,7 @@ pub enum Raw {
 impl Raw {
     fn shown(&self) -> String {
         match self {
+            Self::Flag(flag) => flag.to_string(),
             Self::Number(number) => number.to_string(),
             Self::Text(text) => text.clone(),
             Self::Points(points) => format!("{} points", points.len()),
@@ -178,6 +181,15 @@ impl FigureValue for u64 {
                 Ok(*number as Self)
             }
             other => Err(format!("expected a whole number, found `{}`", other.shown())),
+        }
+    }
+}
+
+impl FigureValue for bool {
+    fn read(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Flag(flag) => Ok(*flag),
+            other => Err(format!("expected `true` or `false`, found `{}`", other.shown())),
         }
     }
 }

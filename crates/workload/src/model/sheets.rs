@@ -158,6 +158,8 @@ pub struct ScaleUp {
     pub latency: Figure<Span>,
     /// GPUs of one domain in the usual machine.
     pub domain: Figure<u64>,
+    /// Whether the domain's switches sum what GPUs send; absent: they do not.
+    pub reduction: Option<Figure<bool>>,
 }
 
 impl ScaleUp {
@@ -264,6 +266,9 @@ impl GpuSheet {
         }
         push(&mut list, "scale_up.latency", &self.scale_up.latency);
         push(&mut list, "scale_up.domain", &self.scale_up.domain);
+        if let Some(figure) = &self.scale_up.reduction {
+            push(&mut list, "scale_up.reduction", figure);
+        }
         if let Some(figure) = &self.overlap_slowdown {
             push(&mut list, "overlap_slowdown", figure);
         }

@@ -93,7 +93,11 @@ fn rounds(replay: &Replay, slot: &Slot) -> String {
         let names: Vec<String> = peers.iter().map(|&(peer, _)| members[peer as usize].to_string()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
+    let plan = &replay.prepared.plans[slot.plan as usize].plan;
     let describe = |(number, round): &(u32, crate::collectives::Round)| {
+        if plan.meeting(slot.index, *number).is_some() {
+            return format!("round {number} (the sum, from switches)");
+        }
         format!("round {number} (from {}; to {})", list(&round.receives), list(&round.sends))
     };
     let waits = replay.collectives.waits_for(&replay.prepared, slot);

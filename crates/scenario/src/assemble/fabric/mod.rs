@@ -43,6 +43,8 @@ pub struct FabricParts {
     pub gap: Span,
     /// Latency of both hosts' NICs, added to the path's.
     pub nic_latency: Span,
+    /// Whether switches of scale-up domains sum.
+    pub scale_up_reduces: bool,
 }
 
 /// A topology as it is written, with its place: its own file if it stands in one.
@@ -171,6 +173,10 @@ impl<'a> Draft<'a> {
                 .overhead
                 .map_or_else(|| sheet.map_or(Span::ZERO, |nic| nic.overhead.value), |given| given.0),
             gap: sheet.map_or(Span::ZERO, |nic| nic.gap.value),
+            scale_up_reduces: host.scale_up.as_ref().and_then(|given| given.reduction).unwrap_or_else(|| {
+                let figure = gpu.as_ref().and_then(|gpu| gpu.scale_up.reduction.as_ref());
+                figure.is_some_and(|figure| figure.value)
+            }),
             nic_latency: sheet.map_or(Span::ZERO, |nic| nic.latency.value),
             gpu: gpu.map(Arc::new),
             nic: nic.map(Arc::new),

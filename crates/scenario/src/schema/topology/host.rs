@@ -48,6 +48,8 @@ pub struct ScaleUp {
     /// GPUs of a domain: a divisor of a host's GPUs, or a multiple where a domain spans several hosts (72 in a rack of 18
     /// hosts of 4). All of a host if left out.
     pub size: Option<u32>,
+    /// Whether its switches sum what GPUs send (NVLink SHARP); from the GPU's data sheet if left out.
+    pub reduction: Option<bool>,
 }
 
 impl Default for Host {
