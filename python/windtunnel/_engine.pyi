@@ -13,6 +13,8 @@ class RunOptions(TypedDict, total=False):
     fidelity: str | None
     full: bool
     explain: bool
+    scheduler: str | None  # FILE.py:CLASS; `windtunnel.policies.engine_options` makes of it what the engine takes
+    placement: str | None
 
 Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
 Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]
@@ -24,11 +26,11 @@ def run(
     source: str,
     base: str,
     overrides: Sequence[tuple[str, str]],
-    options: RunOptions,
+    options: Mapping[str, object],
     sink: Sink,
     progress: Progress,
 ) -> str: ...
-def explain(text: str, source: str, base: str, overrides: Sequence[tuple[str, str]], options: RunOptions) -> str: ...
+def explain(text: str, source: str, base: str, overrides: Sequence[tuple[str, str]], options: Mapping[str, object]) -> str: ...
 def scenario_tree(text: str, source: str, overrides: Sequence[tuple[str, str]]) -> str: ...
 def collective_times(text: str) -> str: ...
 def compare_events(
@@ -36,7 +38,7 @@ def compare_events(
     source: str,
     base: str,
     overrides: Sequence[tuple[str, str]],
-    options: RunOptions,
+    options: Mapping[str, object],
     threads: tuple[int, int],
 ) -> str | None: ...
 def topology(text: str, source: str, base: str, request: str = "{}") -> str: ...

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.policies import engine_options
 from windtunnel.results import Result, TableWriter
 from windtunnel.results.folder import check_replaceable, default_name, written_beside
 from windtunnel.results.manifest import manifest
@@ -41,13 +42,16 @@ def run(
     threads: int | None = None,
     overrides: Mapping[str, object] | None = None,
     full: bool = False,
+    scheduler: str | None = None,
+    placement: str | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Runs a scenario and returns what it found.
 
     `scenario` is a path, YAML text or a mapping. `overrides` sets keys by path, as `--set` does:
-    `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. The run folder is `out`,
+    `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. `scheduler` and
+    `placement` are classes of one's own, `FILE.py:CLASS` (`windtunnel.policies`). The run folder is `out`,
     or a temporary one that lives as long as the result. `progress` is called about five times a second with the
     fraction done (None if unknown), the simulated time in seconds, and the number of events so far.
 
@@ -62,6 +66,8 @@ def run(
         "fidelity": fidelity,
         "full": full,
         "explain": False,
+        "scheduler": scheduler,
+        "placement": placement,
     }
     if out is not None:
         return run_source(source, pairs, options, target=Path(out), progress=progress)
@@ -98,7 +104,7 @@ def run_source(
                 source.name,
                 str(source.base),
                 overrides,
-                options,
+                engine_options(options),
                 writer.sink,
                 interrupts.raising(progress),
             )

@@ -38,6 +38,15 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("waiting", *spread("waiting_s", duration)),
         ("slowdown", *spread("slowdown", count)),
     ]
+    if cluster.get("fragmentation") is not None:
+        rows.append(("fragmented", percent(cluster["fragmentation"]), "of the free GPUs are on partly used hosts"))
+    if cluster.get("samples_per_s_per_gpu") is not None:
+        rows.append(("samples/s per GPU", count(cluster["samples_per_s_per_gpu"]), "of the jobs that ended"))
+    congestion = cluster.get("congestion")
+    if congestion and congestion["periods"]:
+        others = duration(congestion["by_other_jobs_s"])
+        rows.append(("congested", duration(congestion["job_seconds"]), f"of jobs' time, {others} by other jobs"))
+    rows += _episodes(cluster.get("episodes"))
     if cluster["preemptions"]:
         rows.append(("preemptions", f"{cluster['preemptions']:,}", f"goodput {percent(cluster['goodput'])}"))
     if cluster.get("faults"):
@@ -58,3 +67,14 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     if skipped and (skipped["rows"] or skipped["without_gpus"]):
         rows.append(("left out", f"{skipped['rows']:,} rows", f"with holes; {skipped['without_gpus']:,} without GPUs"))
     return rows
+
+
+def _episodes(episodes: dict[str, Any] | None) -> list[tuple[str, str, str]]:
+    """What the network's part cost, where several jobs ran on one."""
+    if not episodes or not episodes["begun"]:
+        return []
+    hits = f"{episodes['memo_hits']:,} memo hits"
+    if episodes["memo"] == "symmetric":
+        hits += " (symmetric: an approximation)"
+    remark = f"{episodes['simulated']:,} simulated, {hits}, {episodes['solves']:,} solves, {episodes['flows']:,} flows"
+    return [("episodes", f"{episodes['begun']:,}", remark)]

@@ -69,6 +69,7 @@ fn main() {
         lives: Lives::default(),
         operations: None,
         seed: 1,
+        queue: None,
         placements: vec![&Packed],
         locator: None,
     };

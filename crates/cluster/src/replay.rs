@@ -19,6 +19,8 @@ use crate::scheduler::Scheduler;
 pub struct Ended {
     /// Which.
     pub job: JobId,
+    /// When it was submitted.
+    pub submit: CalendarTime,
     /// When it first got GPUs.
     pub start: CalendarTime,
     /// When it ended.
@@ -127,7 +129,8 @@ pub fn replay(
             cluster.end(job);
             ended += 1;
             let start = cluster.first_start(job).expect("it ran");
-            let row = Ended { job, start, finish: CalendarTime(at), time: cluster.job_time(job) };
+            let submit = cluster.submitted_at(job).expect("it was");
+            let row = Ended { job, submit, start, finish: CalendarTime(at), time: cluster.job_time(job) };
             observer.ended(&row).map_err(ReplayError::Observer)?;
         }
         let starts = cluster.decide(scheduler)?.iter().filter_map(|change| match change {

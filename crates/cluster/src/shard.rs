@@ -24,6 +24,8 @@ use crate::variation::Variation;
 /// A job as a shard runs it.
 #[derive(Clone, Debug)]
 pub struct ShardJob {
+    /// Its number in the run: part of what load balancers hash.
+    pub number: u64,
     /// What it does.
     pub workload: Arc<Workload>,
     /// GPU of each rank.
@@ -129,6 +131,8 @@ pub struct Shard<'a, F, O> {
     rings: bool,
     /// See [`Shard::couple`].
     coupling: Coupling,
+    /// See [`Shard::exchange_whole`].
+    exchanges: bool,
     /// See [`Shard::pause_every`].
     slice: u64,
 }
@@ -183,6 +187,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             satisfied_now: false,
             rings: false,
             coupling: Coupling::default(),
+            exchanges: false,
             slice: SLICE,
         }
     }
@@ -194,8 +199,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     pub fn enter(&mut self, job: ShardJob) -> Result<usize, ReplayError> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
-        let options =
-            ReplayOptions { job: index as u64, coupling: self.coupling, ..ReplayOptions::default() };
+        let (coupling, exchanges) = (self.coupling, self.exchanges);
+        let options = ReplayOptions { job: job.number, coupling, exchanges, ..ReplayOptions::default() };
         let replay = Replay::new(job.workload.clone(), &options)?;
         for (rank, endpoint) in job.placement.iter().enumerate() {
             self.rank_at[endpoint.0 as usize] = rank as u32;
@@ -219,6 +224,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             last_end: start,
             began: vec![start; ranks],
         });
+        self.satisfied_now = false;
         for rank in simulated {
             self.begin(index, rank, start);
         }
@@ -240,6 +246,23 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         &mut self.observer
     }
 
+    /// Time of the next event, also after every job has done enough: [`Time::NEVER`] if there is none.
+    pub fn next_event(&mut self) -> Time {
+        self.fabric.next_time()
+    }
+
+    /// When `job` ended its last iteration; `None` while it goes on.
+    pub fn finished(&self, job: usize) -> Option<Time> {
+        let running = &self.jobs[job];
+        (running.ended == running.job.iterations).then_some(running.last_end)
+    }
+
+    /// Iterations that some rank of `job` has begun.
+    pub fn begun(&self, job: usize) -> u64 {
+        let running = &self.jobs[job];
+        running.iteration.iter().max().map_or(0, |&most| (most + 1).min(running.job.iterations))
+    }
+
     /// Iterations that all ranks of `job` have ended.
     pub fn ended(&self, job: usize) -> u64 {
         self.jobs[job].ended
@@ -257,6 +280,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Where collectives of the jobs that enter from now on may run coupled.
     pub fn couple(&mut self, coupling: Coupling) {
         self.coupling = coupling;
+    }
+
+    /// Lets all-to-alls of the jobs that enter from now on run whole: they begin when their last member has come, with a
+    /// flow for each pair of NICs, and end for all with the last of these flows.
+    pub fn exchange_whole(&mut self) {
+        self.exchanges = true;
     }
 
     /// Lets the executor look up after so many events of the hosts: fewer where each may stand for thousands in the
@@ -561,8 +590,17 @@ fn start_group<F: Fabric>(
     let place = |index: u32| placement[ranks[index as usize].0 as usize];
     let group = coupler.group(join.communicator, replay.plan_number(&join), |same| {
         let plan = replay.plan(&join);
-        let coupled = plan.coupled().expect("a replay joins only collectives that have a coupled form");
         let shape = (plan.algorithm(), plan.kind());
+        let Some(coupled) = plan.coupled() else {
+            let bytes = plan.exchange().expect("a replay joins only collectives that have a coupled form");
+            let id = same(shape).unwrap_or_else(|| {
+                let members: Vec<_> = (0..ranks.len() as u32).map(place).collect();
+                fabric.prepare_exchange(&members, replay.collective_entropy(join.communicator))
+            });
+            let (bytes, steps) = (Bytes(bytes), 1);
+            let span = fabric.coupled_span(id, bytes, steps);
+            return Group { id, shape, bytes, steps, span, forced: true };
+        };
         let id = same(shape).unwrap_or_else(|| {
             let edges: Vec<_> =
                 coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();

@@ -87,6 +87,12 @@ pub trait Fabric {
     /// Prepares a reduction in the network: every member sends its vector up a tree of switches that sum, and receives the
     /// sum ([`crate::reduction`]). It is started as a coupled group is, of one step, with the vector's size.
     fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId;
+    /// Routes an exchange in which every member has as much for every other, once: a group for [`Fabric::start_coupled`]
+    /// whose unit edge is a pair of members. At flow fidelity the pairs that go from one NIC to another are one flow, and
+    /// the flows are free of each other; elsewhere all pairs are coupled.
+    fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.prepare_coupled(&pairs(members), entropy)
+    }
     /// Runs a prepared group from `start`: its unit edge carries `bytes`, in `steps` dependent steps, each of which costs
     /// the slowest edge's latency once. Its end is told to `leader` as the end of `ticket`.
     fn start_coupled(
@@ -114,6 +120,14 @@ pub trait Fabric {
     /// Sends whose message has arrived and that nobody receives, by receiver and then in order of arrival: sender and
     /// ticket of each.
     fn unreceived(&self) -> Vec<(EndpointId, Ticket)>;
+}
+
+/// Every ordered pair of `members`, once.
+pub(crate) fn pairs(members: &[EndpointId]) -> Vec<(EndpointId, EndpointId, u32)> {
+    let others = |&from: &EndpointId| {
+        members.iter().filter(move |&&to| to != from).map(move |&to| (from, to, 1))
+    };
+    members.iter().flat_map(others).collect()
 }
 
 /// A message that leaves its NIC.
@@ -190,6 +204,10 @@ pub trait Network {
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> CoupledId;
     /// See [`Fabric::prepare_reduction`].
     fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId;
+    /// See [`Fabric::prepare_exchange`].
+    fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.prepare_coupled(&pairs(members), entropy)
+    }
     /// See [`Fabric::start_coupled`]; `run` comes back in [`Arrival::Coupled`].
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8);
     /// See [`Fabric::coupled_span`].

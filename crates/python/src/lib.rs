@@ -7,6 +7,8 @@
 //! A program with modules of its own (transports, say) makes a module of this one: its `#[pymodule]` calls [`install`]
 //! with them, and `WINDTUNNEL_ENGINE=its.name` puts it in this one's place. `examples/own-transport` shows it.
 
+mod policies;
+
 use std::sync::OnceLock;
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -119,7 +121,8 @@ fn request(
         seed: option(options, "seed")?,
         fidelity: option(options, "fidelity")?,
         full: option(options, "full")?.unwrap_or(false),
-        modules: modules(),
+        modules: policies::add(modules(), options)?,
+        policies: option(options, "policies")?.unwrap_or_default(),
     })
 }
 

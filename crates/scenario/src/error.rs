@@ -63,14 +63,23 @@ impl From<InputError> for Failure {
 }
 
 impl From<windtunnel_cluster::cluster::ClusterError> for Failure {
-    /// A job that fits nowhere is the input's fault, a decision that makes no sense the scheduler's.
+    /// A job that fits nowhere is the input's fault, and so is a decision that makes no sense: only a scheduler or
+    /// placement of the user's own makes one.
     fn from(error: windtunnel_cluster::cluster::ClusterError) -> Self {
+        use windtunnel_cluster::cluster::ClusterError as E;
         match error {
-            windtunnel_cluster::cluster::ClusterError::NoRoom { .. } => {
+            E::NoRoom { .. } => {
                 let hint = "loosen `locality`, or have fewer `cluster.regions`";
                 Self::Input(InputError::new("jobs", error.to_string()).hint(hint))
             }
-            other => Self::Run(other.to_string()),
+            E::Hopeless { .. } => Self::Run(error.to_string()),
+            E::Policy(_) => Self::Input(InputError::new("", error.to_string())),
+            E::GivenTaken { .. } | E::GivenCount { .. } => {
+                Self::Input(InputError::new("--placement", error.to_string()))
+            }
+            E::NotWaiting { .. } | E::NotRunning { .. } | E::NoRegion { .. } | E::Taken { .. } | E::WrongCount { .. } => {
+                Self::Input(InputError::new("--scheduler", error.to_string()))
+            }
         }
     }
 }

@@ -13,12 +13,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use windtunnel_cluster::placement::Placement;
+use windtunnel_cluster::scheduler::Scheduler;
 use windtunnel_fabric::packet::transport::{PathChooser, Staged, Steered, SwitchStage, Transport};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 
 /// `network.parameters`, or those of `network.path_chooser`, as a scenario writes them.
 pub type Parameters = Map<String, Value>;
 
+type MakeScheduler = dyn Fn() -> Box<dyn Scheduler> + Send + Sync;
 type Made = Result<Arc<dyn NetworkOf>, String>;
 type MakeTransport = dyn Fn(&Parameters) -> Made + Send + Sync;
 type MakeChooser = dyn Fn(&TransportChoice, &Parameters) -> Made + Send + Sync;
@@ -45,9 +48,35 @@ pub struct Modules {
     pairs: Vec<(&'static str, &'static str, Arc<MakePair>)>,
     stages: Vec<Named<MakeChooser>>,
     staged: Vec<(&'static str, &'static str, Arc<MakePair>)>,
+    scheduler: Option<Arc<MakeScheduler>>,
+    placement: Option<&'static dyn Placement>,
 }
 
 impl Modules {
+    /// The scheduler of all scenarios, whatever they name; made anew for each run.
+    #[must_use]
+    pub fn scheduler(mut self, make: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static) -> Self {
+        self.scheduler = Some(Arc::new(make));
+        self
+    }
+
+    /// The placement of all jobs, whatever they name.
+    #[must_use]
+    pub fn placement(mut self, placement: &'static dyn Placement) -> Self {
+        self.placement = Some(placement);
+        self
+    }
+
+    /// A new scheduler, if there is one of the program's own.
+    pub(crate) fn make_scheduler(&self) -> Option<Box<dyn Scheduler>> {
+        self.scheduler.as_ref().map(|make| make())
+    }
+
+    /// The placement of the program's own.
+    pub(crate) fn own_placement(&self) -> Option<&'static dyn Placement> {
+        self.placement
+    }
+
     /// Registers a transport under [`Transport::NAME`], with a line for `windtunnel list transports`. `build` makes it
     /// from the scenario's `network.parameters`; its error is shown to the user with their place, in lower case and
     /// without a full stop.

@@ -47,13 +47,15 @@ pub struct ReplayOptions {
     pub job: u64,
     /// Where collectives may run coupled.
     pub coupling: Coupling,
+    /// Whether all-to-alls run whole, as [`Plan::exchange`] has it.
+    pub exchanges: bool,
     /// What `Algorithm::Auto` stands for.
     pub tuner: Arc<dyn Tuner + Send + Sync>,
 }
 
 impl Default for ReplayOptions {
     fn default() -> Self {
-        Self { job: 0, coupling: Coupling::default(), tuner: Arc::new(SizeRule) }
+        Self { job: 0, coupling: Coupling::default(), exchanges: false, tuner: Arc::new(SizeRule) }
     }
 }
 

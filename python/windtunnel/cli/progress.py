@@ -21,7 +21,8 @@ PLAIN_PERIOD_S = 10.0
 
 def status_line(fraction: float | None, simulated_s: float, events: int, elapsed_s: float) -> str:
     """What is said of a run `elapsed_s` seconds after its start."""
-    words = [f"simulated {duration(simulated_s)}"]
+    days = simulated_s / 86_400
+    words = [f"simulated {days:,.1f} days" if days >= 2 else f"simulated {duration(simulated_s)}"]
     if elapsed_s > 0:
         words.append(f"{short_count(events / elapsed_s)} events/s")
     if fraction:

@@ -45,17 +45,24 @@ def run(
         bool,
         typer.Option("--check-determinism", help="Run twice, with other threads; fail at the first difference."),
     ] = False,
-    scheduler: Annotated[str | None, typer.Option(help="Scheduler, instead of the file's.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Scheduler, instead of the file's: a name, or FILE.py:CLASS of your own.")
+    ] = None,
+    placement: Annotated[
+        str | None, typer.Option(help="Placement of all jobs, instead of the file's: a name, or FILE.py:CLASS.")
+    ] = None,
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the HTML report and the trace into the run folder.")] = True,
 ) -> int:
     """Run SCENARIO and say where the time of an iteration goes."""
+    from windtunnel.policies import is_own
     from windtunnel.source import read_source
 
     pairs = [parse_override(text) for text in overrides or []]
-    if scheduler is not None:
+    own = scheduler if scheduler is not None and is_own(scheduler) else None
+    if scheduler is not None and own is None:
         pairs.append(("cluster.scheduler", scheduler))
     if lenient:
         pairs.append(("jobs.lenient", "true"))
@@ -65,6 +72,8 @@ def run(
         "fidelity": fidelity,
         "full": full,
         "explain": explain,
+        "scheduler": own,
+        "placement": placement,
     }
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or pairs):
         _show(_open(scenario), _comparison(_open(scenario), compare, threads), as_json=json)
@@ -144,8 +153,9 @@ def _explain(source: Source, pairs: list[tuple[str, str]], options: RunOptions, 
     from windtunnel import engine
     from windtunnel.cli.console import print_json
     from windtunnel.cli.show_json import show_json
+    from windtunnel.policies import engine_options
 
-    text = engine.explain(source.text, source.name, str(source.base), pairs, options)
+    text = engine.explain(source.text, source.name, str(source.base), pairs, engine_options(options))
     if as_json:
         print_json(text)
     else:
@@ -185,9 +195,11 @@ def _check(result: Result, source: Source, pairs: list[tuple[str, str]], options
         difference = first_difference(result, again)
     if difference is None and result.summary["fidelity"] == "packet":
         from windtunnel import engine
+        from windtunnel.policies import engine_options
 
         counts = (1, max(2, options["threads"] or 0))
-        difference = engine.compare_events(source.text, source.name, str(source.base), pairs, options, counts)
+        given = engine_options(options)
+        difference = engine.compare_events(source.text, source.name, str(source.base), pairs, given, counts)
     if difference is None:
         _talk(f"deterministic: the same bytes with {options['threads'] or 'all'} and {other['threads']} threads")
         return DONE

@@ -35,6 +35,7 @@ def write_report(result: Result, path: Path) -> Path:
         content.append(_cards(jobs[0]))
     else:
         content.append(_cluster(summary))
+    content += _over_time(result)
     if len(jobs) > 1:
         content.append(_jobs(jobs))
     for job in jobs[:MOST_JOBS]:
@@ -76,6 +77,41 @@ def _cards(job: dict[str, Any]) -> Raw:
 def _cluster(summary: dict[str, Any]) -> Raw:
     cards = [card(name, value, remark) for name, value, remark in cluster_figures(summary)]
     return Raw(f'<div class="cards">{"".join(cards)}</div>\n')
+
+
+def _over_time(result: Result) -> list[str]:
+    """The calendar's sections, where there is one."""
+    if "usage" not in result.tables or not result.usage.height:
+        return []
+    from windtunnel.report import timeline  # noqa: PLC0415
+
+    usage = result.usage
+    end = float(usage["from_s"][-1] + usage["span_s"][-1])
+    remark = "Stranded GPUs are free and enough for the next job, but not where it may have them."
+    content: list[str] = [section("The cluster over time", remark, Raw(timeline.usage_chart(usage)))]
+    if "placements" in result.tables and result.placements.height:
+        remark = "Each bar is a job on a host, as high as its part of the host; colours repeat."
+        content.append(section("Jobs over hosts", remark, Raw(timeline.hosts_chart(result.placements, end))))
+    if "jobs" in result.tables and result.jobs.height > MOST_JOBS:
+        content.append(section("Waiting", "", Raw(timeline.waiting_chart(result.jobs))))
+    if "heat" in result.tables and result.heat.height:
+        remark = f"Mean utilisation of the {result.heat.height:,} most used links outside hosts."
+        content.append(section("Links over the calendar", remark, Raw(timeline.heat_chart(result.heat, end))))
+    if "congestion" in result.tables and result.congestion.height:
+        rows = result.congestion.with_columns(span=pl.col("until_s") - pl.col("from_s")).sort(
+            "span", descending=True, maintain_order=True
+        )
+        cells = [
+            [row["job"], duration(row["from_s"]), duration(row["span"]), row["cause"], f"{row['slowdown']:.2f}×"]
+            for row in rows.head(MOST_STEPS).iter_rows(named=True)
+        ]
+        head = ["job", "from", "for", "cause", "slowdown"]
+        remark = (
+            f"{rows.height:,} periods in which a job could not fill the bandwidth between its hosts and their leaves, "
+            "and the job that caused each (itself where its own flows meet); the longest."
+        )
+        content.append(section("Congestion", remark, table(head, cells, [1, 2, 4])))
+    return content
 
 
 def _jobs(jobs: list[dict[str, Any]]) -> Raw:

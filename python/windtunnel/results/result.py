@@ -90,6 +90,26 @@ class Result:
         """One row per link that carried anything."""
         return self.table("links")
 
+    @cached_property
+    def usage(self) -> pl.DataFrame:
+        """The cluster over time, in at most 512 bins: parts of the GPUs by state, waiting and running jobs."""
+        return self.table("usage")
+
+    @cached_property
+    def placements(self) -> pl.DataFrame:
+        """One row per job and host that it had last."""
+        return self.table("placements")
+
+    @cached_property
+    def heat(self) -> pl.DataFrame:
+        """Utilisation of the most used links over the calendar (flow fidelity, several jobs)."""
+        return self.table("heat")
+
+    @cached_property
+    def congestion(self) -> pl.DataFrame:
+        """Periods in which a job could not fill its hosts' bandwidth, and the job that caused each (flow fidelity)."""
+        return self.table("congestion")
+
     def __repr__(self) -> str:
         summary = self.summary
         return f"Result({summary.get('scenario')!r}, fidelity={summary.get('fidelity')!r}, path={str(self.path)!r})"

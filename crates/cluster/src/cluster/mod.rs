@@ -75,6 +75,8 @@ pub struct Machine<'a> {
     pub operations: Option<&'a Operations<'a>>,
     /// Seed of random placements.
     pub seed: u64,
+    /// Jobs that wait at most: the next one due is submitted when one of them starts.
+    pub queue: Option<u32>,
     /// Placements that jobs may ask for.
     pub placements: Vec<&'a dyn Placement>,
     /// Leaves and pods; needed if a placement or a job asks for them.
@@ -145,6 +147,31 @@ pub enum ClusterError {
         /// Number of regions.
         regions: usize,
     },
+    /// A scheduler or placement of a user's own failed.
+    #[error("{0}")]
+    Policy(String),
+    /// A placement gives a GPU that is not free, or twice.
+    #[error("placement `{placement}` gives job {job} GPU {gpu}, which is not free or given twice")]
+    GivenTaken {
+        /// The placement's name.
+        placement: &'static str,
+        /// The job.
+        job: JobId,
+        /// The GPU.
+        gpu: EndpointId,
+    },
+    /// A placement gives not as many GPUs as the job needs.
+    #[error("placement `{placement}` gives job {job} {found} GPUs, expected {expected}")]
+    GivenCount {
+        /// The placement's name.
+        placement: &'static str,
+        /// The job.
+        job: JobId,
+        /// GPUs given.
+        found: usize,
+        /// GPUs needed.
+        expected: u32,
+    },
     /// A GPU is not free.
     #[error("scheduler `{scheduler}` starts job {job} on GPU {gpu}, which is not free")]
     Taken {
@@ -209,6 +236,8 @@ const NEVER: u64 = u64::MAX;
 /// How far a job has come.
 #[derive(Clone, Copy, Debug)]
 struct Status {
+    /// When it was submitted; [`NEVER`] if it has not been.
+    submitted: u64,
     /// When it first got GPUs; [`NEVER`] if it has not.
     first_start: u64,
     /// When it got those that it has.
@@ -316,6 +345,7 @@ impl<'a> Cluster<'a> {
         let regions =
             (0..machine.region_count()).map(|region| empty_region(machine, grouped, region)).collect();
         let status = Status {
+            submitted: NEVER,
             first_start: NEVER,
             start: 0,
             done: 0,
@@ -365,6 +395,7 @@ impl<'a> Cluster<'a> {
             let (id, Job { gpus, locality, placement, .. }) = (JobId(index as u32), *job);
             let fits = !known.insert((gpus, locality, placement))
                 || (0..self.regions.len() as u32).any(|region| self.place(id, region).is_some());
+            self.check_placement(id)?;
             if !fits {
                 return Err(ClusterError::NoRoom { job: id, gpus, locality });
             }
@@ -413,6 +444,18 @@ impl<'a> Cluster<'a> {
     /// Free GPUs of all regions.
     pub fn free(&self) -> u32 {
         self.regions.iter().map(FreeSet::count).sum()
+    }
+
+    /// When a job was submitted: later than it asked to be where the queue was full.
+    pub fn submitted_at(&self, job: JobId) -> Option<CalendarTime> {
+        let at = self.status[job.0 as usize].submitted;
+        (at != NEVER).then_some(CalendarTime(at))
+    }
+
+    /// Free GPUs on hosts that are not wholly free.
+    pub fn broken_free(&self) -> u64 {
+        let whole = |free: &FreeSet| free.bucket(free.per_host()).len() as u64 * u64::from(free.per_host());
+        self.regions.iter().map(|free| u64::from(free.count()) - whole(free)).sum()
     }
 
     /// When a job first got GPUs.
@@ -529,7 +572,9 @@ impl<'a> Cluster<'a> {
 
     /// The next submission, release, fault, repair, or begin or end of maintenance.
     pub fn next_event(&self) -> Option<u64> {
-        let submission = self.jobs.get(self.submitted).map(|job| job.submit.0);
+        // One that comes to a full queue waits for a start, which is an event of its own.
+        let room = self.machine.queue.is_none_or(|most| self.queue.len() < most as usize);
+        let submission = self.jobs.get(self.submitted).filter(|_| room).map(|job| job.submit.0);
         let release = self.releases.front().map(|(at, ..)| *at);
         let trouble = self.outages.as_ref().and_then(|outages| outages.agenda.next());
         submission.into_iter().chain(release).chain(trouble).min()
@@ -550,11 +595,20 @@ impl<'a> Cluster<'a> {
         self.ledger.until(now);
         self.now = now;
         self.operate(scheduler);
-        while self.jobs.get(self.submitted).is_some_and(|job| job.submit.0 <= now) {
+        self.submit(scheduler);
+    }
+
+    /// Takes in what is due, as long as there is room in the queue.
+    fn submit(&mut self, scheduler: &mut dyn Scheduler) {
+        let most = self.machine.queue.map_or(usize::MAX, |most| most as usize);
+        while self.queue.len() < most
+            && self.jobs.get(self.submitted).is_some_and(|job| job.submit.0 <= self.now)
+        {
             let job = JobId(self.submitted as u32);
             self.submitted += 1;
             self.queue.join(job);
-            self.status[job.0 as usize].place = Place::Waiting(Debts::FRESH);
+            let status = &mut self.status[job.0 as usize];
+            (status.place, status.submitted) = (Place::Waiting(Debts::FRESH), self.now);
             scheduler.queued(job, self);
         }
     }
@@ -627,7 +681,13 @@ impl<'a> Cluster<'a> {
                         let scheduler = scheduler.name();
                         return Err(ClusterError::NoRegion { scheduler, job, region, regions });
                     }
-                    match self.place(job, region) {
+                    let placement = self.place(job, region);
+                    self.check_placement(job)?;
+                    match placement {
+                        Some(placement) if !self.placement_of(job).is_trusted() => {
+                            self.check_given(job, &placement, region)?;
+                            self.start(job, Running { job, placement, region }, scheduler);
+                        }
                         Some(placement) => self.start(job, Running { job, placement, region }, scheduler),
                         None => scheduler.refused(job, self),
                     }
@@ -641,13 +701,34 @@ impl<'a> Cluster<'a> {
                 Decision::Suspend { job } => self.stop(job, false, scheduler)?,
             }
         }
-        Ok(())
+        scheduler.failure().map_or(Ok(()), |message| Err(ClusterError::Policy(message)))
     }
 
     /// Whether `head` would fit the free total, but nowhere legally.
     fn is_stranded(&self, head: JobId) -> bool {
         self.free() >= self.job(head).gpus
             && (0..self.regions.len() as u32).all(|region| self.place(head, region).is_none())
+    }
+
+    fn placement_of(&self, job: JobId) -> &dyn Placement {
+        self.machine.placements[usize::from(self.job(job).placement)]
+    }
+
+    /// Refuses to go on after a placement of a user's own has failed.
+    fn check_placement(&self, job: JobId) -> Result<(), ClusterError> {
+        self.placement_of(job).failure().map_or(Ok(()), |message| Err(ClusterError::Policy(message)))
+    }
+
+    /// Refuses GPUs that a placement of a user's own should not have given.
+    fn check_given(&self, job: JobId, given: &[EndpointId], region: u32) -> Result<(), ClusterError> {
+        let placement = self.placement_of(job).name();
+        self.check_free(job, given, region, placement).map_err(|error| match error {
+            ClusterError::WrongCount { job, found, expected, .. } => {
+                ClusterError::GivenCount { placement, job, found, expected }
+            }
+            ClusterError::Taken { job, gpu, .. } => ClusterError::GivenTaken { placement, job, gpu },
+            other => other,
+        })
     }
 
     fn check_waiting(&self, job: JobId, scheduler: &'static str) -> Result<(), ClusterError> {
@@ -699,6 +780,7 @@ impl<'a> Cluster<'a> {
         self.segments.push(segment);
         self.changes.push(Change::Started(job));
         scheduler.started(job, self);
+        self.submit(scheduler);
     }
 
     fn stop(

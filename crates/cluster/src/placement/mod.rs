@@ -88,6 +88,16 @@ pub trait Placement: Send + Sync {
         false
     }
 
+    /// Whether what it gives is free and enough for certain; otherwise the cluster looks.
+    fn is_trusted(&self) -> bool {
+        true
+    }
+
+    /// What went wrong in it, once something has: the run ends there. For placements that are not of this program.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
     /// Free GPUs in rank order, wherever they are; `None` if no choice is legal.
     fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>>;
 

@@ -108,6 +108,11 @@ pub trait Scheduler: Send {
         cluster.queue().head()
     }
 
+    /// What went wrong in it, once something has: the run ends there. For schedulers that are not of this program.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
     /// When it wants to be asked even if nothing happens.
     fn wakes(&self, cluster: &Cluster<'_>) -> Option<u64> {
         let _ = cluster;

@@ -34,6 +34,7 @@ pub fn machine(gpus: u32, per_host: u32) -> Machine<'static> {
         lives: Lives::default(),
         operations: None,
         seed: 1,
+        queue: None,
         placements: vec![&Packed],
         locator: None,
     }

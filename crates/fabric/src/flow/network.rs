@@ -99,9 +99,20 @@ pub struct LinkUsage {
     pub bins: Vec<f64>,
 }
 
+/// Pairs of an exchange that are one flow.
+#[derive(Clone, Debug)]
+struct Part {
+    links: Vec<(u32, f64)>,
+    class: PathClass,
+    /// Pairs whose bytes it carries.
+    pairs: u64,
+}
+
 /// Edges routed once.
 #[derive(Clone, Debug)]
 struct Group {
+    /// Of an exchange: its flows, which share no rate; then `links` is what they load together.
+    parts: Vec<Part>,
     /// Links in order with the sum of weight × share over the edges.
     links: Vec<(u32, f64)>,
     /// The heaviest edge counts as one flow.
@@ -149,6 +160,8 @@ struct Transfer {
     hops: u16,
     /// The transfer that follows on the same queue pair, [`NONE`] if none waits.
     next: u32,
+    /// Flows of it that have not ended; 1 but for exchanges.
+    flows: u32,
 }
 
 impl Transfer {
@@ -199,6 +212,7 @@ pub struct FlowNetwork {
     records: Vec<FlowRecord>,
     messages: u64,
     coupled_runs: u64,
+    exchange_flows: u64,
     bytes_delivered: u64,
 }
 
@@ -259,6 +273,7 @@ impl FlowNetwork {
             records: Vec::new(),
             messages: 0,
             coupled_runs: 0,
+            exchange_flows: 0,
             bytes_delivered: 0,
         })
     }
@@ -283,6 +298,11 @@ impl FlowNetwork {
     /// Runs of coupled groups ended.
     pub fn coupled_runs(&self) -> u64 {
         self.coupled_runs
+    }
+
+    /// Flows of exchanges begun: see [`Network::prepare_exchange`].
+    pub fn exchange_flows(&self) -> u64 {
+        self.exchange_flows
     }
 
     /// Payload arrived, that of all edges of coupled groups included.
@@ -464,6 +484,15 @@ impl FlowNetwork {
                     self.hold(slot, left);
                     return;
                 }
+                for part in &group.parts {
+                    let payload = Bytes(transfer.bytes.0 * part.pairs);
+                    let volume = self.wire_bytes(payload, part.class) as f64 * VOLUME_PER_BYTE;
+                    self.system.start(at, volume, 1.0, part.links.iter().copied(), u64::from(slot));
+                }
+                self.exchange_flows += group.parts.len() as u64;
+                if !group.parts.is_empty() {
+                    return;
+                }
                 let whole = || self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
                 let volume = left.map_or_else(whole, |left| left * group.weight);
                 if group.links.is_empty() {
@@ -544,6 +573,7 @@ impl FlowNetwork {
         links.shrink_to_fit();
         let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
         Group {
+            parts: Vec::new(),
             links,
             weight: 1.0 / f64::from(heaviest),
             latency,
@@ -588,6 +618,7 @@ impl FlowNetwork {
         let rate = self.reduction_rate(trip + packets);
         let latency = trip + self.settings.nic_latency;
         Group {
+            parts: Vec::new(),
             links,
             weight: 1.0,
             latency,
@@ -648,6 +679,21 @@ impl FlowNetwork {
     }
 }
 
+/// The shares of each link summed up, in the order in which they come.
+fn summed(mut links: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
+    // Stable, so that the shares of a link are summed in that order.
+    links.sort_by_key(|&(link, _)| link);
+    links.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    links.shrink_to_fit();
+    links
+}
+
 impl Network for FlowNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
         let Departure { message, from, to, nic, bytes, class, entropy, ordered } = departure;
@@ -662,6 +708,7 @@ impl Network for FlowNetwork {
             path: PathClass::Local,
             hops: 0,
             next: NONE,
+            flows: 1,
         });
     }
 
@@ -685,6 +732,79 @@ impl Network for FlowNetwork {
         CoupledId(self.groups.len() as u32 - 1)
     }
 
+    /// The flows of members that share a NIC go by its first member's. Where links are to change, all pairs are coupled:
+    /// what is left of a group is laid anew as a whole.
+    fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        if self.is_to_change() {
+            return self.prepare_coupled(&crate::model::pairs(members), entropy);
+        }
+        let topology = Arc::clone(&self.topology);
+        let size = topology.scale_up_size();
+        let domain = |member: EndpointId| {
+            if size > 1 { member.0 / size } else { topology.nic(member, NicId(0)) }
+        };
+        let mut nics: Vec<(u32, EndpointId, u64)> = Vec::new();
+        let mut place: FxHashMap<u32, usize> = FxHashMap::default();
+        for &member in members {
+            let nic = topology.nic(member, NicId(0));
+            let at = *place.entry(nic).or_insert(nics.len());
+            match nics.get_mut(at) {
+                Some((.., count)) => *count += 1,
+                None => nics.push((nic, member, 1)),
+            }
+        }
+        let (mut parts, mut latency, mut class, mut severed) =
+            (Vec::new(), Span::ZERO, PathClass::Local, false);
+        for &(_, from, senders) in &nics {
+            for &(_, to, receivers) in &nics {
+                if domain(from) == domain(to) {
+                    continue;
+                }
+                severed |= !self.lay(from, to, NicId(0), entropy);
+                latency = latency.max(self.route_latency());
+                class = class.max(self.route.class);
+                let links = self.route.links.iter().map(|&(link, share)| (link.0, share)).collect();
+                parts.push(Part { links, class: self.route.class, pairs: senders * receivers });
+            }
+        }
+        // Inside a domain pairs share its ports evenly and are one flow: that of a pair, with multiplicities.
+        let mut inside: Vec<EndpointId> = members.to_vec();
+        inside.sort_unstable();
+        for group in inside.chunk_by(|&a, &b| domain(a) == domain(b)).filter(|group| group.len() > 1) {
+            let mut links = Vec::new();
+            for &from in group {
+                for &to in group.iter().filter(|&&to| to != from) {
+                    severed |= !self.lay(from, to, NicId(0), entropy);
+                    latency = latency.max(self.route_latency());
+                    class = class.max(self.route.class);
+                    links.extend(self.route.links.iter().map(|&(link, share)| (link.0, share)));
+                }
+            }
+            let links = summed(links);
+            parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
+        }
+        parts.retain(|part| !part.links.is_empty());
+        let loads = parts.iter().flat_map(|part| {
+            part.links.iter().map(|&(link, share)| (link, share * part.pairs as f64))
+        });
+        let links = summed(loads.collect());
+        let members = members.len() as u64;
+        self.groups.push(Group {
+            edges: parts.len() as u32,
+            parts,
+            origin: None,
+            tree: None,
+            links,
+            weight: 1.0,
+            latency,
+            class,
+            severed,
+            total_weight: members * members.saturating_sub(1),
+            ends: nics.first().zip(nics.last()).map_or_else(Default::default, |(a, b)| (a.1, b.1)),
+        });
+        CoupledId(self.groups.len() as u32 - 1)
+    }
+
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
         let delay = self.held_back(group, bytes);
         let edges = &self.groups[group.0 as usize];
@@ -699,6 +819,7 @@ impl Network for FlowNetwork {
             path: edges.class,
             hops: edges.links.len().min(usize::from(u16::MAX)) as u16,
             next: NONE,
+            flows: edges.parts.len().max(1) as u32,
         };
         self.request(transfer);
     }
@@ -730,8 +851,12 @@ impl Network for FlowNetwork {
         let mut left = std::mem::take(&mut self.left);
         while let Some(batch) = self.system.depart(to, &mut ended) {
             for token in ended.drain(..) {
-                self.arrive(token as u32, batch.notice);
-                left.push(token as u32);
+                let transfer = &mut self.transfers[token as usize];
+                transfer.flows -= 1;
+                if transfer.flows == 0 {
+                    self.arrive(token as u32, batch.notice);
+                    left.push(token as u32);
+                }
             }
         }
         for slot in left.drain(..) {

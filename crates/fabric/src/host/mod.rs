@@ -508,6 +508,10 @@ impl<N: Network> Fabric for Host<N> {
         self.network.prepare_reduction(members, entropy)
     }
 
+    fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        self.network.prepare_exchange(members, entropy)
+    }
+
     fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
         self.network.coupled_span(group, bytes, steps)
     }

@@ -204,6 +204,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
     let variation = Variation::none();
     let mut shard = Shard::new(fabric, endpoints, &variation, Nobody);
     let job = ShardJob {
+        number: 0,
         workload: Arc::new(workload),
         placement: (0..endpoints).map(EndpointId).collect(),
         iterations: 1,

@@ -48,6 +48,8 @@ pub struct RunRequest {
     pub full: bool,
     /// What the program brings along.
     pub modules: Modules,
+    /// Name and contents of policies among these, as far as results depend on them; part of the hash.
+    pub policies: String,
 }
 
 impl RunRequest {
@@ -95,6 +97,9 @@ impl RunRequest {
             part(value);
         }
         part(&format!("{:?} {:?} {}", self.seed, self.fidelity, self.full));
+        if !self.policies.is_empty() {
+            part(&self.policies);
+        }
         hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
             write!(hex, "{byte:02x}").expect("a string takes all");
             hex

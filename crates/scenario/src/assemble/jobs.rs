@@ -130,6 +130,9 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         estimate: job.estimate.map(|estimate| estimate.0),
         life: Life { elastic, ..life },
         watched,
+        samples: job.workload.as_ref().and_then(|workload| workload.global_batch),
+        lasts: None,
+        line: 0,
         model: built.model,
         warnings: built.warnings,
     })

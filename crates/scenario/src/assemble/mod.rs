@@ -1,6 +1,7 @@
 //! From a scenario as it is written to one that can run: the fabric, the jobs' workloads, and what they rest on.
 
 mod buffers;
+mod drawn;
 pub mod evidence;
 pub mod fabric;
 pub mod flows;
@@ -92,6 +93,12 @@ pub struct JobPlan {
     pub watched: Vec<RankId>,
     /// The model that it trains.
     pub model: Option<ModelFacts>,
+    /// Sequences or samples per iteration.
+    pub samples: Option<u64>,
+    /// Do as many iterations as fit in this on an ideal fabric, instead of `iterations`.
+    pub lasts: Option<Span>,
+    /// Line of the log; 0 if it is not from one.
+    pub line: u32,
     /// Notes for the user.
     pub warnings: Vec<String>,
 }
@@ -181,13 +188,21 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
         plans.push(jobs::plan(job, &context, &mut evidence)?);
     }
-    let stream = match &scenario.jobs {
+    let mut stream = match &scenario.jobs {
         Jobs::List(_) => None,
         Jobs::Source(jobs) => {
             let endpoints = fabric.topology.endpoints();
             Some(source::stream(jobs, &scenario, endpoints, base, &at("jobs"), &mut evidence)?)
         }
     };
+    if let Jobs::Source(jobs) = &scenario.jobs
+        && !jobs.workloads.is_empty()
+        && let Some(drawn) = stream.take()
+    {
+        let place = at("jobs");
+        let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
+        plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
+    }
     reduce::check(&scenario, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;

@@ -81,6 +81,12 @@ pub fn build(
     }
 }
 
+/// Whether the sheet `name` is of a recommendation model.
+pub fn is_dlrm(name: &str, context: &Context<'_>) -> Result<bool, InputError> {
+    let sheet = model_sheet(name, context, &format!("{}.workload.model", context.place))?;
+    Ok(matches!(sheet.kind, ModelKind::Dlrm(_)))
+}
+
 fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
     let text = sheets::find("models", name, context.base, place)?;
     if let Ok(sheet) = ModelSheet::parse(&text.text) {

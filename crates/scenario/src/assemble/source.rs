@@ -33,6 +33,8 @@ pub struct JobStream {
     pub placement: &'static dyn Placement,
     /// What each pays on its way, and what of its work is safe.
     pub life: Life,
+    /// Jobs that wait at most.
+    pub queue: Option<u32>,
 }
 
 impl JobStream {
@@ -69,7 +71,7 @@ pub fn skipped(skipped: &Skipped) -> Value {
 pub fn needs_no_network(scenario: &Scenario) -> bool {
     let timed = match &scenario.jobs {
         Jobs::List(jobs) => jobs.iter().all(|job| job.duration.is_some() && job.workload.is_none()),
-        Jobs::Source(_) => true,
+        Jobs::Source(source) => source.workloads.is_empty(),
     };
     scenario.fidelity == Fidelity::Job && timed
 }
@@ -105,9 +107,19 @@ pub fn stream(
     evidence: &mut EvidenceList,
 ) -> Result<JobStream, InputError> {
     let at = |key: &str| format!("{place}.{key}");
-    if scenario.fidelity != Fidelity::Job {
+    if scenario.fidelity != Fidelity::Job && source.workloads.is_empty() {
         let message = "jobs of a log have durations and no operations, which a network could not run";
-        return Err(InputError::new(place, message).hint("`fidelity: job` runs them"));
+        return Err(InputError::new(place, message).hint("`workloads` gives them some; `fidelity: job` runs durations"));
+    }
+    if source.queue == Some(0) {
+        return Err(InputError::new(at("queue"), "expected room for at least 1 job, found 0"));
+    }
+    if source.ends == Some(0) {
+        return Err(InputError::new(at("ends"), "expected at least 1 job, found 0"));
+    }
+    if source.ends.is_some() && source.workloads.is_empty() {
+        let message = "`ends` is for jobs with `workloads`; jobs that are durations run to the last";
+        return Err(InputError::new(at("ends"), message).hint("`count` bounds them"));
     }
     let placement = policies::placement(&source.placement, place)?;
     let (checkpoint, data) = (source.checkpoint.as_ref(), source.data.as_ref());
@@ -176,6 +188,7 @@ pub fn stream(
         skipped,
         placement,
         life,
+        queue: source.queue,
     })
 }
 

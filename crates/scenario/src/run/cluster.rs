@@ -1,13 +1,17 @@
 //! The cluster's side of a run: its scheduler, where hosts stand, and what became of its GPUs.
 
 use serde_json::{Map, Value, json};
+use windtunnel_cluster::calendar::JobHistory;
+use windtunnel_cluster::calendar::timeline::{Bin, Timeline};
 use windtunnel_cluster::cluster::{GpuTime, JobTime, Reason, Tally};
 use windtunnel_cluster::scheduler::{self, Options, Scheduler};
 
+use super::heat::{Cause, Period};
 use super::summary::quantile;
 use crate::assemble::Assembled;
+use crate::table::{Batch, Column};
 
-/// The scheduler that the scenario names.
+/// The scheduler that the program brings along, or that the scenario names.
 pub fn scheduler(assembled: &Assembled) -> Box<dyn Scheduler> {
     let cluster = &assembled.scenario.cluster;
     let options = Options {
@@ -15,6 +19,9 @@ pub fn scheduler(assembled: &Assembled) -> Box<dyn Scheduler> {
         slice: cluster.slice.0,
         rows: cluster.slice_rows,
     };
+    if let Some(own) = assembled.modules.make_scheduler() {
+        return own;
+    }
     scheduler::by_name(&cluster.scheduler, &options).expect("assembling has checked the name")
 }
 
@@ -37,6 +44,16 @@ pub struct ClusterUse {
     pub tallies: Vec<(Reason, Tally)>,
     /// Rows of the log that are no jobs; null if there is no log.
     pub skipped: Value,
+    /// What episodes cost; null without a network.
+    pub episodes: Value,
+    /// Periods of congestion and their sum; null without a network.
+    pub congestion: Value,
+    /// Part of the free GPUs that stand on hosts which are not wholly free.
+    pub fragmentation: Option<f64>,
+    /// Samples of the jobs that ended, and their GPU-nanoseconds.
+    pub samples: f64,
+    /// See above.
+    pub sampled_gpu_ns: u128,
 }
 
 impl ClusterUse {
@@ -47,6 +64,28 @@ impl ClusterUse {
             self.slowdowns.push(slowdown(submit, finish, alone));
         }
         self.preemptions += u64::from(time.stops);
+    }
+
+    /// Enters what the timeline says.
+    pub fn over_time(&mut self, timeline: &Timeline) {
+        let (_, bins) = timeline.bins();
+        let (broken, free) = bins.iter().fold((0, 0), |(broken, free), bin| {
+            (broken + bin.broken, free + bin.gpu_time.idle + bin.gpu_time.stranded)
+        });
+        self.fragmentation = (free > 0).then(|| (broken as f64 / free as f64).min(1.0));
+    }
+
+    /// Enters periods of congestion.
+    pub fn congested(&mut self, periods: &[Period]) {
+        let seconds = |of: &dyn Fn(&&Period) -> bool| {
+            let ns: u128 = periods.iter().filter(of).map(|period| u128::from(period.until - period.from)).sum();
+            ns as f64 / 1e9
+        };
+        self.congestion = json!({
+            "periods": periods.len(),
+            "job_seconds": seconds(&|_| true),
+            "by_other_jobs_s": seconds(&|period| period.cause != Cause::Own),
+        });
     }
 
     /// As JSON.
@@ -90,6 +129,10 @@ impl ClusterUse {
             "interruptions": self.tallies.iter().map(|(_, tally)| tally.interruptions).sum::<u64>(),
             "faults": causes(&self.tallies),
             "skipped": self.skipped,
+            "fragmentation": self.fragmentation,
+            "samples_per_s_per_gpu": (self.samples > 0.0).then(|| self.samples / (self.sampled_gpu_ns as f64 / 1e9)),
+            "episodes": self.episodes,
+            "congestion": self.congestion,
         })
     }
 }
@@ -105,6 +148,62 @@ fn causes(tallies: &[(Reason, Tally)]) -> Value {
         (reason.name().to_owned(), entry)
     };
     if tallies.is_empty() { Value::Null } else { tallies.iter().map(entry).collect::<Map<_, _>>().into() }
+}
+
+/// Rows of the table `usage`: the cluster over time, in bins.
+pub fn usage_rows(timeline: &Timeline, endpoints: u32) -> Batch {
+    let (width, bins) = timeline.bins();
+    let span = |bin: usize| {
+        let from = bin as u64 * width;
+        timeline.end().min(from + width) - from
+    };
+    let part = |of: &dyn Fn(&Bin) -> u128| {
+        let values = bins.iter().enumerate();
+        let of = |(index, bin): (usize, &Bin)| {
+            of(bin) as f64 / (span(index) as f64 * f64::from(endpoints)).max(1.0)
+        };
+        Column::F64(values.map(of).collect())
+    };
+    let mean = |of: &dyn Fn(&Bin) -> u128| {
+        let values = bins.iter().enumerate();
+        Column::F64(values.map(|(index, bin)| of(bin) as f64 / (span(index) as f64).max(1.0)).collect())
+    };
+    let from = |bin: usize| bin as f64 * width as f64 / 1e9;
+    Batch::default()
+        .with("from_s", Column::F64((0..bins.len()).map(from).collect()))
+        .with("span_s", Column::F64((0..bins.len()).map(|bin| span(bin) as f64 / 1e9).collect()))
+        .with("busy", part(&|bin| bin.gpu_time.busy))
+        .with("idle", part(&|bin| bin.gpu_time.idle))
+        .with("stranded", part(&|bin| bin.gpu_time.stranded))
+        .with("failed", part(&|bin| bin.gpu_time.failed))
+        .with("draining", part(&|bin| bin.gpu_time.draining))
+        .with("fragmented", part(&|bin| bin.broken))
+        .with("waiting_jobs", mean(&|bin| bin.waiting))
+        .with("running_jobs", mean(&|bin| bin.running))
+}
+
+/// Rows of the table `placements`: the hosts that each job had last, and when.
+pub fn placement_rows(assembled: &Assembled, histories: &[JobHistory]) -> Batch {
+    let per_host = assembled.fabric.topology.endpoints_per_host().max(1);
+    let (mut job, mut host, mut gpus, mut start, mut finish) = (vec![], vec![], vec![], vec![], vec![]);
+    for (plan, history) in assembled.jobs.iter().zip(histories) {
+        let Some(began) = history.start else { continue };
+        let mut hosts: Vec<u32> = history.placement.iter().map(|gpu| gpu.0 / per_host).collect();
+        hosts.sort_unstable();
+        for same in hosts.chunk_by(|a, b| a == b) {
+            job.push(plan.name.clone());
+            host.push(same[0]);
+            gpus.push(same.len() as u32);
+            start.push(began.0 as f64 / 1e9);
+            finish.push(history.finish.map_or(f64::NAN, |finish| finish.0 as f64 / 1e9));
+        }
+    }
+    Batch::default()
+        .with("job", Column::Text(job))
+        .with("host", Column::U32(host))
+        .with("gpus", Column::U32(gpus))
+        .with("start_s", Column::F64(start))
+        .with("finish_s", Column::F64(finish))
 }
 
 /// Time from submission to end over the time that the job takes alone.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult, EpisodeRunner};
-use windtunnel_cluster::faults::Component;
+use windtunnel_cluster::calendar::EpisodeJob;
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
@@ -14,7 +13,6 @@ use windtunnel_workload::replay::Coupling;
 use super::RunOptions;
 use super::drive::{FlowRows, Observed, Outcome, Watch, drive};
 use super::fold::{self, Folded};
-use super::ideal::IdealTimes;
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Held, Iteration, Recorder, Watched};
@@ -22,7 +20,7 @@ use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
-use crate::schema::{Fidelity, FlowsTable, Fold, LoadBalancerName};
+use crate::schema::{ExchangeName, Fidelity, FlowsTable, Fold, Jobs, LoadBalancerName};
 use crate::table::{ProgressSink, TableSink};
 
 /// Steps of a packet network, each up to some thousand events, between two looks at the clock.
@@ -45,6 +43,17 @@ impl<T: Into<Failure>> From<T> for Stop {
     }
 }
 
+/// What episodes cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Simulations.
+    pub simulated: u64,
+    /// Solves of the max-min system.
+    pub solves: u64,
+    /// Flows: messages, coupled groups, and the flows of exchanges.
+    pub flows: u64,
+}
+
 /// What is kept of a run's episodes.
 pub struct Record {
     /// Iterations by job.
@@ -63,36 +72,14 @@ pub struct Record {
     pub network: NetworkSummary,
     /// Completion times of the last episode.
     pub flows: FlowSummary,
+    /// What it cost.
+    pub counts: Counts,
 }
 
-/// Simulates the calendar's episodes at the scenario's fidelity.
-pub struct FabricRunner<'a> {
-    assembled: &'a Assembled,
-    options: &'a RunOptions,
-    ideal: &'a IdealTimes,
-    sink: &'a mut dyn TableSink,
-    progress: &'a mut dyn ProgressSink,
-    record: Record,
-    episodes: u32,
-    flow_rows: u64,
-    /// Of the episode just simulated: its start and its iterations' rows.
-    origin_ps: u64,
-    held: Vec<Held>,
-    /// Routing around what is out; `None` if nothing is.
-    faults: Option<Forwarder>,
-}
-
-impl<'a> FabricRunner<'a> {
-    /// Nothing simulated so far.
-    pub fn new(
-        assembled: &'a Assembled,
-        options: &'a RunOptions,
-        ideal: &'a IdealTimes,
-        sink: &'a mut dyn TableSink,
-        progress: &'a mut dyn ProgressSink,
-    ) -> Self {
-        let jobs = assembled.jobs.len();
-        let record = Record {
+impl Record {
+    /// Of `jobs`, empty.
+    pub fn new(jobs: usize) -> Self {
+        Self {
             iterations: vec![Vec::new(); jobs],
             started: vec![None; jobs],
             events: 0,
@@ -101,213 +88,89 @@ impl<'a> FabricRunner<'a> {
             simulated_ns: 0,
             network: NetworkSummary::default(),
             flows: FlowSummary::default(),
-        };
-        Self {
-            assembled,
-            options,
-            ideal,
-            sink,
-            progress,
-            record,
-            episodes: 0,
-            flow_rows: 0,
-            origin_ps: 0,
-            held: Vec::new(),
-            faults: assembled.fabric.faults.clone(),
+            counts: Counts::default(),
         }
     }
 
-    /// What was kept.
-    pub fn into_record(self) -> Record {
-        self.record
-    }
-
-    fn simulate<F: Observed>(
-        &mut self,
-        fabric: F,
-        start: CalendarTime,
-        jobs: &[EpisodeJob],
-        iterations: u64,
-        folded: Option<Folded>,
-        rerouter: Option<&SharedRerouter>,
-    ) -> Result<Vec<EpisodeJobResult>, Stop> {
-        let assembled = self.assembled;
-        let variation = variation(assembled, start);
-        let simulated: Arc<[bool]> = match folded {
-            Some(folded) => {
-                self.record.fold = self.record.fold.max(folded.factor);
-                folded.simulated
+    /// Adds what a simulation at flow fidelity, recorded apart, came to.
+    pub fn add(&mut self, other: Self) {
+        let sum = |kept: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *kept = Some(kept.unwrap_or(0) + more);
             }
-            None => Arc::from([]),
         };
-        let origin_ps = start.0 * 1_000;
-        self.origin_ps = origin_ps;
-        let watched: Vec<Watched> =
-            jobs.iter().map(|job| watch(job, &assembled.jobs[job.job], iterations)).collect();
-        let before: Vec<usize> = jobs.iter().map(|job| self.record.iterations[job.job].len()).collect();
-        let balancer = network::balancer(assembled.scenario.network.load_balancer);
-        let names = PathNames::new(
-            &assembled.fabric.topology,
-            self.faults.clone(),
-            balancer,
-            assembled.scenario.seed,
-        );
-        let recorder = Recorder::new(
-            &assembled.jobs,
-            &watched,
-            names,
-            self.sink,
-            origin_ps,
-            &mut self.record.iterations,
-            &mut self.held,
-        );
-        let endpoints = assembled.fabric.topology.endpoints();
-        let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
-        if assembled.scenario.fidelity == Fidelity::Packet {
-            shard.couple(Coupling::InsideDomain);
-            shard.pause_every(PACKET_STEPS);
+        self.events += other.events;
+        self.fold = self.fold.max(other.fold);
+        self.simulated_ns = self.simulated_ns.max(other.simulated_ns);
+        self.counts.simulated += other.counts.simulated;
+        self.counts.solves += other.counts.solves;
+        self.counts.flows += other.counts.flows;
+        self.flows = other.flows;
+        let (network, more) = (&mut self.network, other.network);
+        sum(&mut network.messages, more.messages);
+        sum(&mut network.bytes_delivered, more.bytes_delivered);
+        network.links_most_loaded = more.links_most_loaded;
+        if more.detoured_pairs > network.detoured_pairs {
+            (network.detoured_pairs, network.detoured) = (more.detoured_pairs, more.detoured);
         }
-        for job in jobs {
-            let plan = &assembled.jobs[job.job];
-            let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
-            let shard_job = ShardJob {
-                workload: plan.workload.clone(),
-                placement: job.placement.clone().into(),
-                iterations: cap,
-                start: job.start,
-                done_before: job.done_before,
-                simulated: simulated.clone(),
-            };
-            shard.enter(shard_job).map_err(|error| {
-                let place = format!("{}: job `{}`", self.options.source, plan.name);
-                InputError::new(place, error.to_string())
-            })?;
-        }
-        shard.stop_after(iterations);
-        if assembled.scenario.fidelity == Fidelity::Flow {
-            shard.keep_rings_coupled();
-        }
-        let flows = FlowRows::of(assembled, self.flow_rows);
-        let topology = &assembled.fabric.topology;
-        let events = self.record.events;
-        let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
-        let sample_every = assembled.scenario.results.queues.map(|every| every.0);
-        let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
-        let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
-        self.flow_rows += rows;
-        self.record.events += shard.fabric().events();
-        let end = shard.fabric().now();
-        self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
-        // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
-        let complete = shard.satisfied();
-        let all_done = jobs.len() == 1 && jobs[0].left <= iterations;
-        if all_done {
-            shard.drain();
-        }
-        if let Some(fault) = shard.fabric().fault() {
-            return Err(Stop::Failed(Failure::Run(fault.to_owned())));
-        }
-        let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
-        if let Some(flow) = shard.fabric_mut().flow_network() {
-            let (links, loads) = usage::links(flow, topology, self.episodes, Span(end.0));
-            self.record.network.links_most_loaded = loads;
-            shard.observer_mut().rows("links", links);
-        }
-        let (mut cycle, mut silent) = (Vec::new(), None);
-        let now = shard.fabric().now();
-        if let Some(packet) = shard.fabric_mut().packet_network() {
-            packet.catch_up(now);
-            if let (Some(digests), Some(digest)) = (&self.options.digests, packet.digest()) {
-                digests.lock().expect("no holder panics").found.push(digest);
-            }
-            let (data, control) = packet.packet_hops();
-            let before = self.record.packet_hops.unwrap_or_default();
-            self.record.packet_hops = Some((before.0 + data, before.1 + control));
-            self.record.events += packet.totals().events;
-            self.record.network.add_packets(&packet.totals(), packet.queueing());
-            self.record.network.add_reordering(&packet.reordering());
-            self.record.network.add_pauses(&packet.port_reports(), topology);
-            (cycle, silent) = (packet.pause_cycle(), packet.silent_pair());
-            if let Some(background) = packet.background() {
-                self.record.network.add_background(background);
-            }
-            let written = &assembled.scenario.network;
-            if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
-                self.record.network.path_unevenness = usage::unevenness(packet, topology);
-            }
-            let (links, loads) = usage::ports(packet, topology, self.episodes, Span(end.0));
-            self.record.network.links_most_loaded = loads;
-            shard.observer_mut().rows("links", links);
-        }
-        if let Some((times, messages, bytes)) = shard.fabric_mut().delivered() {
-            let seconds = |span: Option<Span>| span.map(Span::seconds);
-            self.record.flows = FlowSummary {
-                count: times.count(),
-                fct_mean_s: times.mean_seconds(),
-                fct_p50_s: seconds(times.percentile(50)),
-                fct_p99_s: seconds(times.percentile(99)),
-                fct_max_s: seconds(times.max()),
-            };
-            let network = &mut self.record.network;
-            network.messages = Some(network.messages.unwrap_or(0) + messages);
-            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
-        }
-        if let Some(rerouter) = rerouter {
-            self.record.network.add_detours(&lock(rerouter), topology);
-        }
-        self.episodes += 1;
-        if let Some(failure) = shard.observer_mut().failure() {
-            return Err(Stop::Failed(Failure::Run(failure.to_owned())));
-        }
-        drop(shard);
-        if let Some(pair) = cut_off() {
-            return Err(Stop::Failed(cut_off_failure(assembled, pair)));
-        }
-        if !cycle.is_empty() {
-            return Err(Stop::Failed(cycle_failure(assembled, &cycle)));
-        }
-        if let Some(pair) = silent {
-            return Err(Stop::Failed(silent_failure(assembled, pair)));
-        }
-        match outcome {
-            Outcome::Cancelled => {
-                self.settle(u64::MAX)?;
-                return Err(Stop::Cancelled);
-            }
-            Outcome::Dry if !complete || !stuck.is_empty() => {
-                return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck)));
-            }
-            Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
-            Outcome::Dry => {}
-        }
-        let result = |(job, before): (&EpisodeJob, &usize)| EpisodeJobResult {
-            ends: self.record.iterations[job.job][*before..]
-                .iter()
-                .map(|iteration| Time(iteration.finish_ps - origin_ps))
-                .collect(),
-        };
-        Ok(jobs.iter().zip(&before).map(result).collect())
     }
 }
 
-impl EpisodeRunner for FabricRunner<'_> {
-    type Error = Stop;
+/// What a simulation saw.
+pub struct Simulated {
+    /// Its beginning, in picoseconds since the run's start.
+    pub origin_ps: u64,
+    /// Iterations by job of the episode.
+    pub seen: Vec<Vec<Iteration>>,
+    /// Rows of them.
+    pub held: Vec<Held>,
+    /// Iterations that some rank of each job has begun.
+    pub begun: Vec<u64>,
+    /// Links beyond scale-up domains that carried anything, in order, with their mean bytes per second.
+    pub used: Arc<[(u32, f64)]>,
+    /// Whether the progress sink stopped it.
+    pub cancelled: bool,
+}
 
-    fn run(
+/// Simulates one episode after the other.
+pub struct Simulator<'a> {
+    /// The scenario.
+    pub assembled: &'a Assembled,
+    /// What the caller asked for.
+    pub options: &'a RunOptions,
+    /// Where rows go.
+    pub sink: &'a mut dyn TableSink,
+    /// Who is told how far it is.
+    pub progress: &'a mut dyn ProgressSink,
+    /// What is counted.
+    pub record: Record,
+    /// Rows of flows written.
+    pub flow_rows: u64,
+    /// Number of the present episode.
+    pub episode: u32,
+    /// Routing around what is out; `None` if nothing is.
+    pub faults: Option<Forwarder>,
+}
+
+impl Simulator<'_> {
+    /// Simulates `jobs` from `start` until each has done `iterations` or all it has left.
+    ///
+    /// # Errors
+    /// What stops the run.
+    pub fn run(
         &mut self,
+        episode: u32,
         start: CalendarTime,
         jobs: &[EpisodeJob],
         iterations: u64,
-    ) -> Result<Vec<EpisodeJobResult>, Stop> {
-        for job in jobs {
-            self.record.started[job.job].get_or_insert(start);
-        }
+    ) -> Result<Simulated, Stop> {
+        self.episode = episode;
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
         let spec = network::spec_of(assembled, jobs.iter().map(|job| job.job));
         let records = scenario.results.flows != FlowsTable::None;
         match scenario.fidelity {
-            Fidelity::Job => Ok(self.without_network(start, jobs, iterations)),
+            Fidelity::Job => unreachable!("job fidelity simulates no network"),
             Fidelity::Message => {
                 let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
@@ -362,78 +225,172 @@ impl EpisodeRunner for FabricRunner<'_> {
         }
     }
 
-    fn lasted(&mut self, span: Span) -> Result<(), Stop> {
-        self.settle(self.origin_ps.saturating_add(span.0))
-    }
-
-    fn fabric(&mut self, out: &[Component]) {
-        let Some(plan) = &self.assembled.operations else { return };
-        self.faults = if out.is_empty() || plan.plant.is_bare() {
-            self.assembled.fabric.faults.clone()
-        } else {
-            let mut forwarder = plan.plant.forwarder(out);
-            forwarder.converge();
-            Some(forwarder)
-        };
-    }
-}
-
-impl FabricRunner<'_> {
-    /// Writes the rows of iterations that ended by `until_ps` and forgets the others.
-    fn settle(&mut self, until_ps: u64) -> Result<(), Stop> {
-        for iterations in &mut self.record.iterations {
-            iterations.retain(|iteration| iteration.finish_ps <= until_ps);
-        }
-        for Held { finish_ps, table, batch } in self.held.drain(..) {
-            if finish_ps <= until_ps {
-                self.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
-    fn without_network(
+    fn simulate<F: Observed>(
         &mut self,
+        fabric: F,
         start: CalendarTime,
         jobs: &[EpisodeJob],
         iterations: u64,
-    ) -> Vec<EpisodeJobResult> {
-        self.origin_ps = start.0 * 1_000;
-        let result = |job: &EpisodeJob| {
-            let plan = &self.assembled.jobs[job.job];
-            let span = match plan.duration {
-                Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
-                None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
-            };
-            // An elastic job on fewer or more GPUs than it asked for.
-            let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
-            let span = Span((u128::from(span.0) * asked).div_ceil(has) as u64);
-            EpisodeJobResult { ends: (1..=iterations.min(job.left)).map(|i| job.start + span * i).collect() }
-        };
-        let results: Vec<EpisodeJobResult> = jobs.iter().map(result).collect();
-        for (job, result) in jobs.iter().zip(&results) {
-            let mut from = job.start;
-            for (number, &end) in result.ends.iter().enumerate() {
-                self.record.iterations[job.job].push(Iteration {
-                    number: job.done_before + number as u64,
-                    start_ps: start.0 * 1_000 + from.0,
-                    finish_ps: start.0 * 1_000 + end.0,
-                    critical_rank: 0,
-                    breakdown: None,
-                    warm_up: number == 0,
-                });
-                from = end;
+        folded: Option<Folded>,
+        rerouter: Option<&SharedRerouter>,
+    ) -> Result<Simulated, Stop> {
+        let assembled = self.assembled;
+        let variation = variation(assembled, start);
+        let simulated: Arc<[bool]> = match folded {
+            Some(folded) => {
+                self.record.fold = self.record.fold.max(folded.factor);
+                folded.simulated
             }
-            let last = result.ends.last().map_or(0, |end| Span(end.0).ns_ceil());
-            self.record.simulated_ns = self.record.simulated_ns.max(start.0 + last);
+            None => Arc::from([]),
+        };
+        let origin_ps = start.0 * 1_000;
+        let (mut seen, mut held) = (Vec::new(), Vec::new());
+        let drawn = matches!(assembled.scenario.jobs, Jobs::Source(_));
+        let balancer = network::balancer(assembled.scenario.network.load_balancer);
+        let names = PathNames::new(
+            &assembled.fabric.topology,
+            self.faults.clone(),
+            balancer,
+            assembled.scenario.seed,
+        );
+        let mut recorder =
+            Recorder::new(&assembled.jobs, names, self.sink, origin_ps, &mut seen, &mut held, !drawn);
+        for job in jobs {
+            recorder.enter(watch(job, &assembled.jobs[job.job], iterations));
         }
-        results
+        let endpoints = assembled.fabric.topology.endpoints();
+        let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
+        if assembled.scenario.fidelity == Fidelity::Packet {
+            shard.couple(Coupling::InsideDomain);
+            shard.pause_every(PACKET_STEPS);
+        }
+        if assembled.scenario.network.exchange == ExchangeName::Hosts {
+            shard.exchange_whole();
+        }
+        for job in jobs {
+            let plan = &assembled.jobs[job.job];
+            let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
+            let shard_job = ShardJob {
+                number: job.job as u64,
+                workload: plan.workload.clone(),
+                placement: job.placement.clone().into(),
+                iterations: cap,
+                start: job.start,
+                done_before: job.done_before,
+                simulated: simulated.clone(),
+            };
+            shard.enter(shard_job).map_err(|error| {
+                let place = format!("{}: job `{}`", self.options.source, plan.name);
+                InputError::new(place, error.to_string())
+            })?;
+        }
+        shard.stop_after(iterations);
+        if assembled.scenario.fidelity == Fidelity::Flow {
+            shard.keep_rings_coupled();
+        }
+        let flows = FlowRows::of(assembled, self.flow_rows);
+        let topology = &assembled.fabric.topology;
+        let events = self.record.events;
+        let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
+        let sample_every = assembled.scenario.results.queues.map(|every| every.0);
+        let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
+        let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
+        self.flow_rows += rows;
+        self.record.events += shard.fabric().events();
+        let end = shard.fabric().now();
+        self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
+        // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
+        let complete = shard.satisfied();
+        let all_done = jobs.len() == 1 && jobs[0].left <= iterations;
+        if all_done {
+            shard.drain();
+        }
+        if let Some(fault) = shard.fabric().fault() {
+            return Err(Stop::Failed(Failure::Run(fault.to_owned())));
+        }
+        let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
+        let mut used = Vec::new();
+        if let Some(flow) = shard.fabric_mut().flow_network() {
+            self.record.counts.solves += flow.solves();
+            self.record.counts.flows += flow.messages() + flow.coupled_runs() + flow.exchange_flows();
+            used = usage::rates(flow, topology, Span(end.0));
+            if !drawn {
+                let (links, loads) = usage::links(flow, topology, self.episode, Span(end.0));
+                self.record.network.links_most_loaded = loads;
+                shard.observer_mut().rows("links", links);
+            }
+        }
+        let (mut cycle, mut silent) = (Vec::new(), None);
+        let now = shard.fabric().now();
+        if let Some(packet) = shard.fabric_mut().packet_network() {
+            packet.catch_up(now);
+            if let (Some(digests), Some(digest)) = (&self.options.digests, packet.digest()) {
+                digests.lock().expect("no holder panics").found.push(digest);
+            }
+            let (data, control) = packet.packet_hops();
+            let before = self.record.packet_hops.unwrap_or_default();
+            self.record.packet_hops = Some((before.0 + data, before.1 + control));
+            self.record.events += packet.totals().events;
+            self.record.network.add_packets(&packet.totals(), packet.queueing());
+            self.record.network.add_reordering(&packet.reordering());
+            self.record.network.add_pauses(&packet.port_reports(), topology);
+            (cycle, silent) = (packet.pause_cycle(), packet.silent_pair());
+            if let Some(background) = packet.background() {
+                self.record.network.add_background(background);
+            }
+            let written = &assembled.scenario.network;
+            if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
+                self.record.network.path_unevenness = usage::unevenness(packet, topology);
+            }
+            let (links, loads) = usage::ports(packet, topology, self.episode, Span(end.0));
+            self.record.network.links_most_loaded = loads;
+            shard.observer_mut().rows("links", links);
+        }
+        if let Some((times, messages, bytes)) = shard.fabric_mut().delivered() {
+            let seconds = |span: Option<Span>| span.map(Span::seconds);
+            self.record.flows = FlowSummary {
+                count: times.count(),
+                fct_mean_s: times.mean_seconds(),
+                fct_p50_s: seconds(times.percentile(50)),
+                fct_p99_s: seconds(times.percentile(99)),
+                fct_max_s: seconds(times.max()),
+            };
+            let network = &mut self.record.network;
+            network.messages = Some(network.messages.unwrap_or(0) + messages);
+            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
+        }
+        if let Some(rerouter) = rerouter {
+            self.record.network.add_detours(&lock(rerouter), topology);
+        }
+        let begun = (0..jobs.len()).map(|job| shard.begun(job)).collect();
+        if let Some(failure) = shard.observer_mut().failure() {
+            return Err(Stop::Failed(Failure::Run(failure.to_owned())));
+        }
+        drop(shard);
+        if let Some(pair) = cut_off() {
+            return Err(Stop::Failed(cut_off_failure(assembled, pair)));
+        }
+        if !cycle.is_empty() {
+            return Err(Stop::Failed(cycle_failure(assembled, &cycle)));
+        }
+        if let Some(pair) = silent {
+            return Err(Stop::Failed(silent_failure(assembled, pair)));
+        }
+        let cancelled = match outcome {
+            Outcome::Cancelled => true,
+            Outcome::Dry if !complete || !stuck.is_empty() => {
+                return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck)));
+            }
+            Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
+            Outcome::Dry => false,
+        };
+        self.record.counts.simulated += 1;
+        Ok(Simulated { origin_ps, seen, held, begun, used: used.into(), cancelled })
     }
 }
 
 /// How hosts differ, with its instants counted from the episode's start.
-fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
+pub fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
     let written = &assembled.scenario.variation;
     let mut variation = Variation::new(assembled.scenario.seed, assembled.noise.clone());
     let topology = &assembled.fabric.topology;
@@ -457,7 +414,7 @@ fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
     variation
 }
 
-fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
+pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
     let mut ranks = vec![false; plan.ranks()];
     for rank in &plan.watched {
         ranks[rank.0 as usize] = true;
@@ -508,7 +465,7 @@ fn silent_failure(assembled: &Assembled, [from, to]: [u32; 2]) -> Failure {
     ))
 }
 
-fn stuck_failure(
+pub fn stuck_failure(
     assembled: &Assembled,
     jobs: &[EpisodeJob],
     stuck: &[(usize, Vec<windtunnel_workload::replay::StuckOperation>)],

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_topology::LoadBalancer;
-use windtunnel_workload::OpKind;
+use windtunnel_workload::{OpKind, Workload};
 use windtunnel_workload::collectives::{Form, Plan};
 use windtunnel_workload::replay::Replay;
 
@@ -14,7 +15,7 @@ use super::drive::Pace;
 use super::{RunOptions, fold, network};
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
-use crate::schema::Fidelity;
+use crate::schema::{ExchangeName, Fidelity};
 use crate::table::ProgressSink;
 
 /// Messages up to which a job that trains no model is compared unless the scenario says otherwise: below it the second
@@ -102,13 +103,21 @@ impl IdealTimes {
         options: &RunOptions,
         progress: &mut dyn ProgressSink,
     ) -> Result<Self, Failure> {
+        // Jobs of a source share their workloads.
+        let mut known: FxHashMap<*const Workload, Option<Span>> = FxHashMap::default();
         let time = |(index, plan): (usize, &JobPlan)| {
             if !wanted(assembled, plan) {
                 return Ok(None);
             }
-            ideal_time(assembled, options, index, plan, progress)
+            let workload = Arc::as_ptr(&plan.workload);
+            if let Some(&time) = known.get(&workload) {
+                return Ok(time);
+            }
+            let time = ideal_time(assembled, options, index, plan, progress)?;
+            known.insert(workload, time);
+            Ok(time)
         };
-        Ok(Self { times: assembled.jobs.iter().enumerate().map(time).collect::<Result<_, _>>()? })
+        Ok(Self { times: assembled.jobs.iter().enumerate().map(time).collect::<Result<_, Failure>>()? })
     }
 
     /// Of a job; `None` if it was not simulated.
@@ -127,11 +136,12 @@ fn ideal_time(
     let spec = network::spec_of(assembled, std::iter::once(index));
     let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false, None)?;
     let variation = Variation::none();
-    let iterations = plan.iterations.min(2);
+    let iterations = if plan.lasts.is_some() { 2 } else { plan.iterations.min(2) };
     let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
     let placement: Vec<EndpointId> = (0..plan.ranks() as u32).map(EndpointId).collect();
     let folded = fold::fold(assembled, plan, &placement, LoadBalancer::Ideal);
     let job = ShardJob {
+        number: 0,
         workload: plan.workload.clone(),
         placement: placement.into(),
         iterations,
@@ -139,6 +149,9 @@ fn ideal_time(
         done_before: 0,
         simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
     };
+    if assembled.scenario.network.exchange == ExchangeName::Hosts {
+        shard.exchange_whole();
+    }
     shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
     shard.stop_after(iterations);
     shard.keep_rings_coupled();

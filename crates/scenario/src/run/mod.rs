@@ -11,6 +11,7 @@ mod drive;
 mod episode;
 mod faults;
 mod fold;
+mod heat;
 mod ideal;
 pub(crate) mod machine;
 pub(crate) mod network;
@@ -19,29 +20,32 @@ mod paths;
 pub(crate) mod places;
 mod queues;
 mod recorder;
+mod runner;
 mod stream;
 mod summary;
 mod usage;
+mod whole;
 
 use std::sync::{Arc, Mutex};
 
-use windtunnel_cluster::calendar::{self, JobHistory, JobRequest, Settings};
+use windtunnel_cluster::calendar::{self, JobRequest, Settings};
 use windtunnel_cluster::cluster::JobId;
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{CalendarTime, Span, Time, memory};
 
 use self::cluster::ClusterUse;
-use self::episode::{FabricRunner, Stop};
+use self::episode::Stop;
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
 use self::places::Places;
+use self::runner::FabricRunner;
 use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
 use crate::assemble::operations::OperationsPlan;
 use crate::assemble::source::asks_for_groups;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::Failure;
-use crate::schema::{Fidelity, Phase};
+use crate::schema::{Fidelity, Jobs, MemoName, Phase};
 use crate::table::{ProgressSink, TableSink};
 
 /// What a caller asks of a run besides the scenario.
@@ -131,11 +135,32 @@ pub fn execute(
             );
         }
     }
-    let assembled = &*assembled;
+    if let Some(placement) = assembled.modules.own_placement() {
+        assembled.evidence.add(&format!("placement {}", placement.name()), "given", "a class of the user's own");
+        for plan in &mut assembled.jobs {
+            plan.placement = placement;
+        }
+        if let Some(stream) = &mut assembled.stream {
+            stream.placement = placement;
+        }
+    }
+    if let Some(own) = assembled.modules.make_scheduler() {
+        assembled.evidence.add(&format!("scheduler {}", own.name()), "given", "a class of the user's own");
+    }
     if assembled.stream.is_some() {
         return replayed(assembled, options, sink, progress);
     }
     let ideal = IdealTimes::of(assembled, options, progress)?;
+    for (job, plan) in assembled.jobs.iter_mut().enumerate() {
+        if let (Some(lasts), Some(one)) = (plan.lasts, ideal.of_job(job)) {
+            plan.iterations = (lasts.0 / one.0.max(1)).max(1);
+        }
+    }
+    if assembled.scenario.cluster.episodes.memo == MemoName::Symmetric {
+        let source = "groups of jobs that lie alike over hosts, leaves and pods count as equal";
+        assembled.evidence.add("episodes", "inferred", source);
+    }
+    let assembled = &*assembled;
     let requests: Vec<JobRequest> = assembled
         .jobs
         .iter()
@@ -157,6 +182,10 @@ pub fn execute(
     let localities: Vec<_> = assembled.jobs.iter().map(|plan| plan.locality).collect();
     let places = asks_for_groups(&placements, &localities).then(|| Places::of(&assembled.fabric.topology));
     let operations = assembled.operations.as_ref().map(OperationsPlan::as_operations);
+    let (queue, ends) = match &assembled.scenario.jobs {
+        Jobs::List(_) => (None, None),
+        Jobs::Source(source) => (source.queue, source.ends),
+    };
     let settings = Settings {
         endpoints: assembled.fabric.topology.endpoints(),
         endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
@@ -167,61 +196,96 @@ pub fn execute(
         regions: cluster.regions,
         locator: places.as_ref().map(|places| places as &dyn Locator),
         seed: assembled.scenario.seed,
+        queue,
+        ends,
     };
     let mut scheduler = cluster::scheduler(assembled);
-    let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
-    let outcome = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
-    let (histories, partial) = match outcome {
-        Ok(histories) => (Some(histories), false),
-        Err(Stop::Cancelled) => (None, true),
-        Err(Stop::Failed(failure)) => return Err(failure),
+    let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
+    let (histories, record, story, cancelled) = if whole {
+        let (histories, record, cancelled) =
+            whole::run(assembled, options, &requests, &settings, scheduler.as_mut(), sink, progress)?;
+        (histories, record, None, cancelled)
+    } else {
+        let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
+        let (histories, outcome) = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
+        let cancelled = match outcome {
+            Ok(()) => false,
+            Err(Stop::Cancelled) => true,
+            Err(Stop::Failed(failure)) => return Err(failure),
+        };
+        let (record, story) = runner.finish(histories.end)?;
+        (histories, record, Some(story), cancelled)
     };
-    let record = runner.into_record();
-    let history = |job: usize| histories.as_ref().map(|histories| histories.jobs[job].clone());
     let jobs: Vec<serde_json::Value> = assembled
         .jobs
         .iter()
+        .zip(&histories.jobs)
         .enumerate()
-        .map(|(job, plan)| {
-            let known: Option<JobHistory> = history(job);
-            let finish = known.as_ref().and_then(|history| history.finish);
+        .filter(|(_, (_, history))| history.submit.is_some() || requests.len() == 1)
+        .map(|(job, (plan, history))| {
+            let start = history.start.or(record.started[job]);
             JobSummary {
                 plan,
-                state: if finish.is_some() { JobState::Finished } else { JobState::Interrupted },
+                state: match (history.finish, start) {
+                    (Some(_), _) => JobState::Finished,
+                    (None, Some(_)) => JobState::Interrupted,
+                    (None, None) if requests.len() == 1 => JobState::Interrupted,
+                    (None, None) => JobState::Waiting,
+                },
                 iterations: &record.iterations[job],
                 ideal_ps: ideal.of_job(job).map(|span| span.0),
-                submit: plan.submit,
-                start: known.as_ref().and_then(|history| history.start).or(record.started[job]),
-                finish,
-                time: known.as_ref().map(|history| history.time).unwrap_or_default(),
+                submit: history.submit.or_else(|| settings.queue.is_none().then_some(plan.submit)),
+                start,
+                finish: history.finish,
+                time: history.time,
             }
             .to_json()
         })
         .collect();
     sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::Run)?;
-    if let (Some(plan), Some(histories)) = (&assembled.operations, &histories) {
+    if let Some(plan) = &assembled.operations {
         let name = |job: JobId| assembled.jobs[histories.given[job.0 as usize]].name.clone();
         let rows = faults::batch(&histories.faults, &plan.plant, &name);
         if let Some(rows) = rows {
             sink.rows("faults", rows).map_err(Failure::Run)?;
         }
     }
-    let known = || histories.iter().flat_map(|histories| &histories.jobs);
-    let end = known().filter_map(|history| history.finish).max();
-    let end = end.unwrap_or(CalendarTime(record.simulated_ns));
+    let ended = histories.jobs.iter().filter_map(|history| history.finish).max();
+    let end = if cancelled { CalendarTime(record.simulated_ns).max(histories.end) } else { histories.end };
     let mut usage = ClusterUse {
-        gpu_time: histories.as_ref().map(|histories| histories.gpu_time).unwrap_or_default(),
-        makespan_ns: end.0,
-        jobs: assembled.jobs.len() as u64,
-        tallies: histories.as_ref().map(|histories| histories.tallies.clone()).unwrap_or_default(),
+        gpu_time: histories.gpu_time,
+        makespan_ns: ended.unwrap_or(end).0,
+        jobs: jobs.len() as u64,
+        tallies: histories.tallies.clone(),
         ..ClusterUse::default()
     };
-    for (job, history) in known().enumerate() {
-        if let (Some(start), Some(finish)) = (history.start, history.finish) {
-            let alone = alone(&assembled.jobs[job], &ideal, job).map(Span::ns_ceil);
-            usage.ended(history.submit.0, start.0, finish.0, alone, history.time);
+    for (job, history) in histories.jobs.iter().enumerate() {
+        if let (Some(submit), Some(start), Some(finish)) = (history.submit, history.start, history.finish) {
+            let plan = &assembled.jobs[job];
+            let alone = alone(plan, &ideal, job).map(Span::ns_ceil);
+            usage.ended(submit.0, start.0, finish.0, alone, history.time);
+            usage.samples += plan.samples.map_or(0.0, |samples| samples as f64 * plan.iterations as f64);
+            usage.sampled_gpu_ns += u128::from(finish.0 - start.0) * plan.ranks() as u128;
         }
     }
+    usage.over_time(&histories.timeline);
+    if requests.len() > 1 {
+        let rows = cluster::usage_rows(&histories.timeline, settings.endpoints);
+        sink.rows("usage", rows).map_err(Failure::Run)?;
+        sink.rows("placements", cluster::placement_rows(assembled, &histories.jobs)).map_err(Failure::Run)?;
+    }
+    if let Some(story) = story {
+        usage.episodes = story.episodes;
+        usage.congested(&story.congestion);
+        if requests.len() > 1 && fidelity == Fidelity::Flow {
+            sink.rows("heat", story.heat.rows(&assembled.fabric.topology)).map_err(Failure::Run)?;
+            let rows = heat::congestion_rows(&story.congestion, &assembled.jobs);
+            sink.rows("congestion", rows).map_err(Failure::Run)?;
+        }
+    }
+    // Jobs of a source are rows of their table.
+    let jobs = if matches!(assembled.scenario.jobs, Jobs::List(_)) { jobs } else { Vec::new() };
+    let partial = cancelled;
     let figures = RunFigures {
         scenario: assembled.scenario.name.clone(),
         sha256: options.sha256.clone(),

@@ -25,6 +25,8 @@ pub struct Iteration {
     pub breakdown: Option<Breakdown>,
     /// Whether it was the first of its episode.
     pub warm_up: bool,
+    /// Whether it is taken from an episode that was simulated before.
+    pub reused: bool,
 }
 
 impl Iteration {
@@ -52,13 +54,16 @@ pub struct Watched {
 /// Collects rows of an episode and hands them to the sink.
 pub struct Recorder<'a> {
     plans: &'a [JobPlan],
-    watched: &'a [Watched],
+    /// By job of the shard.
+    watched: Vec<Watched>,
     names: PathNames<'a>,
     sink: &'a mut dyn TableSink,
     /// Start of the episode, in picoseconds since the run's start.
     origin_ps: u64,
-    /// By job of the scenario.
-    iterations: &'a mut [Vec<Iteration>],
+    /// By job of the shard.
+    iterations: &'a mut Vec<Vec<Iteration>>,
+    /// Whether critical paths are written.
+    paths: bool,
     /// Rows that stand only if the episode lasts as long.
     held: &'a mut Vec<Held>,
     /// The first failure of the sink.
@@ -77,17 +82,36 @@ pub struct Held {
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder for the jobs `watched` of an episode that starts at `origin_ps`.
+    /// A recorder for an episode that starts at `origin_ps`; `paths`: critical paths are written.
     pub fn new(
         plans: &'a [JobPlan],
-        watched: &'a [Watched],
         names: PathNames<'a>,
         sink: &'a mut dyn TableSink,
         origin_ps: u64,
-        iterations: &'a mut [Vec<Iteration>],
+        iterations: &'a mut Vec<Vec<Iteration>>,
         held: &'a mut Vec<Held>,
+        paths: bool,
     ) -> Self {
-        Self { plans, watched, names, sink, origin_ps, iterations, held, failure: None }
+        iterations.clear();
+        Self { plans, watched: Vec::new(), names, sink, origin_ps, iterations, paths, held, failure: None }
+    }
+
+    /// Another job enters the shard.
+    pub fn enter(&mut self, watched: Watched) {
+        self.watched.push(watched);
+        self.iterations.push(Vec::new());
+    }
+
+    /// Batches of rows held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Hands on the rows held back: what they tell will not be undone.
+    pub fn release(&mut self) {
+        for Held { table, batch, .. } in std::mem::take(self.held) {
+            self.rows(table, batch);
+        }
     }
 
     /// Why the sink stopped taking rows, if it did.
@@ -189,8 +213,9 @@ impl Observer for Recorder<'_> {
             critical_rank: end.path.rank.0,
             breakdown: Some(breakdown),
             warm_up: end.iteration == 0,
+            reused: false,
         };
-        self.iterations[watched.job].push(row);
+        self.iterations[job].push(row);
         let one = |value: u64| Column::U64(vec![value]);
         let mut batch = Batch::default()
             .with("job", Column::Text(vec![self.plans[watched.job].name.clone()]))
@@ -215,7 +240,9 @@ impl Observer for Recorder<'_> {
             .with("straggler_ps", one(breakdown.straggler))
             .with("host_ps", one(breakdown.host));
         self.held.push(Held { finish_ps: row.finish_ps, table: "iterations", batch });
-        self.critical_path(job, number, end.path.rank, &end.path.segments, replay);
+        if self.paths {
+            self.critical_path(job, number, end.path.rank, &end.path.segments, replay);
+        }
     }
 }
 

@@ -52,6 +52,7 @@ pub fn run(
         lives: Lives::Same(stream.life),
         operations: operations.as_ref(),
         seed: assembled.scenario.seed,
+        queue: stream.queue,
         placements: vec![stream.placement],
         locator: places.as_ref().map(|places| places as &dyn Locator),
     };
@@ -88,6 +89,7 @@ fn failure(error: &ReplayError, stream: &JobStream, source: &str) -> Failure {
             let hint = "lower `scale.max_gpus`, loosen `locality`, or have fewer `cluster.regions`";
             InputError::new(format!("{source}: jobs"), message).hint(hint).into()
         }
+        ReplayError::Cluster(error) => error.clone().into(),
         other => Failure::Run(other.to_string()),
     }
 }
@@ -161,7 +163,7 @@ impl Observer for Watcher<'_> {
     fn ended(&mut self, ended: &Ended) -> Result<(), String> {
         let index = ended.job.0 as usize;
         let (job, duration) = (&self.stream.jobs[index], self.stream.durations[index]);
-        let (submit, start, finish) = (job.submit.0, ended.start.0, ended.finish.0);
+        let (submit, start, finish) = (ended.submit.0, ended.start.0, ended.finish.0);
         self.usage.ended(submit, start, finish, Some(duration), ended.time);
         let seconds = |ns: u64| ns as f64 / 1e9;
         let rows = &mut self.rows;

@@ -27,8 +27,10 @@ pub fn seconds(ps: u64) -> f64 {
 pub enum JobState {
     /// All iterations are done.
     Finished,
-    /// The run was stopped before.
+    /// The run ended before.
     Interrupted,
+    /// The run ended before it got GPUs.
+    Waiting,
 }
 
 impl JobState {
@@ -36,6 +38,7 @@ impl JobState {
         match self {
             Self::Finished => "finished",
             Self::Interrupted => "interrupted",
+            Self::Waiting => "waiting",
         }
     }
 }
@@ -50,8 +53,8 @@ pub struct JobSummary<'a> {
     pub iterations: &'a [Iteration],
     /// Mean iteration time on an ideal fabric, in picoseconds.
     pub ideal_ps: Option<u64>,
-    /// When it was submitted.
-    pub submit: CalendarTime,
+    /// When it was submitted; `None` if the run ended before.
+    pub submit: Option<CalendarTime>,
     /// When it started.
     pub start: Option<CalendarTime>,
     /// When it ended.
@@ -100,9 +103,10 @@ impl JobSummary<'_> {
         json!({
             "name": self.plan.name,
             "state": self.state.name(),
+            "line": self.plan.line,
             "ranks": self.plan.ranks(),
             "iterations": self.plan.iterations,
-            "simulated_iterations": self.iterations.len(),
+            "simulated_iterations": self.iterations.iter().filter(|iteration| !iteration.reused).count(),
             "iteration_time_s": {
                 "mean": iteration_time,
                 "p50": quantile(&spans, 0.5).map(seconds),
@@ -118,11 +122,12 @@ impl JobSummary<'_> {
             "ideal_iteration_time_s": self.ideal_ps.map(seconds),
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
             "expected_error": model.map(|model| crate::errors::of(model.kind)),
+            "samples_per_s": self.plan.samples.and_then(|samples| rate(samples as f64)),
             "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
             "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),
             "memory": model.map(|model| model.memory.clone()),
             "warnings": self.plan.warnings,
-            "submit_s": calendar(Some(self.submit)),
+            "submit_s": calendar(self.submit),
             "start_s": calendar(self.start),
             "finish_s": calendar(self.finish),
             "lost_s": self.time.lost as f64 / 1e9,
@@ -146,6 +151,7 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
     let mut batch = Batch::default()
         .with("job", texts("name"))
         .with("state", texts("state"))
+        .with("line", counts("line"))
         .with("ranks", counts("ranks"))
         .with("iterations", counts("iterations"))
         .with("simulated_iterations", counts("simulated_iterations"))
@@ -156,11 +162,12 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
     for (column, dimension) in EXPOSED.into_iter().zip(Dimension::ALL) {
         batch = batch.with(column, figures(&|job| job["exposed_s"][dimension.name()].as_f64()));
     }
-    const REST: [&str; 11] = [
+    const REST: [&str; 12] = [
         "bubble_s",
         "straggler_s",
         "host_s",
         "tokens_per_s",
+        "samples_per_s",
         "mfu",
         "memory_bytes_per_gpu",
         "submit_s",

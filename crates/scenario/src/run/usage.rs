@@ -13,6 +13,19 @@ use crate::table::{Batch, Column};
 /// Links named in the summary.
 const MOST_LOADED: usize = 8;
 
+/// Links beyond scale-up domains that carried anything during an episode of `span`, in order, with their mean bytes per
+/// second.
+pub fn rates(network: &mut FlowNetwork, topology: &Topology, span: Span) -> Vec<(u32, f64)> {
+    let (_, usage) = network.link_usage();
+    let inside = |link: LinkId| {
+        matches!(topology.link(link).tier, LinkTier::ScaleUpOut | LinkTier::ScaleUpIn)
+    };
+    let seconds = span.seconds();
+    let rate = |bytes: f64| if seconds > 0.0 { bytes / seconds } else { 0.0 };
+    let outside = usage.into_iter().filter(|link| !inside(link.link));
+    outside.map(|link| (link.link.0, rate(link.bytes))).collect()
+}
+
 /// Links that carried anything during an episode of `span`: their rows, and the most loaded ones outside hosts.
 pub fn links(
     network: &mut FlowNetwork,

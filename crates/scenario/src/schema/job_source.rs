@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
-use super::jobs::{Job, anywhere, packed};
+use super::jobs::{Job, Parallelism, WorkloadSource, anywhere, packed};
 use super::operations::{CheckpointRule, DataRule};
 use super::quantity::Duration;
 
@@ -113,6 +113,43 @@ pub struct JobSource {
     /// What each loads before it first starts; nothing if left out.
     #[serde(default)]
     pub data: Option<DataRule>,
+    /// What the jobs do on a fabric: the source says their GPUs and durations, these their operations. Each job draws one
+    /// of those that fit its GPUs. Without, the jobs are durations alone (job fidelity).
+    #[serde(default)]
+    pub workloads: Vec<JobKind>,
+    /// Jobs that wait at any time, at most: the next is submitted when one starts. No limit if left out.
+    #[serde(default)]
+    pub queue: Option<u32>,
+    /// The run ends once so many jobs have ended; all if left out.
+    #[serde(default)]
+    pub ends: Option<u64>,
+}
+
+/// What some of the jobs of a source do, laid out over as many GPUs as each has: a `model` with `parallelism.dp` to match,
+/// a `collective` or `flows` over all of them, a `goal` or `file` if it has as many ranks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobKind {
+    /// Its jobs' names begin with this.
+    pub name: String,
+    /// Share of the jobs that it fits, relative to the others'.
+    #[serde(default = "one_share")]
+    pub share: f64,
+    /// What they do, as in a list of jobs; a model's batch is `batch_per_replica`.
+    pub workload: WorkloadSource,
+    /// How a model is laid out; `dp` follows from the GPUs.
+    #[serde(default)]
+    pub parallelism: Option<Parallelism>,
+    /// Sequences or samples per iteration of each data-parallel replica; of a recommendation model, of each GPU.
+    #[serde(default)]
+    pub batch_per_replica: Option<u64>,
+    /// Iterations to run; if left out, as many as an ideal fabric does in the job's duration.
+    #[serde(default)]
+    pub iterations: Option<u64>,
+}
+
+const fn one_share() -> f64 {
+    1.0
 }
 
 /// What schedulers know of durations.

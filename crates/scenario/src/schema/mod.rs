@@ -19,7 +19,7 @@ pub use impairments::{
     BackgroundPairs, BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links,
     LossRule, SlowRule,
 };
-pub use job_source::{JobSource, Jobs, PriorityShare, ScaleJobs};
+pub use job_source::{JobKind, JobSource, Jobs, PriorityShare, ScaleJobs};
 pub use jobs::{
     AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
     ScheduleJob, WorkloadSource,
@@ -174,6 +174,8 @@ pub struct Network {
     pub timeout: Option<Duration>,
     /// Over how many processes a run is spread (packet fidelity). No result depends on it.
     pub parallel: Parallel,
+    /// How an all-to-all is simulated (flow fidelity).
+    pub exchange: ExchangeName,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
     /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
@@ -212,6 +214,7 @@ impl Default for Network {
             reduction: None,
             timeout: None,
             parallel: Parallel::default(),
+            exchange: ExchangeName::default(),
             loggops: None,
             receiver: ReceiverName::default(),
         }
@@ -250,6 +253,18 @@ pub struct StageModule {
     /// Handed to it as they are written.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How an all-to-all is simulated at flow fidelity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeName {
+    /// Message by message, as its algorithm says.
+    #[default]
+    Messages,
+    /// Whole: it begins when its last member has come, one flow for each pair of NICs, and ends for all with the last of
+    /// them. For jobs of whole hosts with a NIC each these are the flows between hosts of Arcadia.
+    Hosts,
 }
 
 /// A shared library with a network model, built with `windtunnel_fabric.h`.
@@ -469,11 +484,27 @@ pub struct Episodes {
     pub iterations: u32,
     /// Whether jobs enter an episode at a drawn phase of their iteration or all at once.
     pub phase: Phase,
+    /// When the result of an episode is taken for another's (flow fidelity, without variation).
+    pub memo: MemoName,
+}
+
+/// When the result of an episode is taken for another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoName {
+    /// Where simulating it could give nothing else: the same jobs on the same GPUs, or one job on other GPUs of one host.
+    #[default]
+    Exact,
+    /// Also where jobs of the same workloads lie alike over hosts, leaves and pods. An approximation: paths that are
+    /// hashed collide elsewhere, and phases differ.
+    Symmetric,
+    /// Never.
+    Off,
 }
 
 impl Default for Episodes {
     fn default() -> Self {
-        Self { iterations: 3, phase: Phase::Drawn }
+        Self { iterations: 3, phase: Phase::Drawn, memo: MemoName::Exact }
     }
 }
 

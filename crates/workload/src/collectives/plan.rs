@@ -365,6 +365,12 @@ impl Plan {
         }
     }
 
+    /// Of an all-to-all: what each member has for each other, if it is to run as one exchange instead of by rounds.
+    pub fn exchange(&self) -> Option<u64> {
+        let whole = self.kind == CollectiveKind::AllToAll && !self.is_empty();
+        whole.then(|| self.bytes.div_ceil(u64::from(self.n)))
+    }
+
     /// The group of edges that advance together, `None` where they do not: rings; chains with at least 100 chunks for
     /// each member but two (the pipeline's filling is then under 1%); inside one scale-up domain also equal direct and
     /// pairwise exchanges, whose pairs share the members' ports evenly.

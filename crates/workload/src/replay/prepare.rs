@@ -306,7 +306,8 @@ impl Prepared {
             Coupling::InsideDomain => spec.domain >= n,
             Coupling::Never => false,
         };
-        let coupled = allowed && spec.form != Form::Steps && plan.coupled().is_some();
+        let one = plan.coupled().is_some() || options.exchanges && plan.exchange().is_some();
+        let coupled = allowed && spec.form != Form::Steps && one;
         if allowed && spec.form == Form::Coupled && !coupled && !plan.is_empty() {
             return Err(CollectiveError::NotCoupled { kind: plan.kind(), algorithm: plan.algorithm() });
         }
@@ -316,7 +317,9 @@ impl Prepared {
             self.windows.push(window);
             self.windows.len() - 1
         });
-        Ok(GroupPlan { plan, coupled, forced: spec.form == Form::Coupled, class: class as u32 })
+        // The flows of an exchange begin together, however its members come.
+        let forced = spec.form == Form::Coupled || plan.coupled().is_none();
+        Ok(GroupPlan { plan, coupled, forced, class: class as u32 })
     }
 }
 

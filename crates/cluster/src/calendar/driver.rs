@@ -1,0 +1,375 @@
+//! The calendar at work: which groups change, and when the next change is.
+
+use std::collections::BTreeMap;
+
+use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
+
+use super::progress::{Rate, Work};
+use super::timeline::Timeline;
+use super::{
+    Episode, EpisodeJob, EpisodeRunner, Histories, JobHistory, JobRequest, Reached, Resident, Settings,
+};
+use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, Job, JobId, Machine};
+use crate::life::{Checkpoint, Every, Lives, Segment};
+use crate::placement::Placement;
+use crate::scheduler::Scheduler;
+
+/// Jobs as a cluster knows them: in order of submission.
+pub struct Order {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// Index of each as it was given.
+    pub given: Vec<usize>,
+}
+
+/// `requests` in order, and the machine they run on.
+pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Machine<'a>) {
+    let mut given: Vec<usize> = (0..requests.len()).collect();
+    given.sort_by_key(|&job| (requests[job].submit, job));
+    let mut placements: Vec<&'static dyn Placement> = Vec::new();
+    let mut job = |&index: &usize| {
+        let request = &requests[index];
+        let known = placements.iter().position(|placement| placement.name() == request.placement.name());
+        let placement = known.unwrap_or_else(|| {
+            placements.push(request.placement);
+            placements.len() - 1
+        });
+        Job {
+            submit: request.submit,
+            estimate: request.estimate.ns_ceil().max(1),
+            gpus: request.gpus as u32,
+            priority: request.priority,
+            locality: request.locality,
+            placement: placement as u8,
+        }
+    };
+    let jobs = given.iter().map(&mut job).collect();
+    let machine = Machine {
+        endpoints: settings.endpoints,
+        endpoints_per_host: settings.endpoints_per_host,
+        regions: settings.regions,
+        reaction_delay: settings.reaction_delay,
+        lives: Lives::Each(given.iter().map(|&job| requests[job].life).collect()),
+        operations: settings.operations,
+        seed: settings.seed,
+        queue: settings.queue,
+        placements: placements.into_iter().map(|placement| placement as &dyn Placement).collect(),
+        locator: settings.locator,
+    };
+    (Order { jobs, given }, machine)
+}
+
+/// A running job and its part in its group's present episode.
+struct Entry {
+    id: JobId,
+    placement: Vec<EndpointId>,
+    /// Number of the episode; [`NONE`] before its first.
+    episode: u32,
+    /// When that began.
+    epoch: u64,
+    /// Work left then.
+    left: Work,
+    /// What it does when from then on.
+    segment: Segment,
+    rate: Rate,
+    /// When it ends if its group does not change.
+    end: u64,
+}
+
+/// No episode.
+const NONE: u32 = u32::MAX;
+
+pub(super) struct Calendar<'a> {
+    requests: &'a [JobRequest],
+    settings: &'a Settings<'a>,
+    given: &'a [usize],
+    cluster: Cluster<'a>,
+    /// In the order in which they started.
+    running: Vec<Entry>,
+    /// Of each job that does not run, in order of submission.
+    left: Vec<Work>,
+    /// What was left as its last finished checkpoint began.
+    left_safe: Vec<Work>,
+    /// Changes of the fabric that the runner knows of.
+    fabric: u64,
+    faults: Vec<FaultRecord>,
+    histories: Vec<JobHistory>,
+    /// Jobs that have ended.
+    ended: u64,
+    episodes: u32,
+    /// Of each episode that goes on: when it began, and its jobs.
+    live: BTreeMap<u32, (u64, usize)>,
+    timeline: Timeline,
+}
+
+impl<'a> Calendar<'a> {
+    pub(super) fn new(
+        requests: &'a [JobRequest],
+        settings: &'a Settings<'a>,
+        order: &'a Order,
+        machine: &'a Machine<'a>,
+    ) -> Self {
+        let left: Vec<Work> =
+            order.given.iter().map(|&job| Work::iterations(requests[job].iterations)).collect();
+        Self {
+            requests,
+            settings,
+            given: &order.given,
+            cluster: Cluster::new(&order.jobs, machine),
+            running: Vec::new(),
+            left_safe: left.clone(),
+            left,
+            fabric: 0,
+            faults: Vec::new(),
+            histories: vec![JobHistory::default(); requests.len()],
+            ended: 0,
+            episodes: 0,
+            live: BTreeMap::new(),
+            timeline: Timeline::default(),
+        }
+    }
+
+    pub(super) fn into_histories(mut self) -> Histories {
+        for (place, &job) in self.given.iter().enumerate() {
+            let id = JobId(place as u32);
+            self.histories[job].submit = self.cluster.submitted_at(id);
+            self.histories[job].time = self.cluster.job_time(id);
+        }
+        self.timeline.until(self.cluster.now(), self.cluster.gpu_time());
+        let end = CalendarTime(self.cluster.now());
+        let tallies = self.settings.operations.map(|_| self.cluster.tallies().collect());
+        Histories {
+            jobs: self.histories,
+            given: self.given.to_vec(),
+            gpu_time: self.cluster.gpu_time(),
+            faults: self.faults,
+            tallies: tallies.unwrap_or_default(),
+            end,
+            timeline: self.timeline,
+        }
+    }
+
+    /// Goes from change to change until all jobs have ended, or enough.
+    pub(super) fn run<R: EpisodeRunner>(
+        &mut self,
+        scheduler: &mut dyn Scheduler,
+        runner: &mut R,
+    ) -> Result<(), R::Error> {
+        self.cluster.check_room()?;
+        self.advance(0, scheduler);
+        self.admit(scheduler)?;
+        let enough = self.settings.ends.unwrap_or(u64::MAX).min(self.requests.len() as u64);
+        let mut changed = true;
+        while self.ended < enough {
+            if changed {
+                self.renew(runner)?;
+                let now = CalendarTime(self.cluster.now());
+                runner.reached(Reached { now, ended: self.ended, jobs: enough })?;
+            }
+            let end = self.running.iter().map(|entry| entry.end).min();
+            let event = self.next_event(scheduler);
+            let Some(now) = end.into_iter().chain(event).min() else { break };
+            self.advance(now, scheduler);
+            changed = end == Some(now);
+            if changed {
+                self.finish();
+            }
+            changed |= self.admit(scheduler)?;
+            changed |= self.cluster.fabric_changes() != self.fabric;
+        }
+        for (episode, (began, _)) in std::mem::take(&mut self.live) {
+            runner.lasted(episode, Span((self.cluster.now() - began).saturating_mul(1_000)))?;
+        }
+        Ok(())
+    }
+
+    /// The next arrival, release, or instant at which the scheduler wants to be asked.
+    fn next_event(&self, scheduler: &dyn Scheduler) -> Option<u64> {
+        let wake = scheduler.wakes(&self.cluster).filter(|&at| at > self.cluster.now());
+        let waits = wake.is_some() || !self.cluster.is_stuck();
+        self.cluster.next_event().into_iter().chain(wake).min().filter(|_| waits)
+    }
+
+    fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
+        self.cluster.advance(now, scheduler);
+        self.faults.extend(self.cluster.take_faults());
+        self.timeline.until(now, self.cluster.gpu_time());
+    }
+
+    /// Lets the scheduler decide; whether the running set has changed.
+    fn admit(&mut self, scheduler: &mut dyn Scheduler) -> Result<bool, ClusterError> {
+        let changes = self.cluster.decide(scheduler)?.to_vec();
+        for &change in &changes {
+            match change {
+                Change::Started(id) => self.started(id),
+                Change::Stopped(id) | Change::Suspended(id) | Change::Interrupted(id) => {
+                    if let Some(place) = self.running.iter().position(|entry| entry.id == id) {
+                        let entry = self.running.remove(place);
+                        self.settle(&entry);
+                    }
+                    let (left, safe) = (&mut self.left[id.0 as usize], &mut self.left_safe[id.0 as usize]);
+                    match change {
+                        Change::Stopped(_) => *safe = *left,
+                        Change::Interrupted(_) => *left = *safe,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let (waiting, running) = (self.cluster.queue().len() as u64, self.running.len() as u64);
+        self.timeline.jobs(waiting, running, self.cluster.broken_free());
+        Ok(!changes.is_empty())
+    }
+
+    fn started(&mut self, id: JobId) {
+        // One that was stopped again within the instant has no GPUs.
+        let Some(running) = self.cluster.running_job(id) else { return };
+        if self.running.iter().any(|entry| entry.id == id) {
+            return;
+        }
+        let history = &mut self.histories[self.given[id.0 as usize]];
+        history.start = self.cluster.first_start(id);
+        history.placement.clone_from(&running.placement);
+        self.running.push(Entry {
+            id,
+            placement: running.placement.clone(),
+            episode: NONE,
+            epoch: self.cluster.now(),
+            left: self.left[id.0 as usize],
+            segment: *self.cluster.segment(id).expect("it runs"),
+            rate: Rate::default(),
+            end: u64::MAX,
+        });
+    }
+
+    /// Takes what `entry` has done by now off its work.
+    fn settle(&mut self, entry: &Entry) {
+        if entry.episode == NONE {
+            return;
+        }
+        let id = entry.id.0 as usize;
+        let (net, safe) = Rate::net(self.cluster.now() - entry.epoch, &entry.segment);
+        if let Some(safe) = safe {
+            self.left_safe[id] = entry.left.less(entry.rate.done_by(safe));
+        }
+        self.left[id] = entry.left.less(entry.rate.done_by(net));
+        self.histories[self.given[id]].extrapolated |= entry.rate.is_extrapolated(net);
+    }
+
+    /// Ends the jobs whose time has come.
+    fn finish(&mut self) {
+        let now = self.cluster.now();
+        // What fails at this instant goes first.
+        let due = |entry: &Entry| entry.end == now && self.cluster.running_job(entry.id).is_some();
+        let (ended, running): (Vec<Entry>, Vec<Entry>) =
+            std::mem::take(&mut self.running).into_iter().partition(due);
+        self.running = running;
+        for entry in ended {
+            self.settle(&entry);
+            self.histories[self.given[entry.id.0 as usize]].finish = Some(CalendarTime(now));
+            self.cluster.end(entry.id);
+            self.ended += 1;
+        }
+    }
+
+    /// Begins episodes for the groups that have changed.
+    fn renew<R: EpisodeRunner>(&mut self, runner: &mut R) -> Result<(), R::Error> {
+        let now = self.cluster.now();
+        let changes = self.cluster.fabric_changes();
+        let anew = std::mem::replace(&mut self.fabric, changes) != changes;
+        if anew {
+            runner.fabric(&self.cluster.fabric_out());
+        }
+        let mut residents: Vec<Resident<'_>> = Vec::with_capacity(self.running.len());
+        residents.extend(self.running.iter().map(|entry| Resident {
+            job: self.given[entry.id.0 as usize],
+            starts: self.cluster.starts(entry.id),
+            placement: &entry.placement,
+        }));
+        let groups = if residents.is_empty() { Vec::new() } else { runner.groups(&residents)? };
+        let unchanged = |group: &Vec<usize>| {
+            let episode = self.running[group[0]].episode;
+            let same = group.iter().all(|&place| self.running[place].episode == episode);
+            !anew && same && self.live.get(&episode).is_some_and(|&(_, jobs)| jobs == group.len())
+        };
+        let (kept, new): (Vec<_>, Vec<_>) = groups.into_iter().partition(unchanged);
+        let mut gone = std::mem::take(&mut self.live);
+        for group in &kept {
+            let episode = self.running[group[0]].episode;
+            if let Some(entry) = gone.remove(&episode) {
+                self.live.insert(episode, entry);
+            }
+        }
+        for (episode, (began, _)) in gone {
+            runner.lasted(episode, Span((now - began).saturating_mul(1_000)))?;
+        }
+        let episodes: Vec<Episode> = new.iter().map(|group| self.begin(group)).collect();
+        if episodes.is_empty() {
+            return Ok(());
+        }
+        let iterations = u64::from(self.settings.episode_iterations) + 1;
+        let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
+        for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
+            for ((&place, job), seen) in group.iter().zip(&episode.jobs).zip(seen) {
+                let entry = &mut self.running[place];
+                entry.rate = Rate::of(job, seen);
+                self.plan(place);
+                let entry = &mut self.running[place];
+                entry.end = now.saturating_add(entry.rate.end_of(entry.left, &entry.segment));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the cluster when a job writes whose checkpoints are due after so many iterations.
+    fn plan(&mut self, place: usize) {
+        let entry = &mut self.running[place];
+        let id = entry.id.0 as usize;
+        let life = self.requests[self.given[id]].life;
+        let Some(Checkpoint { every: Every::Iterations(count), .. }) = life.checkpoint else { return };
+        let pause = entry.segment.pause;
+        // A write under way keeps all that is done.
+        let since = if pause.checkpoint > 0 { 0 } else { self.left_safe[id].0.saturating_sub(entry.left.0) };
+        let due = Work(Work::iterations(count).0.saturating_sub(since).max(1));
+        let first = entry.rate.time_for(due).saturating_sub(pause.total());
+        let every = (entry.rate.mean * count).ns_ceil();
+        self.cluster.replan(entry.id, first, every);
+        entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+    }
+
+    /// A new episode of `group`, places in `running`.
+    fn begin(&mut self, group: &[usize]) -> Episode {
+        let (number, now) = (self.episodes, self.cluster.now());
+        self.episodes += 1;
+        self.live.insert(number, (now, group.len()));
+        for &place in group {
+            let entry = self.running.remove(place);
+            self.settle(&entry);
+            let segment = self.cluster.segment(entry.id).expect("it runs").split(now).1;
+            let left = self.left[entry.id.0 as usize];
+            self.running.insert(place, Entry { left, segment, epoch: now, episode: number, ..entry });
+        }
+        let jobs = group.iter().map(|&place| self.enter(&self.running[place], group.len() > 1)).collect();
+        Episode { number, jobs }
+    }
+
+    fn enter(&self, entry: &Entry, shared: bool) -> EpisodeJob {
+        let index = self.given[entry.id.0 as usize];
+        let job = &self.requests[index];
+        let phase = if self.settings.draw_phases && shared {
+            let span = job.ideal_iteration.0.max(1);
+            Span(RandomStream::new(self.settings.seed, "episode-phase", index as u64).below(span))
+        } else {
+            Span::ZERO
+        };
+        let left = entry.left.ceil();
+        EpisodeJob {
+            job: index,
+            placement: entry.placement.clone(),
+            start: Time(entry.segment.pause.total() * 1_000) + phase,
+            phase,
+            left,
+            done_before: job.iterations - left,
+        }
+    }
+}

@@ -1,0 +1,754 @@
+//! The calendar's episodes: which jobs can meet, which episodes have been simulated before, and several at a time.
+//!
+//! **Groups** (flow fidelity). The paths of a job's messages are a function of the job and its GPUs, not of its neighbours,
+//! so the links that it uses are those that it used when simulated alone; jobs without a common link, taken transitively,
+//! are simulated apart. A job inside one scale-up domain uses none.
+//!
+//! **Memo** (flow fidelity, without variation). An episode is a function of its jobs' workloads, placements, phases and
+//! numbers (the last because load balancers hash them), as long as no job ends in it earlier than before. For a single
+//! job whose GPUs leave the load balancer no choice (one host, or one leaf of hosts with one NIC each) only the pattern
+//! of the placement counts. `memo: symmetric` takes patterns over leaves and pods for any group of several jobs.
+//!
+//! **Threads.** Episodes of one instant do not touch each other; they are shared out to threads, and what they came to is
+//! put together in their order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use windtunnel_cluster::calendar::{
+    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident,
+};
+use windtunnel_cluster::faults::Component;
+use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
+use windtunnel_workload::Workload;
+
+use super::RunOptions;
+use super::drive::Pace;
+use super::episode::{Record, Simulated, Simulator, Stop, variation};
+use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
+use super::ideal::IdealTimes;
+use super::recorder::{Held, Iteration};
+use super::summary::LinkLoad;
+use crate::assemble::Assembled;
+use crate::error::Failure;
+use crate::schema::{Fidelity, Jobs, MemoName};
+use crate::table::{Batch, ProgressSink, TableSink};
+
+/// Links named in the summary.
+const MOST_LOADED: usize = 8;
+
+/// An episode as it was simulated, without its place in the calendar.
+struct Known {
+    /// Iterations by job, counted from the episode's start and from 0.
+    seen: Vec<Vec<Iteration>>,
+    begun: Vec<u64>,
+    /// Iterations that each job had left.
+    left: Vec<u64>,
+    used: Arc<[(u32, f64)]>,
+}
+
+impl Known {
+    fn of(simulated: &Simulated, jobs: &[EpisodeJob]) -> Self {
+        let relative = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
+            let one = |iteration: &Iteration| Iteration {
+                number: iteration.number - job.done_before,
+                start_ps: iteration.start_ps - simulated.origin_ps,
+                finish_ps: iteration.finish_ps - simulated.origin_ps,
+                reused: true,
+                ..*iteration
+            };
+            iterations.iter().map(one).collect()
+        };
+        Self {
+            seen: simulated.seen.iter().zip(jobs).map(relative).collect(),
+            begun: simulated.begun.clone(),
+            left: jobs.iter().map(|job| job.left).collect(),
+            used: simulated.used.clone(),
+        }
+    }
+
+    /// Whether `jobs` would have done the same: none has fewer or more iterations where that could be seen.
+    fn holds_for(&self, jobs: &[EpisodeJob]) -> bool {
+        let of = self.left.iter().zip(&self.begun).zip(jobs);
+        of.into_iter().all(|((&left, &begun), job)| left == job.left || left.min(job.left) > begun)
+    }
+
+    fn results(&self) -> Vec<EpisodeJobResult> {
+        let ends = |iterations: &Vec<Iteration>| EpisodeJobResult {
+            ends: iterations.iter().map(|iteration| Time(iteration.finish_ps)).collect(),
+        };
+        self.seen.iter().map(ends).collect()
+    }
+
+    /// Mean iteration of a job after the first.
+    fn mean(&self, job: usize) -> Option<f64> {
+        mean(&self.seen[job])
+    }
+}
+
+fn mean(iterations: &[Iteration]) -> Option<f64> {
+    let [first, .., last] = iterations else {
+        return iterations.first().map(|only| only.span_ps() as f64);
+    };
+    Some((last.finish_ps - first.finish_ps) as f64 / (iterations.len() - 1) as f64)
+}
+
+/// An episode that goes on.
+struct Open {
+    start: CalendarTime,
+    jobs: Vec<usize>,
+    iterations: Vec<Vec<Iteration>>,
+    held: Vec<Held>,
+    used: Arc<[(u32, f64)]>,
+    congested: Vec<(usize, Cause, f64)>,
+}
+
+/// What became of the episodes, besides their record.
+pub struct Story {
+    /// As in the summary.
+    pub episodes: Value,
+    /// Links over time.
+    pub heat: Heat,
+    /// Periods of congestion.
+    pub congestion: Vec<Period>,
+}
+
+/// Simulates the calendar's episodes at the scenario's fidelity.
+pub struct FabricRunner<'a> {
+    simulator: Simulator<'a>,
+    ideal: &'a IdealTimes,
+    /// Number of each job's workload, among the distinct ones.
+    workloads: Vec<u64>,
+    memo: FxHashMap<Vec<u64>, Vec<Arc<Known>>>,
+    /// Whether the memo is used.
+    remembers: bool,
+    /// Links beyond scale-up domains of each job on its GPUs, by (job, starts).
+    footprints: FxHashMap<(usize, u32), Arc<[u32]>>,
+    /// Mean iteration time alone on the fabric, of each job in its last place.
+    alone: FxHashMap<usize, f64>,
+    open: BTreeMap<u32, Open>,
+    heat: Heat,
+    congestion: Congestion,
+    begun: u64,
+    hits: u64,
+    footprint_runs: u64,
+    reached: Reached,
+    pace: Pace,
+}
+
+impl<'a> FabricRunner<'a> {
+    /// Nothing simulated so far.
+    pub fn new(
+        assembled: &'a Assembled,
+        options: &'a RunOptions,
+        ideal: &'a IdealTimes,
+        sink: &'a mut dyn TableSink,
+        progress: &'a mut dyn ProgressSink,
+    ) -> Self {
+        let mut numbers: FxHashMap<*const Workload, u64> = FxHashMap::default();
+        let number = |plan: &crate::assemble::JobPlan| {
+            let next = numbers.len() as u64;
+            *numbers.entry(Arc::as_ptr(&plan.workload)).or_insert(next)
+        };
+        let workloads = assembled.jobs.iter().map(number).collect();
+        let remembers = assembled.scenario.fidelity == Fidelity::Flow
+            && assembled.scenario.cluster.episodes.memo != MemoName::Off
+            && assembled.jobs.len() > 1
+            && variation(assembled, CalendarTime(0)).is_none();
+        let record = Record::new(assembled.jobs.len());
+        let faults = assembled.fabric.faults.clone();
+        let simulator =
+            Simulator { assembled, options, sink, progress, record, flow_rows: 0, episode: 0, faults };
+        Self {
+            simulator,
+            ideal,
+            workloads,
+            memo: FxHashMap::default(),
+            remembers,
+            footprints: FxHashMap::default(),
+            alone: FxHashMap::default(),
+            open: BTreeMap::new(),
+            heat: Heat::default(),
+            congestion: Congestion::default(),
+            begun: 0,
+            hits: 0,
+            footprint_runs: 0,
+            reached: Reached { now: CalendarTime(0), ended: 0, jobs: assembled.jobs.len() as u64 },
+            pace: Pace::new(),
+        }
+    }
+
+    /// What was kept. Episodes that a stopped run left open end where it stood.
+    ///
+    /// # Errors
+    /// A sink that refuses rows.
+    pub fn finish(mut self, now: CalendarTime) -> Result<(Record, Story), Failure> {
+        for episode in self.open.keys().copied().collect::<Vec<_>>() {
+            let began = self.open[&episode].start.0;
+            let span = Span(now.0.saturating_sub(began).saturating_mul(1_000));
+            match self.lasted(episode, span) {
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) | Err(Stop::Cancelled) => {}
+            }
+        }
+        let assembled = self.simulator.assembled;
+        let counts = self.simulator.record.counts;
+        let memo = match assembled.scenario.cluster.episodes.memo {
+            _ if !self.remembers => "off",
+            MemoName::Exact => "exact",
+            MemoName::Symmetric => "symmetric",
+            MemoName::Off => "off",
+        };
+        let episodes = json!({
+            "begun": self.begun,
+            "simulated": counts.simulated,
+            "of_a_job_alone": self.footprint_runs,
+            "memo": memo,
+            "memo_hits": self.hits,
+            "solves": counts.solves,
+            "flows": counts.flows,
+        });
+        if assembled.jobs.len() > 1 && assembled.scenario.fidelity == Fidelity::Flow {
+            let topology = &assembled.fabric.topology;
+            let most = self.heat.most(topology).into_iter().take(MOST_LOADED);
+            let load = |(utilisation, bytes, link): (f64, f64, windtunnel_topology::LinkId)| LinkLoad {
+                name: topology.link_name(link),
+                tier: topology.link(link).tier.name().into_owned(),
+                utilisation,
+                bytes: bytes.round() as u64,
+            };
+            self.simulator.record.network.links_most_loaded = most.map(load).collect();
+        }
+        let congestion = self.congestion.into_periods();
+        Ok((self.simulator.record, Story { episodes, heat: self.heat, congestion }))
+    }
+
+    /// What the result of an episode depends on.
+    fn key(&self, jobs: &[EpisodeJob]) -> Vec<u64> {
+        if let [job] = jobs
+            && let Some(pattern) = self.pattern(&job.placement)
+        {
+            let mut key = vec![u64::MAX, self.workloads[job.job], job.start.0];
+            key.extend(pattern);
+            return key;
+        }
+        let symmetric = self.simulator.assembled.scenario.cluster.episodes.memo == MemoName::Symmetric;
+        let mut key = Vec::new();
+        if symmetric && jobs.len() > 1 {
+            key.push(u64::MAX - 1);
+            let mut names = Names::default();
+            for job in jobs {
+                key.extend([self.workloads[job.job], job.left.min(1_000), job.placement.len() as u64]);
+                key.extend(job.placement.iter().map(|&gpu| names.of(self.simulator.assembled, gpu)));
+            }
+            return key;
+        }
+        for job in jobs {
+            key.extend([job.job as u64, job.start.0, job.placement.len() as u64]);
+            key.extend(job.placement.iter().map(|gpu| u64::from(gpu.0)));
+        }
+        key
+    }
+
+    /// The pattern of a placement that leaves the load balancer no choice, where all hosts are alike.
+    fn pattern(&self, placement: &[EndpointId]) -> Option<Vec<u64>> {
+        let assembled = self.simulator.assembled;
+        let topology = &assembled.fabric.topology;
+        if self.simulator.faults.is_some() || !assembled.slow_links.is_empty() {
+            return None;
+        }
+        let per_host = topology.endpoints_per_host();
+        let host = |gpu: &EndpointId| gpu.0 / per_host;
+        let first = host(placement.first()?);
+        let one_host = placement.iter().all(|gpu| host(gpu) == first);
+        let rack = |gpu: &EndpointId| {
+            let address = topology.address(topology.nic(*gpu, NicId(0)));
+            (address.region, address.building, address.pod, address.rack)
+        };
+        let one_leaf = || {
+            topology.nics_per_host() == 1
+                && topology.planes() == 1
+                && topology.shape_name() == "clos"
+                && placement.iter().all(|gpu| rack(gpu) == rack(&placement[0]))
+        };
+        if !one_host && !one_leaf() {
+            return None;
+        }
+        let mut hosts: Vec<u32> = Vec::new();
+        let place = |gpu: &EndpointId| {
+            let known = hosts.iter().position(|&known| known == host(gpu));
+            let number = known.unwrap_or_else(|| {
+                hosts.push(host(gpu));
+                hosts.len() - 1
+            });
+            number as u64 * u64::from(per_host) + u64::from(gpu.0 % per_host)
+        };
+        Some(placement.iter().map(place).collect())
+    }
+
+    fn find(&self, key: &[u64], jobs: &[EpisodeJob]) -> Option<Arc<Known>> {
+        self.memo.get(key)?.iter().find(|known| known.holds_for(jobs)).cloned()
+    }
+
+    /// Simulates `episodes` in as many threads as the run may have; what they saw, in their order.
+    fn simulate(
+        &mut self,
+        start: CalendarTime,
+        episodes: &[&Episode],
+        iterations: u64,
+    ) -> Result<Vec<Simulated>, Stop> {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        let threads = self.simulator.options.threads.unwrap_or_else(cores).min(episodes.len());
+        let simulator = &mut self.simulator;
+        let several = simulator.assembled.jobs.len() > 1;
+        let (reached, events) = (self.reached, simulator.record.events);
+        if threads <= 1 || simulator.assembled.scenario.fidelity != Fidelity::Flow {
+            let mut seen = Vec::with_capacity(episodes.len());
+            for episode in episodes {
+                let Episode { number, jobs } = episode;
+                if !several {
+                    seen.push(simulator.run(*number, start, jobs, iterations)?);
+                    continue;
+                }
+                let mut clock = Clocked { inner: simulator.progress, reached, events };
+                let mut inner = Simulator {
+                    progress: &mut clock,
+                    sink: simulator.sink,
+                    record: std::mem::replace(&mut simulator.record, Record::new(0)),
+                    faults: simulator.faults.clone(),
+                    ..*simulator
+                };
+                let outcome = inner.run(*number, start, jobs, iterations);
+                let (record, rows) = (inner.record, inner.flow_rows);
+                (simulator.record, simulator.flow_rows) = (record, rows);
+                seen.push(outcome?);
+            }
+            return Ok(seen);
+        }
+        let (assembled, options, rows) = (simulator.assembled, simulator.options, simulator.flow_rows);
+        let faults = &simulator.faults;
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (sender, receiver) = mpsc::channel();
+        let mut outcomes: Vec<Option<(Result<Simulated, Stop>, Record, Buffer, u64)>> =
+            (0..episodes.len()).map(|_| None).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (sender, next, stop) = (sender.clone(), &next, &stop);
+                scope.spawn(move || {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(Episode { number, jobs }) = episodes.get(index) else { break };
+                        let (mut sink, mut progress) = (Buffer::default(), Quiet(stop));
+                        let mut simulator = Simulator {
+                            assembled,
+                            options,
+                            sink: &mut sink,
+                            progress: &mut progress,
+                            record: Record::new(0),
+                            flow_rows: rows,
+                            episode: 0,
+                            faults: faults.clone(),
+                        };
+                        let outcome = simulator.run(*number, start, jobs, iterations);
+                        let (record, rows) = (simulator.record, simulator.flow_rows);
+                        // The receiver waits until all senders have gone.
+                        let _ = sender.send((index, (outcome, record, sink, rows)));
+                    }
+                });
+            }
+            drop(sender);
+            loop {
+                match receiver.recv_timeout(Duration::from_millis(200)) {
+                    Ok((index, outcome)) => outcomes[index] = Some(outcome),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        let mut clock = Clocked { inner: simulator.progress, reached, events };
+                        if !clock.progress(None, 0.0, 0) {
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        });
+        let mut seen = Vec::with_capacity(episodes.len());
+        for outcome in outcomes {
+            let (simulated, record, buffer, _) = outcome.expect("every episode was taken by a thread");
+            simulator.record.add(record);
+            for (table, batch) in buffer.0 {
+                simulator.flow_rows += if table == "flows" { batch.len() as u64 } else { 0 };
+                simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+            }
+            seen.push(simulated?);
+        }
+        Ok(seen)
+    }
+
+    /// Links of residents that have not been looked at yet.
+    fn look(&mut self, residents: &[Resident<'_>]) -> Result<(), Stop> {
+        let assembled = self.simulator.assembled;
+        let domain = assembled.fabric.topology.scale_up_size().max(1);
+        let mut episodes = Vec::new();
+        let mut starts = Vec::new();
+        for resident in residents {
+            let key = (resident.job, resident.starts);
+            if self.footprints.contains_key(&key) {
+                continue;
+            }
+            let first = resident.placement[0].0 / domain;
+            if resident.placement.iter().all(|gpu| gpu.0 / domain == first) {
+                self.footprints.insert(key, Arc::from([]));
+                continue;
+            }
+            let left = assembled.jobs[resident.job].iterations;
+            let (placement, job) = (resident.placement.to_vec(), resident.job);
+            let job = EpisodeJob { job, placement, start: Time::ZERO, phase: Span::ZERO, left, done_before: 0 };
+            episodes.push(Episode { number: u32::MAX, jobs: vec![job] });
+            starts.push(key);
+        }
+        // One iteration shows the paths; where its time is of use, as many as an episode has.
+        let iterations = assembled.scenario.cluster.episodes.iterations;
+        let iterations = if self.remembers { u64::from(iterations) + 1 } else { 1 };
+        let unknown: Vec<usize> = (0..episodes.len())
+            .filter(|&index| !self.remembers || self.find(&self.key(&episodes[index].jobs), &episodes[index].jobs).is_none())
+            .collect();
+        let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
+        let seen = self.simulate(CalendarTime(0), &run, iterations)?;
+        let mut fresh: FxHashMap<usize, Arc<Known>> = FxHashMap::default();
+        for (&index, simulated) in unknown.iter().zip(&seen) {
+            if simulated.cancelled {
+                return Err(Stop::Cancelled);
+            }
+            self.footprint_runs += 1;
+            let jobs = &episodes[index].jobs;
+            let known = Arc::new(Known::of(simulated, jobs));
+            if self.remembers {
+                self.memo.entry(self.key(jobs)).or_default().push(known.clone());
+            }
+            fresh.insert(index, known);
+        }
+        for (index, key) in starts.into_iter().enumerate() {
+            let jobs = &episodes[index].jobs;
+            let known = fresh.get(&index).cloned().or_else(|| self.find(&self.key(jobs), jobs));
+            let known = known.expect("it was simulated or known");
+            // A pattern's links are another job's; it shares none that are not its hosts' alone.
+            let used = if fresh.contains_key(&index) || self.pattern(&jobs[0].placement).is_none() {
+                known.used.iter().map(|&(link, _)| link).collect()
+            } else {
+                self.host_links(&jobs[0].placement)
+            };
+            self.footprints.insert(key, used);
+            if let Some(mean) = known.mean(0) {
+                self.alone.insert(key.0, mean);
+            }
+        }
+        Ok(())
+    }
+
+    /// The links between the NICs of `placement` and their leaves.
+    fn host_links(&self, placement: &[EndpointId]) -> Arc<[u32]> {
+        let topology = &self.simulator.assembled.fabric.topology;
+        let nics = placement.iter().map(|&gpu| topology.nic(gpu, NicId(0)));
+        let mut links: Vec<u32> = nics
+            .flat_map(|nic| {
+                let up = topology.nic_link(nic, 0);
+                [up.0, topology.reverse(up).0]
+            })
+            .collect();
+        links.sort_unstable();
+        links.dedup();
+        links.into()
+    }
+
+    /// Notes which jobs of an episode are congested, and why.
+    fn congested(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Vec<(usize, Cause, f64)> {
+        let one = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
+            let ideal = self.ideal.of_job(job.job)?.0 as f64;
+            let slowdown = mean(seen)? / ideal;
+            if slowdown <= CONGESTED {
+                return None;
+            }
+            // No slower than alone on the fabric: the others have no part in it.
+            let alone = self.alone.get(&job.job).is_some_and(|&alone| slowdown * ideal <= alone * CONGESTED);
+            let newest = episode.jobs.last().map_or(job.job, |newest| newest.job);
+            let cause = if episode.jobs.len() == 1 || alone { Cause::Own } else { Cause::Job(newest) };
+            Some((job.job, cause, slowdown))
+        };
+        episode.jobs.iter().zip(seen).filter_map(one).collect()
+    }
+
+    /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
+    fn without_network(&self, start: CalendarTime, jobs: &[EpisodeJob], iterations: u64) -> Vec<Vec<Iteration>> {
+        let of = |job: &EpisodeJob| {
+            let plan = &self.simulator.assembled.jobs[job.job];
+            let span = match plan.duration {
+                Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
+                None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
+            };
+            // An elastic job on fewer or more GPUs than it asked for.
+            let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
+            let span = Span((u128::from(span.0) * asked).div_ceil(has) as u64);
+            let at = |number: u64| start.0 * 1_000 + (job.start + span * number).0;
+            let one = |number: u64| Iteration {
+                number: job.done_before + number,
+                start_ps: at(number),
+                finish_ps: at(number + 1),
+                critical_rank: 0,
+                breakdown: None,
+                warm_up: number == 0,
+                reused: false,
+            };
+            (0..iterations.min(job.left)).map(one).collect()
+        };
+        jobs.iter().map(of).collect()
+    }
+
+    fn open(&mut self, start: CalendarTime, episode: &Episode, iterations: Vec<Vec<Iteration>>, held: Vec<Held>, used: Arc<[(u32, f64)]>) {
+        let congested = self.congested(episode, &iterations);
+        let jobs = episode.jobs.iter().map(|job| job.job).collect();
+        self.open.insert(episode.number, Open { start, jobs, iterations, held, used, congested });
+    }
+}
+
+impl EpisodeRunner for FabricRunner<'_> {
+    type Error = Stop;
+
+    fn groups(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
+        match self.simulator.assembled.scenario.fidelity {
+            // Without a network jobs do not meet.
+            Fidelity::Job => return Ok((0..residents.len()).map(|place| vec![place]).collect()),
+            Fidelity::Flow if residents.len() > 1 => {}
+            _ => return Ok(vec![(0..residents.len()).collect()]),
+        }
+        self.look(residents)?;
+        // Each place's group, by its first member, with paths halved on the way.
+        let mut first: Vec<usize> = (0..residents.len()).collect();
+        fn root(first: &mut [usize], mut place: usize) -> usize {
+            while first[place] != place {
+                first[place] = first[first[place]];
+                place = first[place];
+            }
+            place
+        }
+        let mut user: FxHashMap<u32, usize> = FxHashMap::default();
+        for (place, resident) in residents.iter().enumerate() {
+            for &link in self.footprints[&(resident.job, resident.starts)].iter() {
+                let other = *user.entry(link).or_insert(place);
+                let (a, b) = (root(&mut first, place), root(&mut first, other));
+                first[a.max(b)] = a.min(b);
+            }
+        }
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); residents.len()];
+        for place in 0..residents.len() {
+            groups[root(&mut first, place)].push(place);
+        }
+        groups.retain(|group| !group.is_empty());
+        Ok(groups)
+    }
+
+    fn run(
+        &mut self,
+        start: CalendarTime,
+        episodes: &[Episode],
+        iterations: u64,
+    ) -> Result<Vec<Vec<EpisodeJobResult>>, Stop> {
+        for job in episodes.iter().flat_map(|episode| &episode.jobs) {
+            self.simulator.record.started[job.job].get_or_insert(start);
+        }
+        self.begun += episodes.len() as u64;
+        if self.simulator.assembled.scenario.fidelity == Fidelity::Job {
+            let mut results = Vec::with_capacity(episodes.len());
+            for episode in episodes {
+                let seen = self.without_network(start, &episode.jobs, iterations);
+                results.push(ends(&seen, start.0 * 1_000));
+                self.open(start, episode, seen, Vec::new(), Arc::from([]));
+            }
+            return Ok(results);
+        }
+        let keys: Vec<Vec<u64>> = episodes.iter().map(|episode| self.key(&episode.jobs)).collect();
+        // Of episodes that are alike the first is simulated.
+        let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
+        let mut missing = Vec::new();
+        for (index, episode) in episodes.iter().enumerate() {
+            if self.remembers {
+                let alike = fresh.get(keys[index].as_slice());
+                let same = |&other: &usize| {
+                    let left = |job: &EpisodeJob| job.left;
+                    episodes[other].jobs.iter().map(left).eq(episode.jobs.iter().map(left))
+                };
+                if self.find(&keys[index], &episode.jobs).is_some() || alike.is_some_and(same) {
+                    continue;
+                }
+                fresh.insert(&keys[index], index);
+            }
+            missing.push(index);
+        }
+        let run: Vec<&Episode> = missing.iter().map(|&index| &episodes[index]).collect();
+        let simulated = self.simulate(start, &run, iterations)?;
+        let mut results: Vec<Option<Vec<EpisodeJobResult>>> = vec![None; episodes.len()];
+        let mut cancelled = false;
+        for (&index, simulated) in missing.iter().zip(simulated) {
+            let episode = &episodes[index];
+            cancelled |= simulated.cancelled;
+            if self.remembers && !simulated.cancelled {
+                let known = Known::of(&simulated, &episode.jobs);
+                self.memo.entry(keys[index].clone()).or_default().push(Arc::new(known));
+            }
+            let Simulated { seen, held, used, origin_ps, .. } = simulated;
+            results[index] = Some(ends(&seen, origin_ps));
+            self.open(start, episode, seen, held, used);
+        }
+        if cancelled {
+            // What it saw of its jobs is kept to the end.
+            for index in missing {
+                self.lasted(episodes[index].number, Span(u64::MAX))?;
+            }
+            return Err(Stop::Cancelled);
+        }
+        for (index, episode) in episodes.iter().enumerate() {
+            if results[index].is_some() {
+                continue;
+            }
+            self.hits += 1;
+            let known = self.find(&keys[index], &episode.jobs).expect("one like it was just simulated");
+            results[index] = Some(known.results());
+            let origin = start.0 * 1_000;
+            let shifted = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
+                let one = |iteration: &Iteration| Iteration {
+                    number: job.done_before + iteration.number,
+                    start_ps: origin + iteration.start_ps,
+                    finish_ps: origin + iteration.finish_ps,
+                    ..*iteration
+                };
+                iterations.iter().map(one).collect()
+            };
+            let seen = known.seen.iter().zip(&episode.jobs).map(shifted).collect();
+            // Links of a pattern are another job's.
+            let elsewhere = episode.jobs.len() == 1 && self.pattern(&episode.jobs[0].placement).is_some();
+            let used = if elsewhere { Arc::from([]) } else { known.used.clone() };
+            self.open(start, episode, seen, Vec::new(), used);
+        }
+        Ok(results.into_iter().map(|result| result.expect("simulated or known")).collect())
+    }
+
+    fn lasted(&mut self, episode: u32, span: Span) -> Result<(), Stop> {
+        let Some(open) = self.open.remove(&episode) else { return Ok(()) };
+        let until_ps = (open.start.0 * 1_000).saturating_add(span.0);
+        let until = open.start.0.saturating_add(span.ns_ceil());
+        if span.0 < u64::MAX {
+            self.heat.add(&open.used, open.start.0, until);
+            for &(job, cause, slowdown) in &open.congested {
+                self.congestion.add(Period { job, from: open.start.0, until, cause, slowdown });
+            }
+        }
+        let mut last = 0;
+        for (job, mut iterations) in open.jobs.into_iter().zip(open.iterations) {
+            iterations.retain(|iteration| iteration.finish_ps <= until_ps);
+            last = iterations.last().map_or(last, |iteration| last.max(iteration.finish_ps));
+            self.simulator.record.iterations[job].append(&mut iterations);
+        }
+        let record = &mut self.simulator.record;
+        record.simulated_ns = record.simulated_ns.max(last.div_ceil(1_000));
+        for Held { finish_ps, table, batch } in open.held {
+            if finish_ps <= until_ps {
+                self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fabric(&mut self, out: &[Component]) {
+        let assembled = self.simulator.assembled;
+        let Some(plan) = &assembled.operations else { return };
+        self.simulator.faults = if out.is_empty() || plan.plant.is_bare() {
+            assembled.fabric.faults.clone()
+        } else {
+            let mut forwarder = plan.plant.forwarder(out);
+            forwarder.converge();
+            Some(forwarder)
+        };
+        // Paths are others now, and so is what they come to.
+        self.memo.clear();
+        self.footprints.clear();
+        self.alone.clear();
+    }
+
+    fn reached(&mut self, reached: Reached) -> Result<(), Stop> {
+        self.reached = reached;
+        let many = matches!(self.simulator.assembled.scenario.jobs, Jobs::Source(_)) || reached.jobs > 1;
+        if !many || !self.pace.due() {
+            return Ok(());
+        }
+        let events = self.simulator.record.events;
+        let mut clock = Clocked { inner: self.simulator.progress, reached, events };
+        if clock.progress(None, 0.0, 0) { Ok(()) } else { Err(Stop::Cancelled) }
+    }
+}
+
+fn ends(seen: &[Vec<Iteration>], origin_ps: u64) -> Vec<EpisodeJobResult> {
+    let of = |iterations: &Vec<Iteration>| EpisodeJobResult {
+        ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
+    };
+    seen.iter().map(of).collect()
+}
+
+/// Hosts, leaves and pods by the order in which they are first seen.
+#[derive(Default)]
+struct Names {
+    seen: [FxHashMap<(u64, u64), u64>; 3],
+}
+
+impl Names {
+    fn of(&mut self, assembled: &Assembled, gpu: EndpointId) -> u64 {
+        let topology = &assembled.fabric.topology;
+        let address = topology.address(topology.nic(gpu, NicId(0)));
+        let per_host = topology.endpoints_per_host();
+        let area = u64::from(address.region) << 48 | u64::from(address.building) << 32 | u64::from(address.pod);
+        let host = u64::from(gpu.0 / per_host);
+        let mut number = |level: usize, name: (u64, u64)| {
+            let next = self.seen[level].len() as u64;
+            *self.seen[level].entry(name).or_insert(next)
+        };
+        let (pod, leaf) = (number(0, (area, 0)), number(1, (area, u64::from(address.rack))));
+        pod << 48 | leaf << 32 | number(2, (host, 0)) << 8 | u64::from(gpu.0 % per_host)
+    }
+}
+
+/// Tells of the calendar instead of an episode.
+struct Clocked<'a> {
+    inner: &'a mut dyn ProgressSink,
+    reached: Reached,
+    events: u64,
+}
+
+impl ProgressSink for Clocked<'_> {
+    fn progress(&mut self, _: Option<f64>, _: f64, events: u64) -> bool {
+        let Reached { now, ended, jobs } = self.reached;
+        let fraction = ended as f64 / jobs.max(1) as f64;
+        self.inner.progress(Some(fraction), now.0 as f64 / 1e9, self.events.max(events))
+    }
+}
+
+/// Tells nobody, and stops when another thread was told to.
+struct Quiet<'a>(&'a AtomicBool);
+
+impl ProgressSink for Quiet<'_> {
+    fn progress(&mut self, _: Option<f64>, _: f64, _: u64) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Keeps rows until they can be told in order.
+#[derive(Default)]
+struct Buffer(Vec<(&'static str, Batch)>);
+
+impl TableSink for Buffer {
+    fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
+        self.0.push((table, batch));
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+"""Shortens the jobs of one size at a time and compares when all jobs are done."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import random
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+import windtunnel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from windtunnel.experiments.check import Results
+
+GPUS = 4096
+JOBS = 2000
+SEEDS = (1, 2, 3)
+SCHEDULERS = ("first-fit", "fcfs", "easy", "conservative")
+START = dt.datetime(2017, 10, 1, tzinfo=dt.UTC)
+
+
+def scenario(log: Path, scheduler: str) -> dict[str, Any]:
+    return {
+        "windtunnel": 1,
+        "name": "paradox",
+        "seed": 1,
+        "fidelity": "job",
+        "topology": {"hosts": GPUS // 8, "host": {"gpus": 8}},
+        "jobs": {"log": str(log), "format": "philly", "scale": {"gpus": 8, "max_gpus": 1024},
+                 "locality": "fewest-hosts"},
+        "cluster": {"scheduler": scheduler},
+    }  # fmt: skip
+
+
+def drawn(seed: int) -> list[tuple[float, float, int]]:
+    """Submission, duration and GPUs of jobs like Philly's, as the engine draws them."""
+    jobs = {"like": "philly", "count": JOBS, "load": 1.2, "scale": {"gpus": 8, "max_gpus": 1024, "max_duration": "7 d"}}
+    text = {**scenario(Path(), "first-fit"), "jobs": jobs, "seed": seed}
+    table = windtunnel.run(text).jobs.sort("job")
+    return list(table.select("submit_s", "duration_s", "gpus").iter_rows())
+
+
+def write(path: Path, jobs: list[tuple[float, float, int]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["timestamp", "duration", "num_gpus", "gpu_time", "cluster"])
+        for submit, duration, gpus in jobs:
+            at = START + dt.timedelta(seconds=round(submit))
+            writer.writerow([at.strftime("%Y-%m-%d %H:%M:%S"), max(duration, 1.0), gpus // 8, duration * gpus, "a"])
+
+
+def makespan(folder: Path, jobs: list[tuple[float, float, int]], scheduler: str) -> float:
+    log = folder / "log.csv"
+    write(log, jobs)
+    return float(windtunnel.run(scenario(log, scheduler)).summary["cluster"]["makespan_s"])
+
+
+def observe(_results: Results) -> dict[str, Any]:
+    """Gain of each group under each scheduler."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as name:
+        folder = Path(name)
+        for seed in SEEDS:
+            jobs = drawn(seed)
+            # Durations in whole seconds, as the log has them.
+            jobs = [(submit, float(max(round(duration), 1)), gpus) for submit, duration, gpus in jobs]
+            sizes = sorted({gpus for _, _, gpus in jobs})
+            before = {scheduler: makespan(folder, jobs, scheduler) for scheduler in SCHEDULERS}
+            for size in sizes:
+                group = sorted(duration for _, duration, gpus in jobs if gpus == size)
+                fastest = group[len(group) // 10]
+                after = [(s, min(d, fastest) if gpus == size else d, gpus) for s, d, gpus in jobs]
+                for share, changed in (("all", after), ("a tenth faster", faster(jobs, size, seed))):
+                    gains = {s: before[s] / makespan(folder, changed, s) for s in SCHEDULERS}
+                    rows.append({"seed": seed, "size": size, "jobs": len(group), "change": share, **gains})
+    table = pl.DataFrame(rows)
+    return {
+        "gains": table.with_columns(pl.col(pl.Float64).round(5)),
+        "smallest_fifo": table["first-fit"].min(),
+        "smallest_easy": table["easy"].min(),
+        "share_fifo": (table["first-fit"] >= 1).mean(),
+    }
+
+
+def faster(jobs: list[tuple[float, float, int]], size: int, seed: int) -> list[tuple[float, float, int]]:
+    """The jobs of a size take between 80 and 100% of their time, each its own part."""
+    draw = random.Random(seed)
+    return [(s, max(1.0, round(d * draw.uniform(0.8, 1.0))) if gpus == size else d, gpus) for s, d, gpus in jobs]
+
+
+def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
+    """Gain by size of the group, as figure 2."""
+    table: pl.DataFrame = observed["gains"]
+    for scheduler, marker in (("first-fit", "o"), ("easy", "x")):
+        axes.scatter(table["size"], table[scheduler], marker=marker, label=scheduler)
+    axes.axhline(1, color="#7b8794", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="GPUs of the jobs made faster", ylabel="time to complete all jobs, before over after")
+    axes.legend(frameon=False)

@@ -1,0 +1,82 @@
+"""Runs both scenarios over their sizes; the axes differ, so they are run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+import windtunnel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from windtunnel.experiments.check import Results
+
+HERE = Path(__file__).resolve().parent
+HOSTS = (128, 256, 512)
+SCALES = (8, 16, 32, 64)
+
+
+def jobs(hosts: int, scale: int) -> dict[str, Any]:
+    """Job mode: idle GPUs and waiting."""
+    result = windtunnel.run(HERE / "jobs.yaml", overrides={"topology.hosts": hosts, "jobs.scale.gpus": scale})
+    cluster = result.summary["cluster"]
+    total = sum(cluster["gpu_seconds"].values())
+    return {
+        "hosts": hosts,
+        "scale": scale,
+        "mean_gpus": result.jobs["gpus"].mean(),
+        "idle": 1 - cluster["gpu_seconds"]["busy"] / total,
+        "stranded": cluster["gpu_seconds"]["stranded"] / total,
+        "waiting_h": cluster["waiting_s"]["mean"] / 3600,
+    }
+
+
+def speed(scale: int) -> dict[str, Any]:
+    """Flow mode: samples per second and GPU."""
+    result = windtunnel.run(HERE / "speed.yaml", overrides={"jobs.scale.gpus": scale})
+    cluster, table = result.summary["cluster"], result.jobs
+    ran = table.filter(pl.col("iteration_time_s").is_not_nan())
+    return {
+        "scale": scale,
+        "mean_gpus": ran["ranks"].mean(),
+        "samples_per_s_per_gpu": (ran["samples_per_s"] / ran["ranks"]).dot(ran["ranks"]) / ran["ranks"].sum(),
+        "of_those_ended": cluster["samples_per_s_per_gpu"],
+        "wall_s": result.summary["wall_time_s"],
+        "memo_hits": cluster["episodes"]["memo_hits"],
+    }
+
+
+def observe(_results: Results) -> dict[str, Any]:
+    """Both figures, and how the paper compares them."""
+    table = pl.DataFrame([jobs(hosts, scale) for hosts in HOSTS for scale in SCALES])
+    speeds = pl.DataFrame([speed(scale) for scale in SCALES])
+    at = {(row["hosts"], row["scale"]): row for row in table.iter_rows(named=True)}
+
+    def rises(key: str) -> bool:
+        steps = [at[HOSTS[-1], scale][key] for scale in SCALES]
+        return steps == sorted(steps)
+
+    rate = speeds["samples_per_s_per_gpu"]
+    return {
+        "idle and waiting": table.with_columns(pl.col(pl.Float64).round(4)),
+        "speed": speeds.with_columns(pl.col(pl.Float64).round(2)),
+        "speed_loss": 1 - rate[-1] / rate[0],
+        "idle_rises": rises("idle"),
+        "waiting_rises": rises("waiting_h"),
+        "idle_512_over_256": at[512, 32]["idle"] / at[256, 32]["idle"],
+        "waiting_512_over_256": at[512, 32]["waiting_h"] / at[256, 32]["waiting_h"],
+    }
+
+
+def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
+    """Idle GPUs over the mean size of jobs, as figure 13."""
+    table: pl.DataFrame = observed["idle and waiting"]
+    for hosts in HOSTS:
+        part = table.filter(pl.col("hosts") == hosts)
+        axes.plot(part["mean_gpus"], part["idle"], marker="o", label=f"{hosts} hosts")
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="mean GPUs of a job", ylabel="idle share of the GPUs")
+    axes.legend(frameon=False)
