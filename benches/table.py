@@ -198,6 +198,14 @@ def philly(scheduler: str) -> Callable[[Path], Sample]:
     return scenario(JOB_MODE, "topology.hosts=64", jobs, f"cluster.scheduler={scheduler}")
 
 
+def fast_forward(folder: Path) -> Sample:
+    """A run by episodes, and how many times as much processor time every iteration takes."""
+    path = BENCHES.parent / "experiments" / "arcadia-fast-forward" / "scenario.yaml"
+    fast = scenario(path)(folder)
+    text = timed([COMMAND, "run", path, "--full", "--no-report", "--json", "--out", folder / "full"], folder)[1]
+    return replace(fast, ratio=json.loads(text)["cpu_time_s"] / (fast.engine_cpu or 1))
+
+
 ROWS = [
     Row("goal", "GOAL text → memory; binary against text", reading, above={"rate": 150e6, "ratio": 3}, runs=1),
     Row(
@@ -291,6 +299,30 @@ ROWS = [
         "job: 1,200,000 jobs of up to a day at load 1.1: 100,000 wait in the end, easy",
         scenario(JOB_MODE, "cluster.scheduler=easy", "jobs.load=1.1", "jobs.count=1200000", DAYS),
         {"engine_cpu": 60},
+        runs=1,
+        quick=False,
+    ),
+    Row(
+        "arcadia-queue",
+        "flow: recommendation jobs on 4,096 hosts, a queue of 500, until 500 have ended",
+        scenario(SCENARIOS / "arcadia-queue.yaml"),
+        {"command": 180},
+        runs=1,
+    ),
+    Row(
+        "arcadia-8-days",
+        "flow: 8 days on 160 hosts, jobs like Philly's",
+        scenario(SCENARIOS / "arcadia-8-days.yaml"),
+        {"command": 120},
+        runs=1,
+        quick=False,
+    ),
+    Row(
+        "fast-forward",
+        "flow: 20 jobs with noise, n = 3 against every iteration; how many times faster",
+        fast_forward,
+        {},
+        {"ratio": 20},
         runs=1,
         quick=False,
     ),

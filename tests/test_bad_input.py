@@ -278,6 +278,8 @@ LOG = "{log: jobs.csv, format: philly%s}"
 TIER = "{ports_down: 2, rate: 1 Gbps}"
 LEAVES = f"topology={{shape: clos, hosts: 4, tiers: [{TIER}, {TIER}], host: {{gpus: 8}}}}"
 
+MODELS = f"topology={{shape: clos, hosts: 4, tiers: [{TIER}, {TIER}], host: {{gpus: 8, gpu: H100-SXM}}}}"
+
 # Job logs: text, the scenario's `jobs`, and options.
 LOGS: dict[str, tuple[str, str, list[str]]] = {
     "log: hole": (PHILLY + ROW % ("", 1), LOG % "", []),
@@ -306,6 +308,19 @@ LOGS: dict[str, tuple[str, str, list[str]]] = {
     "log: at a fidelity with a network": (PHILLY, LOG % "", ["fidelity=flow", LEAVES]),
     "log: regions of a scheduler without": (PHILLY, LOG % "", ["cluster={scheduler: easy, regions: 2}"]),
     "log: slice of no time": (PHILLY, LOG % "", ["cluster={scheduler: gang, slice: 0 s}"]),
+    "drawn: no room in the queue": (PHILLY + ROW % (5, 1), LOG % ", queue: 0", []),
+    "drawn: an end without workloads": (PHILLY + ROW % (5, 1), LOG % ", ends: 5", []),
+    "drawn: model without a batch": (PHILLY + ROW % (5, 1), LOG % ", workloads: [{name: a, workload: {model: dlrm}}]", [MODELS]),
+    "drawn: batch of all replicas": (PHILLY + ROW % (5, 1), LOG % (
+        ", workloads: [{name: a, workload: {model: dlrm, global_batch: 8}, batch_per_replica: 8}]"), [MODELS]),
+    "drawn: share of 0": (PHILLY + ROW % (5, 1), LOG % (
+        ", workloads: [{name: a, share: 0, workload: {model: dlrm}, batch_per_replica: 8}]"), [MODELS]),
+    "drawn: dp of its own": (PHILLY + ROW % (5, 1), LOG % (
+        ", workloads: [{name: a, workload: {model: dlrm}, batch_per_replica: 8, parallelism: {dp: 4}}]"), [MODELS]),
+    "drawn: nothing fits": (PHILLY + ROW % (5, 1), LOG % (
+        ", workloads: [{name: a, workload: {model: llama3-8b, sequence: 512}, batch_per_replica: 8, "
+        "parallelism: {tp: 8}}]"), [MODELS]),
+    "drawn: unknown memo": (PHILLY + ROW % (5, 1), LOG % "", ["cluster.episodes.memo=all"]),
     "jobs: neither list nor mapping": (PHILLY, "philly", []),
     "jobs: no workload at flow fidelity": (PHILLY, "[{name: a, gpus: 4, duration: 1 h}]", ["fidelity=flow", LEAVES]),
     "jobs: no workload and no GPUs": (PHILLY, "[{name: a, duration: 1 h}]", []),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
 
 GPUS = 4096
-JOBS = 2000
-SEEDS = (1, 2, 3)
+JOBS = 1000
+SEEDS = (1, 2, 3, 4)
 SCHEDULERS = ("first-fit", "fcfs", "easy", "conservative")
 START = dt.datetime(2017, 10, 1, tzinfo=dt.UTC)
 
@@ -40,7 +40,8 @@ def scenario(log: Path, scheduler: str) -> dict[str, Any]:
 
 def drawn(seed: int) -> list[tuple[float, float, int]]:
     """Submission, duration and GPUs of jobs like Philly's, as the engine draws them."""
-    jobs = {"like": "philly", "count": JOBS, "load": 1.2, "scale": {"gpus": 8, "max_gpus": 1024, "max_duration": "7 d"}}
+    scale = {"gpus": 32, "max_gpus": 1024, "max_duration": "1 d"}
+    jobs = {"like": "philly", "count": JOBS, "load": 4, "scale": scale}
     text = {**scenario(Path(), "first-fit"), "jobs": jobs, "seed": seed}
     table = windtunnel.run(text).jobs.sort("job")
     return list(table.select("submit_s", "duration_s", "gpus").iter_rows())

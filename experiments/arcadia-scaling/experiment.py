@@ -23,7 +23,7 @@ def observe(results: Results) -> dict[str, Any]:
             {
                 "kind": kind,
                 "GPUs": int(gpus),
-                "nodes": summary["cluster"]["nodes"],
+                "nodes": summary["jobs"][0]["operations"],
                 "wall_s": summary["wall_time_s"],
                 "cpu_s": summary["cpu_time_s"],
                 "memory_MB": summary["peak_memory_bytes"] / 1e6,

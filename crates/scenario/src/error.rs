@@ -77,9 +77,11 @@ impl From<windtunnel_cluster::cluster::ClusterError> for Failure {
             E::GivenTaken { .. } | E::GivenCount { .. } => {
                 Self::Input(InputError::new("--placement", error.to_string()))
             }
-            E::NotWaiting { .. } | E::NotRunning { .. } | E::NoRegion { .. } | E::Taken { .. } | E::WrongCount { .. } => {
-                Self::Input(InputError::new("--scheduler", error.to_string()))
-            }
+            E::NotWaiting { .. }
+            | E::NotRunning { .. }
+            | E::NoRegion { .. }
+            | E::Taken { .. }
+            | E::WrongCount { .. } => Self::Input(InputError::new("--scheduler", error.to_string())),
         }
     }
 }

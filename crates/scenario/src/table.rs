@@ -56,6 +56,32 @@ impl Column {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    fn append(&mut self, other: Self) {
+        match (self, other) {
+            (Self::U32(kept), Self::U32(more)) => kept.extend(more),
+            (Self::U64(kept), Self::U64(more)) => kept.extend(more),
+            (Self::F64(kept), Self::F64(more)) => kept.extend(more),
+            (Self::Text(kept), Self::Text(more)) => kept.extend(more),
+            (Self::Coded { names, codes }, Self::Coded { names: others, codes: more }) => {
+                let mut place = |name: String| {
+                    let known = names.iter().position(|known| *known == name);
+                    known.unwrap_or_else(|| {
+                        names.push(name);
+                        names.len() - 1
+                    }) as u32
+                };
+                let renamed: Vec<u32> = others.into_iter().map(&mut place).collect();
+                codes.extend(more.into_iter().map(|code| renamed[code as usize]));
+            }
+            (Self::F64List { values, width }, Self::F64List { values: more, width: other })
+                if *width == other =>
+            {
+                values.extend(more);
+            }
+            (kept, more) => panic!("batches of a table have columns of one kind: {kept:?} and {more:?}"),
+        }
+    }
 }
 
 /// Rows of a table.
@@ -74,6 +100,18 @@ impl Batch {
         debug_assert!(self.columns.first().is_none_or(|(_, first)| first.len() == column.len()), "{name}");
         self.columns.push((name, column));
         self
+    }
+
+    /// Appends the rows of `other`, which has the same columns.
+    ///
+    /// # Panics
+    /// If it has others: batches of a table are alike.
+    pub fn append(&mut self, other: Self) {
+        assert_eq!(self.columns.len(), other.columns.len(), "batches of a table have the same columns");
+        for ((name, column), (other_name, other)) in self.columns.iter_mut().zip(other.columns) {
+            assert_eq!(*name, other_name, "batches of a table have the same columns");
+            column.append(other);
+        }
     }
 
     /// Number of rows.
@@ -115,5 +153,21 @@ impl TableSink for Discard {
 impl ProgressSink for Discard {
     fn progress(&mut self, _: Option<f64>, _: f64, _: u64) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod appending {
+    use super::*;
+
+    #[test]
+    fn names_of_both_batches_are_kept() {
+        let coded = |names: [&str; 2], codes: &[u32]| {
+            Batch::default().with("a", Column::coded(names, codes.iter().copied()))
+        };
+        let mut batch = coded(["x", "y"], &[0, 1]);
+        batch.append(coded(["y", "z"], &[1, 0]));
+        let names = ["x", "y", "z"].map(str::to_owned).to_vec();
+        assert_eq!(batch.columns, [("a", Column::Coded { names, codes: vec![0, 1, 2, 1] })]);
     }
 }

@@ -95,7 +95,9 @@ fn finishes(summary: &Value) -> Vec<f64> {
 
 /// What of a summary may depend on the machine taken out.
 fn comparable(mut summary: Value) -> Value {
-    for key in ["wall_time_s", "cpu_time_s", "peak_memory_bytes", "peak_rss_bytes", "scenario_sha256", "evidence"] {
+    for key in
+        ["wall_time_s", "cpu_time_s", "peak_memory_bytes", "peak_rss_bytes", "scenario_sha256", "evidence"]
+    {
         summary[key] = Value::Null;
     }
     summary
@@ -110,7 +112,11 @@ fn jobs_without_a_common_link_run_as_if_alone() {
     assert_eq!(summary["jobs"][0]["finish_s"], alone["jobs"][0]["finish_s"]);
     let episodes = &summary["cluster"]["episodes"];
     // The second job stands on its leaf as the first on another.
-    assert_eq!((episodes["begun"].as_u64(), episodes["simulated"].as_u64()), (Some(2), Some(1)), "{episodes}");
+    assert_eq!(
+        (episodes["begun"].as_u64(), episodes["simulated"].as_u64()),
+        (Some(2), Some(1)),
+        "{episodes}"
+    );
 }
 
 #[test]
@@ -125,7 +131,12 @@ fn the_memo_changes_no_result_and_neither_do_threads() {
     assert_eq!(comparable(one.clone()), comparable(two));
     for table in ["usage", "congestion", "heat"] {
         let rows = |tables: &Tables| {
-            tables.0.iter().filter(|(name, _)| *name == table).map(|(_, batch)| batch.clone()).collect::<Vec<_>>()
+            tables
+                .0
+                .iter()
+                .filter(|(name, _)| *name == table)
+                .map(|(_, batch)| batch.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(rows(&tables), rows(&others), "{table}");
     }
@@ -149,15 +160,26 @@ fn fast_forwarding_agrees_with_every_iteration() {
     let fast = run(&text, &[]).0;
     let full = run_request(&RunRequest { full: true, ..request(&text, &[]) }).0;
     let starts = |summary: &Value| -> Vec<f64> {
-        summary["jobs"].as_array().expect("a list").iter().map(|job| job["start_s"].as_f64().unwrap()).collect()
+        summary["jobs"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|job| job["start_s"].as_f64().unwrap())
+            .collect()
     };
     let spans = |summary: &Value| -> Vec<f64> {
         finishes(summary).iter().zip(starts(summary)).map(|(finish, start)| finish - start).collect()
     };
     let simulated = |summary: &Value| -> u64 {
-        summary["jobs"].as_array().expect("a list").iter().map(|job| job["simulated_iterations"].as_u64().unwrap()).sum()
+        summary["jobs"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|job| job["simulated_iterations"].as_u64().unwrap())
+            .sum()
     };
-    let all: u64 = full["jobs"].as_array().expect("a list").iter().map(|job| job["iterations"].as_u64().unwrap()).sum();
+    let all: u64 =
+        full["jobs"].as_array().expect("a list").iter().map(|job| job["iterations"].as_u64().unwrap()).sum();
     assert_eq!(simulated(&full), all);
     assert!(simulated(&fast) * 5 < all, "{} of {all}", simulated(&fast));
     for (job, (fast, full)) in spans(&fast).into_iter().zip(spans(&full)).enumerate() {
@@ -224,11 +246,13 @@ fn what_cannot_be_drawn_is_refused_with_its_key() {
         }
     };
     assert!(error("queue: 30", "queue: 0").starts_with("a.yaml: jobs.queue: expected room"));
-    assert!(error(", batch_per_replica: 4096", "").contains("jobs.workloads[0].batch_per_replica: a model needs"));
+    assert!(
+        error(", batch_per_replica: 4096", "").contains("jobs.workloads[0].batch_per_replica: a model needs")
+    );
     let text = error("{model: dlrm}", "{model: dlrm, global_batch: 4}");
     assert!(text.contains("jobs.workloads[0].workload.global_batch: jobs of a source differ"), "{text}");
     let text = error("{model: dlrm}", "{model: llama3-8b, sequence: 2048}, parallelism: {tp: 8}");
-    assert!(text.contains("jobs.workloads: no workload fits a job of 1 GPUs"), "{text}");
+    assert!(text.contains("jobs.workloads: no workload fits a job of 1 GPU"), "{text}");
     let text = error("name: dlrm", "name: dlrm, share: 0");
     assert!(text.contains("jobs.workloads[0].share: expected a number above 0"), "{text}");
 }

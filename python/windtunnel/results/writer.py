@@ -40,6 +40,23 @@ def to_frame(columns: Columns) -> pl.DataFrame:
     return pl.DataFrame(series)
 
 
+class _Pending:
+    """Rows that wait to be written, and how many they are: counted as they come, since there may be many batches."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.frames: list[pl.DataFrame] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, frame: pl.DataFrame) -> None:
+        self.frames.append(frame)
+        self.rows += frame.height
+        self.bytes += frame.estimated_size()
+
+
 class TableWriter:
     """Collects batches of rows per table and writes them below `folder` as `TABLE/part-00000.parquet`, ….
 
@@ -48,7 +65,7 @@ class TableWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pending: dict[str, list[pl.DataFrame]] = {}
+        self._pending: dict[str, _Pending] = {}
         self._parts: dict[str, int] = {}
         self.rows: dict[str, int] = {}
         """Rows given so far, per table in order of first appearance."""
@@ -57,21 +74,23 @@ class TableWriter:
         """Takes a batch of rows of `table`."""
         frame = to_frame(columns)
         self.rows[table] = self.rows.get(table, 0) + frame.height
-        pending = self._pending.setdefault(table, [])
-        pending.append(frame)
-        while sum(f.height for f in pending) >= PART_ROWS:
-            whole = pl.concat(pending)
+        pending = self._pending.setdefault(table, _Pending())
+        pending.add(frame)
+        while pending.rows >= PART_ROWS:
+            whole = pl.concat(pending.frames)
             self._write(table, whole.head(PART_ROWS))
+            pending.clear()
             rest = whole.slice(PART_ROWS)
-            pending[:] = [rest] if rest.height else []
-        if sum(f.estimated_size() for f in pending) >= PART_BYTES:
-            self._write(table, pl.concat(pending))
+            if rest.height:
+                pending.add(rest)
+        if pending.bytes >= PART_BYTES:
+            self._write(table, pl.concat(pending.frames))
             pending.clear()
 
     def close(self) -> None:
         """Writes the rows still held; a table that never had a row gets one empty part, for its columns."""
         for table, pending in self._pending.items():
-            whole = pl.concat(pending) if pending else None
+            whole = pl.concat(pending.frames) if pending.frames else None
             if whole is not None and (whole.height or table not in self._parts):
                 self._write(table, whole)
             pending.clear()

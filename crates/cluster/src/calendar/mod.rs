@@ -308,8 +308,7 @@ mod tests {
 
     #[test]
     fn one_job_that_fits_an_episode_is_not_extrapolated() {
-        let histories =
-            ran(&[job(8, 3, 0)], vec![Span::from_us(2)], &settings());
+        let histories = ran(&[job(8, 3, 0)], vec![Span::from_us(2)], &settings());
         assert_eq!((histories[0].finish, histories[0].extrapolated), (Some(CalendarTime(6_000)), false));
         let histories = ran(&[job(8, 1_000_000, 5)], vec![Span::from_us(2)], &settings());
         assert_eq!(
@@ -417,10 +416,8 @@ mod tests {
     #[test]
     fn phases_cost_no_time_beyond_what_is_simulated() {
         let spans = vec![Span::from_us(10), Span::from_us(10)];
-        let jobs = [job(4, 100, 0), job(4, 100, 0)].map(|job| JobRequest {
-            ideal_iteration: Span::from_us(20),
-            ..job
-        });
+        let jobs = [job(4, 100, 0), job(4, 100, 0)]
+            .map(|job| JobRequest { ideal_iteration: Span::from_us(20), ..job });
         let histories = ran(&jobs, spans, &Settings { draw_phases: true, ..settings() });
         for history in histories {
             assert_eq!(history.finish, Some(CalendarTime(2_000_000)));

@@ -784,9 +784,9 @@ impl Network for FlowNetwork {
             parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
         }
         parts.retain(|part| !part.links.is_empty());
-        let loads = parts.iter().flat_map(|part| {
-            part.links.iter().map(|&(link, share)| (link, share * part.pairs as f64))
-        });
+        let loads = parts
+            .iter()
+            .flat_map(|part| part.links.iter().map(|&(link, share)| (link, share * part.pairs as f64)));
         let links = summed(loads.collect());
         let members = members.len() as u64;
         self.groups.push(Group {

@@ -49,7 +49,8 @@ pub fn plans(
             .filter_map(|known| known.plan.as_ref().map(|plan| (&kinds[known.kind], plan)))
             .collect();
         let Some((kind, plan)) = draw(&fitting, context.scenario.seed, index as u64) else {
-            let message = format!("no workload fits a job of {} GPUs", job.gpus);
+            let plural = if job.gpus == 1 { "" } else { "s" };
+            let message = format!("no workload fits a job of {} GPU{plural}", job.gpus);
             return Err(InputError::new(format!("{}.workloads", context.place), message)
                 .hint("a model fits where its tp × cp × ep × pp divides the GPUs"));
         };
@@ -86,7 +87,10 @@ fn check(kinds: &[JobKind], place: &str) -> Result<(), InputError> {
                 return Err(InputError::new(at("batch_per_replica"), "a model needs `batch_per_replica`"));
             }
             (None, Some(_)) => {
-                return Err(InputError::new(at("batch_per_replica"), "`batch_per_replica` belongs to a `model`"));
+                return Err(InputError::new(
+                    at("batch_per_replica"),
+                    "`batch_per_replica` belongs to a `model`",
+                ));
             }
             _ => {}
         }

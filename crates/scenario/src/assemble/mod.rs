@@ -36,7 +36,7 @@ use self::operations::OperationsPlan;
 use self::source::JobStream;
 use crate::error::InputError;
 use crate::modules::Modules;
-use crate::schema::{Fidelity, Jobs, Scenario};
+use crate::schema::{Fidelity, Job, Jobs, Scenario};
 
 /// What is known of a job that trains a model.
 #[derive(Clone, Debug)]
@@ -186,7 +186,16 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
             return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
         }
         let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
-        plans.push(jobs::plan(job, &context, &mut evidence)?);
+        let mut plan = jobs::plan(job, &context, &mut evidence)?;
+        // Jobs that do the same share their operations, and episodes know them as the same.
+        let same = |other: &Job| format!("{:?} {:?}", other.workload, other.parallelism);
+        let earlier = &scenario.jobs.list()[..index];
+        if job.workload.is_some()
+            && let Some(known) = earlier.iter().position(|other| same(other) == same(job))
+        {
+            plan.workload = plans[known].workload.clone();
+        }
+        plans.push(plan);
     }
     let mut stream = match &scenario.jobs {
         Jobs::List(_) => None,

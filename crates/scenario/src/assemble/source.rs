@@ -109,7 +109,8 @@ pub fn stream(
     let at = |key: &str| format!("{place}.{key}");
     if scenario.fidelity != Fidelity::Job && source.workloads.is_empty() {
         let message = "jobs of a log have durations and no operations, which a network could not run";
-        return Err(InputError::new(place, message).hint("`workloads` gives them some; `fidelity: job` runs durations"));
+        return Err(InputError::new(place, message)
+            .hint("`workloads` gives them some; `fidelity: job` runs durations"));
     }
     if source.queue == Some(0) {
         return Err(InputError::new(at("queue"), "expected room for at least 1 job, found 0"));

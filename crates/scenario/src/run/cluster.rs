@@ -78,7 +78,8 @@ impl ClusterUse {
     /// Enters periods of congestion.
     pub fn congested(&mut self, periods: &[Period]) {
         let seconds = |of: &dyn Fn(&&Period) -> bool| {
-            let ns: u128 = periods.iter().filter(of).map(|period| u128::from(period.until - period.from)).sum();
+            let ns: u128 =
+                periods.iter().filter(of).map(|period| u128::from(period.until - period.from)).sum();
             ns as f64 / 1e9
         };
         self.congestion = json!({

@@ -95,7 +95,12 @@ impl Heat {
         Batch::default()
             .with("link", Column::U32(links.iter().map(|link| link.0).collect()))
             .with("name", Column::Text(links.iter().map(|&link| topology.link_name(link)).collect()))
-            .with("tier", Column::Text(links.iter().map(|&link| topology.link(link).tier.name().into_owned()).collect()))
+            .with(
+                "tier",
+                Column::Text(
+                    links.iter().map(|&link| topology.link(link).tier.name().into_owned()).collect(),
+                ),
+            )
             .with("bin_span_s", Column::F64(vec![self.width as f64 / 1e9; n]))
             .with("utilisation_bins", Column::F64List { values, width })
     }
@@ -204,8 +209,7 @@ mod tests {
         congestion.add(period(10, 20, Cause::Job(2)));
         congestion.add(period(20, 30, Cause::Job(3)));
         congestion.add(period(40, 50, Cause::Own));
-        let periods: Vec<_> =
-            congestion.into_periods().iter().map(|p| (p.from, p.until, p.cause)).collect();
+        let periods: Vec<_> = congestion.into_periods().iter().map(|p| (p.from, p.until, p.cause)).collect();
         assert_eq!(periods, [(0, 10, Cause::Own), (10, 30, Cause::Job(2)), (40, 50, Cause::Own)]);
     }
 }

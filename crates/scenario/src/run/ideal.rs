@@ -7,9 +7,9 @@ use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_topology::LoadBalancer;
-use windtunnel_workload::{OpKind, Workload};
 use windtunnel_workload::collectives::{Form, Plan};
 use windtunnel_workload::replay::Replay;
+use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
 use super::{RunOptions, fold, network};

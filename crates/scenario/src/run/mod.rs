@@ -136,7 +136,11 @@ pub fn execute(
         }
     }
     if let Some(placement) = assembled.modules.own_placement() {
-        assembled.evidence.add(&format!("placement {}", placement.name()), "given", "a class of the user's own");
+        assembled.evidence.add(
+            &format!("placement {}", placement.name()),
+            "given",
+            "a class of the user's own",
+        );
         for plan in &mut assembled.jobs {
             plan.placement = placement;
         }

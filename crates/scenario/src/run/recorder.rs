@@ -81,6 +81,18 @@ pub struct Held {
     pub batch: Batch,
 }
 
+/// Rows by table, each table's in order: one large batch costs far less than many of a row.
+pub fn together(held: impl IntoIterator<Item = Held>) -> Vec<(&'static str, Batch)> {
+    let mut tables: Vec<(&'static str, Batch)> = Vec::new();
+    for Held { table, batch, .. } in held {
+        match tables.iter_mut().find(|(known, _)| *known == table) {
+            Some((_, kept)) => kept.append(batch),
+            None => tables.push((table, batch)),
+        }
+    }
+    tables
+}
+
 impl<'a> Recorder<'a> {
     /// A recorder for an episode that starts at `origin_ps`; `paths`: critical paths are written.
     pub fn new(
@@ -109,7 +121,7 @@ impl<'a> Recorder<'a> {
 
     /// Hands on the rows held back: what they tell will not be undone.
     pub fn release(&mut self) {
-        for Held { table, batch, .. } in std::mem::take(self.held) {
+        for (table, batch) in together(std::mem::take(self.held)) {
             self.rows(table, batch);
         }
     }

@@ -20,9 +20,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use windtunnel_cluster::calendar::{
-    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident,
-};
+use windtunnel_cluster::calendar::{Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident};
 use windtunnel_cluster::faults::Component;
 use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
 use windtunnel_workload::Workload;
@@ -32,7 +30,7 @@ use super::drive::Pace;
 use super::episode::{Record, Simulated, Simulator, Stop, variation};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
 use super::ideal::IdealTimes;
-use super::recorder::{Held, Iteration};
+use super::recorder::{Held, Iteration, together};
 use super::summary::LinkLoad;
 use crate::assemble::Assembled;
 use crate::error::Failure;
@@ -406,7 +404,8 @@ impl<'a> FabricRunner<'a> {
             }
             let left = assembled.jobs[resident.job].iterations;
             let (placement, job) = (resident.placement.to_vec(), resident.job);
-            let job = EpisodeJob { job, placement, start: Time::ZERO, phase: Span::ZERO, left, done_before: 0 };
+            let job =
+                EpisodeJob { job, placement, start: Time::ZERO, phase: Span::ZERO, left, done_before: 0 };
             episodes.push(Episode { number: u32::MAX, jobs: vec![job] });
             starts.push(key);
         }
@@ -414,7 +413,10 @@ impl<'a> FabricRunner<'a> {
         let iterations = assembled.scenario.cluster.episodes.iterations;
         let iterations = if self.remembers { u64::from(iterations) + 1 } else { 1 };
         let unknown: Vec<usize> = (0..episodes.len())
-            .filter(|&index| !self.remembers || self.find(&self.key(&episodes[index].jobs), &episodes[index].jobs).is_none())
+            .filter(|&index| {
+                !self.remembers
+                    || self.find(&self.key(&episodes[index].jobs), &episodes[index].jobs).is_none()
+            })
             .collect();
         let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
         let seen = self.simulate(CalendarTime(0), &run, iterations)?;
@@ -482,7 +484,12 @@ impl<'a> FabricRunner<'a> {
     }
 
     /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
-    fn without_network(&self, start: CalendarTime, jobs: &[EpisodeJob], iterations: u64) -> Vec<Vec<Iteration>> {
+    fn without_network(
+        &self,
+        start: CalendarTime,
+        jobs: &[EpisodeJob],
+        iterations: u64,
+    ) -> Vec<Vec<Iteration>> {
         let of = |job: &EpisodeJob| {
             let plan = &self.simulator.assembled.jobs[job.job];
             let span = match plan.duration {
@@ -507,7 +514,14 @@ impl<'a> FabricRunner<'a> {
         jobs.iter().map(of).collect()
     }
 
-    fn open(&mut self, start: CalendarTime, episode: &Episode, iterations: Vec<Vec<Iteration>>, held: Vec<Held>, used: Arc<[(u32, f64)]>) {
+    fn open(
+        &mut self,
+        start: CalendarTime,
+        episode: &Episode,
+        iterations: Vec<Vec<Iteration>>,
+        held: Vec<Held>,
+        used: Arc<[(u32, f64)]>,
+    ) {
         let congested = self.congested(episode, &iterations);
         let jobs = episode.jobs.iter().map(|job| job.job).collect();
         self.open.insert(episode.number, Open { start, jobs, iterations, held, used, congested });
@@ -653,10 +667,9 @@ impl EpisodeRunner for FabricRunner<'_> {
         }
         let record = &mut self.simulator.record;
         record.simulated_ns = record.simulated_ns.max(last.div_ceil(1_000));
-        for Held { finish_ps, table, batch } in open.held {
-            if finish_ps <= until_ps {
-                self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
-            }
+        let standing = open.held.into_iter().filter(|held| held.finish_ps <= until_ps);
+        for (table, batch) in together(standing) {
+            self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
         }
         Ok(())
     }
@@ -707,7 +720,8 @@ impl Names {
         let topology = &assembled.fabric.topology;
         let address = topology.address(topology.nic(gpu, NicId(0)));
         let per_host = topology.endpoints_per_host();
-        let area = u64::from(address.region) << 48 | u64::from(address.building) << 32 | u64::from(address.pod);
+        let area =
+            u64::from(address.region) << 48 | u64::from(address.building) << 32 | u64::from(address.pod);
         let host = u64::from(gpu.0 / per_host);
         let mut number = |level: usize, name: (u64, u64)| {
             let next = self.seen[level].len() as u64;

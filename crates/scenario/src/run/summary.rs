@@ -105,6 +105,7 @@ impl JobSummary<'_> {
             "state": self.state.name(),
             "line": self.plan.line,
             "ranks": self.plan.ranks(),
+            "operations": self.plan.workload.operations(),
             "iterations": self.plan.iterations,
             "simulated_iterations": self.iterations.iter().filter(|iteration| !iteration.reused).count(),
             "iteration_time_s": {

@@ -17,9 +17,8 @@ const MOST_LOADED: usize = 8;
 /// second.
 pub fn rates(network: &mut FlowNetwork, topology: &Topology, span: Span) -> Vec<(u32, f64)> {
     let (_, usage) = network.link_usage();
-    let inside = |link: LinkId| {
-        matches!(topology.link(link).tier, LinkTier::ScaleUpOut | LinkTier::ScaleUpIn)
-    };
+    let inside =
+        |link: LinkId| matches!(topology.link(link).tier, LinkTier::ScaleUpOut | LinkTier::ScaleUpIn);
     let seconds = span.seconds();
     let rate = |bytes: f64| if seconds > 0.0 { bytes / seconds } else { 0.0 };
     let outside = usage.into_iter().filter(|link| !inside(link.link));
