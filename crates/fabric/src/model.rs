@@ -124,9 +124,8 @@ pub trait Fabric {
 
 /// Every ordered pair of `members`, once.
 pub(crate) fn pairs(members: &[EndpointId]) -> Vec<(EndpointId, EndpointId, u32)> {
-    let others = |&from: &EndpointId| {
-        members.iter().filter(move |&&to| to != from).map(move |&to| (from, to, 1))
-    };
+    let others =
+        |&from: &EndpointId| members.iter().filter(move |&&to| to != from).map(move |&to| (from, to, 1));
     members.iter().flat_map(others).collect()
 }
 

@@ -60,7 +60,9 @@ pub fn run(
     }
     if assembled.operations.is_some() || jobs.iter().any(|job| job.life != Life::default()) {
         let message = "what fails, is drained, loaded, saved or restarted is known between episodes only";
-        return Err(InputError::new("--full", message).hint("leave it out of the scenario, or `--full`").into());
+        return Err(InputError::new("--full", message)
+            .hint("leave it out of the scenario, or `--full`")
+            .into());
     }
     let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
     let mut cluster = Cluster::new(&order.jobs, &machine);
@@ -71,7 +73,8 @@ pub fn run(
     let fabric = network::flow(assembled, spec, balancer, true, false, rerouter.as_ref())?;
     let variation = variation(assembled, CalendarTime(0));
     let (mut seen, mut held) = (Vec::new(), Vec::new());
-    let names = PathNames::new(&assembled.fabric.topology, assembled.fabric.faults.clone(), balancer, scenario.seed);
+    let names =
+        PathNames::new(&assembled.fabric.topology, assembled.fabric.faults.clone(), balancer, scenario.seed);
     let recorder = Recorder::new(&assembled.jobs, names, sink, 0, &mut seen, &mut held, false);
     let mut shard = Shard::new(fabric, spec.endpoints, &variation, recorder);
     shard.keep_rings_coupled();
@@ -115,7 +118,8 @@ pub fn run(
     if let Some(failure) = whole.shard.observer_mut().failure() {
         return Err(Failure::Run(failure.to_owned()));
     }
-    let Whole { mut histories, mut timeline, entered, given, .. } = whole;
+    let Whole { mut histories, mut timeline, entered, .. } = whole;
+    let given = &order.given;
     for (place, &job) in given.iter().enumerate() {
         histories[job].submit = cluster.submitted_at(JobId(place as u32));
         histories[job].time = cluster.job_time(JobId(place as u32));
@@ -128,7 +132,7 @@ pub fn run(
     let end = CalendarTime(cluster.now());
     let histories = Histories {
         jobs: histories,
-        given: given.to_vec(),
+        given: given.clone(),
         gpu_time: cluster.gpu_time(),
         faults: Vec::new(),
         tallies: Vec::new(),
