@@ -33,19 +33,19 @@ def test_the_example_shows_what_it_says() -> None:
     gpus = 64 * 8
     assert sum(found["gpu_seconds"].values()) == pytest.approx(gpus * found["makespan_s"], rel=1e-12)
     assert sum(found["busy_gpu_seconds"].values()) == pytest.approx(found["gpu_seconds"]["busy"], rel=1e-12)
-    asked = (256 * 30 + 128 * 20 + 64 * 15 + 128 * 10) * 86400
+    asked = (256 * 30 + 128 * 20 + 112 * 15 + 112 * 10) * 86400
     assert found["busy_gpu_seconds"]["work"] == pytest.approx(asked, rel=1e-9)
     assert found["interruptions"] == sum(job["interruptions"] for job in result.summary["jobs"])
     lost = sum(job["lost_s"] * job["ranks"] for job in result.summary["jobs"])
     assert found["lost_gpu_s"] == pytest.approx(lost, rel=1e-9)
-    # As many faults a day as 10,000 GPUs have: 20 times Llama 3's 419 in 54 days at 16,384 GPUs.
+    # As many faults a day as 5,000 GPUs have: ten times Llama 3's 419 in 54 days at 16,384 GPUs.
     count = sum(cause["count"] for cause in found["faults"].values())
-    expected = 20 * 419 / 54 * (gpus / 16384) * found["makespan_s"] / 86400
+    expected = 10 * 419 / 54 * (gpus / 16384) * found["makespan_s"] / 86400
     assert abs(count - expected) < 4 * expected**0.5
     rarely = example(**{"jobs[0]__checkpoint": {"every": "4 h", "write": "2 min"}})
     assert cluster(rarely)["lost_gpu_s"] > found["lost_gpu_s"]
     assert cluster(rarely)["busy_gpu_seconds"]["checkpoint"] < found["busy_gpu_seconds"]["checkpoint"]
-    without = example(cluster__spares__hosts=0)
+    without = example(cluster__spares__hosts=0, topology__hosts=62)
     assert cluster(without)["makespan_s"] > found["makespan_s"]
 
 
@@ -68,7 +68,7 @@ def test_the_same_faults_whatever_else_changes() -> None:
         return set(early.select("time_s", "component").iter_rows())
 
     plain = seen()
-    assert len(plain) > 50
+    assert len(plain) > 10
     assert seen(cluster__scheduler="fcfs", cluster__spares__hosts=0) == plain
     assert seen(**{"jobs[0]__gpus": 64}) == plain
     assert seen(seed=2) != plain
