@@ -105,11 +105,15 @@ impl Rate {
     }
 }
 
+/// Nanoseconds of work that roundings may come to.
+const ROUNDED: u64 = 1_000;
+
 impl Rate {
     /// Nanoseconds from the episode's start until `work` is done, with the writes on the way.
     pub(super) fn end_of(&self, work: Work, segment: &Segment) -> u64 {
         let net = self.time_for(work);
-        let worked = net.saturating_sub(segment.pause.total());
+        // Work is rounded at every change; a write that is due as the job ends is not made for a remnant of it.
+        let worked = net.saturating_sub(segment.pause.total() + ROUNDED);
         net.saturating_add(segment.writes_before(worked).saturating_mul(segment.write))
     }
 
@@ -130,6 +134,16 @@ mod tests {
     fn job(start: u64, phase: u64) -> EpisodeJob {
         let (start, phase) = (Time(start), Span(phase));
         EpisodeJob { job: 0, placement: vec![], start, phase, left: 30, done_before: 0 }
+    }
+
+    #[test]
+    fn a_remnant_of_work_is_no_reason_for_a_checkpoint() {
+        let ends = [50_000_000, 100_000_000].map(Time).to_vec();
+        let rate = Rate::of(&job(0, 0), &EpisodeJobResult { ends });
+        let (pause, write) = (crate::life::Parts::default(), 7_000);
+        let segment = Segment { begin: 0, pause, first: 100_000, every: 100_000, write };
+        assert!((100_000..=100_001).contains(&rate.end_of(Work(2 * Work::ONE + 1), &segment)));
+        assert_eq!(rate.end_of(Work::iterations(3), &segment), 157_000);
     }
 
     #[test]
