@@ -117,7 +117,7 @@ def test_a_share_that_made_the_rows_is_found_again(tmp_path: Path) -> None:
     assert outcome.value == pytest.approx(0.6, rel=0.01)
     record = training.record("compute_share", outcome, dt.date(2026, 1, 2))
     path = training.write("grand-teton", "compute_share", record, folder)
-    assert path == folder / "systems" / "constants" / "grand-teton.yaml"
+    assert path == folder / "systems" / "constants" / "grand-teton.json"
     # What was fitted on is read again, and never scored.
     (score,) = validate(["torchtitan"], data=folder, processes=1).scores
     assert [e.reason for e in score.excluded] == ["used to fit a constant"]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.engine import InputError
-from windtunnel.experiments.spec import parse_yaml
 from windtunnel.results.folder import write_beside
 from windtunnel.validate.board import READERS, predicted_of
 from windtunnel.validate.predict import predict
@@ -135,19 +134,10 @@ def record(constant: str, outcome: Outcome, today: dt.date) -> dict[str, Any]:
 
 
 def write(system: str, constant: str, found: Mapping[str, Any], data: Path) -> Path:
-    """Writes the constant beside the system's file (`constants/NAME.yaml`), where others may be already."""
+    """Writes the constant beside the system's file (`constants/NAME.json`), where others may be already."""
     path = read_systems(data)[system].path
-    beside = path.parent / "constants" / f"{system}.yaml"
-    old = parse_yaml(beside.read_text(encoding="utf-8"), str(beside)) if beside.is_file() else {}
+    beside = path.parent / "constants" / f"{path.stem}.json"
+    old = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
     beside.parent.mkdir(exist_ok=True)
-    lines = ["# Written by `windtunnel calibrate`."]
-    for name, record in sorted({**(old or {}), constant: dict(found)}.items()):
-        lines.append(f"{name}:")
-        for key, value in record.items():
-            if isinstance(value, list):
-                lines.append(f"  {key}:")
-                lines += [f"    - {json.dumps(one)}" for one in value]
-            else:
-                lines.append(f"  {key}: {json.dumps(value)}")
-    write_beside(beside, ("\n".join(lines) + "\n").encode())
+    write_beside(beside, (json.dumps({**old, constant: dict(found)}, indent=1) + "\n").encode())
     return beside
