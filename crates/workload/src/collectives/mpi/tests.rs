@@ -113,15 +113,13 @@ fn a_torus_shares_links_along_its_sides() {
     // Recursive doubling: 1, 2, and 4, half the side and so both ways round.
     let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bit(k), 1).beyond * 6.8e9).round()).collect();
     assert_eq!(shared, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
-    // Six ports carry a sixth each.
-    let one = Constants { post: 0.0, ..free() };
-    let whole = ask(Collective::AllReduce, Algorithm::BineWhole, 1e9);
-    let six = Question { ports: 6, ..whole.clone() };
-    let (whole, six) = (
-        whole.times(&fabric, std::slice::from_ref(&one)).expect("defined")[0],
-        six.times(&fabric, &[one]).expect("defined")[0],
-    );
-    assert!((whole / six - 6.0).abs() < 0.01);
+    // Three ports carry a third each along sides of their own. Six send the mirror image too: where partners are 3 apart
+    // three messages then share a link instead of two, 15 loads of a sixth against 12 whole ones.
+    let free = [Constants { post: 0.0, ..free() }];
+    let one = ask(Collective::AllReduce, Algorithm::BineWhole, 1e9);
+    let time = |ports| Question { ports, ..one.clone() }.times(&fabric, &free).expect("defined")[0];
+    assert!((time(1) / time(3) - 3.0).abs() < 0.01);
+    assert!((time(1) / time(6) - 12.0 / 2.5).abs() < 0.01);
 }
 
 #[test]
