@@ -115,7 +115,8 @@ SETS = {
     "unknown transport far from any": ["fidelity=packet", "network.transport=pigeon"],
     "parameters of a built-in transport": ["fidelity=packet", "network={transport: uec, parameters: {gain: 1}}"],
     "parameter of a built-in transport out of range": [
-        "fidelity=packet", "network={transport: dctcp, parameters: {g: 16}}"
+        "fidelity=packet",
+        "network={transport: dctcp, parameters: {g: 16}}",
     ],
     "balancer that nobody brings along": ["fidelity=packet", "network={path_chooser: {name: mine}}"],
     "unknown balancer": ["network.load_balancer=spary"],
@@ -310,7 +311,9 @@ LOGS: dict[str, tuple[str, str, list[str]]] = {
     "log: slice of no time": (PHILLY, LOG % "", ["cluster={scheduler: gang, slice: 0 s}"]),
     "drawn: no room in the queue": (PHILLY + ROW % (5, 1), LOG % ", queue: 0", []),
     "drawn: an end without workloads": (PHILLY + ROW % (5, 1), LOG % ", ends: 5", []),
-    "drawn: model without a batch": (PHILLY + ROW % (5, 1), LOG % ", workloads: [{name: a, workload: {model: dlrm}}]", [MODELS]),
+    "drawn: model without a batch": (
+        PHILLY + ROW % (5, 1), LOG % ", workloads: [{name: a, workload: {model: dlrm}}]", [MODELS]
+    ),
     "drawn: batch of all replicas": (PHILLY + ROW % (5, 1), LOG % (
         ", workloads: [{name: a, workload: {model: dlrm, global_batch: 8}, batch_per_replica: 8}]"), [MODELS]),
     "drawn: share of 0": (PHILLY + ROW % (5, 1), LOG % (

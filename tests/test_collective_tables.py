@@ -317,7 +317,8 @@ def test_a_system_with_calibrated_constants_beside_it(tmp_path: Path) -> None:
     path.write_text(SYSTEM)
     (tmp_path / "constants").mkdir()
     (tmp_path / "constants" / "made.json").write_text(
-        '{"nccl": {"value": {"launch": "9 us"}, "evidence": "calibrated", "source": "here", "fitted": ["nccl-tests/1/8"]}}'
+        '{"nccl": {"value": {"launch": "9 us"}, "evidence": "calibrated", "source": "here", '
+        '"fitted": ["nccl-tests/1/8"]}}'
     )
     system = read_system(path)
     assert (system.constant("nccl"), system.fitted) == ({"launch": "9 us"}, frozenset({"nccl-tests/1/8"}))

@@ -23,7 +23,19 @@ SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate")
 RUN = "runs/llama3-8b-fsdp-flow"
 """Name of the run that pages refer to as there already."""
 
-IMPLEMENTED = ("run", "topology", "goal", "report", "trace", "experiments", "list", "schema", "doctor", "validate", "whatif")
+IMPLEMENTED = (
+    "run",
+    "topology",
+    "goal",
+    "report",
+    "trace",
+    "experiments",
+    "list",
+    "schema",
+    "doctor",
+    "validate",
+    "whatif",
+)
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
 import pytest
 
 import windtunnel
 from windtunnel import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = ROOT / "examples" / "own-policy" / "shortest_fits.py"
@@ -108,7 +111,10 @@ def test_a_scheduler_at_fault_is_named_with_its_place(tmp_path: Path, body: str,
 
 
 def test_a_scheduler_that_gives_a_taken_gpu_is_told_which(tmp_path: Path) -> None:
-    body = "        head = next(iter(self.waiting.values()), None)\n        return head and Start(head.id, range(head.gpus))"
+    body = (
+        "        head = next(iter(self.waiting.values()), None)\n"
+        "        return head and Start(head.id, range(head.gpus))"
+    )
     name = written(tmp_path, f"class Mine(Scheduler):\n    def decide(self):\n{body}\n") + ":Mine"
     with pytest.raises(InputError, match=r"mine.py:5: Mine.decide` starts job \d+ on GPU 0, which is not free"):
         windtunnel.run(SCENARIO, scheduler=name)

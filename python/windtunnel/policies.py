@@ -1,7 +1,7 @@
 """Schedulers and placements of one's own, written in Python: `windtunnel run SCENARIO --scheduler my.py:Mine`.
 
-A scheduler derives from `Scheduler` and says in `decide` what is to be done now; a placement derives from `Placement` and
-says in `place` which free GPUs a job gets. Both are asked once per decision. `docs/policies.md` explains them.
+A scheduler derives from `Scheduler` and says in `decide` what is to be done now; a placement derives from `Placement`
+and says in `place` which free GPUs a job gets. Both are asked once per decision. `docs/policies.md` explains them.
 """
 
 from __future__ import annotations

@@ -76,9 +76,7 @@ def hosts_chart(placements: pl.DataFrame, end_s: float) -> str:
     unit = calendar_axis(axes, end_s)
     names = placements["job"].unique(maintain_order=True).to_list()
     number = {name: i for i, name in enumerate(names)}
-    rows = placements.filter(pl.col("host") < hosts).with_columns(
-        pl.col("finish_s").fill_nan(end_s).fill_null(end_s)
-    )
+    rows = placements.filter(pl.col("host") < hosts).with_columns(pl.col("finish_s").fill_nan(end_s).fill_null(end_s))
     for index, colour in enumerate(COLOURS):
         mine = rows.filter(pl.col("job").replace_strict(number, return_dtype=pl.Int64) % len(COLOURS) == index)
         if mine.height:
