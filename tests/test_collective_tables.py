@@ -14,8 +14,9 @@ from windtunnel.calibrate import collectives as fitting
 from windtunnel.calibrate.fit import fit
 from windtunnel.engine import InputError
 from windtunnel.validate import validate
-from windtunnel.validate.collectives import Asked, hardware
+from windtunnel.validate.collectives import Asked, hardware, question
 from windtunnel.validate.quantities import quantity, written
+from windtunnel.validate.rows import Table
 from windtunnel.validate.systems import OWN, read_system, read_systems
 from windtunnel.validate.tables import READERS, nccl, pico
 
@@ -149,10 +150,10 @@ def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> N
     blank = folder(tmp_path, runs, [f"{i},{size},1,0" for i in range(1, 6) for size in sizes], system)
     systems = read_systems(blank)
     made = systems["made"]
-    table = nccl.Table("x")
+    table = Table("x")
     points = list(nccl.points(blank / "collectives", systems, table))
     truth = {"launch": 9e-6, "share_network": [0.2, 0.7, 0.8], "exchange_network": 0.6}
-    asked = [nccl.question(made, p.run.operation, p.size, p.run.ranks)["collective"] for p in points]
+    asked = [question(made, p.run.operation, p.size, p.run.ranks)["collective"] for p in points]
     base = fitting._set({}, {})
     (seconds,) = Asked(asked).times([{**base, **truth}])
     rows = [f"{p.run.line.text('run_id')},{p.size},{t * 1e6:.6f},0" for p, t in zip(points, seconds, strict=True)]
