@@ -43,7 +43,8 @@ def titan(caption: str, cells: dict[str, str], hardware: str = "H100 96GB") -> d
 
 def bridge(model: str, cells: dict[str, str], tokens: str = "1000", system: str = "DGX-H100") -> dict[str, object]:
     raw = {"#-GPUs": "64", "Precision": "FP8-CS", "GBS": "128", "MBS": "1", "Sequence Length": "8192", "TP": "4",
-           "PP": "8", "CP": "1", "VP": "5", "EP": "1", "Tokens / sec / GPU": tokens, "Model TFLOP / sec / GPU": "1"}  # fmt: skip
+           "PP": "8", "CP": "1", "VP": "5", "EP": "1", "Tokens / sec / GPU": tokens,
+           "Model TFLOP / sec / GPU": "1"}  # fmt: skip
     raw |= cells
     return {
         "section": f"Performance / 25.11 NeMo Container / Pre-Training Performance / Model: {model}",
@@ -54,7 +55,8 @@ def bridge(model: str, cells: dict[str, str], tokens: str = "1000", system: str 
 
 def test_torchtitan_captions_and_cells_become_layouts(tmp_path: Path) -> None:
     data = write(tmp_path, "torchtitan_measured_tps.csv", [
-        titan("Llama 3.1 8B model. 8 GPUs. Local batch size 2, global batch size 16. Selective activation checkpointing.",
+        titan("Llama 3.1 8B model. 8 GPUs. Local batch size 2, global batch size 16. "
+              "Selective activation checkpointing.",
               {"Techniques": "FSDP", "TPS/GPU": "5,000", "Memory(GiB)": "80"}),
         titan("FSDP + TP + PP + torch.compile + Float8 + AsyncTP. Llama 3.1 405B model. 512 GPUs (FSDP 8, TP 8, PP8). "
               "Local batch size 32, global batch size 256. Full activation checkpointing.",
@@ -105,8 +107,8 @@ def test_a_cell_of_two_runs_is_two_rows(tmp_path: Path) -> None:
 
 
 def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:
-    run = {"round": "v5.0", "org": "A", "system": "s", "benchmark": "llama2_70b_lora", "nodes": 1, "accel_per_node": 8,
-           "accel_model": "NVIDIA H100-SXM5-80GB", "global_batch_size": 8, "seq_len": "", "grad_accum": 1,
+    run = {"round": "v5.0", "org": "A", "system": "s", "benchmark": "llama2_70b_lora", "nodes": 1,
+           "accel_per_node": 8, "accel_model": "NVIDIA H100-SXM5-80GB", "global_batch_size": 8, "seq_len": "", "grad_accum": 1,
            "micro_batch": "", "tp": "", "pp": "", "cp": "", "best_step_s": 4.0, "best_step_basis": "logged"}  # fmt: skip
     data = write(tmp_path, "mlperf_training_runs.csv", [
         run, run | {"best_step_s": 5.0}, run | {"best_step_s": 4.4}, run | {"best_step_s": ""},
@@ -120,8 +122,10 @@ def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:
         "config_DGXH100_1x8x2.sh": {"DGXNNODES": "1", "MINIBS": "2"},
         "config_DGXB200_1x8x1_fp4.sh": {"DGXNNODES": "1", "MINIBS": "1", "TP": "1"},
     }
-    write(data, "mlperf_parallelism_configs.csv",
-          [config | {"config": name, "params_json": json.dumps(values)} for name, values in scripts.items()])  # fmt: skip
+    rows: list[dict[str, object]] = [
+        {**config, "config": name, "params_json": json.dumps(values)} for name, values in scripts.items()
+    ]
+    write(data, "mlperf_parallelism_configs.csv", rows)
     found = READERS["mlperf"](data, read_systems(None))
     assert found is not None
     first, second = found.rows
@@ -213,7 +217,8 @@ def test_errors_are_told_by_kind() -> None:
         return Row(name, "s", 1.0, {"topology": {"host": {"gpu": gpu}}, "jobs": [job]}, {})
 
     rows = [
-        row("a", {}, {}, "A100-80"), row("b", {"precision": "fp8"}, {}, "H100-SXM"), row("c", {"lora_rank": 16}, {}, "B200"),
+        row("a", {}, {}, "A100-80"), row("b", {"precision": "fp8"}, {}, "H100-SXM"),
+        row("c", {"lora_rank": 16}, {}, "B200"),
         row("d", {}, {"ep": 8}, "A100-80"), row("e", {}, {}, "A100-80"),
     ]  # fmt: skip
     kinds = [kind_of(one) for one in rows]
@@ -242,10 +247,12 @@ def test_the_errors_that_runs_show_follow_the_board() -> None:
     ("name", "table", "row", "message"),
     [
         ("torchtitan", "torchtitan_measured_tps.csv",
-         titan("Llama 3.1 8B. 8 GPUs. Local batch size 2", {"Techniques": "FSDP", "TPS/GPU": "fast", "Memory(GiB)": "1"}),
+         titan("Llama 3.1 8B. 8 GPUs. Local batch size 2",
+               {"Techniques": "FSDP", "TPS/GPU": "fast", "Memory(GiB)": "1"}),
          "torchtitan_measured_tps.csv:2: `row_json`: `TPS/GPU`: expected a number, found `fast`"),
         ("torchtitan", "torchtitan_measured_tps.csv",
-         {"caption": "x", "row_json": "{", "hardware": "H100", "source": ""}, "torchtitan_measured_tps.csv:2: `row_json`"),
+         {"caption": "x", "row_json": "{", "hardware": "H100", "source": ""},
+         "torchtitan_measured_tps.csv:2: `row_json`"),
         ("megatron-bridge", "megatron_bridge_measured_throughput.csv", bridge("LLAMA3_8B", {"GBS": "many"}),
          "throughput.csv:2: `raw_json`: `GBS`: expected a number, found `many`"),
         ("mlperf", "mlperf_training_runs.csv", {"round": "v5.0", "org": "A"},

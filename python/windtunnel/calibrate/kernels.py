@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import io
 import math
 import re
 from dataclasses import dataclass, field
@@ -88,10 +89,9 @@ class Found:
 
 def read(path: Path) -> Iterator[Kernel]:
     """The kernels of a file. Raises `InputError` with file and line."""
-    opened = gzip.open(path, "rt", encoding="utf-8", newline="") if path.suffix == ".gz" else path.open(newline="")
     try:
-        with opened as file:
-            reader = csv.DictReader(file)
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
+            reader = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
             names = [name.strip() for name in reader.fieldnames or []]
             reader.fieldnames = names
             if names == HEADER:
@@ -254,7 +254,7 @@ def rewritten(sheet: str, found: Found, today: dt.date) -> str:
         figures["launch"] = f"{found.launch * 1e6:g} us"
     for key, value in figures.items():
         line = f'{key}: {{value: {value}, evidence: measured, source: "{source}"}}'
-        sheet, count = re.subn(rf"^{key}: \{{.*$", lambda _, line=line: line, sheet, count=1, flags=re.MULTILINE)
+        sheet, count = re.subn(rf"^{key}: \{{.*$", line.replace("\\", r"\\"), sheet, count=1, flags=re.MULTILINE)
         if count == 0:
             raise InputError(f"sheet of {found.gpu}: `{key.strip()}` is not on a line of its own")
     return sheet

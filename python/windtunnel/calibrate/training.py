@@ -16,9 +16,10 @@ import numpy as np
 
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
-from windtunnel.validate.board import READERS, predicted_of
+from windtunnel.validate.board import predicted_of
 from windtunnel.validate.predict import predict
 from windtunnel.validate.systems import read_systems, with_constant
+from windtunnel.validate.tables import READERS
 
 if TYPE_CHECKING:
     import datetime as dt

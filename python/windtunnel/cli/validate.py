@@ -18,6 +18,8 @@ from windtunnel.engine import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windtunnel.validate.board import Board
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 TARGET = Path("runs") / "validation"
@@ -72,13 +74,18 @@ def validate(
     for score in board.scores:
         table.add_row(Text(score.name), *cells(score.figures))
     out().print(table)
+    _left_out(board)
+    out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
+    return DONE
+
+
+def _left_out(board: Board) -> None:
+    """Rows and tables that are not on the board, and why."""
     for score in board.scores:
         for e in score.excluded:
             out().print(Text(f"{score.name}: {e.rows} rows left out: {e.reason}", style="dim"))
     for name in board.absent:
         out().print(Text(f"{name}: its file is not in the folder", style="dim"))
-    out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
-    return DONE
 
 
 def _known(tables: Sequence[str], names: Sequence[str]) -> None:

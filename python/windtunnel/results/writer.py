@@ -54,7 +54,7 @@ class _Pending:
     def add(self, frame: pl.DataFrame) -> None:
         self.frames.append(frame)
         self.rows += frame.height
-        self.bytes += frame.estimated_size()
+        self.bytes += int(frame.estimated_size())
 
 
 class TableWriter:

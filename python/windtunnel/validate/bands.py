@@ -1,7 +1,7 @@
 """Errors by kind of prediction, for the results of runs: `data/errors/training.json`.
 
-A run finds the kind its iteration time is of and shows the board's median and 95th percentile for it. The kinds are those that
-the engine tells apart: adapters, experts, and dense models with kernels measured on the GPU or inferred.
+A run finds the kind its iteration time is of and shows the board's median and 95th percentile for it. The kinds are
+those that the engine tells apart: adapters, experts, and dense models with kernels measured on the GPU or inferred.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def kind_of(row: Row) -> str | None:
 
 
 def bands(scores: Iterable[Score]) -> dict[str, Any]:
-    """Median and 95th percentile by kind, with the tables they come from; and the board's own figures, for comparison."""
+    """Median and 95th percentile by kind, with the tables they come from; the board's own figures, for comparison."""
     found: dict[str, list[tuple[float, float]]] = {}
     tables: dict[str, set[str]] = {}
     board: dict[str, Any] = {}

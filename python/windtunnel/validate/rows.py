@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Row:
     """A measurement and the scenario that predicts it.
 
-    `measured` is in seconds, or in bytes for tables of memory. `models` are files that the scenario names, by file name:
-    a `config.json`, or the text of another. `groups` is what the row is shown by, such as `{"size": "3.6B"}`.
+    `measured` is in seconds, or in bytes for tables of memory. `models` are files that the scenario names, by file
+    name: a `config.json`, or the text of another. `groups` is what the row is shown by, such as `{"size": "3.6B"}`.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """Long iterations from two short ones.
 
-Once a pipeline is full, every further round of micro-batches takes the same time: the time of an iteration is affine in the
-number of rounds. An iteration of more than `ROUNDS[-1]` rounds of pp micro-batches is therefore run with two and with three
-rounds, and the difference stands for each of the others.
+Once a pipeline is full, every further round of micro-batches takes the same time: the time of an iteration is affine in
+the number of rounds. An iteration of more than `ROUNDS[-1]` rounds of pp micro-batches is therefore run with two and
+with three rounds, and the difference stands for each of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROUNDS = (2, 3)
 
 
 def shortened(scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], float]]:
-    """The scenarios to run for `scenario`, each with the weight of its time in the whole; one of weight 1 if it is short."""
+    """The scenarios to run for `scenario`, each with its time's weight in the whole; one of weight 1 if it is short."""
     job = scenario["jobs"][0]
     layout, workload = job["parallelism"], job["workload"]
     replicas = int(layout.get("dp", 1)) * int(layout.get("ep", 1))

@@ -91,7 +91,7 @@ def gpt(
 
 
 def racks(scenario: dict[str, Any], gpus: int) -> None:
-    """Fits a scale-up domain of several hosts to a job: as large as the job where that fits one rack; whole domains of hosts."""
+    """Fits a scale-up domain of several hosts to a job: as large as it if one rack holds it, else whole domains."""
     topology = scenario["topology"]
     host = topology["host"]
     size = (host.get("scale_up") or {}).get("size")

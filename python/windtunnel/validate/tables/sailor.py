@@ -169,7 +169,7 @@ def _between(model: Model, narrow: Model, first: float, wide: Model, second: flo
         if products >= 0 and scores >= 0:
             return scores * model.heads + products * model.hidden**2
     share = math.log(model.hidden / narrow.hidden) / math.log(wide.hidden / narrow.hidden)
-    return first ** (1 - share) * second**share
+    return float(first ** (1 - share) * second**share)
 
 
 def _parts(folder: Path, gpu: str, model: Model, micro: int, tp: int) -> list[list[float]] | None:

@@ -26,7 +26,7 @@ GIB = 2**30
 SEQUENCE = 8192
 MODELS = {"8b": "llama3-8b", "70b": "llama3-70b", "405b": "llama3-405b"}
 LAYERS = {"llama3-8b": 32, "llama3-70b": 80, "llama3-405b": 126}
-H200 = {"model": "llama3-8b", "gpus_per_node": 8, "local_batch": 2}
+H200: dict[str, Any] = {"model": "llama3-8b", "gpus_per_node": 8, "local_batch": 2}
 """The runs of Trainy: command line in benchmarks/llama3-8b_h200_202506_trainy-whitefiber.md, float8 and a compiler."""
 
 
@@ -91,9 +91,9 @@ def _runs(path: Path) -> Iterator[Run | str]:
             raise InputError(f"{path}:{line.number}: `row_json`: expected an object, found `{cells}`")
         if "NUM_NODES" in cells:
             nodes = int(_number(line, cells, "NUM_NODES"))
-            gpus = nodes * int(H200["gpus_per_node"])
+            gpus = nodes * H200["gpus_per_node"]
             yield Run(
-                line, str(H200["model"]), gpus, gpus, 1, 1, 1, SEQUENCE, gpus * int(H200["local_batch"]),
+                line, H200["model"], gpus, gpus, 1, 1, 1, SEQUENCE, gpus * H200["local_batch"],
                 "operations", compiled=True, precision="fp8", asynchronous=False, schedule="1f1b",
                 tps=_number(line, cells, "TPS/GPU"), memory=_number(line, cells, "Memory(GiB)") * GIB,
             )  # fmt: skip
