@@ -108,8 +108,10 @@ def test_a_cell_of_two_runs_is_two_rows(tmp_path: Path) -> None:
 
 def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:
     run = {"round": "v5.0", "org": "A", "system": "s", "benchmark": "llama2_70b_lora", "nodes": 1,
-           "accel_per_node": 8, "accel_model": "NVIDIA H100-SXM5-80GB", "global_batch_size": 8, "seq_len": "", "grad_accum": 1,
-           "micro_batch": "", "tp": "", "pp": "", "cp": "", "best_step_s": 4.0, "best_step_basis": "logged"}  # fmt: skip
+           "accel_per_node": 8, "accel_model": "NVIDIA H100-SXM5-80GB", "global_batch_size": 8, "seq_len": "",
+           "grad_accum": 1,
+           "micro_batch": "", "tp": "", "pp": "", "cp": "", "best_step_s": 4.0,
+           "best_step_basis": "logged"}  # fmt: skip
     data = write(tmp_path, "mlperf_training_runs.csv", [
         run, run | {"best_step_s": 5.0}, run | {"best_step_s": 4.4}, run | {"best_step_s": ""},
         run | {"benchmark": "bert"}, run | {"accel_model": "Abacus 3"}, run | {"org": "B"},

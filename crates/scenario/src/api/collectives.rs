@@ -14,7 +14,7 @@ use crate::error::InputError;
 /// Questions to the model of NCCL.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Questions {
+struct Asked {
     hardware: Vec<Hardware>,
     settings: Vec<Vec<(String, String)>>,
     constants: Vec<Constants>,
@@ -42,7 +42,7 @@ fn wrong(error: impl ToString) -> Failure {
 /// # Errors
 /// [`Failure::Input`] where the text is not that, an index is beyond its list, or nothing is left to choose from.
 pub fn collective_times(text: &str) -> Result<String, Failure> {
-    let asked: Questions = serde_json::from_str(text).map_err(wrong)?;
+    let asked: Asked = serde_json::from_str(text).map_err(wrong)?;
     let mut settings = Vec::with_capacity(asked.settings.len());
     for pairs in &asked.settings {
         let mut set = Settings::default();

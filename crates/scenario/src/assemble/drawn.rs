@@ -35,11 +35,11 @@ pub fn plans(
     let mut laid: Vec<Laid> = Vec::new();
     let mut plans = Vec::with_capacity(stream.jobs.len());
     for (index, (job, &duration)) in stream.jobs.iter().zip(&stream.durations).enumerate() {
-        for kind in 0..kinds.len() {
+        for (kind, of) in kinds.iter().enumerate() {
             if !laid.iter().any(|known| known.kind == kind && known.gpus == job.gpus) {
                 let place = format!("{}.workloads[{kind}]", context.place);
                 let context = Context { place: &place, ..*context };
-                let plan = lay(&kinds[kind], source, job.gpus, &context, evidence)?;
+                let plan = lay(of, source, job.gpus, &context, evidence)?;
                 laid.push(Laid { kind, gpus: job.gpus, plan });
             }
         }

@@ -82,6 +82,9 @@ pub fn build(
 }
 
 /// Whether the sheet `name` is of a recommendation model.
+///
+/// # Errors
+/// [`InputError`] if there is no such sheet.
 pub fn is_dlrm(name: &str, context: &Context<'_>) -> Result<bool, InputError> {
     let sheet = model_sheet(name, context, &format!("{}.workload.model", context.place))?;
     Ok(matches!(sheet.kind, ModelKind::Dlrm(_)))

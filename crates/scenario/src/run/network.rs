@@ -246,7 +246,6 @@ pub fn packet_settings(
         background: assembled.troubles.background.clone(),
         sample_every: scenario.results.queues.map(|every| every.0),
         records,
-        ..PacketSettings::default()
     };
     settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     let needs = transport.of.check(&settings);

@@ -37,6 +37,9 @@ use crate::error::Failure;
 use crate::schema::{Fidelity, Jobs, MemoName};
 use crate::table::{Batch, ProgressSink, TableSink};
 
+/// What came of an episode: what was seen, what is recorded of it, the rows of its tables, and rows of flows so far.
+type Outcome = (Result<Simulated, Stop>, Record, Buffer, u64);
+
 /// Links named in the summary.
 const MOST_LOADED: usize = 8;
 
@@ -332,8 +335,7 @@ impl<'a> FabricRunner<'a> {
         let faults = &simulator.faults;
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();
-        let mut outcomes: Vec<Option<(Result<Simulated, Stop>, Record, Buffer, u64)>> =
-            (0..episodes.len()).map(|_| None).collect();
+        let mut outcomes: Vec<Option<Outcome>> = (0..episodes.len()).map(|_| None).collect();
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (sender, next, stop) = (sender.clone(), &next, &stop);

@@ -67,6 +67,7 @@ fn levels(n: u32) -> (u32, u32) {
 ///
 /// # Errors
 /// [`MpiError::Unsupported`].
+#[expect(clippy::match_same_arms, reason = "an arm for each algorithm, as they are defined")]
 pub fn phases(
     collective: Collective,
     algorithm: Algorithm,

@@ -159,7 +159,7 @@ impl Communicator<'_> {
         let mut rate = self.scale_up() * constants.share_scale_up[at];
         if self.layout.domains > 1 {
             let message = bytes as f64 / f64::from(self.layout.members() * choice.channels);
-            rate = rate.min(self.network() * self.share(choice.protocol, message, constants));
+            rate = rate.min(self.network() * Self::share(choice.protocol, message, constants));
         }
         let message = bytes / u64::from(self.layout.members() * choice.channels);
         let hops = inside * constants.hop_scale_up[at]
@@ -179,7 +179,7 @@ impl Communicator<'_> {
     }
 
     /// Share of the NICs' rate that messages of a protocol get.
-    fn share(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+    fn share(protocol: Protocol, message: f64, constants: &Constants) -> f64 {
         let whole = constants.share_network[protocol as usize];
         let limit = constants.short_message;
         if protocol != Protocol::Simple || limit <= 0.0 || message >= 4.0 * limit {
@@ -195,7 +195,7 @@ impl Communicator<'_> {
         let levels = f64::from(domains.ilog2());
         let inside = self.scale_up() * constants.share_scale_up[at];
         let chunk = self.tree_chunk(choice, bytes);
-        let between = self.network() * self.share(choice.protocol, chunk, constants);
+        let between = self.network() * Self::share(choice.protocol, chunk, constants);
         let size = bytes as f64;
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
