@@ -13,8 +13,9 @@ struct Rows(Vec<Batch>);
 
 impl TableSink for Rows {
     fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
-        assert_eq!(table, "jobs");
-        self.0.push(batch);
+        if table == "jobs" {
+            self.0.push(batch);
+        }
         Ok(())
     }
 }

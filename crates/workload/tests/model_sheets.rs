@@ -138,6 +138,9 @@ fn every_model_sheet_loads_with_its_published_size() {
                     None => checked += usize::from(sheet.parameters.is_some()),
                 }
             }
+            ModelKind::Dlrm(model) if sheet.name == "dlrm-1024" => {
+                assert_eq!(model.tables.len(), 1_024, "a table for each GPU of the largest job");
+            }
             // MLPerf's DLRM: 25 billion parameters at dimension 128, nearly all in tables.
             ModelKind::Dlrm(model) => {
                 assert_eq!(model.tables.len(), 26);
