@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate")
+SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate")
 """What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
 
 RUN = "runs/llama3-8b-fsdp-flow"
@@ -35,6 +35,7 @@ IMPLEMENTED = (
     "doctor",
     "validate",
     "whatif",
+    "calibrate",
 )
 
 
