@@ -63,7 +63,7 @@ def test_a_run_leaves_summary_manifest_scenario_and_tables(tmp_path: Path, monke
     )  # fmt: skip
     assert sorted(p.name for p in result.path.iterdir()) == ["jobs", "manifest.json", "scenario.yaml", "summary.json"]
     assert seen == [(0.5, 1.0, 10)]
-    options = {"threads": None, "seed": 7, "fidelity": None, "full": False, "explain": False}
+    options = {"threads": None, "seed": 7, "fidelity": None, "full": False, "explain": False, "policies": ""}
     pairs = [("jobs[0].parallelism.tp", "4"), ("fidelity", "flow")]
     assert calls == [("windtunnel: 1\n", str(scenario), str(tmp_path), pairs, options)]
     assert result.manifest["tables"] == {"jobs": 3}
