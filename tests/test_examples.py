@@ -65,6 +65,11 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
     ),
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
     "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
+    "shared-cluster": (
+        ("jobs.count", 12), ("jobs.scale", "{gpus: 16, max_gpus: 32, max_duration: 1 h}"),
+        ("jobs.workloads", "[{name: ring, workload: {collective: {kind: all_reduce, bytes: 4 MiB}}}]"),
+        ("network.exchange", "messages"), ("cluster.episodes.iterations", 1),
+    ),
     "stragglers": (JUMBO, *SMALL_MODEL, ("jobs[0].iterations", 1)),
     "torus-all-reduce": ((f"{W}.collective.bytes", "32 MiB"),),
     "two-jobs": (

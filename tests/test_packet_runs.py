@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import windtunnel
+
+if TYPE_CHECKING:
+    from conftest import Command
 
 pytestmark = pytest.mark.engine
 
@@ -86,3 +91,28 @@ def test_progress_grows_to_one_inside_an_iteration(scenario: Path) -> None:
     assert len(seen) > 3
     assert seen == sorted(seen)
     assert 0 < seen[len(seen) // 2] < 1
+
+
+SPREAD = """\
+windtunnel: 1
+name: spread
+fidelity: packet
+topology:
+  shape: clos
+  hosts: 8
+  tiers: [{ports_down: 8, rate: 400 Gbps, length: 5 m}]
+  host: {gpu: H100-SXM, gpus: 8, nics: 1, nic: ConnectX-7}
+jobs:
+  - name: a
+    placement: %s
+    workload: {collective: {kind: all_reduce, bytes: 4 MiB, ranks: 8}}
+"""
+
+
+@pytest.mark.parametrize(("placement", "crosses"), [("packed", False), ("spread", True)])
+def test_what_leaves_a_host_is_packets_however_ranks_are_placed(
+    command: Command, tmp_path: Path, placement: str, *, crosses: bool
+) -> None:
+    (tmp_path / "spread.yaml").write_text(SPREAD % placement, encoding="utf-8")
+    found = json.loads(command("run", tmp_path / "spread.yaml", "--json", "--no-report").stdout)
+    assert (found["data_packet_hops"] > 0) == crosses

@@ -261,7 +261,6 @@ impl Simulator<'_> {
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
         if assembled.scenario.fidelity == Fidelity::Packet {
-            shard.couple(Coupling::InsideDomain);
             shard.pause_every(PACKET_STEPS);
         }
         if assembled.scenario.network.exchange == ExchangeName::Hosts {
@@ -270,6 +269,10 @@ impl Simulator<'_> {
         for job in jobs {
             let plan = &assembled.jobs[job.job];
             let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
+            if assembled.scenario.fidelity == Fidelity::Packet {
+                let together = fills_domains(&job.placement, assembled.fabric.topology.scale_up_size());
+                shard.couple(if together { Coupling::InsideDomain } else { Coupling::Never });
+            }
             let shard_job = ShardJob {
                 number: job.job as u64,
                 workload: plan.workload.clone(),
@@ -487,4 +490,11 @@ pub fn stuck_failure(
         "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
          receive needs a send of the same tag from the same rank, and the other way round"
     ))
+}
+
+/// Whether ranks that the workload takes for neighbours in a scale-up domain of `size` GPUs stand in one: a job that was
+/// spread, or got what was left of several hosts, has messages where others have a coupled group.
+fn fills_domains(placement: &[EndpointId], size: u32) -> bool {
+    let size = size.max(1);
+    placement.chunks(size as usize).all(|block| block.iter().all(|gpu| gpu.0 / size == block[0].0 / size))
 }
