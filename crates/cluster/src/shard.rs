@@ -242,6 +242,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     }
 
     /// What observes.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// What observes.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
@@ -297,6 +302,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Has seen enough once every job has done `iterations`, or all of its own.
     pub fn stop_after(&mut self, iterations: u64) {
         self.enough = iterations;
+        self.satisfied_now = self.satisfied();
     }
 
     /// Whether every job has done enough.

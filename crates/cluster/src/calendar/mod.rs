@@ -15,11 +15,11 @@
 //! extrapolated.
 //!
 //! **Phases.** In a group of several jobs each enters at a phase of its iteration drawn once for (seed, job). It is a
-//! device of the simulation and takes no work's time: what lies beyond the simulated span goes on as if the job had
-//! entered at once.
+//! device of the simulation: while it lasts the job goes on at its mean.
 
 mod driver;
 mod progress;
+pub mod steady;
 pub mod timeline;
 
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
@@ -412,9 +412,9 @@ mod tests {
         assert_eq!(histories.jobs.iter().filter(|job| job.finish.is_some()).count(), 3);
     }
 
-    /// A phase orders the simulation and costs nothing beyond it.
+    /// A phase orders the simulation and costs nothing.
     #[test]
-    fn phases_cost_no_time_beyond_what_is_simulated() {
+    fn phases_cost_no_time() {
         let spans = vec![Span::from_us(10), Span::from_us(10)];
         let jobs = [job(4, 100, 0), job(4, 100, 0)]
             .map(|job| JobRequest { ideal_iteration: Span::from_us(20), ..job });

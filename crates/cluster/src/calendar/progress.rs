@@ -38,17 +38,17 @@ impl Work {
     }
 }
 
-/// How a job advances in an episode: as simulated while that reaches; afterwards at its mean, as if it had entered
-/// without a phase.
+/// How a job advances in an episode: at its mean while its phase lasts, then as simulated while that reaches, then at its
+/// mean again. A phase is a device of the simulation, so the time that it takes is not lost.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
+    /// End of the phase.
     start: Time,
     phase: Span,
+    /// Ends of the iterations that were simulated.
     ends: Vec<Time>,
     /// Mean of the iterations after the first (of the only one if there is one).
     pub(super) mean: Span,
-    /// How far the simulation saw this job.
-    simulated: Span,
 }
 
 impl Rate {
@@ -60,29 +60,40 @@ impl Rate {
             1 => last - job.start,
             n => Span((last - ends[0]).0.div_ceil(n as u64 - 1)),
         };
-        Self { start: job.start, phase: job.phase, ends, mean, simulated: last - Time::ZERO }
+        Self { start: job.start, phase: job.phase, ends, mean }
+    }
+
+    /// When the last simulated iteration ended, in picoseconds.
+    fn last(&self) -> u64 {
+        self.ends.last().unwrap_or(&self.start).0
+    }
+
+    /// When the iteration after `whole` simulated ones begins, and how long it takes.
+    fn iteration(&self, whole: usize) -> (u64, Span) {
+        let begin = if whole == 0 { self.start } else { self.ends[whole - 1] };
+        (begin.0, self.ends.get(whole).map_or(self.mean, |&end| end - begin))
+    }
+
+    /// Work done in `ps` of the phase; rounded up, so that work that takes whole picoseconds is done after them.
+    fn entered(&self, ps: u128) -> Work {
+        Work((ps << 64).div_ceil(u128::from(self.mean.0.max(1))))
     }
 
     /// Whether `ns` after the episode's start lies beyond what was simulated of the job.
     pub(super) fn is_extrapolated(&self, ns: u64) -> bool {
-        ns > self.simulated.ns_ceil()
+        ns > Span(self.last()).ns_ceil()
     }
 
     /// Nanoseconds from the episode's start until `work` is done, rounded up.
     pub(super) fn time_for(&self, work: Work) -> u64 {
-        let simulated = u128::from(self.simulated.0);
-        let needed = work.ceil() as usize;
-        let ps = if work.0.is_multiple_of(Work::ONE) && needed <= self.ends.len() {
-            u128::from((self.ends[needed - 1] - Time::ZERO).0)
+        let entered = self.entered(u128::from(self.phase.0));
+        let ps = if work <= entered {
+            u128::from(self.start.0 - self.phase.0) + work.at(self.mean)
         } else {
-            // An entry in mid-iteration, or more work than was simulated: at the mean.
-            let seen = Work::iterations(self.ends.len() as u64);
-            if work > seen {
-                let ahead = u128::from(self.phase.0);
-                simulated.max((simulated + Work(work.0 - seen.0).at(self.mean)).saturating_sub(ahead))
-            } else {
-                u128::from(self.start.0) + work.at(self.mean)
-            }
+            let after = Work(work.0 - entered.0);
+            let whole = self.ends.len().min((after.0 >> 64) as usize);
+            let (begin, iteration) = self.iteration(whole);
+            u128::from(begin) + Work(after.0 - Work::iterations(whole as u64).0).at(iteration)
         };
         u64::try_from(ps.div_ceil(1_000)).unwrap_or(u64::MAX)
     }
@@ -90,18 +101,13 @@ impl Rate {
     /// Work done `ns` after the episode's start.
     pub(super) fn done_by(&self, ns: u64) -> Work {
         let ps = u128::from(ns) * 1_000;
+        let entered =
+            ps.saturating_sub(u128::from(self.start.0 - self.phase.0)).min(u128::from(self.phase.0));
         let whole = self.ends.partition_point(|&end| u128::from(end.0) <= ps);
-        let since = match whole {
-            0 => self.start,
-            n => self.ends[n - 1],
-        };
-        let passed = ps.saturating_sub(u128::from(since.0));
-        let (passed, iteration) = match self.ends.get(whole) {
-            // An iteration on its way that was simulated to its end is done in the time that it took.
-            Some(&end) => (passed, end - since),
-            None => (passed + u128::from(self.phase.0), self.mean),
-        };
-        Work(Work::iterations(whole as u64).0 + Work::done_in(passed, iteration).0)
+        let (begin, iteration) = self.iteration(whole);
+        let passed = ps.saturating_sub(u128::from(begin));
+        let parts = [self.entered(entered), Work::done_in(passed, iteration)];
+        Work(Work::iterations(whole as u64).0 + parts[0].0 + parts[1].0)
     }
 }
 
@@ -129,6 +135,8 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
+    use windtunnel_kernel::RandomStream;
+
     use super::*;
 
     fn job(start: u64, phase: u64) -> EpisodeJob {
@@ -160,14 +168,36 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_holds_work_up_while_simulated_and_not_beyond() {
+    fn a_phase_takes_no_work() {
         let ends = [70_000, 110_000].map(Time).to_vec();
         let rate = Rate::of(&job(30_000, 30_000), &EpisodeJobResult { ends });
-        assert_eq!(rate.done_by(20), Work(0));
-        assert_eq!(rate.done_by(90), Work(Work::ONE * 3 / 2));
+        // Three quarters of an iteration of 40 while the phase lasts, then as simulated, then at the mean.
+        assert_eq!(rate.done_by(20), Work(Work::ONE / 2));
+        assert_eq!(rate.done_by(90), Work(Work::ONE * 9 / 4));
         assert_eq!(rate.done_by(400), Work::iterations(10));
+        assert_eq!(rate.time_for(Work(Work::ONE / 2)), 20);
+        assert_eq!(rate.time_for(Work(Work::ONE * 9 / 4)), 90);
         assert_eq!(rate.time_for(Work::iterations(10)), 400);
-        // Half an iteration beyond the simulated span, caught up at once.
-        assert_eq!(rate.time_for(Work(Work::ONE * 5 / 2)), 110);
+    }
+
+    #[test]
+    fn the_time_of_some_work_is_when_it_is_done() {
+        for seed in 0..2_000 {
+            let mut random = RandomStream::new(seed, "rates", 0);
+            let phase = random.below(50_000_000);
+            let start = random.below(100_000_000) + phase;
+            let mut at = start;
+            let mut one = || {
+                at += 1_000 + random.below(90_000_000);
+                Time(at)
+            };
+            let ends = (0..=seed % 6).map(|_| one()).collect();
+            let rate = Rate::of(&job(start, phase), &EpisodeJobResult { ends });
+            let work = Work(u128::from(1 + random.below(12 << 16)) << 48);
+            let at = rate.time_for(work);
+            // Divisions round down by a few 2^-64 of an iteration.
+            assert!(rate.done_by(at).0 + 4 >= work.0, "{seed}: {rate:?} {work:?}");
+            assert!(at == 0 || rate.done_by(at - 1) < work, "{seed}: {rate:?} {work:?}");
+        }
     }
 }

@@ -28,6 +28,13 @@ pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
         let hint = "leave `cluster.faults`, `cluster.maintenance` and `cluster.spares` out, or take another scheduler";
         return Err(InputError::new(at("scheduler"), message).hint(hint));
     }
+    let tolerance = cluster.episodes.tolerance;
+    if !(0.0..=1.0).contains(&tolerance) {
+        let message = format!("expected a part between 0 and 1, found {tolerance}");
+        let hint =
+            "0.02 looks until each mean iteration is known to 2%, 1 never looks longer than `iterations`";
+        return Err(InputError::new(at("episodes.tolerance"), message).hint(hint));
+    }
     if cluster.slice.0.0 == 0 {
         return Err(InputError::new(at("slice"), "a time slice has to last some time, found 0"));
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use windtunnel_cluster::calendar::EpisodeJob;
+use windtunnel_cluster::calendar::steady::Enough;
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
@@ -291,14 +292,27 @@ impl Simulator<'_> {
         if assembled.scenario.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
         }
-        let flows = FlowRows::of(assembled, self.flow_rows);
         let topology = &assembled.fabric.topology;
         let events = self.record.events;
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
         let sample_every = assembled.scenario.results.queues.map(|every| every.0);
         let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
-        let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
-        self.flow_rows += rows;
+        let enough = enough(assembled);
+        let mut until = iterations;
+        let outcome = loop {
+            let flows = FlowRows::of(assembled, self.flow_rows);
+            let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
+            self.flow_rows += rows;
+            let most = u64::from(enough.most) + 1;
+            let known = |job| enough.is_known(shard.observer().spans(job));
+            let meets = jobs.len() > 1 && matches!(outcome, Outcome::Dry) && shard.satisfied();
+            let ended = |job: usize| shard.ended(job) == jobs[job].left;
+            if !meets || until >= most || (0..jobs.len()).all(|job| ended(job) || known(job)) {
+                break outcome;
+            }
+            until = (until + u64::from(enough.batch)).min(most);
+            shard.stop_after(until);
+        };
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
         self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
@@ -390,6 +404,13 @@ impl Simulator<'_> {
         self.record.counts.simulated += 1;
         Ok(Simulated { origin_ps, seen, held, begun, used: used.into(), cancelled })
     }
+}
+
+/// How long the scenario wants to look at jobs that meet.
+fn enough(assembled: &Assembled) -> Enough {
+    let episodes = &assembled.scenario.cluster.episodes;
+    let most = episodes.max_iterations.max(episodes.iterations);
+    Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most }
 }
 
 /// How hosts differ, with its instants counted from the episode's start.

@@ -2,7 +2,7 @@
 
 use windtunnel_cluster::explain::{Breakdown, Category, Segment};
 use windtunnel_cluster::shard::{IterationEnd, Observer};
-use windtunnel_kernel::{EndpointId, RankId, Time};
+use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{Dimension, OpKind, Operation, Program};
 
@@ -112,6 +112,11 @@ impl<'a> Recorder<'a> {
     pub fn enter(&mut self, watched: Watched) {
         self.watched.push(watched);
         self.iterations.push(Vec::new());
+    }
+
+    /// Lengths of the iterations of a job after its first.
+    pub fn spans(&self, job: usize) -> impl ExactSizeIterator<Item = Span> {
+        self.iterations[job].iter().skip(1).map(|iteration| Span(iteration.span_ps()))
     }
 
     /// Batches of rows held back.

@@ -480,8 +480,13 @@ impl Default for Cluster {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Episodes {
-    /// Iterations simulated after a warm-up one; the rest go on at their mean.
+    /// Iterations simulated after a warm-up one, by the slowest job; the rest go on at their mean.
     pub iterations: u32,
+    /// Where jobs meet their iterations differ for good: more are simulated until the standard error of each job's mean
+    /// (of batches of `iterations`) is at most this part of it. 1 never asks for more.
+    pub tolerance: f64,
+    /// Iterations simulated to that end, at most; `iterations` if those are more.
+    pub max_iterations: u32,
     /// Whether jobs enter an episode at a drawn phase of their iteration or all at once.
     pub phase: Phase,
     /// When the result of an episode is taken for another's (flow fidelity, without variation).
@@ -504,7 +509,13 @@ pub enum MemoName {
 
 impl Default for Episodes {
     fn default() -> Self {
-        Self { iterations: 3, phase: Phase::Drawn, memo: MemoName::Exact }
+        Self {
+            iterations: 3,
+            tolerance: 0.02,
+            max_iterations: 48,
+            phase: Phase::Drawn,
+            memo: MemoName::Exact,
+        }
     }
 }
 
