@@ -14,6 +14,7 @@ mod fold;
 mod heat;
 mod ideal;
 pub(crate) mod machine;
+mod memo;
 pub(crate) mod network;
 mod parameters;
 mod paths;
@@ -23,6 +24,7 @@ mod recorder;
 mod runner;
 mod stream;
 mod summary;
+mod threads;
 mod usage;
 mod whole;
 

@@ -1,103 +1,35 @@
-//! The calendar's episodes: which jobs can meet, which episodes have been simulated before, and several at a time.
+//! The calendar's episodes: which jobs can meet, and what becomes of each episode.
 //!
 //! **Groups** (flow fidelity). The paths of a job's messages are a function of the job and its GPUs, not of its neighbours,
 //! so the links that it uses are those that it used when simulated alone; jobs without a common link, taken transitively,
-//! are simulated apart. A job inside one scale-up domain uses none.
-//!
-//! **Memo** (flow fidelity, without variation). An episode is a function of its jobs' workloads, placements, phases and
-//! numbers (the last because load balancers hash them), as long as no job ends in it earlier than before. For a single
-//! job whose GPUs leave the load balancer no choice (one host, or one leaf of hosts with one NIC each) only the pattern
-//! of the placement counts. `memo: symmetric` takes patterns over leaves and pods for any group of several jobs.
-//!
-//! **Threads.** Episodes of one instant do not touch each other; they are shared out to threads, and what they came to is
-//! put together in their order.
+//! are simulated apart. A job inside one scale-up domain uses none. What was simulated before comes from the [`Memo`], several
+//! episodes of one instant are shared out to threads ([`super::threads`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use windtunnel_cluster::calendar::{Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident};
 use windtunnel_cluster::faults::Component;
 use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
-use windtunnel_workload::Workload;
 
 use super::RunOptions;
 use super::drive::Pace;
-use super::episode::{Record, Simulated, Simulator, Stop, variation};
+use super::episode::{Record, Simulated, Simulator, Stop};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
 use super::ideal::IdealTimes;
+use super::memo::{Known, Memo, mean};
 use super::recorder::{Held, Iteration, together};
 use super::summary::LinkLoad;
+use super::threads::{Clocked, simulate};
 use crate::assemble::Assembled;
 use crate::error::Failure;
-use crate::schema::{Fidelity, Jobs, MemoName};
-use crate::table::{Batch, ProgressSink, TableSink};
-
-/// What came of an episode: what was seen, what is recorded of it, the rows of its tables, and rows of flows so far.
-type Outcome = (Result<Simulated, Stop>, Record, Buffer, u64);
+use crate::schema::{Fidelity, Jobs};
+use crate::table::{ProgressSink, TableSink};
 
 /// Links named in the summary.
 const MOST_LOADED: usize = 8;
-
-/// An episode as it was simulated, without its place in the calendar.
-struct Known {
-    /// Iterations by job, counted from the episode's start and from 0.
-    seen: Vec<Vec<Iteration>>,
-    begun: Vec<u64>,
-    /// Iterations that each job had left.
-    left: Vec<u64>,
-    used: Arc<[(u32, f64)]>,
-}
-
-impl Known {
-    fn of(simulated: &Simulated, jobs: &[EpisodeJob]) -> Self {
-        let relative = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
-            let one = |iteration: &Iteration| Iteration {
-                number: iteration.number - job.done_before,
-                start_ps: iteration.start_ps - simulated.origin_ps,
-                finish_ps: iteration.finish_ps - simulated.origin_ps,
-                reused: true,
-                ..*iteration
-            };
-            iterations.iter().map(one).collect()
-        };
-        Self {
-            seen: simulated.seen.iter().zip(jobs).map(relative).collect(),
-            begun: simulated.begun.clone(),
-            left: jobs.iter().map(|job| job.left).collect(),
-            used: simulated.used.clone(),
-        }
-    }
-
-    /// Whether `jobs` would have done the same: none has fewer or more iterations where that could be seen.
-    fn holds_for(&self, jobs: &[EpisodeJob]) -> bool {
-        let of = self.left.iter().zip(&self.begun).zip(jobs);
-        of.into_iter().all(|((&left, &begun), job)| left == job.left || left.min(job.left) > begun)
-    }
-
-    fn results(&self) -> Vec<EpisodeJobResult> {
-        let ends = |iterations: &Vec<Iteration>| EpisodeJobResult {
-            ends: iterations.iter().map(|iteration| Time(iteration.finish_ps)).collect(),
-        };
-        self.seen.iter().map(ends).collect()
-    }
-
-    /// Mean iteration of a job after the first.
-    fn mean(&self, job: usize) -> Option<f64> {
-        mean(&self.seen[job])
-    }
-}
-
-fn mean(iterations: &[Iteration]) -> Option<f64> {
-    let [first, .., last] = iterations else {
-        return iterations.first().map(|only| only.span_ps() as f64);
-    };
-    Some((last.finish_ps - first.finish_ps) as f64 / (iterations.len() - 1) as f64)
-}
 
 /// An episode that goes on.
 struct Open {
@@ -123,11 +55,7 @@ pub struct Story {
 pub struct FabricRunner<'a> {
     simulator: Simulator<'a>,
     ideal: &'a IdealTimes,
-    /// Number of each job's workload, among the distinct ones.
-    workloads: Vec<u64>,
-    memo: FxHashMap<Vec<u64>, Vec<Arc<Known>>>,
-    /// Whether the memo is used.
-    remembers: bool,
+    memo: Memo<'a>,
     /// Links beyond scale-up domains of each job on its GPUs, by (job, starts).
     footprints: FxHashMap<(usize, u32), Arc<[u32]>>,
     /// Mean iteration time alone on the fabric, of each job in its last place.
@@ -151,16 +79,6 @@ impl<'a> FabricRunner<'a> {
         sink: &'a mut dyn TableSink,
         progress: &'a mut dyn ProgressSink,
     ) -> Self {
-        let mut numbers: FxHashMap<*const Workload, u64> = FxHashMap::default();
-        let number = |plan: &crate::assemble::JobPlan| {
-            let next = numbers.len() as u64;
-            *numbers.entry(Arc::as_ptr(&plan.workload)).or_insert(next)
-        };
-        let workloads = assembled.jobs.iter().map(number).collect();
-        let remembers = assembled.scenario.fidelity == Fidelity::Flow
-            && assembled.scenario.cluster.episodes.memo != MemoName::Off
-            && assembled.jobs.len() > 1
-            && variation(assembled, CalendarTime(0)).is_none();
         let record = Record::new(assembled.jobs.len());
         let faults = assembled.fabric.faults.clone();
         let simulator =
@@ -168,9 +86,7 @@ impl<'a> FabricRunner<'a> {
         Self {
             simulator,
             ideal,
-            workloads,
-            memo: FxHashMap::default(),
-            remembers,
+            memo: Memo::new(assembled),
             footprints: FxHashMap::default(),
             alone: FxHashMap::default(),
             open: BTreeMap::new(),
@@ -199,17 +115,11 @@ impl<'a> FabricRunner<'a> {
         }
         let assembled = self.simulator.assembled;
         let counts = self.simulator.record.counts;
-        let memo = match assembled.scenario.cluster.episodes.memo {
-            _ if !self.remembers => "off",
-            MemoName::Exact => "exact",
-            MemoName::Symmetric => "symmetric",
-            MemoName::Off => "off",
-        };
         let episodes = json!({
             "begun": self.begun,
             "simulated": counts.simulated,
             "of_a_job_alone": self.footprint_runs,
-            "memo": memo,
+            "memo": self.memo.name(),
             "memo_hits": self.hits,
             "solves": counts.solves,
             "flows": counts.flows,
@@ -227,165 +137,6 @@ impl<'a> FabricRunner<'a> {
         }
         let congestion = self.congestion.into_periods();
         Ok((self.simulator.record, Story { episodes, heat: self.heat, congestion }))
-    }
-
-    /// What the result of an episode depends on.
-    fn key(&self, jobs: &[EpisodeJob]) -> Vec<u64> {
-        if let [job] = jobs
-            && let Some(pattern) = self.pattern(&job.placement)
-        {
-            let mut key = vec![u64::MAX, self.workloads[job.job], job.start.0];
-            key.extend(pattern);
-            return key;
-        }
-        let symmetric = self.simulator.assembled.scenario.cluster.episodes.memo == MemoName::Symmetric;
-        let mut key = Vec::new();
-        if symmetric && jobs.len() > 1 {
-            key.push(u64::MAX - 1);
-            let mut names = Names::default();
-            for job in jobs {
-                key.extend([self.workloads[job.job], job.left.min(1_000), job.placement.len() as u64]);
-                key.extend(job.placement.iter().map(|&gpu| names.of(self.simulator.assembled, gpu)));
-            }
-            return key;
-        }
-        for job in jobs {
-            key.extend([job.job as u64, job.start.0, job.placement.len() as u64]);
-            key.extend(job.placement.iter().map(|gpu| u64::from(gpu.0)));
-        }
-        key
-    }
-
-    /// The pattern of a placement that leaves the load balancer no choice, where all hosts are alike.
-    fn pattern(&self, placement: &[EndpointId]) -> Option<Vec<u64>> {
-        let assembled = self.simulator.assembled;
-        let topology = &assembled.fabric.topology;
-        if self.simulator.faults.is_some() || !assembled.slow_links.is_empty() {
-            return None;
-        }
-        let per_host = topology.endpoints_per_host();
-        let host = |gpu: &EndpointId| gpu.0 / per_host;
-        let first = host(placement.first()?);
-        let one_host = placement.iter().all(|gpu| host(gpu) == first);
-        let rack = |gpu: &EndpointId| {
-            let address = topology.address(topology.nic(*gpu, NicId(0)));
-            (address.region, address.building, address.pod, address.rack)
-        };
-        let one_leaf = || {
-            topology.nics_per_host() == 1
-                && topology.planes() == 1
-                && topology.shape_name() == "clos"
-                && placement.iter().all(|gpu| rack(gpu) == rack(&placement[0]))
-        };
-        if !one_host && !one_leaf() {
-            return None;
-        }
-        let mut hosts: Vec<u32> = Vec::new();
-        let place = |gpu: &EndpointId| {
-            let known = hosts.iter().position(|&known| known == host(gpu));
-            let number = known.unwrap_or_else(|| {
-                hosts.push(host(gpu));
-                hosts.len() - 1
-            });
-            number as u64 * u64::from(per_host) + u64::from(gpu.0 % per_host)
-        };
-        Some(placement.iter().map(place).collect())
-    }
-
-    fn find(&self, key: &[u64], jobs: &[EpisodeJob]) -> Option<Arc<Known>> {
-        self.memo.get(key)?.iter().find(|known| known.holds_for(jobs)).cloned()
-    }
-
-    /// Simulates `episodes` in as many threads as the run may have; what they saw, in their order.
-    fn simulate(
-        &mut self,
-        start: CalendarTime,
-        episodes: &[&Episode],
-        iterations: u64,
-    ) -> Result<Vec<Simulated>, Stop> {
-        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        let threads = self.simulator.options.threads.unwrap_or_else(cores).min(episodes.len());
-        let simulator = &mut self.simulator;
-        let several = simulator.assembled.jobs.len() > 1;
-        let (reached, events) = (self.reached, simulator.record.events);
-        if threads <= 1 || simulator.assembled.scenario.fidelity != Fidelity::Flow {
-            let mut seen = Vec::with_capacity(episodes.len());
-            for episode in episodes {
-                let Episode { number, jobs } = episode;
-                if !several {
-                    seen.push(simulator.run(*number, start, jobs, iterations)?);
-                    continue;
-                }
-                let mut clock = Clocked { inner: simulator.progress, reached, events };
-                let mut inner = Simulator {
-                    progress: &mut clock,
-                    sink: simulator.sink,
-                    record: std::mem::replace(&mut simulator.record, Record::new(0)),
-                    faults: simulator.faults.clone(),
-                    ..*simulator
-                };
-                let outcome = inner.run(*number, start, jobs, iterations);
-                let (record, rows) = (inner.record, inner.flow_rows);
-                (simulator.record, simulator.flow_rows) = (record, rows);
-                seen.push(outcome?);
-            }
-            return Ok(seen);
-        }
-        let (assembled, options, rows) = (simulator.assembled, simulator.options, simulator.flow_rows);
-        let faults = &simulator.faults;
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let (sender, receiver) = mpsc::channel();
-        let mut outcomes: Vec<Option<Outcome>> = (0..episodes.len()).map(|_| None).collect();
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let (sender, next, stop) = (sender.clone(), &next, &stop);
-                scope.spawn(move || {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(Episode { number, jobs }) = episodes.get(index) else { break };
-                        let (mut sink, mut progress) = (Buffer::default(), Quiet(stop));
-                        let mut simulator = Simulator {
-                            assembled,
-                            options,
-                            sink: &mut sink,
-                            progress: &mut progress,
-                            record: Record::new(0),
-                            flow_rows: rows,
-                            episode: 0,
-                            faults: faults.clone(),
-                        };
-                        let outcome = simulator.run(*number, start, jobs, iterations);
-                        let (record, rows) = (simulator.record, simulator.flow_rows);
-                        // The receiver waits until all senders have gone.
-                        let _ = sender.send((index, (outcome, record, sink, rows)));
-                    }
-                });
-            }
-            drop(sender);
-            loop {
-                match receiver.recv_timeout(Duration::from_millis(200)) {
-                    Ok((index, outcome)) => outcomes[index] = Some(outcome),
-                    Err(mpsc::RecvTimeoutError::Timeout) => {
-                        let mut clock = Clocked { inner: simulator.progress, reached, events };
-                        if !clock.progress(None, 0.0, 0) {
-                            stop.store(true, Ordering::Relaxed);
-                        }
-                    }
-                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                }
-            }
-        });
-        let mut seen = Vec::with_capacity(episodes.len());
-        for outcome in outcomes {
-            let (simulated, record, buffer, _) = outcome.expect("every episode was taken by a thread");
-            simulator.record.add(record);
-            for (table, batch) in buffer.0 {
-                simulator.flow_rows += if table == "flows" { batch.len() as u64 } else { 0 };
-                simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
-            }
-            seen.push(simulated?);
-        }
-        Ok(seen)
     }
 
     /// Links of residents that have not been looked at yet.
@@ -413,15 +164,15 @@ impl<'a> FabricRunner<'a> {
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.
         let iterations = assembled.scenario.cluster.episodes.iterations;
-        let iterations = if self.remembers { u64::from(iterations) + 1 } else { 1 };
+        let iterations = if self.memo.remembers() { u64::from(iterations) + 1 } else { 1 };
         let unknown: Vec<usize> = (0..episodes.len())
             .filter(|&index| {
-                !self.remembers
-                    || self.find(&self.key(&episodes[index].jobs), &episodes[index].jobs).is_none()
+                !self.memo.remembers()
+                    || self.memo.find(&self.memo.key(&episodes[index].jobs), &episodes[index].jobs).is_none()
             })
             .collect();
         let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
-        let seen = self.simulate(CalendarTime(0), &run, iterations)?;
+        let seen = simulate(&mut self.simulator, self.reached, CalendarTime(0), &run, iterations)?;
         let mut fresh: FxHashMap<usize, Arc<Known>> = FxHashMap::default();
         for (&index, simulated) in unknown.iter().zip(&seen) {
             if simulated.cancelled {
@@ -430,17 +181,17 @@ impl<'a> FabricRunner<'a> {
             self.footprint_runs += 1;
             let jobs = &episodes[index].jobs;
             let known = Arc::new(Known::of(simulated, jobs));
-            if self.remembers {
-                self.memo.entry(self.key(jobs)).or_default().push(known.clone());
+            if self.memo.remembers() {
+                self.memo.keep(self.memo.key(jobs), known.clone());
             }
             fresh.insert(index, known);
         }
         for (index, key) in starts.into_iter().enumerate() {
             let jobs = &episodes[index].jobs;
-            let known = fresh.get(&index).cloned().or_else(|| self.find(&self.key(jobs), jobs));
+            let known = fresh.get(&index).cloned().or_else(|| self.memo.find(&self.memo.key(jobs), jobs));
             let known = known.expect("it was simulated or known");
             // A pattern's links are another job's; it shares none that are not its hosts' alone.
-            let used = if fresh.contains_key(&index) || self.pattern(&jobs[0].placement).is_none() {
+            let used = if fresh.contains_key(&index) || self.memo.pattern(&jobs[0].placement).is_none() {
                 known.used.iter().map(|&(link, _)| link).collect()
             } else {
                 self.host_links(&jobs[0].placement)
@@ -585,18 +336,18 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
             return Ok(results);
         }
-        let keys: Vec<Vec<u64>> = episodes.iter().map(|episode| self.key(&episode.jobs)).collect();
+        let keys: Vec<Vec<u64>> = episodes.iter().map(|episode| self.memo.key(&episode.jobs)).collect();
         // Of episodes that are alike the first is simulated.
         let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
         let mut missing = Vec::new();
         for (index, episode) in episodes.iter().enumerate() {
-            if self.remembers {
+            if self.memo.remembers() {
                 let alike = fresh.get(keys[index].as_slice());
                 let same = |&other: &usize| {
                     let left = |job: &EpisodeJob| job.left;
                     episodes[other].jobs.iter().map(left).eq(episode.jobs.iter().map(left))
                 };
-                if self.find(&keys[index], &episode.jobs).is_some() || alike.is_some_and(same) {
+                if self.memo.find(&keys[index], &episode.jobs).is_some() || alike.is_some_and(same) {
                     continue;
                 }
                 fresh.insert(&keys[index], index);
@@ -604,15 +355,15 @@ impl EpisodeRunner for FabricRunner<'_> {
             missing.push(index);
         }
         let run: Vec<&Episode> = missing.iter().map(|&index| &episodes[index]).collect();
-        let simulated = self.simulate(start, &run, iterations)?;
+        let simulated = simulate(&mut self.simulator, self.reached, start, &run, iterations)?;
         let mut results: Vec<Option<Vec<EpisodeJobResult>>> = vec![None; episodes.len()];
         let mut cancelled = false;
         for (&index, simulated) in missing.iter().zip(simulated) {
             let episode = &episodes[index];
             cancelled |= simulated.cancelled;
-            if self.remembers && !simulated.cancelled {
+            if self.memo.remembers() && !simulated.cancelled {
                 let known = Known::of(&simulated, &episode.jobs);
-                self.memo.entry(keys[index].clone()).or_default().push(Arc::new(known));
+                self.memo.keep(keys[index].clone(), Arc::new(known));
             }
             let Simulated { seen, held, used, origin_ps, .. } = simulated;
             results[index] = Some(ends(&seen, origin_ps));
@@ -630,7 +381,7 @@ impl EpisodeRunner for FabricRunner<'_> {
                 continue;
             }
             self.hits += 1;
-            let known = self.find(&keys[index], &episode.jobs).expect("one like it was just simulated");
+            let known = self.memo.find(&keys[index], &episode.jobs).expect("one like it was just simulated");
             results[index] = Some(known.results());
             let origin = start.0 * 1_000;
             let shifted = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
@@ -644,7 +395,8 @@ impl EpisodeRunner for FabricRunner<'_> {
             };
             let seen = known.seen.iter().zip(&episode.jobs).map(shifted).collect();
             // Links of a pattern are another job's.
-            let elsewhere = episode.jobs.len() == 1 && self.pattern(&episode.jobs[0].placement).is_some();
+            let elsewhere =
+                episode.jobs.len() == 1 && self.memo.pattern(&episode.jobs[0].placement).is_some();
             let used = if elsewhere { Arc::from([]) } else { known.used.clone() };
             self.open(start, episode, seen, Vec::new(), used);
         }
@@ -687,7 +439,7 @@ impl EpisodeRunner for FabricRunner<'_> {
             Some(forwarder)
         };
         // Paths are others now, and so is what they come to.
-        self.memo.clear();
+        self.memo.clear(self.simulator.faults.is_some());
         self.footprints.clear();
         self.alone.clear();
     }
@@ -709,62 +461,4 @@ fn ends(seen: &[Vec<Iteration>], origin_ps: u64) -> Vec<EpisodeJobResult> {
         ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
     };
     seen.iter().map(of).collect()
-}
-
-/// Hosts, leaves and pods by the order in which they are first seen.
-#[derive(Default)]
-struct Names {
-    seen: [FxHashMap<(u64, u64), u64>; 3],
-}
-
-impl Names {
-    fn of(&mut self, assembled: &Assembled, gpu: EndpointId) -> u64 {
-        let topology = &assembled.fabric.topology;
-        let address = topology.address(topology.nic(gpu, NicId(0)));
-        let per_host = topology.endpoints_per_host();
-        let area =
-            u64::from(address.region) << 48 | u64::from(address.building) << 32 | u64::from(address.pod);
-        let host = u64::from(gpu.0 / per_host);
-        let mut number = |level: usize, name: (u64, u64)| {
-            let next = self.seen[level].len() as u64;
-            *self.seen[level].entry(name).or_insert(next)
-        };
-        let (pod, leaf) = (number(0, (area, 0)), number(1, (area, u64::from(address.rack))));
-        pod << 48 | leaf << 32 | number(2, (host, 0)) << 8 | u64::from(gpu.0 % per_host)
-    }
-}
-
-/// Tells of the calendar instead of an episode.
-struct Clocked<'a> {
-    inner: &'a mut dyn ProgressSink,
-    reached: Reached,
-    events: u64,
-}
-
-impl ProgressSink for Clocked<'_> {
-    fn progress(&mut self, _: Option<f64>, _: f64, events: u64) -> bool {
-        let Reached { now, ended, jobs } = self.reached;
-        let fraction = ended as f64 / jobs.max(1) as f64;
-        self.inner.progress(Some(fraction), now.0 as f64 / 1e9, self.events.max(events))
-    }
-}
-
-/// Tells nobody, and stops when another thread was told to.
-struct Quiet<'a>(&'a AtomicBool);
-
-impl ProgressSink for Quiet<'_> {
-    fn progress(&mut self, _: Option<f64>, _: f64, _: u64) -> bool {
-        !self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Keeps rows until they can be told in order.
-#[derive(Default)]
-struct Buffer(Vec<(&'static str, Batch)>);
-
-impl TableSink for Buffer {
-    fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
-        self.0.push((table, batch));
-        Ok(())
-    }
 }
