@@ -1,14 +1,17 @@
 //! Links that change in mid-run under flows: closed forms, and against packets.
 
+mod networks;
+
 use std::sync::Arc;
 
+use networks::{arrivals, message};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::packet::transport::Nscc;
 use windtunnel_fabric::packet::{
     FabricPart, Impairments, PacketNetwork, PacketSettings, PartChange, PartState,
 };
 use windtunnel_fabric::reroute::Rerouter;
-use windtunnel_fabric::{Arrival, Departure, Network};
+use windtunnel_fabric::{Arrival, Network};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{
     ClosSpec, Forwarder, HostSpec, LinkId, LoadBalancer, Names, Policy, Route, Tier, Topology, TopologySpec,
@@ -35,37 +38,17 @@ fn flows(topology: &Arc<Topology>, changes: &[PartChange]) -> FlowNetwork {
     network
 }
 
-fn message(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
-    Departure {
-        message,
-        from: EndpointId(from),
-        to: EndpointId(to),
-        nic: NicId(0),
-        bytes: Bytes(bytes),
-        class: 0,
-        entropy: 0,
-        ordered: false,
-    }
-}
-
 /// When each message arrives, by its number.
 fn ends(network: &mut impl Network, messages: &[(u32, u32, u64)]) -> Vec<u64> {
     for (number, &(from, to, bytes)) in (0..).zip(messages) {
         network.depart(Time::ZERO, message(number, from, to, bytes));
     }
     let mut ends = vec![0; messages.len()];
-    let mut arrivals = Vec::new();
-    loop {
-        let next = network.next_time();
-        if next == Time::NEVER {
-            return ends;
-        }
-        let at = network.run(next, Time::NEVER, &mut arrivals);
-        for arrival in arrivals.drain(..) {
-            let Arrival::Message { message } = arrival else { panic!("no group runs") };
-            ends[message as usize] = at.0;
-        }
+    for (at, arrival) in arrivals(network) {
+        let Arrival::Message { message } = arrival else { panic!("no group runs") };
+        ends[message as usize] = at.0;
     }
+    ends
 }
 
 fn change(us: u64, part: FabricPart, state: PartState, convergence: Span) -> PartChange {
@@ -169,15 +152,7 @@ fn groups_are_solved_and_routed_anew() {
                 )
             };
             network.start_coupled(Time::ZERO, 0, group, bytes, 1, 0);
-            let mut arrivals = Vec::new();
-            loop {
-                let next = network.next_time();
-                assert!(next != Time::NEVER, "it never ends");
-                let at = network.run(next, Time::NEVER, &mut arrivals);
-                if !arrivals.is_empty() {
-                    return at.0;
-                }
-            }
+            arrivals(&mut network).first().expect("it ends").0.0
         };
         let whole = run(&[]);
         let nics = FabricPart::Switch(topology.attachment(0, 0).0);

@@ -1,7 +1,10 @@
 //! The flow model over a topology, against closed forms.
 
+mod networks;
+
 use std::sync::Arc;
 
+use networks::arrivals;
 use windtunnel_fabric::flow::{FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
 use windtunnel_fabric::{Arrival, Departure, Network};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, RandomStream, Span, Time};
@@ -37,30 +40,8 @@ fn network(settings: FlowSettings) -> FlowNetwork {
     FlowNetwork::new(topology(), settings).expect("valid settings")
 }
 
-fn message(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
-    Departure {
-        message,
-        from: EndpointId(from),
-        to: EndpointId(to),
-        nic: NicId(0),
-        bytes: Bytes(bytes),
-        class: 3,
-        entropy: message,
-        ordered: false,
-    }
-}
-
-/// Everything that arrives, with its time.
-fn run(network: &mut FlowNetwork) -> Vec<(Time, Arrival)> {
-    let (mut all, mut arrivals) = (Vec::new(), Vec::new());
-    loop {
-        let next = network.next_time();
-        if next == Time::NEVER {
-            return all;
-        }
-        network.advance(next, &mut arrivals);
-        all.extend(arrivals.drain(..).map(|arrival| (next, arrival)));
-    }
+fn message(number: u32, from: u32, to: u32, bytes: u64) -> Departure {
+    Departure { class: 3, entropy: number, ..networks::message(number, from, to, bytes) }
 }
 
 fn latency(from: u32, to: u32) -> (Span, PathClass) {
@@ -87,7 +68,7 @@ fn an_unloaded_message_takes_serialisation_and_latency_to_the_picosecond() {
             } else {
                 RATE.serialise(wire(bytes))
             };
-            let found = run(&mut network);
+            let found = arrivals(&mut network);
             assert_eq!(
                 found,
                 [(at + expected + latency, Arrival::Message { message: 7 })],
@@ -109,7 +90,7 @@ fn nics_add_their_latency_once_a_message_and_once_a_step_outside_the_host() {
         network.depart(Time(0), message(2, 4, 40, 1_000));
         network.start_coupled(Time(1 << 40), 3, group, Bytes(1_000), 6, 0);
         let span = network.coupled_span(group, Bytes(1_000), 6);
-        let arrived = run(&mut network);
+        let arrived = arrivals(&mut network);
         assert_eq!(arrived[2], (Time(1 << 40) + span, Arrival::Coupled { run: 3 }), "alone: its span");
         [arrived[0].0, arrived[1].0, arrived[2].0]
     };
@@ -123,7 +104,7 @@ fn a_message_to_oneself_arrives_at_once() {
     network.depart(Time(0), message(1, 4, 4, 1 << 30));
     network.depart(Time(50), message(2, 4, 4, 1));
     let arrived = |at, message| (Time(at), Arrival::Message { message });
-    assert_eq!(run(&mut network), [arrived(0, 1), arrived(50, 2)]);
+    assert_eq!(arrivals(&mut network), [arrived(0, 1), arrived(50, 2)]);
 }
 
 #[test]
@@ -138,7 +119,7 @@ fn an_incast_shares_the_receiver_s_link_and_arrives_in_id_order() {
     expected.sort_unstable();
     let expected: Vec<_> =
         expected.into_iter().map(|(at, message)| (at, Arrival::Message { message })).collect();
-    assert_eq!(run(&mut network), expected);
+    assert_eq!(arrivals(&mut network), expected);
     assert!(network.solves() <= 2, "one start and one end: {} solves", network.solves());
 }
 
@@ -154,7 +135,7 @@ fn a_coupled_ring_takes_what_its_formula_says() {
     network.start_coupled(Time(500), 9, group, Bytes(bytes), steps, 0);
     let slowest = edges.iter().map(|&(from, to, _)| latency(from.0, to.0).0).max().unwrap();
     let expected = Time(500) + RATE.serialise(wire(bytes)) + slowest * u64::from(steps);
-    assert_eq!(run(&mut network), [(expected, Arrival::Coupled { run: 9 })]);
+    assert_eq!(arrivals(&mut network), [(expected, Arrival::Coupled { run: 9 })]);
     assert_eq!(network.bytes_delivered(), bytes * n);
     assert_eq!(network.coupled_runs(), 1);
 
@@ -165,7 +146,7 @@ fn a_coupled_ring_takes_what_its_formula_says() {
         for rank in 0..16 {
             network.depart(at, message(rank, rank * 4, (rank + 1) % 16 * 4, buffer / n));
         }
-        at = run(&mut network).last().unwrap().0;
+        at = arrivals(&mut network).last().unwrap().0;
     }
     let error = at.since(Time(500)).seconds() / expected.since(Time(500)).seconds() - 1.0;
     assert!(error.abs() < 0.01, "{error}");
@@ -179,11 +160,11 @@ fn a_weighted_coupled_group_is_held_back_by_its_heaviest_edge() {
     let group = network.prepare_coupled(&[edge(0, 1, 3), edge(0, 2, 1)], 0);
     network.start_coupled(Time::ZERO, 1, group, Bytes(1_000_000), 1, 0);
     let expected = Time::ZERO + BitRate::from_gbps(800).serialise(Bytes(4_000_000)) + Span::from_ns(250);
-    assert_eq!(run(&mut network), [(expected, Arrival::Coupled { run: 1 })]);
+    assert_eq!(arrivals(&mut network), [(expected, Arrival::Coupled { run: 1 })]);
     // Beside it a message on the same port gets as much as the heavier edge: 3/7 of the port.
     network.start_coupled(expected, 2, group, Bytes(3_000_000), 1, 0);
     network.depart(expected, message(5, 0, 1, 3_000_000));
-    let (at, first) = run(&mut network)[0];
+    let (at, first) = arrivals(&mut network)[0];
     assert_eq!(first, Arrival::Message { message: 5 });
     assert_eq!(at, expected + BitRate::from_gbps(800).serialise(Bytes(7_000_000)) + Span::from_ns(250));
 }
@@ -199,7 +180,7 @@ fn links_carry_the_wire_bytes_and_records_tell_of_every_flow() {
         total += bytes;
         network.depart(Time(random.below(1 << 30)), message(id, from, (from + 4 * step) % 64, bytes));
     }
-    let arrived = run(&mut network);
+    let arrived = arrivals(&mut network);
     assert!(arrived.is_sorted_by_key(|&(at, _)| at));
     assert_eq!((arrived.len(), network.messages(), network.bytes_delivered()), (500, 500, total));
     let mut records: Vec<FlowRecord> = Vec::new();
@@ -246,7 +227,7 @@ fn a_queue_pair_sends_one_message_after_the_other() {
             let departure = Departure { entropy: id % pairs, ordered, ..message(id, 0, 9, 1_000_000) };
             network.depart(Time::ZERO, departure);
         }
-        run(&mut network).into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+        arrivals(&mut network).into_iter().map(|(at, _)| at).collect::<Vec<_>>()
     };
     let (alone, together) = (ends(true, 1), ends(false, 1));
     let step = alone[1] - alone[0];

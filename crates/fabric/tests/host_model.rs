@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Goal, Kind, Op, replay};
+use common::{replay, ring};
 use proptest::prelude::*;
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
@@ -120,23 +120,6 @@ fn each_class_of_path_has_its_parameters() {
         drain(&mut host);
         assert_eq!(host.finish_times()[to as usize], Time(expected));
     }
-}
-
-/// A ring in which every rank's next send waits for its last receive.
-fn ring(ranks: u32, steps: u32, bytes: u64) -> Goal {
-    let mut goal = Goal { ranks: vec![Vec::new(); ranks as usize] };
-    for rank in 0..ranks {
-        for step in 0..steps {
-            let ops = &mut goal.ranks[rank as usize];
-            let (to, from) = ((rank + 1) % ranks, Some((rank + ranks - 1) % ranks));
-            ops.push(Op::new(Kind::Send { to, bytes, tag: 0 }, 0, 0));
-            ops.push(Op::new(Kind::Receive { from, tag: Some(0) }, 0, 0));
-            if step > 0 {
-                goal.edge(rank as usize, 2 * step - 1, 2 * step, false);
-            }
-        }
-    }
-    goal
 }
 
 fn last(notices: &[Notice]) -> Time {

@@ -1,14 +1,17 @@
 //! Background traffic: its load, its independence of everything else, and that nobody waits for it.
 
+mod networks;
+
 use std::sync::Arc;
 
+use networks::{arrivals, message};
 use windtunnel_fabric::packet::transport::{Dctcp, NoTransport};
 use windtunnel_fabric::packet::{
     Background, FabricPart, Impairments, PacketNetwork, PacketSettings, PartChange, PartState, Partners,
     Sizes,
 };
-use windtunnel_fabric::{Arrival, Departure, Network};
-use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
+use windtunnel_fabric::{Departure, Network};
+use windtunnel_kernel::{BitRate, Span, Time};
 use windtunnel_topology::{ClosSpec, HostSpec, Names, Tier, Topology, TopologySpec};
 
 /// Four leaves of four hosts.
@@ -28,30 +31,8 @@ fn settings(load: f64, partners: Partners, seed: u64) -> PacketSettings {
     }
 }
 
-fn departure(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
-    Departure {
-        message,
-        from: EndpointId(from),
-        to: EndpointId(to),
-        nic: NicId(0),
-        bytes: Bytes(bytes),
-        class: 0,
-        entropy: 0,
-        ordered: true,
-    }
-}
-
-/// Runs until nobody waits for anything; arrivals with their times.
-fn drain(network: &mut impl Network) -> Vec<(Time, Arrival)> {
-    let (mut log, mut arrivals) = (Vec::new(), Vec::new());
-    loop {
-        let next = network.next_time();
-        if next == Time::NEVER {
-            return log;
-        }
-        let at = network.run(next, Time::NEVER, &mut arrivals);
-        log.extend(arrivals.drain(..).map(|arrival| (at, arrival)));
-    }
+fn departure(number: u32, from: u32, to: u32, bytes: u64) -> Departure {
+    Departure { ordered: true, ..message(number, from, to, bytes) }
 }
 
 /// Over 1 ms and 16 NICs, some 100,000 flows: what begins is the load within 2%, by draws that belong to the seed.
@@ -64,10 +45,10 @@ fn the_load_is_what_was_set() {
             let mut network =
                 PacketNetwork::new(topology.clone(), settings, Dctcp::default()).expect("settings that work");
             network.depart(Time::ZERO, departure(0, 0, 9, bytes));
-            let end = drain(&mut network).last().expect("the message arrives").0;
+            let end = arrivals(&mut network).last().expect("the message arrives").0;
             // A second message long after brings the account up to its departure.
             network.depart(Time(1_000_000_000), departure(1, 0, 9, 1));
-            drain(&mut network);
+            arrivals(&mut network);
             let used = network.background().expect("background traffic").clone();
             (end, used)
         };
@@ -96,7 +77,7 @@ fn a_message_waits_for_the_traffic() {
         }
         let mut network = PacketNetwork::new(topology.clone(), settings, Dctcp::default()).expect("settings");
         network.depart(Time(5), departure(0, 0, 9, 20_000_000));
-        let log = drain(&mut network);
+        let log = arrivals(&mut network);
         assert_eq!(log.len(), 1, "background traffic is told to nobody");
         assert_eq!((network.messages(), network.bytes_delivered()), (1, 20_000_000));
         log[0].0.0
@@ -114,13 +95,13 @@ fn nobody_waits_for_background_traffic() {
     let mut network = PacketNetwork::new(topology, settings, Dctcp::default()).expect("settings");
     assert_eq!(network.next_time(), Time::NEVER);
     network.depart(Time(900_000_000), departure(0, 0, 9, 1_000));
-    drain(&mut network);
+    arrivals(&mut network);
     let begun = |network: &PacketNetwork<Dctcp>| network.background().expect("traffic").begun;
     assert_eq!(begun(&network), 0);
     network.depart(Time(3_000_000_000), departure(1, 0, 9, 1_000));
     let all = begun(&network);
     assert!(all > 100);
-    drain(&mut network);
+    arrivals(&mut network);
     network.depart(Time(4_000_000_000), departure(2, 0, 9, 1_000));
     assert_eq!(begun(&network), all);
     assert_eq!(network.background().expect("traffic").completion.count(), all);
@@ -146,15 +127,15 @@ fn a_message_that_never_arrives_ends_the_run() {
     };
     let mut network = PacketNetwork::new(topology.clone(), with(1), Dctcp::default()).expect("settings");
     network.depart(Time::ZERO, departure(0, 0, 9, 1_000_000));
-    assert!(drain(&mut network).is_empty());
+    assert!(arrivals(&mut network).is_empty());
     assert!(network.engine().is_hopeless());
     let mut network =
         PacketNetwork::new(topology.clone(), with(1), NoTransport::default()).expect("settings");
     network.depart(Time::ZERO, departure(0, 0, 9, 1_000_000));
-    assert!(drain(&mut network).is_empty());
+    assert!(arrivals(&mut network).is_empty());
     let mut network = PacketNetwork::new(topology, with(1), Dctcp::default()).expect("settings");
     network.depart(Time(10_000_000_000), departure(0, 0, 8, 1_000_000));
-    assert_eq!(drain(&mut network).len(), 1);
+    assert_eq!(arrivals(&mut network).len(), 1);
     assert!(!network.engine().is_hopeless());
     assert!(network.engine().totals().link_down > 0, "some traffic was for host 9");
 }
@@ -169,17 +150,17 @@ fn the_clock_is_caught_up() {
             PacketNetwork::new(topology.clone(), settings.clone(), Dctcp::default()).expect("settings");
         for &stop in stops {
             network.depart(Time(stop), departure(0, 1, 2, 1));
-            drain(&mut network);
+            arrivals(&mut network);
         }
         network.depart(Time(1_000_000_000), departure(9, 0, 9, 500_000));
-        drain(&mut network).last().expect("it arrives").0
+        arrivals(&mut network).last().expect("it arrives").0
     };
     let (direct, idle) = (run(&[]), {
         let mut alone = settings.clone();
         alone.background.clear();
         let mut network = PacketNetwork::new(topology.clone(), alone, Dctcp::default()).expect("settings");
         network.depart(Time(1_000_000_000), departure(9, 0, 9, 500_000));
-        drain(&mut network)[0].0
+        arrivals(&mut network)[0].0
     });
     assert!(direct > idle, "it meets traffic under way");
     // A byte from a NIC to its neighbour, long before, changes next to nothing.

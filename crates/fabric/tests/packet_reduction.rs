@@ -1,8 +1,11 @@
 //! Reduction in the network against closed forms: an all-reduce of an idle tree to the picosecond, its traffic on every link,
 //! windows and rates of switches, losses; flow fidelity against packet fidelity; threads and partitions.
 
+mod networks;
+
 use std::sync::Arc;
 
+use networks::{arrivals, message};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::packet::transport::{Dctcp, Ndp, Transport};
 use windtunnel_fabric::packet::{
@@ -12,7 +15,7 @@ use windtunnel_fabric::packet::{
 use windtunnel_fabric::reduction::{ReductionSettings, Tree};
 use windtunnel_fabric::{Arrival, CoupledId, Departure, Network};
 use windtunnel_kernel::digest::EventDigest;
-use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
+use windtunnel_kernel::{BitRate, Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
 
 const PAYLOAD: u64 = 4_096;
@@ -47,23 +50,10 @@ fn network<T: Transport>(
     PacketNetwork::new(topology.clone(), settings, transport).expect("settings that work")
 }
 
-/// Runs to the end: what arrives, with its time.
-fn drain(network: &mut impl Network) -> Vec<(Time, Arrival)> {
-    let (mut all, mut arrivals) = (Vec::new(), Vec::new());
-    loop {
-        let next = network.next_time();
-        if next == Time::NEVER {
-            return all;
-        }
-        let at = network.run(next, Time::NEVER, &mut arrivals);
-        all.extend(arrivals.drain(..).map(|arrival| (at, arrival)));
-    }
-}
-
 fn all_reduce(network: &mut impl Network, members: &[EndpointId], bytes: u64) -> (CoupledId, Time) {
     let group = network.prepare_reduction(members, 5);
     network.start_coupled(Time::ZERO, 0, group, Bytes(bytes), 1, 0);
-    let arrived = drain(network);
+    let arrived = arrivals(network);
     let [(at, Arrival::Coupled { run: 0 })] = arrived[..] else { panic!("one end, found {arrived:?}") };
     (group, at)
 }
@@ -185,19 +175,11 @@ fn lost_packets_are_sent_again_and_threads_cannot_be_seen() {
             network.start_coupled(Time(u64::from(run) * 1_000_000), run, group, Bytes(900_000), 1, 0);
         }
         for from in 0..32 {
-            let departure = Departure {
-                message: 100 + from,
-                from: EndpointId(from),
-                to: EndpointId((from * 5 + 40) % 128),
-                nic: NicId(0),
-                bytes: Bytes(300_000),
-                class: 0,
-                entropy: from,
-                ordered: false,
-            };
+            let departure = message(100 + from, from, (from * 5 + 40) % 128, 300_000);
+            let departure = Departure { entropy: from, ..departure };
             network.depart(Time(2_000_000), departure);
         }
-        let arrived = drain(&mut network);
+        let arrived = arrivals(&mut network);
         assert_eq!(arrived.len(), groups.len() + 32);
         assert_eq!(network.engine().packets_live(), 0);
         let totals = network.engine().totals();
@@ -223,7 +205,7 @@ fn reductions_take_turns_at_a_switch() {
         let group = both.prepare_reduction(&members, 5);
         both.start_coupled(Time::ZERO, run, group, Bytes(1_000_000), 1, 0);
     }
-    let arrived = drain(&mut both);
+    let arrived = arrivals(&mut both);
     let ends: Vec<u64> = arrived.iter().map(|&(at, _)| at.0).collect();
     assert_eq!(ends, [once.0, 2 * once.0], "one after the other");
 }
@@ -232,22 +214,12 @@ fn reductions_take_turns_at_a_switch() {
 #[test]
 fn a_reduction_shares_links_with_messages() {
     let (topology, members) = (topology(0.0), members(4));
-    let message = |message, from, to, bytes| Departure {
-        message,
-        from: EndpointId(from),
-        to: EndpointId(to),
-        nic: NicId(0),
-        bytes: Bytes(bytes),
-        class: 0,
-        entropy: 0,
-        ordered: false,
-    };
     let bytes = 4_000_000;
     let mut shared = network(&topology, settings(ReductionSettings::default()), Dctcp::default());
     shared.depart(Time::ZERO, message(7, 0, 1, bytes));
     let group = shared.prepare_reduction(&members, 5);
     shared.start_coupled(Time::ZERO, 0, group, Bytes(bytes), 1, 0);
-    let at = drain(&mut shared).iter().map(|&(at, _)| at.0).max().expect("two ends") as f64;
+    let at = arrivals(&mut shared).iter().map(|&(at, _)| at.0).max().expect("two ends") as f64;
     let expected = (2 * bytes.div_ceil(PAYLOAD) * FULL) as f64;
     assert!((at / expected - 1.0).abs() < 0.03, "{at} ps, expected about {expected}");
 
@@ -271,10 +243,10 @@ fn a_reduction_shares_links_with_messages() {
     };
     let mut paused = network(&topology, lossless, Dctcp::default());
     incast(&mut paused);
-    assert_eq!(drain(&mut paused).len(), 24);
+    assert_eq!(arrivals(&mut paused).len(), 24);
     let totals = paused.engine().totals();
     assert!(totals.pauses > 0 && totals.drops == 0, "{totals:?}");
     let mut trimmed = network(&topology, trimming, Ndp::default());
     incast(&mut trimmed);
-    assert_eq!(drain(&mut trimmed).len(), 24);
+    assert_eq!(arrivals(&mut trimmed).len(), 24);
 }

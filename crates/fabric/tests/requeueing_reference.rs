@@ -1,9 +1,10 @@
 //! The host model equals a literal re-queueing simulator: one global list, blocked operations put back with their
-//! insertion number, matching by linear search. Slow and obvious, on random programs full of ties.
+//! insertion number, matching by linear search, a coupled group as the steps of a ring of two. Slow and obvious, on random
+//! programs full of ties.
 
 mod common;
 
-use common::{Goal, Kind, Op, replay};
+use common::{Goal, Kind, Op, replay, ring};
 use proptest::prelude::*;
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, Stuck, StuckKind};
 use windtunnel_fabric::message::Latency;
@@ -16,6 +17,8 @@ enum What {
     Send,
     Message,
     Receive,
+    /// The end of a coupled group.
+    Coupled,
 }
 
 #[derive(Clone, Copy)]
@@ -47,6 +50,10 @@ struct Literal {
     receiving: Vec<[Time; 4]>,
     posted: Vec<Vec<Item>>,
     unexpected: Vec<Vec<Item>>,
+    /// The greatest weight of an edge of each group.
+    groups: Vec<u64>,
+    /// Coupled groups under way, by the instant of their end and in the order in which they were started.
+    runs: Vec<Item>,
 }
 
 fn fits(receive: &Item, message: &Item) -> bool {
@@ -69,6 +76,8 @@ impl Literal {
             receiving: clocks(),
             posted: vec![Vec::new(); ranks],
             unexpected: vec![Vec::new(); ranks],
+            groups: Vec::new(),
+            runs: Vec::new(),
         }
     }
 
@@ -84,6 +93,7 @@ impl Literal {
                 let to = item.peer.expect("a message has a receiver");
                 of(&self.streams, to, item.stream).max(of(&self.receiving, to, item.nic))
             }
+            What::Coupled => item.time,
         }
     }
 
@@ -198,6 +208,7 @@ impl Literal {
                     None => self.posted[endpoint].push(item),
                 }
             }
+            What::Coupled => notices.push(notice(NoticeKind::Finished { remote: item.started }, now)),
         }
     }
 
@@ -258,19 +269,44 @@ impl Fabric for Literal {
         self.insert(ready, item);
     }
 
-    fn prepare_reduction(&mut self, _: &[EndpointId], _: u32) -> CoupledId {
-        unimplemented!("not compared here")
-    }
-    fn prepare_coupled(&mut self, _: &[(EndpointId, EndpointId, u32)], _: u32) -> CoupledId {
-        unimplemented!("not compared here")
-    }
-
-    fn start_coupled(&mut self, _: Time, _: EndpointId, _: Ticket, _: CoupledId, _: Bytes, _: u32, _: u8) {
-        unimplemented!("not compared here")
+    /// As far as one message between the first member and another.
+    fn prepare_reduction(&mut self, members: &[EndpointId], _: u32) -> CoupledId {
+        self.groups.push(u64::from(members.len() > 1));
+        CoupledId(self.groups.len() as u32 - 1)
     }
 
-    fn coupled_span(&self, _: CoupledId, _: Bytes, _: u32) -> Span {
-        unimplemented!("not compared here")
+    fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], _: u32) -> CoupledId {
+        self.groups.push(edges.iter().map(|&(.., weight)| u64::from(weight)).max().unwrap_or(0));
+        CoupledId(self.groups.len() as u32 - 1)
+    }
+
+    fn start_coupled(
+        &mut self,
+        start: Time,
+        leader: EndpointId,
+        ticket: Ticket,
+        group: CoupledId,
+        bytes: Bytes,
+        steps: u32,
+        _: u8,
+    ) {
+        let time = start + self.coupled_span(group, bytes, steps);
+        self.runs.push(Item { time, started: start, ..Self::item(What::Coupled, leader, ticket) });
+        // Stable.
+        self.runs.sort_by_key(|run| run.time);
+    }
+
+    /// Two ranks pass each other the share of a step, and what has come is passed on, in each of the steps.
+    fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        let weight = self.groups[group.0 as usize];
+        if weight == 0 || steps == 0 {
+            return Span::ZERO;
+        }
+        let bytes = bytes.0.div_ceil(u64::from(steps)) * weight;
+        let eager = LogGops { eager_limit: Bytes(u64::MAX), ..self.costs };
+        let mut ends = Self::new(2, eager, self.receiver);
+        let last = replay(&ring(2, steps, bytes), &mut ends).iter().map(|notice| notice.at).max();
+        last.unwrap_or(Time::ZERO).since(Time::ZERO)
     }
 
     fn unreceived(&self) -> Vec<(EndpointId, Ticket)> {
@@ -279,13 +315,23 @@ impl Fabric for Literal {
     }
 
     fn next_time(&mut self) -> Time {
-        self.queue.iter().map(|item| item.time).min().unwrap_or(Time::NEVER)
+        let times = self.queue.iter().chain(self.runs.first()).map(|item| item.time);
+        times.min().unwrap_or(Time::NEVER)
     }
 
     fn step(&mut self, notices: &mut Vec<Notice>) {
-        while let Some(first) =
-            (0..self.queue.len()).min_by_key(|&i| (self.queue[i].time, self.queue[i].number))
-        {
+        loop {
+            // What the network tells of an instant it tells before what hosts do then, or after all of it.
+            let queued = self.queue.iter().map(|item| item.time).min().unwrap_or(Time::NEVER);
+            let ended = self.runs.first().map_or(Time::NEVER, |run| run.time);
+            if ended <= queued && (ended > self.now || ended < queued) {
+                while let Some(run) = self.runs.first().copied().filter(|run| run.time == ended) {
+                    self.runs.remove(0);
+                    self.insert(ended, run);
+                }
+            }
+            let order = |&i: &usize| (self.queue[i].time, self.queue[i].number);
+            let Some(first) = (0..self.queue.len()).min_by_key(order) else { return };
             let item = &mut self.queue[first];
             self.now = item.time;
             let item = *item;
@@ -340,7 +386,11 @@ fn program(
             ops.insert(place, op);
         };
         if kind % 3 == 0 {
-            put(rank, &at, Op::new(Kind::Calc { ns: amount % 4 }, stream % 3, 0));
+            let calc = Kind::Calc { ns: amount % 4 };
+            let (weight, steps) = (u32::from(nic % 3), u32::from(stream % 5));
+            let coupled =
+                Kind::Coupled { to: peer, weight, bytes: amount % 50, steps, reduces: wild % 4 == 0 };
+            put(rank, &at, Op::new(if kind % 2 == 0 { calc } else { coupled }, stream % 3, 0));
             continue;
         }
         put(rank, &at, Op::new(Kind::Send { to: peer, bytes: amount % 9, tag }, stream % 3, nic % 2));

@@ -1,11 +1,14 @@
 //! The flow model on a fabric with failed cables: against the same fabric without, and against nothing left at all.
 
+mod networks;
+
 use std::sync::Arc;
 
+use networks::{arrivals, message};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
-use windtunnel_fabric::{Arrival, Departure, Network};
-use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
+use windtunnel_fabric::{Departure, Network};
+use windtunnel_kernel::{BitRate, Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{
     ClosSpec, Detour, Forwarder, HostSpec, LinkId, Policy, Tier, Topology, TopologySpec, Verdict,
 };
@@ -43,25 +46,9 @@ fn arrival(failed: &[&str], detour: Detour) -> (Option<Time>, SharedRerouter) {
     let mut network = FlowNetwork::new(topology, FlowSettings::default())
         .expect("valid settings")
         .rerouted(rerouter.clone());
-    let departure = Departure {
-        message: 9,
-        from: EndpointId(0),
-        to: EndpointId(4),
-        nic: NicId(0),
-        bytes: Bytes(BYTES),
-        class: 0,
-        entropy: 3,
-        ordered: true,
-    };
+    let departure = Departure { entropy: 3, ordered: true, ..message(9, 0, 4, BYTES) };
     network.depart(Time::ZERO, departure);
-    let (mut at, mut arrivals) = (None, Vec::new());
-    while network.next_time() != Time::NEVER {
-        let next = network.next_time();
-        network.advance(next, &mut arrivals);
-        if arrivals.contains(&Arrival::Message { message: 9 }) {
-            at = Some(next);
-        }
-    }
+    let at = arrivals(&mut network).first().map(|&(at, _)| at);
     (at, rerouter)
 }
 

@@ -5,7 +5,8 @@
 //! a share.
 //!
 //! - [`FlowSystem`] is the solver with its clock: flows start, share, end (`system`, `solve`).
-//! - [`FlowNetwork`] is a [`crate::Network`] over a topology: routes, headers, coupled groups (`network`).
+//! - [`FlowNetwork`] is a [`crate::Network`] over a topology: routes, headers, queue pairs (`network`, `transfer`), coupled
+//!   groups (`groups`).
 //! - [`simulate_flows`] is the solver as a function, for given links and paths (`simulate`).
 //! - [`CompletionTimes`], [`FlowRecord`], [`LinkMeter`] keep what a run leaves behind (`observe`).
 //!
@@ -15,16 +16,20 @@
 //! **Threads.** One: a change is solved for the flows that depend on it alone, which is mostly a handful.
 
 mod change;
+mod groups;
 mod heap;
 mod instant;
 mod network;
 mod observe;
+mod settings;
 mod simulate;
 mod solve;
 mod system;
+mod transfer;
 
 pub use instant::Instant;
-pub use network::{FlowNetwork, FlowNetworkError, FlowSettings, LinkUsage};
+pub use network::{FlowNetwork, LinkUsage};
 pub use observe::{BINS, CompletionTimes, FlowRecord, LinkMeter};
+pub use settings::{FlowNetworkError, FlowSettings};
 pub use simulate::{SimulateError, simulate_flows};
 pub use system::{Batch, CapacityError, FlowId, FlowSystem, LOAD_BITS};

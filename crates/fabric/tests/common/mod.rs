@@ -21,6 +21,14 @@ pub enum Kind {
     Calc {
         ns: u64,
     },
+    /// A coupled group of this operation's rank and `to`, or a reduction of the two.
+    Coupled {
+        to: u32,
+        weight: u32,
+        bytes: u64,
+        steps: u32,
+        reduces: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +119,23 @@ fn statement(words: &[&str]) -> Op {
     Op::new(kind, option("cpu").map_or(0, number) as u8, option("nic").map_or(0, number) as u8)
 }
 
+/// A ring in which every rank's next send waits for its last receive.
+pub fn ring(ranks: u32, steps: u32, bytes: u64) -> Goal {
+    let mut goal = Goal { ranks: vec![Vec::new(); ranks as usize] };
+    for rank in 0..ranks {
+        for step in 0..steps {
+            let ops = &mut goal.ranks[rank as usize];
+            let (to, from) = ((rank + 1) % ranks, Some((rank + ranks - 1) % ranks));
+            ops.push(Op::new(Kind::Send { to, bytes, tag: 0 }, 0, 0));
+            ops.push(Op::new(Kind::Receive { from, tag: Some(0) }, 0, 0));
+            if step > 0 {
+                goal.edge(rank as usize, 2 * step - 1, 2 * step, false);
+            }
+        }
+    }
+    goal
+}
+
 /// Runs a program to its end in the insertion order of LogGOPSim and returns every notice in order.
 pub fn replay(goal: &Goal, fabric: &mut impl Fabric) -> Vec<Notice> {
     let mut missing: Vec<Vec<u32>> =
@@ -130,6 +155,7 @@ pub fn replay(goal: &Goal, fabric: &mut impl Fabric) -> Vec<Notice> {
                 Kind::Send { .. } => 0,
                 Kind::Receive { .. } => 1,
                 Kind::Calc { .. } => 2,
+                Kind::Coupled { .. } => 3,
             };
             (rank, kind)
         });
@@ -173,6 +199,15 @@ fn request(fabric: &mut impl Fabric, rank: u32, id: u32, op: &Op, ready: Time) {
         Kind::Calc { ns } => fabric.calc(ready, at, ticket, stream, Span::from_ns(ns)),
         Kind::Receive { from, tag } => {
             fabric.post_receive(ready, at, ticket, stream, from.map(EndpointId), tag.map(Tag));
+        }
+        Kind::Coupled { to, weight, bytes, steps, reduces } => {
+            let peer = EndpointId(to);
+            let group = if reduces {
+                fabric.prepare_reduction(&[at, peer], 0)
+            } else {
+                fabric.prepare_coupled(&[(at, peer, 1), (peer, at, weight)], 0)
+            };
+            fabric.start_coupled(ready, at, ticket, group, Bytes(bytes), steps, 0);
         }
         Kind::Send { to, bytes, tag } => {
             let request = SendRequest {

@@ -1,0 +1,287 @@
+//! Coupled groups, reductions and exchanges: edges that are routed once, and what they load together.
+//!
+//! **Invariant.** `links` of a group is in the order of links, each once: the shares of a link are summed in the order of the
+//! edges, so a group's load is a function of its edges alone.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Span};
+use windtunnel_topology::PathClass;
+
+use super::network::FlowNetwork;
+use super::settings::FlowSettings;
+use crate::model::CoupledId;
+use crate::reduction::Tree;
+use crate::reroute;
+
+/// Pairs of an exchange that are one flow.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub links: Vec<(u32, f64)>,
+    pub class: PathClass,
+    /// Pairs whose bytes it carries.
+    pub pairs: u64,
+}
+
+/// Edges routed once.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Of an exchange: its flows, which share no rate; then `links` is what they load together.
+    pub parts: Vec<Part>,
+    /// Links in order with the sum of weight × share over the edges.
+    pub links: Vec<(u32, f64)>,
+    /// The heaviest edge counts as one flow.
+    pub weight: f64,
+    pub latency: Span,
+    pub class: PathClass,
+    /// Nothing joins the ends of an edge.
+    pub severed: bool,
+    /// The edges, or of a reduction its members, and the entropy, where routes may change.
+    origin: Option<Box<Origin>>,
+    /// Of a reduction: its tree, and the least rate at which its switches let it go on, in bits of payload per second.
+    pub tree: Option<(Arc<Tree>, f64)>,
+    pub edges: u32,
+    pub total_weight: u64,
+    pub ends: (EndpointId, EndpointId),
+}
+
+/// What a group was prepared from.
+#[derive(Clone, Debug)]
+struct Origin {
+    edges: Vec<(EndpointId, EndpointId, u32)>,
+    members: Vec<EndpointId>,
+    entropy: u32,
+}
+
+/// What the edges of a group come to.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    latency: Span,
+    class: PathClass,
+    severed: bool,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { latency: Span::ZERO, class: PathClass::Local, severed: false }
+    }
+}
+
+impl FlowNetwork {
+    /// The rate at which the switches of a tree let a reduction go on, in bits of payload per second: a window of segments in
+    /// a round trip, or what they can sum.
+    fn reduction_rate(&self, round_trip: Span) -> f64 {
+        let FlowSettings { mtu, header, reduction, .. } = self.settings;
+        let window = u64::from(reduction.window()) * (mtu.0 - header.0) * 8;
+        let by_window = window as f64 / round_trip.seconds().max(1e-12);
+        reduction.rate.map_or(by_window, |rate| by_window.min(rate.0 as f64))
+    }
+
+    /// How much longer a reduction of `bytes` takes than its links alone would ask for, because its switches hold it back;
+    /// nothing for other groups.
+    pub(super) fn held_back(&self, group: CoupledId, bytes: Bytes) -> Span {
+        let group = &self.groups[group.0 as usize];
+        let Some((_, rate)) = group.tree else { return Span::ZERO };
+        let volume = self.wire_bytes(bytes, group.class) as f64 * 8.0;
+        let seconds = |&(link, load): &(u32, f64)| load * volume / self.rates[link as usize];
+        let by_links = group.links.iter().map(seconds).fold(0.0, f64::max);
+        let by_switches = bytes.0 as f64 * 8.0 / rate;
+        Span::from_seconds_ceil((by_switches - by_links).max(0.0))
+    }
+
+    /// Routes all groups anew, after paths have changed.
+    pub(super) fn lay_groups(&mut self) {
+        for number in 0..self.groups.len() {
+            let Some(origin) = self.groups[number].origin.take() else { continue };
+            let laid = if origin.members.is_empty() {
+                self.lay_edges(&origin.edges, origin.entropy)
+            } else {
+                self.lay_tree(&origin.members, origin.entropy)
+            };
+            // A run under way keeps its turns at the switches where it began.
+            let tree = self.groups[number].tree.take();
+            let known = &mut self.groups[number];
+            *known = Group { origin: Some(origin), ..laid };
+            if tree.is_some() {
+                known.tree = tree;
+            }
+        }
+    }
+
+    /// Lays the route of an edge over `self.route`, which becomes part of a group's way.
+    fn lay_edge(&mut self, from: EndpointId, to: EndpointId, entropy: u32, way: &mut Way) {
+        way.severed |= !self.lay(from, to, NicId(0), entropy);
+        way.latency = way.latency.max(self.route_latency());
+        way.class = way.class.max(self.route.class);
+    }
+
+    /// The links of a coupled group's edges.
+    fn lay_edges(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> Group {
+        let (mut links, mut way) = (Vec::new(), Way::default());
+        for &(from, to, weight) in edges {
+            self.lay_edge(from, to, entropy, &mut way);
+            if weight > 0 {
+                links.extend(
+                    self.route.links.iter().map(|&(link, share)| (link.0, share * f64::from(weight))),
+                );
+            }
+        }
+        let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
+        Group {
+            parts: Vec::new(),
+            links: summed(links),
+            weight: 1.0 / f64::from(heaviest),
+            latency: way.latency,
+            class: way.class,
+            severed: way.severed,
+            origin: None,
+            tree: None,
+            edges: edges.len() as u32,
+            total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
+            ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),
+        }
+    }
+
+    /// The links of a reduction's tree.
+    fn lay_tree(&mut self, members: &[EndpointId], entropy: u32) -> Group {
+        let (topology, seed) = (&self.topology, self.settings.seed);
+        let tree = match &self.rerouter {
+            None => Tree::new(topology, None, seed, members, entropy),
+            Some(rerouter) => {
+                let mut forwarder = reroute::lock(rerouter).forwarder().clone();
+                Tree::new(topology, Some(&mut forwarder), seed, members, entropy)
+            }
+        };
+        let severed = tree.is_none();
+        let tree = tree.unwrap_or_default();
+        let links = summed(tree.links(topology).iter().map(|link| (link.0, 1.0)).collect());
+        let sums = self.settings.reduction;
+        let (up, switches) = tree.climb(topology);
+        let trip = up + sums.latency * u64::from(switches) + tree.descent(topology);
+        // A segment goes through every link whole.
+        let full = self.settings.mtu.0 as f64 * 8.0;
+        let packet = links.iter().map(|&(link, _)| full / self.rates[link as usize]).fold(0.0, f64::max);
+        let packets = Span::from_seconds_ceil(packet * f64::from(2 * switches));
+        let rate = self.reduction_rate(trip + packets);
+        let latency = trip + self.settings.nic_latency;
+        Group {
+            parts: Vec::new(),
+            links,
+            weight: 1.0,
+            latency,
+            class: PathClass::Beyond,
+            severed,
+            origin: None,
+            tree: Some((Arc::new(tree), rate)),
+            edges: members.len() as u32,
+            total_weight: members.len() as u64,
+            ends: (members[0], members[members.len() - 1]),
+        }
+    }
+
+    /// Each edge leaves by its sender's first NIC.
+    pub(super) fn group_of_edges(
+        &mut self,
+        edges: &[(EndpointId, EndpointId, u32)],
+        entropy: u32,
+    ) -> CoupledId {
+        let group = self.lay_edges(edges, entropy);
+        self.keep(group, || Origin { edges: edges.to_vec(), members: Vec::new(), entropy })
+    }
+
+    /// The links of the tree, each with one vector up and the sum down.
+    pub(super) fn group_of_tree(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        let group = self.lay_tree(members, entropy);
+        self.keep(group, || Origin { edges: Vec::new(), members: members.to_vec(), entropy })
+    }
+
+    fn keep(&mut self, mut group: Group, origin: impl FnOnce() -> Origin) -> CoupledId {
+        group.origin = self.is_to_change().then(|| Box::new(origin()));
+        self.groups.push(group);
+        CoupledId(self.groups.len() as u32 - 1)
+    }
+
+    /// The flows of members that share a NIC go by its first member's. Where links are to change, all pairs are coupled:
+    /// what is left of a group is laid anew as a whole.
+    pub(super) fn group_of_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        if self.is_to_change() {
+            return self.group_of_edges(&crate::model::pairs(members), entropy);
+        }
+        let topology = Arc::clone(&self.topology);
+        let size = topology.scale_up_size();
+        let domain = |member: EndpointId| {
+            if size > 1 { member.0 / size } else { topology.nic(member, NicId(0)) }
+        };
+        let mut nics: Vec<(u32, EndpointId, u64)> = Vec::new();
+        let mut place: FxHashMap<u32, usize> = FxHashMap::default();
+        for &member in members {
+            let nic = topology.nic(member, NicId(0));
+            let at = *place.entry(nic).or_insert(nics.len());
+            match nics.get_mut(at) {
+                Some((.., count)) => *count += 1,
+                None => nics.push((nic, member, 1)),
+            }
+        }
+        let (mut parts, mut way) = (Vec::new(), Way::default());
+        for &(_, from, senders) in &nics {
+            for &(_, to, receivers) in &nics {
+                if domain(from) == domain(to) {
+                    continue;
+                }
+                self.lay_edge(from, to, entropy, &mut way);
+                let links = self.route.links.iter().map(|&(link, share)| (link.0, share)).collect();
+                parts.push(Part { links, class: self.route.class, pairs: senders * receivers });
+            }
+        }
+        // Inside a domain pairs share its ports evenly and are one flow: that of a pair, with multiplicities.
+        let mut inside: Vec<EndpointId> = members.to_vec();
+        inside.sort_unstable();
+        for group in inside.chunk_by(|&a, &b| domain(a) == domain(b)).filter(|group| group.len() > 1) {
+            let mut links = Vec::new();
+            for &from in group {
+                for &to in group.iter().filter(|&&to| to != from) {
+                    self.lay_edge(from, to, entropy, &mut way);
+                    links.extend(self.route.links.iter().map(|&(link, share)| (link.0, share)));
+                }
+            }
+            let links = summed(links);
+            parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
+        }
+        parts.retain(|part| !part.links.is_empty());
+        let loads = parts
+            .iter()
+            .flat_map(|part| part.links.iter().map(|&(link, share)| (link, share * part.pairs as f64)));
+        let links = summed(loads.collect());
+        let members = members.len() as u64;
+        self.groups.push(Group {
+            edges: parts.len() as u32,
+            parts,
+            origin: None,
+            tree: None,
+            links,
+            weight: 1.0,
+            latency: way.latency,
+            class: way.class,
+            severed: way.severed,
+            total_weight: members * members.saturating_sub(1),
+            ends: nics.first().zip(nics.last()).map_or_else(Default::default, |(a, b)| (a.1, b.1)),
+        });
+        CoupledId(self.groups.len() as u32 - 1)
+    }
+}
+
+/// The shares of each link summed up, in the order in which they come.
+fn summed(mut links: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
+    // Stable, so that the shares of a link are summed in that order.
+    links.sort_by_key(|&(link, _)| link);
+    links.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    links.shrink_to_fit();
+    links
+}

@@ -1,0 +1,60 @@
+//! What the flow model is told, and what is refused.
+
+use windtunnel_kernel::{Bytes, Span};
+use windtunnel_topology::LoadBalancer;
+
+use super::system::CapacityError;
+use crate::reduction::ReductionSettings;
+
+/// How messages become flows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowSettings {
+    /// Choice among equal-cost paths.
+    pub balancer: LoadBalancer,
+    /// Seed of that choice.
+    pub seed: u64,
+    /// Size of a full packet, its header included.
+    pub mtu: Bytes,
+    /// Header of a packet.
+    pub header: Bytes,
+    /// Latency of both NICs of a path together, added beyond the scale-up domain.
+    pub nic_latency: Span,
+    /// What switches can sum.
+    pub reduction: ReductionSettings,
+    /// Keep bytes and utilisation of links.
+    pub observe_links: bool,
+    /// Keep a record of each flow until [`FlowNetwork::take_records`].
+    pub records: bool,
+}
+
+impl Default for FlowSettings {
+    /// ECMP with seed 0, packets of 9000 B with headers of 66 B, nothing kept.
+    fn default() -> Self {
+        Self {
+            balancer: LoadBalancer::Ecmp,
+            seed: 0,
+            mtu: Bytes(9_000),
+            header: Bytes(66),
+            nic_latency: Span::ZERO,
+            reduction: ReductionSettings::default(),
+            observe_links: false,
+            records: false,
+        }
+    }
+}
+
+/// Why there is no network.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FlowNetworkError {
+    /// No room for payload.
+    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.0, header.0)]
+    Mtu {
+        /// The packet.
+        mtu: Bytes,
+        /// Its header.
+        header: Bytes,
+    },
+    /// A link without capacity.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+}

@@ -1,0 +1,251 @@
+//! Transfers: a message or a run of a group from its request to its arrival.
+
+use std::cmp::Reverse;
+
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
+use windtunnel_topology::{PathClass, Route};
+
+use super::instant::Instant;
+use super::network::{FlowNetwork, VOLUME_PER_BYTE};
+use super::observe::FlowRecord;
+use super::settings::FlowSettings;
+use crate::model::{Arrival, CoupledId};
+use crate::reroute;
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject {
+    Message { message: u32, nic: NicId, entropy: u32, ordered: bool },
+    Coupled { run: u32, group: CoupledId },
+}
+
+/// A message or a run of a group, from its request to its arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer {
+    pub subject: Subject,
+    pub from: EndpointId,
+    pub to: EndpointId,
+    pub bytes: Bytes,
+    pub start: Time,
+    /// From the end of the flow to the arrival.
+    pub latency: Span,
+    pub class: u8,
+    pub path: PathClass,
+    pub hops: u16,
+    /// The transfer that follows on the same queue pair, [`NONE`] if none waits.
+    pub next: u32,
+    /// Flows of it that have not ended; 1 but for exchanges.
+    pub flows: u32,
+}
+
+impl Transfer {
+    /// The queue pair it goes by, if messages are sent on it one after the other.
+    fn queue_pair(&self) -> Option<(u32, u32, u32)> {
+        match self.subject {
+            Subject::Message { entropy, ordered: true, .. } => Some((self.from.0, self.to.0, entropy)),
+            _ => None,
+        }
+    }
+}
+
+/// No transfer.
+pub(super) const NONE: u32 = u32::MAX;
+
+impl FlowNetwork {
+    /// Takes a request: it starts now, or waits.
+    pub(super) fn request(&mut self, transfer: Transfer) {
+        debug_assert!(transfer.start >= self.clock, "a request in the past: {transfer:?} at {}", self.clock);
+        let slot = self.free.pop().unwrap_or(self.transfers.len() as u32);
+        if slot as usize == self.transfers.len() {
+            self.transfers.push(transfer);
+        } else {
+            self.transfers[slot as usize] = transfer;
+        }
+        if transfer.start <= self.clock {
+            self.enqueue(slot);
+        } else {
+            self.waiting.push(Reverse((transfer.start, self.requests, slot)));
+            self.requests += 1;
+        }
+    }
+
+    /// Starts a transfer, or lets it wait for those before it on its queue pair.
+    pub(super) fn enqueue(&mut self, slot: u32) {
+        if let Some(pair) = self.transfers[slot as usize].queue_pair()
+            && let Some(last) = self.queue_pairs.insert(pair, slot)
+        {
+            self.transfers[last as usize].next = slot;
+        } else {
+            self.begin(slot, false);
+        }
+    }
+
+    /// Starts what waits behind a transfer whose last byte has left.
+    pub(super) fn dequeue(&mut self, slot: u32) {
+        let transfer = self.transfers[slot as usize];
+        let Some(pair) = transfer.queue_pair() else { return };
+        if transfer.next == NONE {
+            self.queue_pairs.remove(&pair);
+        } else {
+            self.begin(transfer.next, false);
+        }
+    }
+
+    /// Lays the route of a message over `self.route`; `false` if nothing joins its ends.
+    #[inline]
+    pub(super) fn lay(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
+        let FlowSettings { balancer, seed, .. } = self.settings;
+        let route = &mut self.route;
+        match &self.rerouter {
+            None => {
+                self.topology.route(balancer, seed, from, to, nic, entropy, route);
+                true
+            }
+            Some(rerouter) => {
+                let mut rerouter = reroute::lock(rerouter);
+                if self.changes.steps.is_empty() {
+                    return rerouter.route(balancer, seed, from, to, nic, entropy, route).is_some();
+                }
+                // It may yet be joined.
+                rerouter.forwarder_mut().route(balancer, seed, from, to, nic, entropy, route).is_ok()
+            }
+        }
+    }
+
+    /// Routes a transfer and starts its flow at the clock; a reduction waits for its turn unless it is `admitted`.
+    pub(super) fn begin(&mut self, slot: u32, admitted: bool) {
+        if let Subject::Coupled { group, .. } = self.transfers[slot as usize].subject
+            && let Some((tree, _)) = &self.groups[group.0 as usize].tree
+            && !admitted
+            && !self.turns.enter(slot, tree, self.settings.reduction.operations)
+        {
+            return;
+        }
+        self.put_on_links(slot, None);
+    }
+
+    /// Starts again what was taken out: so much of a transfer's volume per weight is left.
+    pub(super) fn go_on(&mut self, slot: u32, volume: f64) {
+        self.put_on_links(slot, Some(volume));
+    }
+
+    /// Starts a transfer's flow at the clock, whole or what is `left` of it, by the route that it has now; without one it is
+    /// held until something changes.
+    fn put_on_links(&mut self, slot: u32, left: Option<f64>) {
+        let transfer = self.transfers[slot as usize];
+        let at = Instant::at(self.clock.0);
+        match transfer.subject {
+            Subject::Message { nic, entropy, .. } => {
+                if !self.lay(transfer.from, transfer.to, nic, entropy) {
+                    self.hold(slot, left);
+                    return;
+                }
+                let (latency, class) = (self.route_latency(), self.route.class);
+                let state = &mut self.transfers[slot as usize];
+                (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
+                let whole = || self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
+                let volume = left.unwrap_or_else(whole);
+                if self.route.links.is_empty() {
+                    self.arrive(slot, self.clock);
+                    self.dequeue(slot);
+                } else {
+                    let path = self.route.links.iter().map(|&(link, share)| (link.0, share));
+                    self.system.start(at, volume, 1.0, path, u64::from(slot));
+                }
+            }
+            Subject::Coupled { group, .. } => {
+                let group = &self.groups[group.0 as usize];
+                if group.severed {
+                    self.hold(slot, left);
+                    return;
+                }
+                for part in &group.parts {
+                    let payload = Bytes(transfer.bytes.0 * part.pairs);
+                    let volume = self.wire_bytes(payload, part.class) as f64 * VOLUME_PER_BYTE;
+                    self.system.start(at, volume, 1.0, part.links.iter().copied(), u64::from(slot));
+                }
+                self.exchange_flows += group.parts.len() as u64;
+                if !group.parts.is_empty() {
+                    return;
+                }
+                let whole = || self.wire_bytes(transfer.bytes, group.class) as f64 * VOLUME_PER_BYTE;
+                let volume = left.map_or_else(whole, |left| left * group.weight);
+                if group.links.is_empty() {
+                    self.arrive(slot, self.clock);
+                } else {
+                    self.system.start(at, volume, group.weight, group.links.iter().copied(), u64::from(slot));
+                }
+            }
+        }
+    }
+
+    /// A transfer has no way: it waits for a change, if any is to come.
+    fn hold(&mut self, slot: u32, left: Option<f64>) {
+        if !self.is_to_change() {
+            return;
+        }
+        let transfer = &self.transfers[slot as usize];
+        let (class, weight) = match transfer.subject {
+            Subject::Message { .. } => (PathClass::Beyond, 1.0),
+            Subject::Coupled { group, .. } => {
+                let group = &self.groups[group.0 as usize];
+                (group.class.max(PathClass::SameLeaf), group.weight)
+            }
+        };
+        let whole = || self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE / weight;
+        let volume = left.unwrap_or_else(whole);
+        self.changes.held.push((slot, volume));
+    }
+
+    /// Books the arrival of a transfer whose last byte left at `left`.
+    pub(super) fn arrive(&mut self, slot: u32, left: Time) {
+        let transfer = &self.transfers[slot as usize];
+        let name = match transfer.subject {
+            Subject::Message { message, .. } => u64::from(message),
+            Subject::Coupled { run, .. } => 1 << 32 | u64::from(run),
+        };
+        self.arrivals.push(Reverse((left + transfer.latency, name, slot)));
+    }
+
+    /// Reports an arrival.
+    pub(super) fn report(&mut self, at: Time, slot: u32) -> Arrival {
+        let transfer = self.transfers[slot as usize];
+        self.free.push(slot);
+        let (arrival, bytes, edges) = match transfer.subject {
+            Subject::Message { message, .. } => {
+                self.messages += 1;
+                self.completion.add(at.since(transfer.start));
+                (Arrival::Message { message }, transfer.bytes, 1)
+            }
+            Subject::Coupled { run, group, .. } => {
+                let group = &self.groups[group.0 as usize];
+                if let Some((tree, _)) = &group.tree {
+                    self.turns.leave(tree, self.settings.reduction.operations, &mut self.admitted);
+                }
+                self.coupled_runs += 1;
+                (Arrival::Coupled { run }, transfer.bytes * group.total_weight, group.edges)
+            }
+        };
+        self.bytes_delivered += bytes.0;
+        if self.settings.records {
+            self.records.push(FlowRecord {
+                source: transfer.from,
+                destination: transfer.to,
+                edges,
+                bytes,
+                start: transfer.start,
+                finish: at,
+                class: transfer.class,
+                path: transfer.path,
+                hops: transfer.hops,
+            });
+        }
+        arrival
+    }
+
+    /// From the last byte's leaving the bottleneck to its arrival, over the route just asked for.
+    pub(super) fn route_latency(&self) -> Span {
+        let Route { latency, class, .. } = self.route;
+        if class > PathClass::ScaleUp { latency + self.settings.nic_latency } else { latency }
+    }
+}
