@@ -46,6 +46,15 @@ def command(tmp_path: Path) -> Command:
 
 
 @pytest.fixture(scope="session")
+def measured() -> Path:
+    """The folder of measured tables, which is not shipped; a test that asks for it is skipped where it is absent."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no measured tables in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A run folder with every table of flow fidelity, made by hand."""
     return write_run(tmp_path_factory.mktemp("runs") / "synthetic")

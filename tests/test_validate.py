@@ -16,8 +16,6 @@ from windtunnel.validate.score import spearman
 from windtunnel.validate.systems import OWN, read_system, read_systems
 from windtunnel.validate.tables import READERS
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the measured tables are not here")
 
 HEAD = (
     "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,"
@@ -141,18 +139,16 @@ def test_a_missing_column_and_a_bad_system_are_named(tmp_path: Path) -> None:
         READERS["megatron-sc21"](folder, read_systems(None))
 
 
-@with_data
-def test_the_board_reads_every_table_there_is() -> None:
+def test_the_board_reads_every_table_there_is(measured: Path) -> None:
     systems = read_systems(None)
     for name in NAMES:
-        found = READERS[name](DATA, systems)
+        found = READERS[name](measured, systems)
         assert found is not None, name
         assert found.rows, name
 
 
-@with_data
-def test_korthikanti_within_its_target() -> None:
-    (score,) = validate(["korthikanti"], data=DATA, processes=2).scores
+def test_korthikanti_within_its_target(measured: Path) -> None:
+    (score,) = validate(["korthikanti"], data=measured, processes=2).scores
     assert score.figures.rows == 8
     assert score.figures.median_abs_error is not None
     assert score.figures.median_abs_error <= 0.08

@@ -22,9 +22,6 @@ from windtunnel.validate.tables import READERS
 from windtunnel.validate.tables.sailor import MODELS, layer_profile
 from windtunnel.validate.tables.torchtitan import even
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the measured tables are not here")
-
 
 def write(folder: Path, name: str, rows: list[dict[str, object]]) -> Path:
     """A folder with a table."""
@@ -271,9 +268,8 @@ def test_bad_tables_name_file_and_line(
     assert message in capsys.readouterr().err
 
 
-@with_data
-def test_memory_of_korthikanti_within_the_target() -> None:
-    (score,) = validate(["memory"], data=DATA, processes=2).scores
+def test_memory_of_korthikanti_within_the_target(measured: Path) -> None:
+    (score,) = validate(["memory"], data=measured, processes=2).scores
     found = [(p / r.measured - 1) for r, p in zip(score.rows, score.predicted, strict=True) if "korthikanti" in r.id]
     assert len(found) == 8
     assert max(abs(error) for error in found) < 0.1

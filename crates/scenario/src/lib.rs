@@ -7,7 +7,7 @@ pub mod api;
 pub mod assemble;
 pub mod cost;
 pub mod error;
-pub mod errors;
+pub mod error_bands;
 pub mod load;
 pub mod modules;
 pub mod run;

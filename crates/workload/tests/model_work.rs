@@ -8,8 +8,8 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::generate::{Overlap, Piece};
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ContextExchange, Dtype, Gemm, GpuSheet, KernelModel, KernelProfile,
-    ModelKind, ModelSheet, Recompute, Streaming, Training, compute_time,
+    Architecture, AttentionKernel, Chunk, ContextExchange, Dtype, Gemm, GpuSheet, Graphs, KernelModel,
+    KernelProfile, ModelKind, ModelSheet, Recompute, Streaming, Training, compute_time,
 };
 
 fn data(file: &str) -> String {
@@ -437,7 +437,7 @@ fn launches_stand_before_what_they_launch() {
     training.dispatch = Span(1_000);
     let with = training.chunk(&chunk, &kernels).work;
     let launches = |pieces: &[Piece]| -> Vec<u64> {
-        let launch = |piece: &Piece| if let Piece::Launch(span) = piece { Some(span.0) } else { None };
+        let launch = |piece: &Piece| if let Piece::Launch { span, .. } = piece { Some(span.0) } else { None };
         pieces.iter().filter_map(launch).collect()
     };
     for (before, after) in [
@@ -446,10 +446,10 @@ fn launches_stand_before_what_they_launch() {
         (&without.backward_weight, &with.backward_weight),
     ] {
         let rest: Vec<Piece> =
-            after.iter().filter(|piece| !matches!(piece, Piece::Launch(_))).copied().collect();
+            after.iter().filter(|piece| !matches!(piece, Piece::Launch { .. })).copied().collect();
         assert_eq!(&rest, before);
         for unit in after.split(|piece| matches!(piece, Piece::UnitDone(_))).filter(|unit| !unit.is_empty()) {
-            assert!(matches!(unit[0], Piece::Launch(_)), "{unit:?}");
+            assert!(matches!(unit[0], Piece::Launch { .. }), "{unit:?}");
         }
     }
     // A layer forward: 2 norms, 2 residual additions, 4 projections, attention, rotary or not, activation; 2 all-reduces.
@@ -463,6 +463,62 @@ fn launches_stand_before_what_they_launch() {
     // Backward with recomputation: the forward again, and two GEMMs for each.
     let backward = launches(&with.backward);
     assert!(backward[1] > 2 * forward[1] && backward[1] < 4 * forward[1], "{backward:?} {forward:?}");
+}
+
+/// Transformer Engine's grouped linear layer: a product forward and two backward for each local expert and projection.
+#[test]
+fn experts_that_are_not_fused_are_launched_one_by_one() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    (training.ep, training.dispatch, training.graphs) = (8, Span(1_000), Graphs::Layers);
+    let chunk = Chunk { layers: 0..1, embedding: false, head: false };
+    let launched = |training: &Training| {
+        let work = training.chunk(&chunk, &kernels).work;
+        let of = |pieces: &[Piece]| -> Vec<(u64, bool)> {
+            let launch = |piece: &Piece| match piece {
+                Piece::Launch { span, waits } => Some((span.0 / 1_000, *waits)),
+                _ => None,
+            };
+            pieces.iter().filter_map(launch).collect()
+        };
+        (of(&work.forward), of(&work.backward))
+    };
+    let (forward, backward) = launched(&training);
+    // Graphs hold all but the experts: one stretch of launches, for which the host waits forward.
+    let ([(one, true)], [(back, false)]) = (&forward[..], &backward[..]) else {
+        panic!("{forward:?} {backward:?}");
+    };
+    training.fused_experts = false;
+    let (forward, backward) = launched(&training);
+    // 128 experts over 8 ranks; the tokens are also put in order twice.
+    assert_eq!(forward[0], (one + 2 * 15 + 2, true));
+    assert_eq!(backward[0], (back + 4 * 15 + 2, false));
+    // Padded buffers have no tokens to count, and whole graphs nothing to launch.
+    training.capacity_factor = Some(1.0);
+    assert_eq!(launched(&training).0, [(one + 2 * 15 + 2, false)]);
+    training.graphs = Graphs::All;
+    assert_eq!(launched(&training), (vec![], vec![]));
+}
+
+#[test]
+fn what_is_hidden_of_an_exchange_is_not_waited_for() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    training.ep = 8;
+    let chunk = Chunk { layers: 0..1, embedding: false, head: false };
+    let bytes = |training: &Training| -> u64 {
+        let sent = |piece: &Piece| match piece {
+            Piece::Collective { axis: Dimension::Ep, bytes, .. } => bytes.0,
+            _ => 0,
+        };
+        training.chunk(&chunk, &kernels).work.forward.iter().map(sent).sum()
+    };
+    let whole = bytes(&training);
+    assert_eq!(whole, 2 * 2 * 4096 * 8 * 2048);
+    training.hidden_exchange = 0.25;
+    assert_eq!(bytes(&training), whole * 3 / 4);
+    training.hidden_exchange = 1.0;
+    assert!(training.check().unwrap_err().to_string().starts_with("`hidden_exchange`: expected a share"));
 }
 
 /// Hu et al. 2021: frozen weights have no gradients, so the backward pass multiplies once for the forward's once; adapters of

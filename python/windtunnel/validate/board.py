@@ -32,7 +32,7 @@ class Board:
 
     def record(self) -> dict[str, Any]:
         """As `--json` has it."""
-        return {"tables": [score.record() for score in self.scores]}
+        return {"tables": [score.record() for score in self.scores], "absent": list(self.absent)}
 
 
 def data_folder(given: Path | None) -> Path:

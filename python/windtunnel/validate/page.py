@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
 from windtunnel.text import percent
+from windtunnel.validate import targets
 from windtunnel.validate.bands import text
 from windtunnel.validate.output import markdown
 
@@ -66,6 +67,9 @@ def renew(board: Board) -> list[Path]:
 def block(board: Board) -> str:
     """The board, its groups by kind, and published errors beside ours."""
     parts = [markdown(board).rstrip()]
+    against = list(targets.lines(board))
+    if against:
+        parts.append("Against what was wanted:\n\n" + "\n".join([targets.HEAD, *against]))
     if board.absent:
         parts.append("Not in the folder: " + ", ".join(f"`{name}`" for name in board.absent) + ".")
     groups = [line for score in board.scores for line in _groups(score)]

@@ -35,6 +35,9 @@ KEYS = {
     "collectives",
 }
 
+SECTIONS = ("topology", "network", "training", "parallelism", "constants", "collectives")
+"""Those of them that hold keys of their own."""
+
 
 @dataclass(frozen=True)
 class System:
@@ -54,6 +57,11 @@ class System:
         """The value of a constant, None if the system has none of that name."""
         found = (self.record.get("constants") or {}).get(name)
         return None if found is None else found["value"]
+
+    def evidence(self, name: str) -> dict[str, str]:
+        """How a constant is known, as a scenario says it."""
+        found = self.record["constants"][name]
+        return {"kind": str(found["evidence"]), "source": str(found["source"])}
 
     def section(self, name: str) -> dict[str, Any]:
         """A copy of a section, empty if it has none."""
@@ -80,15 +88,22 @@ def read_systems(data: Path | None) -> dict[str, System]:
 
 def read_system(path: Path) -> System:
     """The system in the file `path`. Raises `InputError` with file and key."""
-    record = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a system: {error}") from error
+    record = parse_yaml(text, str(path))
     if not isinstance(record, dict):
         raise InputError(f"{path}: expected a system, found {type(record).__name__}")
-    for key in ("name", "topology"):
-        if key not in record:
-            raise InputError(f"{path}: `{key}` is missing")
     for key in record:
         if key not in KEYS:
             raise InputError(f"{path}: unknown key `{key}`\n\nhint: a system has {', '.join(sorted(KEYS))}")
+    for key in ("name", "topology"):
+        if key not in record:
+            raise InputError(f"{path}: `{key}` is missing")
+    for key in SECTIONS:
+        if record.get(key) is not None and not isinstance(record[key], dict):
+            raise InputError(f"{path}: {key}: expected keys and values, found `{record[key]}`")
     with_calibrated(path, record)
     for name, constant in (record.get("constants") or {}).items():
         missing = {"value", "evidence", "source"} - set(constant if isinstance(constant, dict) else ())

@@ -15,6 +15,9 @@ use crate::model::CoupledId;
 use crate::reduction::Tree;
 use crate::reroute;
 
+/// Links whose fullness differs by less are equally full: sums of shares are rounded.
+const SAME_SHARE: f64 = 1e-9;
+
 /// Pairs of an exchange that are one flow.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -234,6 +237,12 @@ impl FlowNetwork {
                 parts.push(Part { links, class: self.route.class, pairs: senders * receivers });
             }
         }
+        parts.retain(|part| !part.links.is_empty());
+        if self.settings.alone
+            && let Some(one) = in_step(&parts, &self.rates)
+        {
+            parts = vec![one];
+        }
         // Inside a domain pairs share its ports evenly and are one flow: that of a pair, with multiplicities.
         let mut inside: Vec<EndpointId> = members.to_vec();
         inside.sort_unstable();
@@ -284,4 +293,59 @@ fn summed(mut links: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
     });
     links.shrink_to_fit();
     links
+}
+
+/// One flow for `parts` that alone on these links have one rate, with the links' multiplicities; `None` if they may differ.
+///
+/// At the common rate at which the first links are full, a flow over a full link cannot gain but from one that is no
+/// faster. If every flow crosses one, the common rate is the max-min fair one (Bertsekas and Gallager 1992, §6.5.2).
+fn in_step(parts: &[Part], rates: &[f64]) -> Option<Part> {
+    let first = parts.first()?;
+    if parts.iter().any(|part| part.pairs != first.pairs) {
+        return None;
+    }
+    let links = summed(parts.iter().flat_map(|part| part.links.iter().copied()).collect());
+    let fullness = |&(link, multiplicity): &(u32, f64)| multiplicity / rates[link as usize];
+    let fullest = links.iter().map(fullness).fold(0.0, f64::max);
+    let full: Vec<u32> = links
+        .iter()
+        .filter(|link| fullness(link) >= fullest * (1.0 - SAME_SHARE))
+        .map(|&(link, _)| link)
+        .collect();
+    let stopped = |part: &Part| part.links.iter().any(|(link, _)| full.binary_search(link).is_ok());
+    let class = parts.iter().map(|part| part.class).max()?;
+    parts.iter().all(stopped).then_some(Part { links, class, pairs: first.pairs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(links: &[(u32, f64)], pairs: u64) -> Part {
+        Part { links: links.to_vec(), class: PathClass::SameLeaf, pairs }
+    }
+
+    #[test]
+    fn flows_in_step_are_one() {
+        // Three NICs, each to both others: links 0 to 2 up, 3 to 5 down, and a wide link 6 that all cross.
+        let rates = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 8.0];
+        let exchange = |pairs: &dyn Fn(u32, u32) -> u64| -> Vec<Part> {
+            (0..3)
+                .flat_map(|from| (0..3).filter(move |&to| to != from).map(move |to| (from, to)))
+                .map(|(from, to)| part(&[(from, 1.0), (3 + to, 1.0), (6, 1.0)], pairs(from, to)))
+                .collect()
+        };
+        let one = in_step(&exchange(&|_, _| 4), &rates).expect("all NICs are equally full");
+        let expected = [(0, 2.0), (1, 2.0), (2, 2.0), (3, 2.0), (4, 2.0), (5, 2.0), (6, 6.0)];
+        assert_eq!((one.links, one.pairs), (expected.to_vec(), 4));
+        // More members behind a NIC: other volumes.
+        assert!(in_step(&exchange(&|from, to| u64::from(from + to)), &rates).is_none());
+        // A slow NIC: the flows past it have more for themselves.
+        let slow = [1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 8.0];
+        assert!(in_step(&exchange(&|_, _| 4), &slow).is_none());
+        // A narrow link in the middle holds all back alike, however unequal the NICs.
+        let narrow = [1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 0.5];
+        assert!(in_step(&exchange(&|_, _| 4), &narrow).is_some());
+        assert!(in_step(&[], &rates).is_none());
+    }
 }

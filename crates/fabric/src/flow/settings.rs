@@ -21,6 +21,9 @@ pub struct FlowSettings {
     pub nic_latency: Span,
     /// What switches can sum.
     pub reduction: ReductionSettings,
+    /// Nobody but one job sends: an exchange whose flows have one rate when it runs by itself may be one flow. Another job's
+    /// flow on one of its links would hold all of it back.
+    pub alone: bool,
     /// Keep bytes and utilisation of links.
     pub observe_links: bool,
     /// Keep a record of each flow until [`FlowNetwork::take_records`].
@@ -37,6 +40,7 @@ impl Default for FlowSettings {
             header: Bytes(66),
             nic_latency: Span::ZERO,
             reduction: ReductionSettings::default(),
+            alone: false,
             observe_links: false,
             records: false,
         }

@@ -8,7 +8,7 @@ use windtunnel_workload::model::figure::Evidence;
 pub struct EvidenceRow {
     /// What.
     pub constant: String,
-    /// `measured`, `calibrated`, `data sheet`, `inferred` or `given` (by the scenario).
+    /// `measured`, `calibrated`, `data sheet`, `inferred` or, of what is no constant, `given` (by the scenario).
     pub kind: String,
     /// Where it is from.
     pub source: String,

@@ -6,9 +6,9 @@ use windtunnel_workload::generate::{
     Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
 };
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, GpuSheet,
-    KernelModel, KernelProfile, Memory, MemoryVerdict, ModelKind, ModelSheet, Precision, Recompute, Resident,
-    Sharding, Training, Zero, compute_time,
+    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, Evidence,
+    GpuSheet, Graphs, KernelModel, KernelProfile, Memory, MemoryVerdict, ModelKind, ModelSheet, Precision,
+    Recompute, Resident, Sharding, Training, Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
@@ -102,7 +102,7 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
             .map_err(|error| InputError::new(&text.source, error.to_string()))?;
         return Ok(ModelSheet {
             name: text.name,
-            evidence: windtunnel_workload::model::Evidence::DataSheet,
+            evidence: Evidence::DataSheet,
             source: text.source,
             parameters: None,
             kind: ModelKind::Transformer(architecture),
@@ -113,7 +113,6 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
 
 /// What kind of prediction this is, by which errors were observed (`data/errors/training.json`).
 fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
-    use windtunnel_workload::model::Evidence;
     let curve = match (training.precision.compute, &gpu.efficiency.gemm_fp8) {
         (Dtype::Fp8 | Dtype::Fp4, Some(narrow)) => narrow,
         _ => &gpu.efficiency.gemm,
@@ -203,15 +202,39 @@ fn kernels(
             return Err(InputError::new(format!("{place}.training.compute_share"), message));
         }
         model = model.sustained(share);
-        evidence.add("training.compute_share", "given", "the scenario");
     }
-    if settings.dispatch.is_some() {
-        evidence.add("training.dispatch", "given", "the scenario");
-    }
+    constants(settings, place, evidence)?;
     if let (Some("flash2"), Some(figure)) = (settings.attention.as_deref(), &gpu.efficiency.flash2) {
         model = model.attention_up_to(figure.value.0);
     }
     Ok(model)
+}
+
+/// How the constants that the scenario gives are known.
+fn constants(settings: &ModelJob, place: &str, evidence: &mut EvidenceList) -> Result<(), InputError> {
+    let given =
+        [("compute_share", settings.compute_share.is_some()), ("dispatch", settings.dispatch.is_some())];
+    for (key, known) in &settings.evidence {
+        let at = format!("{place}.training.evidence.{key}");
+        if !given.iter().any(|&(name, here)| name == key && here) {
+            let names = given.map(|(name, _)| name);
+            let error = InputError::new(at, format!("no constant `{key}` is given in `training`"));
+            return Err(match nearest(key, names) {
+                Some(near) if near != key => error.hint(format!("did you mean `{near}`?")),
+                _ => error.hint(format!("there are `{}`", names.join("`, `"))),
+            });
+        }
+        let kinds = [Evidence::Measured, Evidence::Calibrated, Evidence::DataSheet, Evidence::Inferred];
+        choice(Some(&known.kind), &format!("{at}.kind"), &kinds.map(|kind| (kind.name(), kind)), kinds[3])?;
+    }
+    for (key, _) in given.into_iter().filter(|(_, here)| *here) {
+        let (kind, source) = match settings.evidence.get(key) {
+            Some(known) => (known.kind.as_str(), known.source.as_str()),
+            None => (Evidence::Inferred.name(), "the scenario, which names no source"),
+        };
+        evidence.add(&format!("training.{key}"), kind, source);
+    }
+    Ok(())
 }
 
 /// A transformer with everything that lays it out.
@@ -404,6 +427,12 @@ impl Transformer<'_> {
             &[("ring", ContextExchange::Ring), ("all_gather", ContextExchange::AllGather)],
             ContextExchange::Ring,
         )?;
+        let graphs = choice(
+            settings.graphs.as_deref(),
+            &at("graphs"),
+            &[("none", Graphs::None), ("layers", Graphs::Layers), ("all", Graphs::All)],
+            Graphs::None,
+        )?;
         let shards = Self::sharding(layout);
         let training = Training {
             micro_batch: self.micro_batch,
@@ -423,11 +452,14 @@ impl Transformer<'_> {
             context,
             capacity_factor: settings.capacity_factor,
             imbalance: settings.expert_imbalance.unwrap_or(1.0),
+            hidden_exchange: settings.hidden_exchange.unwrap_or(0.0),
             overlap_chunks: settings.overlap_chunks.unwrap_or(1),
             overlap_backward: settings.overlap_backward.unwrap_or(true),
             scatter_gather: settings.scatter_gather,
             fused_loss: settings.fused_loss.unwrap_or(true),
             reserved: settings.reserved.map_or(0, |size| size.0.0),
+            graphs,
+            fused_experts: settings.fused_experts.unwrap_or(true),
             dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
             optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
             expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },

@@ -73,6 +73,7 @@ pub fn flow(
         // does not space it from the next. Message rates are the message model's subject.
         nic_latency: parts.nic_latency + parts.overhead * 2,
         reduction: reduce::settings(&scenario.network),
+        alone: assembled.jobs.len() == 1,
         observe_links: observe,
         records,
     };

@@ -122,7 +122,7 @@ impl JobSummary<'_> {
             "host_s": part(&|breakdown| breakdown.host),
             "ideal_iteration_time_s": self.ideal_ps.map(seconds),
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
-            "expected_error": model.map(|model| crate::errors::of(model.kind)),
+            "expected_error": model.map(|model| crate::error_bands::of(model.kind)),
             "samples_per_s": self.plan.samples.and_then(|samples| rate(samples as f64)),
             "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
             "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),

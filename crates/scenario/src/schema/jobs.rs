@@ -157,8 +157,17 @@ pub struct ModelJob {
     /// Time of the host to launch one kernel of the model, for frameworks that interpret: small models wait for it. If left
     /// out, the host is always ahead.
     pub dispatch: Option<Duration>,
+    /// What CUDA graphs hold, so that the host need not launch it kernel by kernel: `none`, `layers` (all but routed experts)
+    /// or `all`; matters with `dispatch`.
+    pub graphs: Option<String>,
+    /// Products of a rank's experts in one kernel; on unless `false` (a launch for each expert, and tokens put in the order of
+    /// the local experts).
+    pub fused_experts: Option<bool>,
     /// Relative extra time of a backward pass that is split in input and weight gradients.
     pub split_overhead: Option<f64>,
+    /// Share of the experts' all-to-alls that runs behind computations of another micro-batch and takes no time, from 0 to
+    /// below 1 (Megatron-Core's `overlap_moe_expert_parallel_comm`); 0 if left out.
+    pub hidden_exchange: Option<f64>,
     /// Largest over mean load of an expert-parallel rank.
     pub expert_imbalance: Option<f64>,
     /// Tokens that an expert takes, as a multiple of the mean; without it nothing is dropped or padded.
@@ -169,6 +178,19 @@ pub struct ModelJob {
     pub layers_per_stage: Option<Vec<u32>>,
     /// File of measured kernels that overrides the roofline.
     pub profile: Option<String>,
+    /// How constants given here are known, by key (`compute_share`, `dispatch`), for the evidence of the results; one that is
+    /// not here counts as inferred.
+    pub evidence: BTreeMap<String, ConstantEvidence>,
+}
+
+/// How a constant of the scenario is known.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConstantEvidence {
+    /// `measured`, `calibrated`, `data sheet` or `inferred`.
+    pub kind: String,
+    /// Where it is from, or what it was calibrated on.
+    pub source: String,
 }
 
 /// How a model is laid out over ranks.

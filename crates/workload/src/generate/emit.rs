@@ -371,7 +371,7 @@ impl<'a> Emitter<'a> {
                     lane.tail.push(op);
                 }
             }
-            Step::Launch(span) => self.launch(lane, *span),
+            Step::Launch { span, waits } => self.launch(lane, *span, *waits),
             Step::Enter(_) => self.enter(lane),
             Step::Leave(units) => self.leave(lane, units),
         }
@@ -379,14 +379,14 @@ impl<'a> Emitter<'a> {
 
     /// The host launches what follows on the lane, after what it launched before. Where it waits for each exchange between
     /// stages, a pass is launched once its input is here and the pass before has ended.
-    fn launch(&mut self, lane: &mut Lane, span: Span) {
+    fn launch(&mut self, lane: &mut Lane, span: Span, waits: bool) {
         self.flush(lane);
         let label = self.builder.label("launch");
         let op = self.builder.calc(span, HOST_STREAM, label);
         if let Some(before) = self.launch {
             self.builder.requires(op, before);
         }
-        if lane.launch.is_none() && self.layout.blocking_exchange {
+        if waits || lane.launch.is_none() && self.layout.blocking_exchange {
             self.requires_all(op, &lane.tail);
         }
         self.launch = Some(op);

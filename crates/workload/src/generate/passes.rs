@@ -41,8 +41,8 @@ pub(super) enum Step {
     Issue(u32, Exchange),
     /// Waits for the collective of an id.
     Wait(u32),
-    /// The host launches what follows.
-    Launch(Span),
+    /// The host launches what follows, perhaps when the lane has come here.
+    Launch { span: Span, waits: bool },
     /// The gradients of these units are complete.
     Leave(Units),
 }
@@ -223,7 +223,7 @@ impl Compiler<'_> {
                         found.1 = false;
                     }
                 }
-                Piece::Launch(span) => steps.push(Step::Launch(span)),
+                Piece::Launch { span, waits } => steps.push(Step::Launch { span, waits }),
                 Piece::UnitDone(_) => unreachable!("markers end segments"),
             }
         }

@@ -60,8 +60,13 @@ pub enum Piece {
     Wait(u32),
     /// The host needs this long to launch the kernels that follow, up to the next of these. It launches in program order
     /// and runs ahead of the GPU: they start no sooner than the host has come to them, and what comes after the pass no
-    /// sooner than the last is launched.
-    Launch(Span),
+    /// sooner than the last is launched. If it waits, it begins when the GPU has come here.
+    Launch {
+        /// Time of the host.
+        span: Span,
+        /// Whether the host waits for what comes before.
+        waits: bool,
+    },
     /// The pieces of this unit end here.
     UnitDone(u32),
 }

@@ -207,7 +207,13 @@ fn free_communication_gives_the_makespan_of_the_schedule() {
 /// Layers of `cost` forward and twice that backward, each after a launch of `launch`, twice that backward.
 fn launched(layers: u32, cost: u64, launch: u64) -> ChunkWork {
     let with_launch = |times: u64| {
-        move |unit| [Piece::Launch(Span(times * launch)), calc(times * cost), Piece::UnitDone(unit)]
+        move |unit| {
+            [
+                Piece::Launch { span: Span(times * launch), waits: false },
+                calc(times * cost),
+                Piece::UnitDone(unit),
+            ]
+        }
     };
     ChunkWork {
         forward: (0..layers).flat_map(with_launch(1)).collect(),
@@ -236,6 +242,23 @@ fn a_slow_host_is_the_pace_of_a_fast_gpu() {
     let blocking = Layout { blocking_exchange: true, ..two };
     assert_eq!(makespan(&blocking, 2, g, d), 6 * d);
     assert_eq!(makespan(&blocking, 2, d, g), 6 * d);
+}
+
+/// A host that waits for the GPU begins to launch when the GPU comes: what it launches takes the longer of the two after
+/// what came before, however far the host could have run ahead.
+#[test]
+fn a_host_that_waits_for_the_gpu_is_not_ahead_of_it() {
+    let pass =
+        |waits: bool| vec![calc(10), Piece::Launch { span: Span(25), waits }, calc(15), Piece::UnitDone(0)];
+    let makespan = |waits| {
+        let work =
+            ChunkWork { forward: pass(waits), backward: vec![calc(1), Piece::UnitDone(0)], ..stage(1, 10) };
+        let layout = Layout { microbatches: 4, ..Layout::default() };
+        execute(&generate(&layout, &[work]).unwrap().workload, &FREE).makespan
+    };
+    // Waiting: 10 before each launch. Ahead: the GPU is the slower one.
+    assert_eq!(makespan(true), 4 * (10 + 25 + 1));
+    assert_eq!(makespan(false), 4 * (10 + 15 + 1));
 }
 
 #[test]

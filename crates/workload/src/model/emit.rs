@@ -4,7 +4,7 @@ use windtunnel_kernel::{Bytes, Span};
 
 use super::kernels::{AttentionShape, Gemm, KernelModel, Streaming};
 use super::sheets::Dtype;
-use super::training::Training;
+use super::training::{Graphs, Training};
 use crate::collectives::CollectiveKind;
 use crate::generate::{Overlap, Piece};
 use crate::program::Dimension;
@@ -20,7 +20,12 @@ pub(super) struct Emit<'a> {
     /// Kernels written since [`Self::launched`] was last called, and where in the list these begin.
     kernels_written: u64,
     first_of_unit: usize,
-    /// The next computation belongs to a split with the collective before it.
+    /// Whether the host launches these kernels only when the GPU has come to them.
+    waits: bool,
+    /// Whether what is written now is of routed experts.
+    experts: bool,
+    /// The next computation stands apart from the one before: that belongs to a split with the collective before it, or
+    /// the host waits between the two.
     sealed: bool,
 }
 
@@ -35,6 +40,8 @@ impl<'a> Emit<'a> {
             next_async: 0,
             kernels_written: 0,
             first_of_unit: 0,
+            waits: false,
+            experts: false,
             sealed: false,
         }
     }
@@ -46,11 +53,51 @@ impl<'a> Emit<'a> {
         self.recomputed += self.flops - before;
     }
 
+    /// Counts `kernels` that the host launches, unless a graph holds them.
+    fn launch(&mut self, kernels: u64) {
+        let held = match self.training.graphs {
+            Graphs::None => false,
+            Graphs::Layers => !self.experts,
+            Graphs::All => true,
+        };
+        if !held {
+            self.kernels_written += kernels;
+        }
+    }
+
+    /// From here on kernels are those of routed experts; the host first waits for the GPU where it has to know their
+    /// tokens.
+    pub(super) fn enter_experts(&mut self, counted: bool) {
+        self.experts = true;
+        if counted && self.training.counts_tokens() {
+            self.launched();
+            self.waits = true;
+            self.sealed = true;
+        }
+    }
+
+    /// From here on kernels are no longer those of routed experts.
+    pub(super) fn leave_experts(&mut self) {
+        self.experts = false;
+    }
+
+    /// A GEMM of the local experts: one kernel, or one for each.
+    pub(super) fn gemm_of_experts(&mut self, gemm: Gemm, summed: bool) {
+        if !self.training.fused_experts {
+            self.launch(gemm.batch - 1);
+        }
+        if summed {
+            self.gemm_before_sum("experts", gemm, self.training.expert_tp);
+        } else {
+            self.gemm("experts", gemm);
+        }
+    }
+
     fn calc(&mut self, label: &'static str, time: Span) {
         if time == Span::ZERO {
             return;
         }
-        self.kernels_written += 1;
+        self.launch(1);
         match self.list.last_mut() {
             Some(Piece::Calc { duration, .. }) if !self.sealed => *duration += time,
             _ => {
@@ -97,7 +144,7 @@ impl<'a> Emit<'a> {
         let dtype = self.training.precision.compute;
         self.flops += gemm.flops();
         let time = self.split(gemm, self.training.overlap_chunks, dtype);
-        self.kernels_written += u64::from(self.training.overlap_chunks);
+        self.launch(u64::from(self.training.overlap_chunks));
         self.list.push(Piece::Calc { duration: time, label });
         self.sealed = true;
     }
@@ -123,7 +170,7 @@ impl<'a> Emit<'a> {
     /// Attention stands apart where context parallelism splits it with its exchange.
     fn core(&mut self, time: Span) {
         if self.training.cp > 1 {
-            self.kernels_written += self.training.cp;
+            self.launch(self.training.cp);
             self.list.push(Piece::Calc { duration: time, label: "attention" });
             self.sealed = true;
         } else {
@@ -176,9 +223,10 @@ impl<'a> Emit<'a> {
     pub(super) fn launched(&mut self) {
         let kernels = std::mem::take(&mut self.kernels_written);
         let first = std::mem::replace(&mut self.first_of_unit, self.list.len());
+        let waits = std::mem::take(&mut self.waits);
         let span = self.training.dispatch * kernels;
         if span > Span::ZERO {
-            self.list.insert(first, Piece::Launch(span));
+            self.list.insert(first, Piece::Launch { span, waits });
             self.first_of_unit += 1;
             self.sealed = false;
         }
@@ -199,7 +247,7 @@ impl<'a> Emit<'a> {
             Dimension::Pp | Dimension::Dp | Dimension::Other => 2,
         };
         if ranks > 1 {
-            self.kernels_written += 1;
+            self.launch(1);
             self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), label, overlap });
             self.sealed = false;
         }

@@ -32,5 +32,5 @@ pub use profile::{KernelProfile, ProfileError};
 pub use sheets::{
     Dtype, GpuSheet, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet, SheetError, SwitchSheet,
 };
-pub use training::{AttentionKernel, ContextExchange, LayoutError, Precision, Recompute, Training};
+pub use training::{AttentionKernel, ContextExchange, Graphs, LayoutError, Precision, Recompute, Training};
 pub use work::{Chunk, ChunkCost, Flops, compute_time};

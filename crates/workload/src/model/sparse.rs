@@ -5,6 +5,10 @@
 //! comes back the same way (Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core's all-to-all dispatcher). Under a
 //! capacity factor every expert's buffer is padded to it; without one the busiest rank computes `imbalance` times the
 //! mean and every rank is given its time.
+//!
+//! Where the host launches kernels one by one ([`Training::dispatch`]) it waits, in every sparse layer forward, for the GPU
+//! to have counted the tokens of each expert; products that are not fused it launches one for each local expert. Both
+//! follow Megatron-Core's dispatcher and Transformer Engine's grouped linear layer (github.com/NVIDIA/Megatron-LM, core/transformer/moe/token_dispatcher.py and experts.py).
 
 use super::architecture::Experts;
 use super::emit::Emit;
@@ -43,22 +47,28 @@ impl Training {
         emit.stream("router", Streaming::Norm, own, hidden, 2);
         emit.gemm_in("router", Gemm::new(own, experts.routed, hidden), self.precision.activations);
         emit.stream_bytes("router", Streaming::Routing, own, experts.routed, 4 * 3 * own * experts.routed);
+        emit.enter_experts(true);
         emit.stream("router", Streaming::Permute, copies, hidden, 2);
         self.expert_exchange(emit, experts, "expert dispatch");
         if experts.shared_width > 0 {
+            emit.leave_experts();
             self.block_forward(emit, &self.feed_forward_block(experts.shared_width, "shared expert"), false);
+            emit.enter_experts(false);
         }
         let (tokens, each) = self.expert_tokens(experts);
         let local = experts.routed / self.ep;
         let width = experts.width / self.expert_tp;
         let ups = self.architecture.dense.ups();
         self.gather_expert_tokens(emit, experts);
-        emit.gemm("experts", Gemm { m: each, n: ups * width, k: hidden, batch: local });
+        self.sort_by_expert(emit, tokens, local);
+        emit.gemm_of_experts(Gemm { m: each, n: ups * width, k: hidden, batch: local }, false);
         emit.stream("experts", Streaming::Activation, tokens, width, ups + 1);
-        emit.gemm_before_sum("experts", Gemm { m: each, n: hidden, k: width, batch: local }, self.expert_tp);
+        emit.gemm_of_experts(Gemm { m: each, n: hidden, k: width, batch: local }, true);
+        self.sort_by_expert(emit, tokens, local);
         self.reduce_expert_tokens(emit, experts);
         self.expert_exchange(emit, experts, "expert combine");
         emit.stream("experts", Streaming::Permute, copies, hidden, 2);
+        emit.leave_experts();
         emit.stream("experts", Streaming::Residual, own, hidden, 3);
     }
 
@@ -73,41 +83,42 @@ impl Training {
         let ups = self.architecture.dense.ups();
         if part.input() {
             emit.stream("experts", Streaming::Residual, own, hidden, 2);
+            emit.enter_experts(false);
             emit.stream("experts", Streaming::Permute, copies, hidden, 3);
             self.expert_exchange(emit, experts, "expert combine gradient");
             self.gather_expert_tokens(emit, experts);
-            emit.gemm("experts", Gemm { m: each, n: width, k: hidden, batch: local });
+            self.sort_by_expert(emit, tokens, local);
+            emit.gemm_of_experts(Gemm { m: each, n: width, k: hidden, batch: local }, false);
         }
+        emit.enter_experts(false);
         let trained = part.weight() && self.lora_rank.is_none();
         if trained {
-            emit.gemm("experts", Gemm { m: width, n: hidden, k: each, batch: local });
+            emit.gemm_of_experts(Gemm { m: width, n: hidden, k: each, batch: local }, false);
         }
         if part.input() {
             emit.stream("experts", Streaming::Activation, tokens, width, 1 + 2 * ups);
-            emit.gemm_before_sum(
-                "experts",
-                Gemm { m: each, n: hidden, k: ups * width, batch: local },
-                self.expert_tp,
-            );
+            emit.gemm_of_experts(Gemm { m: each, n: hidden, k: ups * width, batch: local }, true);
+            self.sort_by_expert(emit, tokens, local);
             self.reduce_expert_tokens(emit, experts);
         }
         if trained {
-            emit.gemm("experts", Gemm { m: hidden, n: ups * width, k: each, batch: local });
+            emit.gemm_of_experts(Gemm { m: hidden, n: ups * width, k: each, batch: local }, false);
         }
         if part.input() {
             self.expert_exchange(emit, experts, "expert dispatch gradient");
         }
         if experts.shared_width > 0 {
-            self.block_backward(
-                emit,
-                &self.feed_forward_block(experts.shared_width, "shared expert"),
-                part,
-                false,
-            );
+            emit.leave_experts();
+            let block = self.feed_forward_block(experts.shared_width, "shared expert");
+            self.block_backward(emit, &block, part, false);
+            emit.enter_experts(false);
         }
         let dtype = self.precision.activations;
         if part.input() {
             emit.stream("router", Streaming::Permute, copies, hidden, 2);
+        }
+        emit.leave_experts();
+        if part.input() {
             emit.stream_bytes(
                 "router",
                 Streaming::Routing,
@@ -125,10 +136,19 @@ impl Training {
         }
     }
 
+    /// What has come from a rank lies in the order of that rank: it is put in the order of the local experts, and back,
+    /// unless the dispatcher or the product itself reads it where it lies.
+    fn sort_by_expert(&self, emit: &mut Emit<'_>, tokens: u64, local: u64) {
+        if !self.fused_experts && local > 1 && self.ep > 1 {
+            emit.stream("experts", Streaming::Permute, tokens, self.architecture.hidden, 2);
+        }
+    }
+
     fn expert_exchange(&self, emit: &mut Emit<'_>, experts: &Experts, label: &'static str) {
         if self.ep > 1 {
             let bytes = self.precision.activations.bytes(self.dispatched(experts));
-            emit.collective(Dimension::Ep, CollectiveKind::AllToAll, bytes, label, Overlap::None);
+            let waited = (bytes as f64 * (1.0 - self.hidden_exchange)).ceil() as u64;
+            emit.collective(Dimension::Ep, CollectiveKind::AllToAll, waited, label, Overlap::None);
         }
     }
 

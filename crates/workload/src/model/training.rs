@@ -45,6 +45,19 @@ pub enum ContextExchange {
     AllGather,
 }
 
+/// Which kernels CUDA graphs hold: the host launches a graph at once, and the others one by one ([`Training::dispatch`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Graphs {
+    /// None.
+    #[default]
+    None,
+    /// All but those of routed experts, whose shapes depend on the tokens that come (Megatron-Core's scopes `attn`,
+    /// `moe_router` and `moe_preprocess`).
+    Layers,
+    /// All.
+    All,
+}
+
 /// Number formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Precision {
@@ -113,6 +126,9 @@ pub struct Training {
     pub capacity_factor: Option<f64>,
     /// Tokens of the busiest expert rank over the mean, without a capacity factor.
     pub imbalance: f64,
+    /// Share of the experts' all-to-alls that runs behind the computations of another micro-batch and takes no time of its
+    /// own: below 1, and 0 where micro-batches follow one another.
+    pub hidden_exchange: f64,
     /// Pieces into which a GEMM next to a tensor-parallel collective is split so that both overlap; 1: not split.
     pub overlap_chunks: u32,
     /// Whether, in a fused backward pass, the tensor-parallel collectives of a layer's input run beside the GEMM that
@@ -124,6 +140,12 @@ pub struct Training {
     /// Time of the host to launch a kernel of this model or a collective; a framework that interprets (eager PyTorch) launches
     /// several for each. Zero: the GPU is never kept waiting.
     pub dispatch: Span,
+    /// Which kernels the host need not launch one by one.
+    pub graphs: Graphs,
+    /// Whether the products of a rank's experts are one kernel; otherwise the host launches one for each expert
+    /// (Transformer Engine's grouped linear layer), and tokens are put in the order of the local experts after they have
+    /// come and before they go.
+    pub fused_experts: bool,
     /// Whether the loss is one kernel over the logits; otherwise their 32-bit copies are alive at once (PyTorch without a
     /// compiler around the loss).
     pub fused_loss: bool,
@@ -208,10 +230,13 @@ impl Training {
             context: ContextExchange::Ring,
             capacity_factor: None,
             imbalance: 1.0,
+            hidden_exchange: 0.0,
             overlap_chunks: 1,
             overlap_backward: true,
             scatter_gather: false,
             dispatch: Span::ZERO,
+            graphs: Graphs::None,
+            fused_experts: true,
             fused_loss: true,
             reserved: 0,
             optimiser_shards: 1,
@@ -268,6 +293,13 @@ impl Training {
                 "attention",
                 "flash attention under context parallelism",
                 "unfused".to_owned(),
+            ));
+        }
+        if !(0.0..1.0).contains(&self.hidden_exchange) {
+            return Err(range(
+                "hidden_exchange",
+                "a share from 0 to below 1",
+                self.hidden_exchange.to_string(),
             ));
         }
         if let Some(factor) = self.capacity_factor
@@ -402,6 +434,12 @@ impl Training {
     /// Whether layer `layer` of a chunk that begins with `first` is recomputed whole.
     pub(super) fn recomputes_layer(&self, layer: u32, first: u32) -> bool {
         self.recompute == Recompute::Full && self.recompute_layers.is_none_or(|count| layer - first < count)
+    }
+
+    /// Whether the host waits for the GPU before it launches a layer's experts, because it has to know how many tokens each
+    /// of them has: where none are dropped or padded and no graph holds the experts.
+    pub(super) fn counts_tokens(&self) -> bool {
+        self.capacity_factor.is_none() && self.graphs != Graphs::All && self.dispatch > Span::ZERO
     }
 
     /// Whether GEMM factors are converted to a narrower format first.

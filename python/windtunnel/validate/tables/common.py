@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 TRAINING_CONSTANTS = ("dispatch", "compute_share", "reserved")
 """Constants of a system that a job's `training` takes."""
 
+TOLD = ("dispatch", "compute_share")
+"""Those of which a job says how they are known."""
+
 
 class Line:
     """A line of a table; its figures are checked as they are asked for."""
@@ -64,7 +67,8 @@ def lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
 
 def _lines(path: Path, columns: Sequence[str]) -> Iterator[Line]:
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
-        file = io.TextIOWrapper(raw, encoding="utf-8", newline="")
+        # Spreadsheets write a byte order mark.
+        file = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
         reader = csv.DictReader(file)
         names = [name.strip() for name in reader.fieldnames or []]
         missing = [column for column in columns if column not in names]
@@ -122,15 +126,18 @@ def training_scenario(
     for constant in TRAINING_CONSTANTS:
         value = system.constant(constant)
         # Launches that a graph holds cost the host nothing.
-        if value is not None and not (captured and constant == "dispatch"):
-            merged.setdefault(constant, value)
+        if value is not None and not (captured and constant == "dispatch") and constant not in merged:
+            merged[constant] = value
+            if constant in TOLD:
+                merged.setdefault("evidence", {})[constant] = system.evidence(constant)
     return {
         "windtunnel": 1,
         "name": system.name,
         "seed": 1,
         "fidelity": "flow",
         "topology": topology,
-        "network": system.section("network"),
+        # An all-to-all that runs whole is a few flows instead of one message for each pair of ranks.
+        "network": {"exchange": "hosts", **system.section("network")},
         "memory": "ignore",
         "jobs": [
             {

@@ -3,8 +3,9 @@
 A cell such as `1614 (1540)` holds two runs: FP8 with a scale a tensor, and MXFP8 in brackets; so do its layout's cells.
 Recomputation is that of the repository's recipes (`src/megatron/bridge/perf_recipes`), which is none but where
 `RECOMPUTE` says otherwise. Experts are balanced by force and no token is dropped (the page's note on MoE).
-From container 26.02 on most recipes capture attention and routing in CUDA graphs (`cuda_graph_impl`); before, the host
-launches every kernel.
+What the host launches kernel by kernel, how experts are computed and which all-to-alls hide behind another micro-batch is
+what the repository's recipes say at the tag of a container (v0.2.0 is 25.11, v0.3.0 26.02, v0.4.2 26.04, v0.5.1 26.06):
+`cuda_graph_scope`, `cutedsl_fused_grouped_mlp`, `moe_a2a_overlap` and, for 25.09, `use_tokendrop`.
 """
 
 from __future__ import annotations
@@ -68,10 +69,32 @@ RECOMPUTE: dict[tuple[str, str, str], dict[str, Any]] = {
     ("LLAMA3_8B", "H100", "fp8"): {"recompute": "full", "recompute_layers": 5},
 }
 """(model, chip, format) → recomputation where the recipe of the repository has one of whole layers."""
-LAUNCHED = {(model, chip) for model in ("QWEN3_235B_A22B", "GPT OSS 120B") for chip in ("H100", "B200", "B300")} - {
-    ("GPT OSS 120B", "B300")
+QWENS = ("QWEN3_30B_A3B", "QWEN3_235B_A22B")
+WHOLE = {
+    *((model, chip) for model in QWENS for chip in ("B200", "B300", "GB200", "GB300")),
+    *(("GPT OSS 120B", chip) for chip in ("GB200", "GB300")),
 }
-"""(model, chip) whose recipes capture nothing in CUDA graphs even now."""
+"""(model, chip) whose MXFP8 recipes capture whole iterations from 26.06 on, with fused experts and hidden all-to-alls."""
+LAYERS = {
+    ("QWEN3_235B_A22B", "GB200"): "25.11",
+    ("QWEN3_235B_A22B", "GB300"): "26.02",
+    ("QWEN3_30B_A3B", "B200"): "26.04",
+    ("GPT OSS 120B", "GB300"): "25.11",
+    ("GPT OSS 120B", "B300"): "25.11",
+    ("DEEPSEEKV3", "GB300"): "25.11",
+}
+"""(model, chip) → container from which attention and routing are captured, the experts not."""
+HIDDEN = {
+    **{(model, "H100"): "25.11" for model in (*QWENS, "DEEPSEEKV3")},
+    ("QWEN3_235B_A22B", "B200"): "25.11",
+    ("QWEN3_235B_A22B", "B300"): "26.02",
+    ("GPT OSS 120B", "GB200"): "26.04",
+}
+"""(model, chip) → container whose recipe hides all-to-alls; B200 and B300 dropped it in the next."""
+DROPPED = {("QWEN3_235B_A22B", "B200"): "26.02", ("QWEN3_235B_A22B", "B300"): "26.04"}
+HIDDEN_SHARE = 0.37
+"""Share of the exchange that Megatron-Core hides, measured on 16 H100 with Qwen3-30B-A3B: `skills/
+nemo-mbridge-perf-moe-comm-overlap` of the repository, communication hidden by compute 36.55%."""
 NEW = {"B300", "GB300", "H200"}
 """Chips of which no kernel and no end-to-end figure was fitted: shown as inferred."""
 
@@ -116,6 +139,7 @@ class Run(NamedTuple):
     vp: int
     ep: int
     tokens: float
+    padded: bool
 
 
 def _runs(line: Line) -> Iterator[Run | str]:
@@ -155,7 +179,7 @@ def _runs(line: Line) -> Iterator[Run | str]:
         yield Run(
             line, container, task, model.upper(), chip, whole("#-GPUs"), known, whole("GBS"), whole("MBS"),
             whole("Sequence Length"), whole("FSDP", -1), whole("TP"), whole("PP"), whole("CP", 1), whole("VP", 1),
-            whole("EP", 1), float(whole("Tokens / sec / GPU")),
+            whole("EP", 1), float(whole("Tokens / sec / GPU")), "tokendrop" in note,
         )  # fmt: skip
 
 
@@ -180,6 +204,25 @@ def _half(text: str, half: int) -> str:
     return text.strip() if found is None else found[1 + half]
 
 
+def _software(run: Run, *, experts: bool) -> dict[str, Any]:
+    """What the recipe of the run's container does: graphs, how experts are computed, what is hidden."""
+    if not experts:
+        return {"graphs": "none" if run.container.startswith("25.") else "all"}
+    place, container = (run.model, run.chip), run.container.split()[0]
+
+    def since(table: Mapping[tuple[str, str], str]) -> bool:
+        return place in table and container >= table[place]
+
+    if place in WHOLE and container >= "26.06" and run.precision == "fp8":
+        return {"graphs": "all", "hidden_exchange": HIDDEN_SHARE}
+    found: dict[str, Any] = {"graphs": "layers" if since(LAYERS) else "none", "fused_experts": False}
+    if since(HIDDEN) and not since(DROPPED):
+        found["hidden_exchange"] = HIDDEN_SHARE
+    if run.padded:
+        found["capacity_factor"] = 1.0
+    return found
+
+
 def _row(run: Run, systems: Mapping[str, System]) -> Row | str:
     system = systems.get(SYSTEMS[run.chip])
     if system is None:
@@ -200,6 +243,7 @@ def _row(run: Run, systems: Mapping[str, System]) -> Row | str:
         training["parameters"] = "fp8"
     if "LoRA" in run.task:
         training["lora_rank"] = 16
+    training |= _software(run, experts=model.experts)
     if run.pp > 1:
         training["layers_per_stage"] = even(model.layers, stages)
     parallelism: dict[str, Any] = {"tp": run.tp, "pp": run.pp, "cp": run.cp}
@@ -225,7 +269,6 @@ def _row(run: Run, systems: Mapping[str, System]) -> Row | str:
         },
         parallelism=parallelism,
         training=training,
-        captured=not run.container.startswith("25.") and (run.model, run.chip) not in LAUNCHED,
     )
     racks(scenario, run.gpus)
     inferred = run.chip in NEW or run.precision == "fp4"

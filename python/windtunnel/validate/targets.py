@@ -1,0 +1,69 @@
+"""How far off the board may be: the median and 95th percentile of the error that each kind of prediction is held to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from windtunnel.text import UNKNOWN, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windtunnel.validate.board import Board
+
+
+class Target(NamedTuple):
+    """What a table, or the rows of a group of it, is held to."""
+
+    table: str
+    group: tuple[str, str] | None
+    median: float
+    p95: float
+
+
+TARGETS = (
+    Target("vtrain-single", None, 0.08, 0.25),
+    Target("vtrain-multi", None, 0.12, 0.35),
+    Target("megatron-sc21", None, 0.08, 0.20),
+    Target("korthikanti", None, 0.08, 0.20),
+    Target("zero-bubble", None, 0.10, 0.25),
+    Target("torchtitan", None, 0.12, 0.30),
+    Target("megatron-bridge", ("kind", "dense"), 0.12, 0.30),
+    Target("megatron-bridge", ("kind", "MoE"), 0.18, 0.45),
+    Target("megatron-bridge", ("kind", "other chips and FP4"), 0.25, 0.60),
+    Target("sailor", None, 0.18, 0.45),
+    Target("mlperf", None, 0.20, 0.45),
+    Target("memory", None, 0.10, 0.25),
+    Target("nccl-tests", ("size", ">= 1 MiB"), 0.12, 0.40),
+    Target("nccl-tests", ("size", "< 1 MiB"), 0.25, 0.70),
+    Target("nccl-scale", None, 0.18, 0.50),
+    Target("vidur-network", None, 0.12, 0.40),
+    Target("pico", ("shown", "together"), 0.20, 0.60),
+)
+
+HEAD = (
+    "| table | rows of | median error | wanted | 95th percentile | wanted | |\n"
+    "|---|---|---:|---:|---:|---:|---|"
+)
+
+
+def lines(board: Board) -> Iterator[str]:
+    """A line of Markdown for each target whose rows are on the board."""
+    scores = {score.name: score for score in board.scores}
+    for target in TARGETS:
+        score = scores.get(target.table)
+        if score is None:
+            continue
+        found = score.figures.record()
+        if target.group is not None:
+            key, value = target.group
+            of = [group for group in score.groups() if group["by"] == {key: value}]
+            if not of:
+                continue
+            found = of[0]
+        median, p95 = found["median_abs_error"], found["p95_abs_error"]
+        met = UNKNOWN if median is None else "" if median <= target.median and p95 <= target.p95 else "missed"
+        yield (
+            f"| `{target.table}` | {target.group[1] if target.group else 'all'} | {percent(median)} | "
+            f"{percent(target.median)} | {percent(p95)} | {percent(target.p95)} | {met} |"
+        )
