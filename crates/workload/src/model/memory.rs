@@ -12,8 +12,8 @@ use std::fmt;
 use windtunnel_kernel::Bytes;
 
 use super::architecture::{Attention, LayerKind};
+use super::chunk::Chunk;
 use super::training::{AttentionKernel, Recompute, Training};
-use super::work::Chunk;
 
 /// ZeRO stages (Rajbhandari et al. 2020).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

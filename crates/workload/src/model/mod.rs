@@ -6,6 +6,8 @@
 //! [`GpuSheet`]. Recommendation models have their own generator ([`dlrm`]).
 
 pub mod architecture;
+mod block;
+pub mod chunk;
 pub mod config;
 pub mod curve;
 pub mod dlrm;
@@ -21,6 +23,7 @@ pub mod training;
 pub mod work;
 
 pub use architecture::{Architecture, Attention, Experts, FeedForward, LayerKind, LayerParameters, Norm};
+pub use chunk::{Chunk, ChunkCost, Flops, compute_time};
 pub use config::{ConfigError, MODEL_TYPES};
 pub use curve::{Curve, CurveError};
 pub use dlrm::{DlrmArchitecture, DlrmError, DlrmTraining};
@@ -33,4 +36,3 @@ pub use sheets::{
     Dtype, GpuSheet, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet, SheetError, SwitchSheet,
 };
 pub use training::{AttentionKernel, ContextExchange, Graphs, LayoutError, Precision, Recompute, Training};
-pub use work::{Chunk, ChunkCost, Flops, compute_time};

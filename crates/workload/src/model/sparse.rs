@@ -11,10 +11,10 @@
 //! follow Megatron-Core's dispatcher and Transformer Engine's grouped linear layer (github.com/NVIDIA/Megatron-LM, core/transformer/moe/token_dispatcher.py and experts.py).
 
 use super::architecture::Experts;
+use super::chunk::Part;
 use super::emit::Emit;
 use super::kernels::{Gemm, Streaming};
 use super::training::Training;
-use super::work::Part;
 use crate::collectives::CollectiveKind;
 use crate::generate::Overlap;
 use crate::program::Dimension;
