@@ -6,12 +6,20 @@ import csv
 import datetime as dt
 import gzip
 import random
+import re
+import signal
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 import windtunnel
 from conftest import ROOT
+from windtunnel.report import timeline, write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,3 +157,101 @@ def test_listed_jobs_need_no_workload_at_job_fidelity() -> None:
 
 def test_the_same_seed_gives_the_same_rows(command: Command) -> None:
     command("run", str(EXAMPLE), "--set", "jobs.count=2000", "--check-determinism", "--no-report")
+
+
+def test_a_log_shows_the_cluster_over_time(tmp_path: Path) -> None:
+    result = windtunnel.run(EXAMPLE, overrides={"jobs.count": 4_000})
+    cluster, usage, jobs = result.summary["cluster"], result.usage, result.jobs
+    gpus, end = 512, cluster["makespan_s"]
+    assert usage.height <= 512
+    assert usage["span_s"].sum() == pytest.approx(end, rel=1e-9)
+    for state, seconds in cluster["gpu_seconds"].items():
+        assert (usage[state] * usage["span_s"]).sum() * gpus == pytest.approx(seconds, rel=1e-9, abs=1e-3)
+    # Little's law without its expectations.
+    assert (usage["waiting_jobs"] * usage["span_s"]).sum() == pytest.approx(jobs["waiting_s"].sum(), rel=1e-9)
+    # Every job has one stay, on as many GPUs as it asked for.
+    stays = result.placements
+    held = stays.group_by("job").agg(pl.col("gpus").sum(), pl.col("start_s", "finish_s").unique().first()).sort("job")
+    assert held["gpus"].to_list() == jobs.sort("job")["gpus"].to_list()
+    assert held["start_s"].to_list() == jobs.sort("job")["start_s"].to_list()
+    assert ((stays["finish_s"] - stays["start_s"]) * stays["gpus"]).sum() == pytest.approx(
+        cluster["gpu_seconds"]["busy"], rel=1e-9
+    )
+    assert (stays["gpu"] + stays["gpus"]).max() <= 8
+    page = write_report(result, tmp_path / "report.html").read_text(encoding="utf-8")
+    figures = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert figures == ["GPUs and jobs over time", "jobs over hosts", "waiting time by size"]
+    # As much of the picture is a job's as the GPUs are busy.
+    hosts, lanes = timeline.gpu_lanes(stays, end)
+    assert hosts.tolist() == list(range(int(stays["host"].max()) + 1))  # type: ignore[arg-type]
+    assert (lanes >= 2).sum() / gpus / timeline.COLUMNS == pytest.approx(cluster["utilisation"], abs=0.002)
+
+
+def test_the_picture_of_many_jobs_is_bounded() -> None:
+    draw = np.random.default_rng(1)
+    rows = 300_000
+    start = draw.random(rows) * 1e6
+    stays = pl.DataFrame({
+        "job": np.arange(rows), "host": draw.integers(0, 500, rows) * 4, "gpu": draw.integers(0, 4, rows),
+        "gpus": np.full(rows, 4), "start_s": start, "finish_s": start + 1e4 * draw.random(rows),
+    })  # fmt: skip
+    began = time.process_time()
+    chart = timeline.hosts_chart(stays, 1.1e6)
+    assert time.process_time() - began < 5
+    assert len(chart) < 2_000_000
+    jobs = pl.DataFrame({"gpus": draw.integers(1, 129, rows), "submit_s": start, "start_s": start + draw.random(rows)})
+    assert len(timeline.waiting_chart(jobs)) < 100_000
+
+
+def test_what_fails_is_in_the_picture() -> None:
+    stays = pl.DataFrame({"job": ["a", "b"], "host": [0, 1], "gpu": [0, 2], "gpus": [4, 2], "start_s": [0.0, 50.0],
+                          "finish_s": [100.0, float("nan")]})  # fmt: skip
+    faults = pl.DataFrame({"cause": ["host", "gpu", "switch"], "component": ["host1", "host0/gpu3", "leaf0"],
+                           "time_s": [0.0, 100.0, 0.0], "repair_s": [40.0, 50.0, 200.0],
+                           "jobs": [0, 1, 0]})  # fmt: skip
+    hosts, lanes = timeline.gpu_lanes(stays, 200.0, faults)
+    assert hosts.tolist() == [0, 1]
+    assert lanes.shape == (8, timeline.COLUMNS)
+    at = {second: lanes[:, second * timeline.COLUMNS // 200].tolist() for second in (10, 45, 60, 120, 190)}
+    assert at[10] == [2, 2, 2, 2, 1, 1, 1, 1]
+    assert at[45] == [2, 2, 2, 2, 0, 0, 0, 0]
+    assert at[60] == [2, 2, 2, 2, 0, 0, 3, 3]
+    assert at[120] == [0, 0, 0, 1, 0, 0, 3, 3]
+    assert at[190] == [0, 0, 0, 0, 0, 0, 3, 3]
+    assert timeline.hosts_chart(stays, 200.0, faults).count("<svg") == 1
+
+
+ENDLESS = {
+    # Time slices of a second over a month.
+    "philly-month": ["jobs.count=400000", "cluster={scheduler: gang, slice: 1 s}"],
+    # As good as every iteration.
+    "shared-cluster": ["cluster={scheduler: easy, episodes: {iterations: 1000000}}", "jobs.count=40"],
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_ctrl_c_leaves_what_there_is(tmp_path: Path, name: str) -> None:
+    settings = [word for setting in ENDLESS[name] for word in ("--set", setting)]
+    arguments = ["run", str(ROOT / "examples" / f"{name}.yaml"), *settings, "--no-report", "--out", "partial"]
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "windtunnel", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as run:
+        time.sleep(12)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=120)
+    assert run.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "interrupted: the result is partial" in errors
+    result = windtunnel.load(tmp_path / "partial")
+    assert result.summary["partial"] is True
+    cluster = result.summary["cluster"]
+    assert 0 <= cluster["finished"] < cluster["jobs"]
+    # What was counted up to then is whole.
+    usage = result.usage
+    gpus = {"philly-month": 512, "shared-cluster": 256}[name]
+    assert usage["span_s"].sum() * gpus == pytest.approx(sum(cluster["gpu_seconds"].values()), rel=1e-9, abs=1e-6)
+    if name == "shared-cluster":
+        assert result.placements.filter(pl.col("finish_s").is_null()).height > 0
+    else:
+        assert result.jobs.height == cluster["finished"] > 0
+    assert write_report(result, tmp_path / "report.html").read_text().count("this result is partial") == 1

@@ -10,8 +10,9 @@ use std::collections::BinaryHeap;
 
 use windtunnel_kernel::CalendarTime;
 
+use crate::calendar::timeline::Timeline;
 use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, GpuTime, Job, JobId, JobTime, Machine};
-use crate::cluster::{Reason, Tally};
+use crate::cluster::{Reason, Stay, Tally};
 use crate::scheduler::Scheduler;
 
 /// What became of a job.
@@ -46,6 +47,20 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Whether it wants to hear of stays.
+    fn wants_stays(&self) -> bool {
+        false
+    }
+
+    /// A job was on these GPUs; told when it leaves them, in no order within an instant, or at the end.
+    ///
+    /// # Errors
+    /// What stops the replay.
+    fn stay(&mut self, stay: &Stay) -> Result<(), String> {
+        let _ = stay;
+        Ok(())
+    }
+
     /// How far it is, every few thousand events; `false` stops it.
     fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {
         let _ = (ended, now, events);
@@ -68,6 +83,8 @@ pub struct Replayed {
     pub events: u64,
     /// Whether it came to its end.
     pub complete: bool,
+    /// The cluster over time.
+    pub timeline: Timeline,
 }
 
 /// Why a replay failed.
@@ -100,6 +117,10 @@ pub fn replay(
 ) -> Result<Replayed, ReplayError> {
     let mut cluster = Cluster::new(jobs, machine);
     cluster.check_room()?;
+    if observer.wants_stays() {
+        cluster.keep_stays();
+    }
+    let mut timeline = Timeline::default();
     let mut ends: BinaryHeap<Reverse<(u64, JobId, u32)>> = BinaryHeap::new();
     let (mut ended, mut events, mut complete) = (0u64, 0u64, true);
     while ended < jobs.len() as u64 {
@@ -118,6 +139,7 @@ pub fn replay(
         };
         events += 1;
         cluster.advance(now, scheduler);
+        timeline.until(now, cluster.gpu_states());
         for record in cluster.take_faults() {
             observer.fault(&record).map_err(ReplayError::Observer)?;
         }
@@ -145,12 +167,21 @@ pub fn replay(
                 ends.push(Reverse((now.saturating_add(segment.time_for(left)), job, cluster.starts(job))));
             }
         }
+        let (waiting, running) = (cluster.queue().len() as u64, cluster.running().len() as u64);
+        timeline.jobs(waiting, running, cluster.broken_free());
+        for stay in cluster.take_stays() {
+            observer.stay(&stay).map_err(ReplayError::Observer)?;
+        }
         if events.is_multiple_of(PACE) && !observer.progress(ended, CalendarTime(now), events) {
             complete = false;
             break;
         }
     }
+    let open = if observer.wants_stays() { cluster.open_stays() } else { Vec::new() };
+    for stay in open {
+        observer.stay(&stay).map_err(ReplayError::Observer)?;
+    }
     let end = CalendarTime(cluster.now());
     let tallies = if machine.operations.is_some() { cluster.tallies().collect() } else { Vec::new() };
-    Ok(Replayed { gpu_time: cluster.gpu_time(), end, tallies, ended, events, complete })
+    Ok(Replayed { gpu_time: cluster.gpu_time(), end, tallies, ended, events, complete, timeline })
 }

@@ -90,8 +90,11 @@ def _over_time(result: Result) -> list[str]:
     remark = "Stranded GPUs are free and enough for the next job, but not where it may have them."
     content: list[str] = [section("The cluster over time", remark, Raw(timeline.usage_chart(usage)))]
     if "placements" in result.tables and result.placements.height:
-        remark = "Each bar is a job on a host, as high as its part of the host; colours repeat."
-        content.append(section("Jobs over hosts", remark, Raw(timeline.hosts_chart(result.placements, end))))
+        remark = "A lane is a GPU, a colour a job; colours repeat."
+        faults = result.table("faults") if "faults" in result.tables else None
+        if faults is not None:
+            remark += " What has failed is violet, a cross is a fault that hit a job."
+        content.append(section("Jobs over hosts", remark, Raw(timeline.hosts_chart(result.placements, end, faults))))
     if "jobs" in result.tables and result.jobs.height > MOST_JOBS:
         content.append(section("Waiting", "", Raw(timeline.waiting_chart(result.jobs))))
     if "heat" in result.tables and result.heat.height:

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from matplotlib.colors import LogNorm, to_rgba
 from matplotlib.patches import Patch
 
-from windtunnel.report.canvas import MUTED, figure, panels, svg
+from windtunnel.report.canvas import INK, MUTED, figure, panels, svg
 from windtunnel.report.heatmap import grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 STATES = {
     "busy": "#4c78a8",
@@ -26,8 +30,20 @@ STATES = {
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#72b7b2", "#eeca3b", "#9d755d", "#ff9da6", "#86a9cf", "#bab0ac")
 """Of jobs, in turn."""
 
-MOST_HOSTS = 512
-"""Hosts drawn; of more, the first are."""
+COLUMNS = 1300
+"""Pixels across the chart of jobs over hosts."""
+
+MOST_LANES = 1024
+"""Pixels down."""
+
+MOST_CROSSES = 500
+"""Faults marked; of more, none is."""
+
+MOST_DOTS = 4096
+"""Jobs drawn one by one."""
+
+SHORTEST_S = 1e-3
+"""Waiting times below are drawn there."""
 
 DAY_S = 86_400.0
 
@@ -67,35 +83,91 @@ def usage_chart(usage: pl.DataFrame) -> str:
     return svg(fig, "GPUs and jobs over time")
 
 
-def hosts_chart(placements: pl.DataFrame, end_s: float) -> str:
-    """Jobs over hosts: a bar for each stay of a job on a host, as high as its part of the host's GPUs."""
-    last = int(placements["host"].max()) + 1  # type: ignore[arg-type]
-    hosts = min(last, MOST_HOSTS)
-    per_host = max(int(placements["gpus"].max()), 1)  # type: ignore[arg-type]
-    fig, axes = figure(0.8 + min(6.0, 0.03 * hosts + 1.0))
+def hosts_chart(placements: pl.DataFrame, end_s: float, faults: pl.DataFrame | None = None) -> str:
+    """Jobs over hosts: a lane for each GPU, a colour for each job; what failed, and a cross where it hit a job."""
+    hosts, lanes = gpu_lanes(placements, end_s, faults)
+    fig, axes = figure(0.8 + min(6.0, 0.03 * len(hosts) + 1.0))
     unit = calendar_axis(axes, end_s)
-    names = placements["job"].unique(maintain_order=True).to_list()
-    number = {name: i for i, name in enumerate(names)}
-    rows = placements.filter(pl.col("host") < hosts).with_columns(pl.col("finish_s").fill_nan(end_s).fill_null(end_s))
-    for index, colour in enumerate(COLOURS):
-        mine = rows.filter(pl.col("job").replace_strict(number, return_dtype=pl.Int64) % len(COLOURS) == index)
-        if mine.height:
-            height = mine["gpus"].to_numpy() / per_host
-            start, finish = mine["start_s"].to_numpy() * unit, mine["finish_s"].to_numpy() * unit
-            axes.barh(mine["host"].to_numpy() + 0.5, finish - start, left=start, height=0.94 * height, color=colour,
-                      linewidth=0)  # fmt: skip
-    axes.set_ylim(hosts, 0)
+    palette = np.array([to_rgba(colour) for colour in ("#ffffff", STATES["failed"], *COLOURS)])
+    axes.imshow(palette[lanes], aspect="auto", interpolation="nearest", extent=(0, end_s * unit, len(hosts), 0))
+    if faults is not None and 0 < (hits := faults.filter(pl.col("jobs") > 0)).height <= MOST_CROSSES:
+        known = hits.with_columns(_host_of(hits)).filter(pl.col("host").is_in(hosts))
+        place = np.searchsorted(hosts, known["host"].to_numpy()) + 0.5
+        axes.scatter(known["time_s"].to_numpy() * unit, place, s=14, marker="x", color=INK, linewidth=0.8)
     axes.set_xlim(0, end_s * unit)
+    step = max(1, -(-len(hosts) // 8))
+    axes.set_yticks(np.arange(0, len(hosts), step) + 0.5, labels=[str(host) for host in hosts[::step]])
     axes.set_ylabel("host", color=MUTED)
     return svg(fig, "jobs over hosts")
 
 
+def gpu_lanes(placements: pl.DataFrame, end_s: float, faults: pl.DataFrame | None = None) -> tuple[Ints, Ints]:
+    """The hosts that are told of, and a grid of GPUs × time: 0 nothing, 1 failed, 2 and more the colour of a job.
+
+    A pixel shows what is there at its middle, so that the part of the picture in a colour is the part of the time,
+    whatever the number of rows. Of more GPUs than `MOST_LANES` every k-th has a lane.
+    """
+    known = placements["host"].unique().to_numpy().astype(np.int64)
+    step = max(int(np.gcd.reduce(known)), 1)
+    hosts = np.arange(0, int(known.max()) + 1, step)
+    per_host = int((placements["gpu"] + placements["gpus"]).max())  # type: ignore[arg-type]
+    every = -(-len(hosts) * per_host // MOST_LANES)
+    lanes = np.zeros((-(-len(hosts) * per_host // every), COLUMNS), dtype=np.int64)
+    scale = COLUMNS / end_s if end_s else 0.0
+
+    def paint(rows: pl.DataFrame, first: Any, count: Any, start: Any, finish: Any, colour: Any) -> None:  # noqa: ANN401
+        begin = first // step * per_host + rows["gpu"].to_numpy()
+        top, bottom = -(-begin // every), -(-(begin + count) // every)
+        left = np.maximum(np.ceil(start * scale - 0.5), 0).astype(np.int64)
+        right = np.minimum(np.ceil(finish * scale - 0.5), COLUMNS).astype(np.int64)
+        seen = (right > left) & (bottom > top)
+        for i in np.flatnonzero(seen):
+            lanes[top[i] : bottom[i], left[i] : right[i]] = colour[i]
+
+    if faults is not None and faults.height:
+        of = faults.with_columns(_host_of(faults), _gpu_of(faults)).filter(
+            pl.col("cause").is_in(["gpu", "host"]) & pl.col("host").is_in(hosts)
+        )
+        start = of["time_s"].to_numpy()
+        whole = of.with_columns(
+            count=pl.when(pl.col("gpu").is_null()).then(per_host).otherwise(1), gpu=pl.col("gpu").fill_null(0)
+        )
+        paint(whole, whole["host"].to_numpy(), whole["count"].to_numpy(), start, start + of["repair_s"].to_numpy(),
+              np.ones(of.height, dtype=np.int64))  # fmt: skip
+    jobs = placements["job"].unique(maintain_order=True)
+    number = pl.DataFrame({"job": jobs, "number": np.arange(len(jobs)) % len(COLOURS) + 2})
+    rows = placements.join(number, on="job", how="left", maintain_order="left")
+    finish = rows["finish_s"].fill_nan(end_s).fill_null(end_s).to_numpy()
+    paint(rows, rows["host"].to_numpy().astype(np.int64), rows["gpus"].to_numpy().astype(np.int64),
+          rows["start_s"].to_numpy(), finish, rows["number"].to_numpy())  # fmt: skip
+    return hosts, lanes
+
+
+def _host_of(faults: pl.DataFrame) -> pl.Series:
+    return faults["component"].str.extract(r"host(\d+)").cast(pl.Int64).alias("host")
+
+
+def _gpu_of(faults: pl.DataFrame) -> pl.Series:
+    return faults["component"].str.extract(r"host\d+/gpu(\d+)").cast(pl.Int64).alias("gpu")
+
+
 def waiting_chart(jobs: pl.DataFrame) -> str:
-    """Waiting time against the GPUs of a job."""
+    """Waiting time against the GPUs of a job: a dot each, or how many there are of each kind where they are many."""
     fig, axes = figure(2.4)
+    gpus = "ranks" if "ranks" in jobs.columns else "gpus"
     rows = jobs.filter(pl.col("start_s").is_not_nan() & pl.col("submit_s").is_not_nan())
-    wait = (rows["start_s"] - rows["submit_s"]).to_numpy()
-    axes.scatter(rows["ranks"].to_numpy(), np.maximum(wait, 1e-3), s=9, color="#4c78a8", alpha=0.5, linewidth=0)
+    wait = np.maximum((rows["start_s"] - rows["submit_s"]).to_numpy(), SHORTEST_S)
+    size = rows[gpus].to_numpy()
+    if rows.height <= MOST_DOTS:
+        axes.scatter(size, wait, s=9, color="#4c78a8", alpha=0.5, linewidth=0)
+    else:
+        powers = np.arange(int(np.log2(size.max())) + 2)
+        edges = np.geomspace(SHORTEST_S, wait.max() * 1.0001, 61)
+        counts, _, _ = np.histogram2d(np.log2(size), wait, bins=[powers - 0.5, edges])
+        shown = np.ma.masked_equal(counts.T, 0)
+        mesh = axes.pcolormesh(2.0 ** (powers - 0.5), edges, shown, norm=LogNorm(vmin=1), cmap="YlGnBu", linewidth=0,
+                               rasterized=True)  # fmt: skip
+        fig.colorbar(mesh, ax=axes, pad=0.01, label="jobs")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("GPUs of the job")

@@ -97,7 +97,7 @@ class Result:
 
     @cached_property
     def placements(self) -> pl.DataFrame:
-        """One row per job and host that it had last."""
+        """One row per stay of a job on neighbouring GPUs of a host; of logs every k-th host if they are long."""
         return self.table("placements")
 
     @cached_property

@@ -135,9 +135,11 @@ impl<'a> Calendar<'a> {
             self.histories[job].submit = self.cluster.submitted_at(id);
             self.histories[job].time = self.cluster.job_time(id);
         }
-        self.timeline.until(self.cluster.now(), self.cluster.gpu_time());
+        self.timeline.until(self.cluster.now(), self.cluster.gpu_states());
         let end = CalendarTime(self.cluster.now());
         let tallies = self.settings.operations.map(|_| self.cluster.tallies().collect());
+        let mut stays = self.cluster.take_stays();
+        stays.append(&mut self.cluster.open_stays());
         Histories {
             jobs: self.histories,
             given: self.given.to_vec(),
@@ -146,6 +148,7 @@ impl<'a> Calendar<'a> {
             tallies: tallies.unwrap_or_default(),
             end,
             timeline: self.timeline,
+            stays,
         }
     }
 
@@ -156,6 +159,7 @@ impl<'a> Calendar<'a> {
         runner: &mut R,
     ) -> Result<(), R::Error> {
         self.cluster.check_room()?;
+        self.cluster.keep_stays();
         self.advance(0, scheduler);
         self.admit(scheduler)?;
         let enough = self.settings.ends.unwrap_or(u64::MAX).min(self.requests.len() as u64);
@@ -193,7 +197,7 @@ impl<'a> Calendar<'a> {
     fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
         self.cluster.advance(now, scheduler);
         self.faults.extend(self.cluster.take_faults());
-        self.timeline.until(now, self.cluster.gpu_time());
+        self.timeline.until(now, self.cluster.gpu_states());
     }
 
     /// Lets the scheduler decide; whether the running set has changed.
@@ -227,9 +231,7 @@ impl<'a> Calendar<'a> {
         if self.running.iter().any(|entry| entry.id == id) {
             return;
         }
-        let history = &mut self.histories[self.given[id.0 as usize]];
-        history.start = self.cluster.first_start(id);
-        history.placement.clone_from(&running.placement);
+        self.histories[self.given[id.0 as usize]].start = self.cluster.first_start(id);
         self.running.push(Entry {
             id,
             placement: running.placement.clone(),

@@ -27,7 +27,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use self::driver::Calendar;
 pub use self::driver::{Order, order};
 use self::timeline::Timeline;
-use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Tally};
+use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};
 use crate::free::Locator;
 use crate::life::Life;
@@ -195,8 +195,6 @@ pub struct JobHistory {
     pub start: Option<CalendarTime>,
     /// When it ended.
     pub finish: Option<CalendarTime>,
-    /// The GPUs that it had last.
-    pub placement: Vec<EndpointId>,
     /// Stops and interruptions on the way, and what they cost.
     pub time: JobTime,
     /// Whether its time was extrapolated beyond simulated iterations.
@@ -220,6 +218,8 @@ pub struct Histories {
     pub end: CalendarTime,
     /// The cluster over time.
     pub timeline: Timeline,
+    /// Who was where: stays in the order in which they ended, then those that the end cuts off.
+    pub stays: Vec<Stay>,
 }
 
 /// Runs `jobs` to their end; if the runner stops on the way, as far as it came, with the reason.

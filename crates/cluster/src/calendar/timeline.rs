@@ -12,7 +12,7 @@ pub const BINS: usize = 512;
 const FIRST: u64 = 1_000_000;
 
 /// Sums over a bin.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// GPU-nanoseconds.
     pub gpu_time: GpuTime,
@@ -25,7 +25,7 @@ pub struct Bin {
 }
 
 /// See the module page.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     width: u64,
     bins: Vec<Bin>,
@@ -45,6 +45,9 @@ impl Default for Timeline {
 
 /// What part of `sums` falls in the `part` of `whole` nanoseconds that begins `from` in; exact over all parts.
 fn share(sum: u128, from: u64, part: u64, whole: u64) -> u128 {
+    if part == whole {
+        return sum;
+    }
     let upto = |ns: u64| sum * u128::from(ns) / u128::from(whole);
     upto(from + part) - upto(from)
 }

@@ -20,6 +20,7 @@ mod elastic;
 mod ledger;
 mod operations;
 mod queue;
+mod stays;
 
 use std::collections::VecDeque;
 
@@ -30,6 +31,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, define_id};
 pub use ledger::{GpuTime, Ledger};
 pub use operations::{FaultRecord, Reason, Tally};
 pub use queue::Queue;
+pub use stays::Stay;
 
 use crate::faults::{Operations, Outages};
 use crate::free::{FreeSet, Locator};
@@ -331,6 +333,8 @@ pub struct Cluster<'a> {
     elastic: bool,
     /// A job that gets nowhere.
     hopeless: Option<JobId>,
+    /// Stays that are over; `None` if nobody asks for them.
+    stays: Option<Vec<Stay>>,
 }
 
 impl<'a> Cluster<'a> {
@@ -380,6 +384,7 @@ impl<'a> Cluster<'a> {
             log: operations::Log::default(),
             elastic: machine.lives.any_elastic(),
             hopeless: None,
+            stays: None,
         };
         cluster.keep_spares();
         cluster
@@ -568,6 +573,11 @@ impl<'a> Cluster<'a> {
             ledger.spend(&segment.at(self.now).parts, running.placement.len() as u64);
         }
         ledger.time()
+    }
+
+    /// GPU-time by state so far; of `busy` the parts of jobs that run are not told apart yet.
+    pub const fn gpu_states(&self) -> GpuTime {
+        self.ledger.time()
     }
 
     /// The next submission, release, fault, repair, or begin or end of maintenance.
@@ -847,6 +857,7 @@ impl<'a> Cluster<'a> {
         let pause = self.settle(place).pause;
         let running = self.running.swap_remove(place);
         self.segments.swap_remove(place);
+        self.note_stay(&running);
         if let Some(moved) = self.running.get(place) {
             self.status[moved.job.0 as usize].place = Place::Running(place as u32);
         }

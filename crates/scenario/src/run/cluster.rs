@@ -1,7 +1,6 @@
 //! The cluster's side of a run: its scheduler, where hosts stand, and what became of its GPUs.
 
 use serde_json::{Map, Value, json};
-use windtunnel_cluster::calendar::JobHistory;
 use windtunnel_cluster::calendar::timeline::{Bin, Timeline};
 use windtunnel_cluster::cluster::{GpuTime, JobTime, Reason, Tally};
 use windtunnel_cluster::scheduler::{self, Options, Scheduler};
@@ -181,30 +180,6 @@ pub fn usage_rows(timeline: &Timeline, endpoints: u32) -> Batch {
         .with("fragmented", part(&|bin| bin.broken))
         .with("waiting_jobs", mean(&|bin| bin.waiting))
         .with("running_jobs", mean(&|bin| bin.running))
-}
-
-/// Rows of the table `placements`: the hosts that each job had last, and when.
-pub fn placement_rows(assembled: &Assembled, histories: &[JobHistory]) -> Batch {
-    let per_host = assembled.fabric.topology.endpoints_per_host().max(1);
-    let (mut job, mut host, mut gpus, mut start, mut finish) = (vec![], vec![], vec![], vec![], vec![]);
-    for (plan, history) in assembled.jobs.iter().zip(histories) {
-        let Some(began) = history.start else { continue };
-        let mut hosts: Vec<u32> = history.placement.iter().map(|gpu| gpu.0 / per_host).collect();
-        hosts.sort_unstable();
-        for same in hosts.chunk_by(|a, b| a == b) {
-            job.push(plan.name.clone());
-            host.push(same[0]);
-            gpus.push(same.len() as u32);
-            start.push(began.0 as f64 / 1e9);
-            finish.push(history.finish.map_or(f64::NAN, |finish| finish.0 as f64 / 1e9));
-        }
-    }
-    Batch::default()
-        .with("job", Column::Text(job))
-        .with("host", Column::U32(host))
-        .with("gpus", Column::U32(gpus))
-        .with("start_s", Column::F64(start))
-        .with("finish_s", Column::F64(finish))
 }
 
 /// Time from submission to end over the time that the job takes alone.

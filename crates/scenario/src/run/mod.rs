@@ -18,6 +18,7 @@ mod memo;
 pub(crate) mod network;
 mod parameters;
 mod paths;
+mod placements;
 pub(crate) mod places;
 mod queues;
 mod recorder;
@@ -40,6 +41,7 @@ use self::cluster::ClusterUse;
 use self::episode::Stop;
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
+use self::placements::Placements;
 use self::places::Places;
 use self::runner::FabricRunner;
 use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
@@ -48,7 +50,7 @@ use crate::assemble::source::asks_for_groups;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::Failure;
 use crate::schema::{Fidelity, Jobs, MemoName, Phase};
-use crate::table::{ProgressSink, TableSink};
+use crate::table::{Column, ProgressSink, TableSink};
 
 /// What a caller asks of a run besides the scenario.
 #[derive(Clone, Debug)]
@@ -278,7 +280,10 @@ pub fn execute(
     if requests.len() > 1 {
         let rows = cluster::usage_rows(&histories.timeline, settings.endpoints);
         sink.rows("usage", rows).map_err(Failure::Run)?;
-        sink.rows("placements", cluster::placement_rows(assembled, &histories.jobs)).map_err(Failure::Run)?;
+        let name = |job: JobId| assembled.jobs[histories.given[job.0 as usize]].name.clone();
+        let mut rows = Placements::of_all(settings.endpoints_per_host);
+        histories.stays.iter().for_each(|stay| rows.add(stay, &name));
+        sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::Run)?;
     }
     if let Some(story) = story {
         usage.episodes = story.episodes;

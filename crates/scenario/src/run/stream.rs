@@ -1,14 +1,15 @@
-//! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends.
+//! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends and per stay on a host.
 
-use windtunnel_cluster::cluster::{ClusterError, FaultRecord, Machine};
+use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, Machine, Stay};
 use windtunnel_cluster::free::Locator;
 use windtunnel_cluster::life::Lives;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
 use windtunnel_kernel::CalendarTime;
 
-use super::cluster::{ClusterUse, scheduler, slowdown};
+use super::cluster::{ClusterUse, scheduler, slowdown, usage_rows};
 use super::drive::Pace;
 use super::faults;
+use super::placements::Placements;
 use super::places::Places;
 use crate::assemble::Assembled;
 use crate::assemble::operations::OperationsPlan;
@@ -64,11 +65,16 @@ pub fn run(
     };
     let plant = assembled.operations.as_ref().map(|plan| &plan.plant);
     let (rows, faults, pace) = (Rows::default(), Vec::new(), Pace::new());
-    let mut watcher = Watcher { stream, sink, progress, usage, rows, plant, faults, pace };
+    let gpus = stream.jobs.iter().map(|job| job.gpus);
+    let placements = Placements::of_some(machine.endpoints_per_host, topology.hosts(), gpus);
+    let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
     let replayed = replayed.map_err(|error| failure(&error, stream, source))?;
     watcher.flush().map_err(Failure::Run)?;
+    let over_time = usage_rows(&replayed.timeline, machine.endpoints);
+    watcher.sink.rows("usage", over_time).map_err(Failure::Run)?;
     let mut usage = watcher.usage;
+    usage.over_time(&replayed.timeline);
     usage.gpu_time = replayed.gpu_time;
     usage.tallies.clone_from(&replayed.tallies);
     usage.makespan_ns = replayed.end.0;
@@ -141,6 +147,7 @@ struct Watcher<'a> {
     progress: &'a mut dyn ProgressSink,
     usage: ClusterUse,
     rows: Rows,
+    placements: Placements<u64>,
     plant: Option<&'a FabricPlant>,
     faults: Vec<FaultRecord>,
     pace: Pace,
@@ -153,6 +160,9 @@ impl Watcher<'_> {
             if let Some(batch) = faults::batch(&faults, plant, &|job| job.0.to_string()) {
                 self.sink.rows("faults", batch)?;
             }
+        }
+        if self.placements.len() > 0 {
+            self.sink.rows("placements", self.placements.batch(Column::U64))?;
         }
         let rows = std::mem::take(&mut self.rows);
         if rows.job.is_empty() { Ok(()) } else { self.sink.rows("jobs", rows.batch()) }
@@ -187,6 +197,15 @@ impl Observer for Watcher<'_> {
     fn fault(&mut self, record: &FaultRecord) -> Result<(), String> {
         self.faults.push(*record);
         if self.faults.len() == ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn wants_stays(&self) -> bool {
+        true
+    }
+
+    fn stay(&mut self, stay: &Stay) -> Result<(), String> {
+        self.placements.add(stay, &|job: JobId| u64::from(job.0));
+        if self.placements.len() >= ROWS { self.flush() } else { Ok(()) }
     }
 
     fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {

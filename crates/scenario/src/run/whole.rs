@@ -67,6 +67,7 @@ pub fn run(
     let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
     let mut cluster = Cluster::new(&order.jobs, &machine);
     cluster.check_room()?;
+    cluster.keep_stays();
     let spec = network::spec_of(assembled, 0..jobs.len());
     let balancer = network::balancer(scenario.network.load_balancer);
     let rerouter = network::rerouter(assembled.fabric.faults.as_ref());
@@ -128,8 +129,10 @@ pub fn run(
     for (&job, iterations) in entered.iter().zip(seen) {
         record.iterations[job] = iterations;
     }
-    timeline.until(cluster.now(), cluster.gpu_time());
+    timeline.until(cluster.now(), cluster.gpu_states());
     let end = CalendarTime(cluster.now());
+    let mut stays = cluster.take_stays();
+    stays.append(&mut cluster.open_stays());
     let histories = Histories {
         jobs: histories,
         given: given.clone(),
@@ -138,6 +141,7 @@ pub fn run(
         tallies: Vec::new(),
         end,
         timeline,
+        stays,
     };
     Ok((histories, record, cancelled))
 }
@@ -228,7 +232,7 @@ impl Whole<'_> {
 
     fn advance(&mut self, now: u64, cluster: &mut Cluster<'_>, scheduler: &mut dyn Scheduler) {
         cluster.advance(now, scheduler);
-        self.timeline.until(now, cluster.gpu_time());
+        self.timeline.until(now, cluster.gpu_states());
     }
 
     fn finish(&mut self, cluster: &mut Cluster<'_>) {
@@ -291,9 +295,7 @@ impl Whole<'_> {
             let place = format!("{}: job `{}`", self.options.source, plan.name);
             InputError::new(place, error.to_string())
         })?;
-        let history = &mut self.histories[job];
-        history.start = cluster.first_start(id);
-        history.placement.clone_from(&running.placement);
+        self.histories[job].start = cluster.first_start(id);
         self.entered.push(job);
         self.running.push(Running { id, place });
         Ok(())
