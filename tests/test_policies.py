@@ -151,6 +151,24 @@ def test_a_class_that_is_none_is_told(name: str, expected: str) -> None:
     assert expected in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        ("scheduler", "pass", "mine.py:4: scheduler `Mine` has no method `decide`\n\nhint: write `def decide(self)`"),
+        ("scheduler", "def decides(self): pass", "has no method `decide`\n\nhint: is `decides` meant to be it?"),
+        ("placement", "pass", "mine.py:4: placement `Mine` has no method `place`"),
+        ("placement", "pass", "hint: write `def place(self, free, need)`"),
+    ],
+)
+def test_a_class_without_its_method_is_told_which(tmp_path: Path, kind: str, body: str, expected: str) -> None:
+    name = written(tmp_path, f"class Mine({kind.capitalize()}):\n    {body}\n")
+    with pytest.raises(InputError) as raised:
+        windtunnel.run(SCENARIO, **{kind: f"{name}:Mine"})  # type: ignore[arg-type]
+    assert expected in str(raised.value)
+    with pytest.raises(InputError, match=rf"`{kind.capitalize()}` is only what {kind}s derive from"):
+        windtunnel.run(SCENARIO, **{kind: f"{name}:{kind.capitalize()}"})  # type: ignore[arg-type]
+
+
 def test_a_file_that_does_not_load_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"mine.py:4: expected ':'"):
         windtunnel.run(SCENARIO, scheduler=written(tmp_path, "class Mine(Scheduler)\n") + ":Mine")

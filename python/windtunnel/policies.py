@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
+import inspect
 import operator
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -70,7 +72,7 @@ class Stop:
     job: int
 
 
-class Scheduler:
+class Scheduler(ABC):
     """Decides which waiting jobs start. Derive from it and write `decide`."""
 
     now_s: float = 0.0
@@ -85,9 +87,9 @@ class Scheduler:
     refused: set[int]
     """Waiting jobs for which the placement has found no GPUs since anything changed."""
 
+    @abstractmethod
     def decide(self) -> Start | Stop | None:
         """What is to be done now. Asked again after each decision, until there is none."""
-        raise NotImplementedError("`decide` is not written")
 
 
 @dataclass(frozen=True)
@@ -101,15 +103,15 @@ class Need:
     """A number drawn for this job and start, for random choices that can be repeated."""
 
 
-class Placement:
+class Placement(ABC):
     """Chooses the GPUs of a job. Derive from it and write `place`."""
 
+    @abstractmethod
     def place(self, free: Mapping[int, Sequence[int]], need: Need) -> Sequence[int] | None:
         """`need.gpus` of the free GPUs, given by host, in rank order; None if no choice is legal.
 
         Asked too, without consequence, what it would choose if all were free, and whether the head of the queue fits.
         """
-        raise NotImplementedError("`place` is not written")
 
 
 class _PolicyError(Exception):
@@ -120,6 +122,7 @@ class _Own:
     """A user's class and where it stands."""
 
     kinds: ClassVar[dict[str, type]] = {"scheduler": Scheduler, "placement": Placement}
+    asked: ClassVar[dict[str, str]] = {"scheduler": "(self)", "placement": "(self, free, need)"}
 
     def __init__(self, text: str, kind: str) -> None:
         file, _, name = text.rpartition(":")
@@ -140,11 +143,22 @@ class _Own:
             raise InputError(f"--{kind}: `{file}` has no class `{name}`{hint}")
         if not issubclass(found, base):
             raise InputError(f"{file}: `{name}` is no {kind}: derive it from `windtunnel.policies.{base.__name__}`")
+        if inspect.isabstract(found):
+            raise InputError(self._lacks(name, found, kind))
         self.made: type = found
         code = getattr(getattr(found, self.method), "__code__", None)
         own = code is not None and Path(code.co_filename) == self.path.resolve()
         self.place = f"{file}:{code.co_firstlineno}" if own and code is not None else file
         self.name = f"{self.place}: {name}.{self.method}"
+
+    def _lacks(self, name: str, found: type, kind: str) -> str:
+        """What a class without the method that it is asked by is told."""
+        if found.__module__ != f"windtunnel_own_{kind}":
+            return f"--{kind}: `{name}` is only what {kind}s derive from\n\nhint: name a class of `{self.path}`"
+        line = inspect.getsourcelines(found)[1]
+        near = difflib.get_close_matches(self.method, [key for key in vars(found) if not key.startswith("__")], n=1)
+        hint = f"is `{near[0]}` meant to be it?" if near else f"write `def {self.method}{self.asked[kind]}`"
+        return f"{self.path}:{line}: {kind} `{name}` has no method `{self.method}`\n\nhint: {hint}"
 
     def _module(self, kind: str) -> ModuleType:
         name = f"windtunnel_own_{kind}"
