@@ -67,6 +67,32 @@ def test_first_come_first_served_in_python_is_that_of_the_engine(tmp_path: Path)
     assert own.equals(jobs(overrides={"cluster.scheduler": "fcfs"}))
 
 
+def test_it_is_so_too_where_hosts_fail_and_spares_take_over(tmp_path: Path) -> None:
+    troubles = {
+        "cluster.faults": [
+            {"class": "host", "mtbf": "3 d", "repair": "9 h"},
+            {"class": "gpu", "mtbf": "10 d", "repair": "2 h"},
+        ],
+        "cluster.spares": {"hosts": 1, "delay": "10 min"},
+        "cluster.maintenance": [{"part": "host1", "at": "1 d", "for": "1 d", "notice": "12 h", "jobs": "migrate"}],
+        "jobs.scale.max_gpus": 24,
+        "jobs.checkpoint": {"every": "1 h", "write": "1 min"},
+    }
+    # Jobs that were interrupted stand at the end of `waiting`.
+    by_age = FCFS.replace(
+        "next(iter(self.waiting.values()), None)", "min(self.waiting.values(), key=lambda j: j.id, default=None)"
+    )
+    own = windtunnel.run(SCENARIO, scheduler=written(tmp_path, by_age) + ":Mine", overrides=troubles)
+    engine = windtunnel.run(SCENARIO, overrides={**troubles, "cluster.scheduler": "fcfs"})
+    assert engine.summary["cluster"]["interruptions"] > 10
+    assert own.jobs.equals(engine.jobs)
+    assert own.table("faults").equals(engine.table("faults"))
+    # Those that it sees as free are.
+    named = by_age.replace("Start(head.id)", "Start(head.id, sorted(self.free[0])[: head.gpus])")
+    chosen = windtunnel.run(SCENARIO, scheduler=written(tmp_path, named) + ":Mine", overrides=troubles)
+    assert chosen.summary["cluster"]["finished"] == 400
+
+
 def test_a_placement_in_python_gives_what_the_engine_would_count(tmp_path: Path) -> None:
     own = windtunnel.run(SCENARIO, placement=written(tmp_path, PACKED) + ":Mine").summary["cluster"]
     packed = windtunnel.run(SCENARIO).summary["cluster"]

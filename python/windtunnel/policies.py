@@ -83,7 +83,7 @@ class Scheduler(ABC):
     running: dict[int, Running]
     """Jobs that run by id."""
     free: list[set[int]]
-    """Free GPUs of each region."""
+    """Free GPUs of each region; what has failed, is drained or is kept back as a spare is not among them."""
     refused: set[int]
     """Waiting jobs for which the placement has found no GPUs since anything changed."""
 
@@ -237,6 +237,11 @@ class _SchedulerAdapter:
         for gpu in gpus:
             scheduler.free[self._region[gpu]].add(gpu)
         scheduler.refused.clear()
+
+    def found_free(self, free: list[list[int]]) -> None:
+        """What is free now, where GPUs have gone out of service or come back."""
+        self._scheduler.free = [set(gpus) for gpus in free]
+        self._scheduler.refused.clear()
 
     def refused(self, job: int) -> None:
         self._scheduler.refused.add(job)

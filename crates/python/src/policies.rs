@@ -4,6 +4,7 @@
 //! its methods are called, attached to the interpreter for the length of a call. What Python raises is kept as the
 //! policy's failure, which ends the run before anything is written.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use pyo3::types::PyDict;
 use windtunnel_cluster::cluster::{Cluster, JobId, Running};
 use windtunnel_cluster::free::FreeSet;
 use windtunnel_cluster::placement::{self, Need, Placement};
-use windtunnel_cluster::scheduler::{Decision, Scheduler};
+use windtunnel_cluster::scheduler::{Absence, Decision, Scheduler};
 use windtunnel_kernel::EndpointId;
 use windtunnel_scenario::modules::Modules;
 
@@ -55,11 +56,29 @@ struct PyScheduler {
     /// Made when the first thing happens, which tells how large the cluster is.
     adapter: Option<Py<PyAny>>,
     failure: Option<String>,
+    /// GPUs have gone out of service or come back, and the adapter does not know.
+    changed: bool,
+    /// When GPUs that are out of service come back without a word.
+    back: BTreeSet<u64>,
 }
 
 impl PyScheduler {
     fn new(maker: Arc<Py<PyAny>>, name: &'static str) -> Self {
-        Self { maker, name, adapter: None, failure: None }
+        Self { maker, name, adapter: None, failure: None, changed: false, back: BTreeSet::new() }
+    }
+
+    /// Tells the adapter what is free if that has changed without a job's doing.
+    fn renew(&mut self, cluster: &Cluster<'_>) {
+        let due = self.back.first().is_some_and(|&at| at <= cluster.now());
+        if std::mem::take(&mut self.changed) || due {
+            let free: Vec<Vec<u32>> = cluster
+                .regions()
+                .iter()
+                .map(|region| region.iter().map(|gpu| gpu.0).collect())
+                .collect();
+            self.back.retain(|&at| at > cluster.now());
+            self.call(cluster, |adapter, _| adapter.call_method1("found_free", (free,)).map(drop));
+        }
     }
 
     /// Calls the adapter, unless it has failed before.
@@ -122,7 +141,20 @@ impl Scheduler for PyScheduler {
         self.call(cluster, |adapter, _| adapter.call_method1("released", (job.0, gpus)).map(drop));
     }
 
+    fn lost(&mut self, absence: &Absence, _: &Cluster<'_>) {
+        self.changed = true;
+        if absence.until < u64::MAX {
+            self.back.insert(absence.until);
+        }
+    }
+
+    fn regained(&mut self, absence: &Absence, _: &Cluster<'_>) {
+        self.changed = true;
+        self.back.insert(absence.from);
+    }
+
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+        self.renew(cluster);
         let now = cluster.now() as f64 / 1e9;
         let decision = self.call(cluster, |adapter, _| {
             let decision = adapter.call_method1("decide", (now,))?;
