@@ -1,5 +1,5 @@
-//! Threads and partitions cannot be seen: the same completions, counters, port reports and digest of events, for every
-//! transport, with marks, drops, losses, spraying, pauses in between, failed cables; and a difference is found.
+//! Threads and partitions cannot be seen: the same completions, counters, port reports, samples and digest of events, for
+//! every transport, with marks, drops, losses, spraying, several queues, pauses, failed cables.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use windtunnel_fabric::packet::transport::{
     Transport,
 };
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, Completion, Counters, EcnSettings, Engines, Forwarding, MarkAt, OpenRequest,
-    PacketSettings, ParallelSettings, PortReport, TrimSettings,
+    Balancer, BufferSettings, Completion, Counters, Discipline, DropProfile, EcnSettings, Engines,
+    Forwarding, MarkAt, OpenRequest, PacketSettings, ParallelSettings, PfcSettings, PortReport, QueueSample,
+    QueueSettings, Shaper, TrimSettings, Xoff, Xon,
 };
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
 use windtunnel_topology::{
-    CableSpec, ClosSpec, DirectSpec, DragonflyRouting, DragonflySpec, Forwarder, LinkId, Peer, Policy,
-    Topology, TopologySpec,
+    CableSpec, ClosSpec, Dimension, DirectSpec, DragonflyRouting, DragonflySpec, Forwarder, LinkId, Peer,
+    Policy, Topology, TopologySpec, TorusRouting, TorusSpec,
 };
 
 const RATE: BitRate = BitRate::from_gbps(400);
@@ -65,6 +66,11 @@ struct Seen {
     done: Vec<Completion>,
     totals: Counters,
     reports: Vec<PortReport>,
+    samples: Vec<QueueSample>,
+    /// Messages that never arrive, and links whose pauses wait for one another.
+    unfinished: Vec<u64>,
+    cycle: Vec<LinkId>,
+    paused: Span,
     hops: (u64, u64),
     digest: u128,
 }
@@ -111,6 +117,7 @@ impl<T: Transport> Scenario<T> {
                 };
                 let pair =
                     if shared { *pairs.entry((from, to)).or_insert_with(|| open(true)) } else { open(false) };
+                engines.classify(pair, (from % 3) as u8);
                 engines.send(Time(start), pair, Bytes(bytes), token);
             };
         for (token, &sent) in (0..).zip(&self.sent) {
@@ -118,6 +125,7 @@ impl<T: Transport> Scenario<T> {
         }
         let mut looked = None;
         let mut all: Vec<Completion> = Vec::new();
+        let mut samples = Vec::new();
         let mut answered = 0;
         loop {
             // The front's next event: an answer that is due, or a look.
@@ -129,6 +137,7 @@ impl<T: Transport> Scenario<T> {
             }
             let mut done = Vec::new();
             let reached = engines.run(limit, 1 << 14, &mut done);
+            engines.take_samples(&mut samples);
             assert!(done.iter().all(|done| done.at <= reached));
             all.append(&mut done);
             if look == Some(reached) {
@@ -146,7 +155,10 @@ impl<T: Transport> Scenario<T> {
                 }
             }
         }
-        assert_eq!(engines.packets_live(), 0, "every packet is gone in the end");
+        let (cycle, mut unfinished) = (engines.pause_cycle(), engines.unfinished());
+        unfinished.sort_unstable();
+        let live = engines.packets_live() > 0;
+        assert_eq!(live, !cycle.is_empty(), "every packet is gone in the end, if none is stuck");
         let last = all.last().map_or(Time::ZERO, |done| done.at);
         // Long after the last event of any process.
         engines.catch_up(last + Span::from_us(1_000_000));
@@ -158,6 +170,10 @@ impl<T: Transport> Scenario<T> {
             done: all,
             totals: engines.totals(),
             reports,
+            samples,
+            unfinished,
+            cycle,
+            paused: engines.paused(),
             hops: engines.packet_hops(),
             digest: digest.value(),
         };
@@ -182,6 +198,7 @@ impl<T: Transport> Scenario<T> {
             assert!(found > 1, "{parallel:?}: one process");
             assert_eq!(other.done, one.done, "{parallel:?}");
             assert_eq!(other.totals, one.totals, "{parallel:?}");
+            assert!(other.samples == one.samples, "{parallel:?}: samples differ");
             for (other, one) in other.reports.iter().zip(&one.reports) {
                 assert_eq!(other, one, "{parallel:?}");
             }
@@ -324,6 +341,92 @@ fn every_balancer() {
         let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
         scenario(&topology, settings(balancer), transport, sent).check();
     }
+}
+
+/// Queues of every discipline with priorities, shapers, profiles and marking of their own, one of them paused where an
+/// ingress is full, looked at every 700 ns. Pause frames cross borders.
+#[test]
+fn queues_pauses_and_samples() {
+    let topology = fat_tree(4, 1, 0.0);
+    let ecn = settings(Balancer::Ecmp).ecn;
+    let shaper = Some(Shaper { rate: BitRate::from_gbps(90), burst: Bytes(20_000) });
+    let profile = |kmin, kmax| {
+        Some(DropProfile { kmin: Bytes(kmin), kmax: Bytes(kmax), pmax: 0.2, ..ecn.expect("marking") })
+    };
+    let lossy = QueueSettings { lossless: false, ..QueueSettings::default() };
+    let disciplines =
+        [Discipline::Fifo, Discipline::Strict, Discipline::WeightedRoundRobin, Discipline::DeficitRoundRobin];
+    for (number, discipline) in disciplines.into_iter().enumerate() {
+        let queues = vec![
+            QueueSettings { reserve: Bytes(5_000), ecn, ..QueueSettings::default() },
+            QueueSettings { weight: 3, red: profile(10_000, 60_000), ..lossy.clone() },
+            QueueSettings { priority: (number % 2) as u8, shaper, alpha: Some(0.5), ..lossy.clone() },
+        ];
+        let pfc = PfcSettings {
+            xoff: Xoff::Dynamic(0.05),
+            xon: Xon::Below(Bytes(4_160)),
+            ..PfcSettings::default()
+        };
+        let buffers = vec![BufferSettings { size: Bytes(1_500_000), alpha: 1.0, reserve: Bytes(0) }];
+        let base = settings(if number < 2 { Balancer::Ecmp } else { Balancer::Adaptive });
+        let settings = PacketSettings {
+            queues,
+            discipline,
+            classes: vec![0, 1, 2],
+            pfc: Some(pfc),
+            buffers,
+            sample_every: Some(Span::from_ns(700)),
+            ..base
+        };
+        let mut sent = incast(15, 200_000);
+        sent.extend(permutation(16, 150_000));
+        let recovery = Recovery::Selective { reorder: u32::MAX };
+        let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
+        let scenario = scenario(&topology, settings, transport, sent);
+        let found = Scenario { reaction: Some(Span::from_ns(600)), ..scenario }.check();
+        assert_eq!(found.done.len(), 62, "{discipline:?}");
+        assert!(found.totals.pauses > 10 && found.totals.drops > 0, "{discipline:?}: {:?}", found.totals);
+        assert!(found.samples.len() > 500, "{}", found.samples.len());
+    }
+}
+
+/// Samples of ports with one queue, which start what waits when a window ends: as if one process had looked.
+#[test]
+fn samples_of_single_queues() {
+    let topology = fat_tree(4, 1, 0.0);
+    for every in [300, 2_100] {
+        let sample_every = Some(Span::from_ns(every));
+        let settings = PacketSettings { sample_every, ..settings(Balancer::Spray { paths: 16 }) };
+        let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
+        let mut sent = incast(15, 80_000);
+        sent.extend(permutation(16, 150_000));
+        let found = scenario(&topology, settings, transport, sent).check();
+        let most = found.samples.iter().map(|sample| sample.bytes).max();
+        assert!(found.samples.len() > 300 && most > Some(10 * 4_160), "{} {most:?}", found.samples.len());
+    }
+}
+
+/// Five routers in a ring whose pauses wait for one another: the run ends at the same picosecond with the same links, whoever
+/// knows of which pause.
+#[test]
+fn a_cycle_of_pauses() {
+    let cable = CableSpec { length_mm: 200_000, ..CableSpec::new(RATE) };
+    let ring = TorusSpec {
+        direct: DirectSpec { nic: cable, ..DirectSpec::new(RATE) },
+        dimensions: vec![Dimension { size: 5, wrap: true, links: 1, cable }],
+        routing: TorusRouting::DimensionOrder,
+    };
+    let topology = Arc::new(Topology::new(&TopologySpec::Torus(ring)).expect("routers"));
+    let pfc = PfcSettings {
+        xoff: Xoff::Static(Bytes(4 * 4_160)),
+        xon: Xon::At(Bytes(2 * 4_160)),
+        patience: Span::from_us(50),
+        ..PfcSettings::default()
+    };
+    let settings = PacketSettings { pfc: Some(pfc), ack_every: 1, ..PacketSettings::default() };
+    let sent: Vec<Sent> = (0..5).map(|from| (0, from, (from + 2) % 5, 2_000 * 4_096, false)).collect();
+    let found = scenario(&topology, settings, NoTransport::default(), sent).check();
+    assert_eq!((found.cycle.len(), found.unfinished.len()), (5, 5));
 }
 
 /// Nothing is answered: what a sender has sent is done with, and what is lost stays lost.

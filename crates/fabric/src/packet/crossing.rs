@@ -5,7 +5,8 @@
 //! ([`Engine::export`]); there it joins the cable half of the same port ([`Engine::import`]) and has its event under the
 //! same key as in one process. An away port of a switch has no event of its own: ports that have something waiting are
 //! looked at when the window ends, and everything whose turn came is started, which is exact (see
-//! `docs/packet-model.md`, "One event per hop"). An away port of a NIC wakes up at the end of each transmission.
+//! `docs/packet-model.md`, "One event per hop"). An away port of a NIC, or where ports have several queues, wakes up at the
+//! end of each transmission. A pause frame is mail too: its event at the port that it is for.
 //!
 //! **Invariant.** A transmission that begins in a window arrives after it, because windows are no longer than the least
 //! delay of a cable between processes.
@@ -14,6 +15,8 @@
 //! left: those of one port are in the order of time, which is all that its cable asks for, so nothing is sorted, and a
 //! packet is copied twice. Loads go back and forth empty, for their allocations. Entities are processes.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,9 +24,10 @@ use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::partition::{Edge, Partition, PartitionOptions, partition};
 use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::{Span, Time};
-use windtunnel_topology::{Itinerary, Peer, SwitchId};
+use windtunnel_topology::{Peer, SwitchId};
 
 use super::engine::Engine;
+use super::events::{Key, class};
 use super::packets::{Kind, NONE, Packet};
 use super::receive::Feedback;
 use super::settings::ParallelSettings;
@@ -49,6 +53,9 @@ pub(super) struct Crossing {
     spare: Vec<Load>,
     /// Packets that have left ever.
     pub left: u64,
+    /// When pauses that began here may have lasted too long, and at which port. What is paused for ever all processes know
+    /// together: the caller looks ([`Engine::long_paused`]).
+    checks: BinaryHeap<Reverse<(u64, u32)>>,
     /// Packets dropped here, by the process of the half that counts them.
     pub gone: Vec<(u32, Gone)>,
     first_done: Arc<AtomicU64>,
@@ -71,35 +78,18 @@ pub(super) struct Gone {
     pub back: bool,
 }
 
-/// A packet between processes, but for what it refers to.
-#[derive(Clone, Copy, Debug)]
-struct Parcel {
-    hash: u64,
-    stamp: u64,
-    /// When it reaches the far end of `port`.
-    reaches: u64,
-    port: u32,
-    flow: u32,
-    sequence: u32,
-    detail: u32,
-    to: u32,
-    itinerary: Itinerary,
-    wire: u16,
-    path: u16,
-    kind: Kind,
-    flags: u8,
-    queue: u8,
-}
-
 /// Packets that leave for a process in a window.
 #[derive(Clone, Debug)]
 pub struct Load {
-    parcels: Vec<Parcel>,
+    /// The packets: `next_time` of each is when it reaches the far end of the port that `next` names.
+    parcels: Vec<Packet>,
     /// Of the acknowledgements among them, in their order.
     feedbacks: Vec<Feedback>,
     /// Of all of them, where telemetry is kept.
     hops: Vec<Vec<Hop>>,
-    /// When the first arrives, and the least time that any is on its way.
+    /// Pauses and resumes: when each is heeded, at which port, and its name.
+    frames: Vec<(u64, u32, u32)>,
+    /// When the first of all arrives, and the least time that any is on its way.
     first: u64,
     least: u64,
 }
@@ -110,6 +100,7 @@ impl Load {
             parcels: Vec::new(),
             feedbacks: Vec::new(),
             hops: Vec::new(),
+            frames: Vec::new(),
             first: u64::MAX,
             least: u64::MAX,
         }
@@ -151,12 +142,10 @@ impl<T: Transport> Engine<T> {
         partition(&weights, &edges, &options)
     }
 
-    /// Whether it cannot be one of several: pause frames, and links that change while packets are on them, act across
-    /// cables sooner than packets, samples are taken of all ports at once, and ports with several queues start what waits
-    /// by their own rules.
+    /// Whether it cannot be one of several: links that change act at both ends of a cable, and on the packets on it, at
+    /// once.
     pub(super) fn is_indivisible(&self) -> bool {
-        let settings = &self.settings;
-        self.queues.on || !settings.impairments.changes.is_empty() || settings.sample_every.is_some()
+        !self.settings.impairments.changes.is_empty()
     }
 
     /// Makes an engine of the whole fabric process `number`. It keeps a place for every port, of which it uses its own and
@@ -170,6 +159,7 @@ impl<T: Transport> Engine<T> {
             fars: Vec::new(),
             loads: vec![Load::new(); 1 + homes.iter().copied().max().unwrap_or(0) as usize],
             spare: Vec::new(),
+            checks: BinaryHeap::new(),
             left: 0,
             gone: Vec::new(),
             first_done: Arc::clone(first_done),
@@ -236,69 +226,76 @@ impl<T: Transport> Engine<T> {
     /// A packet leaves by away port `p`, with everything it refers to: its transmission began at `sent`. What packets refer to
     /// besides is to be added here and in [`Self::import`].
     pub(super) fn export(&mut self, p: u32, id: u32, sent: u64, reaches: u64) {
-        let Packet {
-            hash, stamp, flow, sequence, detail, to, itinerary, wire, path, kind, flags, queue, ..
-        } = self.packets[id];
+        let packet = Packet { next_time: reaches, next: p, ..self.packets[id] };
         self.packets.release(id);
         let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
         let load = &mut crossing.loads[crossing.fars[p as usize] as usize];
-        if kind == Kind::Ack {
-            load.feedbacks.push(self.feedbacks.take(detail));
+        if packet.kind == Kind::Ack {
+            load.feedbacks.push(self.feedbacks.take(packet.detail));
         }
         if T::TELEMETRY {
             load.hops.push(self.telemetry.take(id));
         }
         (load.first, load.least) = (load.first.min(reaches), load.least.min(reaches - sent));
-        load.parcels.push(Parcel {
-            hash,
-            stamp,
-            reaches,
-            port: p,
-            flow,
-            sequence,
-            detail,
-            to,
-            itinerary,
-            wire,
-            path,
-            kind,
-            flags,
-            queue,
-        });
+        load.parcels.push(packet);
         crossing.left += 1;
+    }
+
+    /// A pause frame for port `upstream`, decided at `now`, leaves by away port `p`.
+    pub(super) fn export_frame(&mut self, p: u32, now: u64, (heeded, upstream, name): (u64, u32, u32)) {
+        let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
+        let load = &mut crossing.loads[crossing.fars[p as usize] as usize];
+        (load.first, load.least) = (load.first.min(heeded), load.least.min(heeded - now));
+        load.frames.push((heeded, upstream, name));
+    }
+
+    /// Has it looked at `due` whether a pause of port `p` can end.
+    pub(super) fn check_later(&mut self, due: u64, p: u32) {
+        match &mut self.crossing {
+            Some(crossing) => crossing.checks.push(Reverse((due, p))),
+            None => self.schedule(due, class::CHECK, p),
+        }
+    }
+
+    /// When that is due for the first time, where the caller looks.
+    pub(super) fn first_check(&self) -> u64 {
+        let first = self.crossing.as_ref().and_then(|crossing| crossing.checks.peek());
+        first.map_or(u64::MAX, |&Reverse((due, _))| due)
+    }
+
+    /// Ports with queues that have been paused for long at `now`, for which it is due.
+    pub(super) fn long_paused(&mut self, now: u64) -> Vec<u32> {
+        let mut ports = Vec::new();
+        while let Some(crossing) = &mut self.crossing
+            && let Some(&Reverse((due, p))) = crossing.checks.peek()
+            && due <= now
+        {
+            crossing.checks.pop();
+            self.clock = self.clock.max(due);
+            if self.is_paused_for_long(p, now) {
+                ports.push(p);
+            }
+        }
+        ports
     }
 
     /// Takes a load in; it is left empty.
     fn import(&mut self, load: &mut Load) {
         let (mut feedbacks, mut hops) = (load.feedbacks.drain(..), load.hops.drain(..));
-        for parcel in load.parcels.drain(..) {
-            let Parcel { hash, stamp, flow, sequence, to, itinerary, wire, path, kind, flags, queue, .. } =
-                parcel;
-            let detail = match kind {
-                Kind::Ack => {
-                    self.feedbacks.insert(feedbacks.next().expect("each acknowledgement brings its feedback"))
-                }
-                _ => parcel.detail,
-            };
-            let id = self.packets.insert(Packet {
-                hash,
-                stamp,
-                flow,
-                sequence,
-                detail,
-                to,
-                itinerary,
-                wire,
-                path,
-                kind,
-                flags,
-                queue,
-                ..Packet::default()
-            });
+        for (heeded, upstream, name) in load.frames.drain(..) {
+            self.schedule_key(Key::named(heeded, class::PAUSE, upstream, name));
+        }
+        for mut packet in load.parcels.drain(..) {
+            let (port, reaches) = (packet.next, packet.next_time);
+            if packet.kind == Kind::Ack {
+                let feedback = feedbacks.next().expect("each acknowledgement brings its feedback");
+                packet.detail = self.feedbacks.insert(feedback);
+            }
+            let id = self.packets.insert(packet);
             if T::TELEMETRY {
                 self.telemetry.put(id, hops.next().expect("each packet brings its telemetry"));
             }
-            self.launch(parcel.port, id, parcel.reaches);
+            self.launch(port, id, reaches);
         }
         (load.first, load.least) = (u64::MAX, u64::MAX);
     }
@@ -354,10 +351,11 @@ impl<T: Transport> Process for Engine<T> {
         while !self.has_halted() && self.step(horizon.0 - 1) {
             handled += 1;
         }
+        self.sample_before(horizon.0);
         handled += self.flush(horizon.0);
         let Some(crossing) = &mut self.crossing else { return handled };
         let Crossing { loads, spare, number, .. } = &mut **crossing;
-        for (receiver, load) in (0..).zip(loads).filter(|(_, load)| !load.parcels.is_empty()) {
+        for (receiver, load) in (0..).zip(loads).filter(|(_, load)| load.first != u64::MAX) {
             let message = std::mem::replace(load, spare.pop().unwrap_or(Load::new()));
             let time = Time(message.first);
             let key = EventKey { time, class: 0, receiver, sender: *number, count: 0 };

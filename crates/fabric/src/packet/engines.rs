@@ -23,11 +23,12 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::engine::{Completion, Engine, OpenRequest, QueuePair};
+use super::pfc::Pauses;
 use super::reduce::RunSpec;
 use super::reorder::Reordering;
 use super::sample::QueueSample;
 use super::settings::{PacketError, PacketSettings};
-use super::statistics::{PortCounters, PortReport};
+use super::statistics::{PauseCounters, PortCounters, PortReport};
 use super::totals::Counters;
 use super::transport::Transport;
 
@@ -231,6 +232,9 @@ impl<T: Transport> Engines<T> {
     /// See [`Engine::paused`].
     pub fn paused(&self) -> Span {
         let mut sum = Span::ZERO;
+        if let Parts::Many(many) = &self.parts {
+            many.agree();
+        }
         self.look(|engine| sum += engine.paused());
         sum
     }
@@ -244,7 +248,10 @@ impl<T: Transport> Engines<T> {
 
     /// See [`Engine::take_samples`].
     pub fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
-        self.each(|engine| engine.take_samples(samples));
+        match &mut self.parts {
+            Parts::One(engine) => engine.take_samples(samples),
+            Parts::Many(many) => many.take_samples(samples),
+        }
     }
 
     /// A reduction begins at `at`, not before the clock.
@@ -289,14 +296,7 @@ impl<T: Transport> Engines<T> {
     pub fn next_time(&mut self) -> Time {
         match &mut self.parts {
             Parts::One(engine) => engine.next_time(),
-            Parts::Many(many) => match many.next {
-                Some(next) => next,
-                None => {
-                    let mut earliest = Time::NEVER;
-                    many.each(|engine| earliest = earliest.min(Process::next_time(engine)));
-                    *many.next.insert(earliest)
-                }
-            },
+            Parts::Many(many) => many.next_time(),
         }
     }
 
@@ -358,16 +358,16 @@ impl<T: Transport> Engines<T> {
         match &self.parts {
             Parts::One(engine) => engine.port_reports(),
             Parts::Many(many) => {
-                let mut sums: Vec<PortCounters> = Vec::new();
+                many.agree();
+                let mut sums: Vec<(PortCounters, PauseCounters)> = Vec::new();
                 many.each(|engine| {
-                    sums.resize(engine.ports.len(), PortCounters::NEW);
-                    sums.iter_mut().zip(&engine.ports).for_each(|(sum, port)| sum.add(&port.counters));
+                    sums.resize(engine.ports.len(), (PortCounters::NEW, PauseCounters::default()));
+                    for (p, (counters, pauses)) in (0..).zip(&mut sums) {
+                        counters.add(&engine.ports[p as usize].counters);
+                        pauses.add(engine.paused_at(p));
+                    }
                 });
-                let mut clock = 0;
-                many.each(|engine| clock = clock.max(engine.clock));
-                let mut first = many.crew.process(0);
-                first.clock = clock;
-                first.reports_of(|port| sums[port as usize])
+                many.crew.process(0).reports_of(|port| sums[port as usize])
             }
         }
     }
@@ -417,6 +417,59 @@ impl<T: Transport> Many<T> {
     fn each(&self, mut what: impl FnMut(&mut Engine<T>)) {
         for number in 0..self.crew.processes() {
             what(&mut self.crew.process(number));
+        }
+    }
+
+    fn next_time(&mut self) -> Time {
+        if let Some(next) = self.next {
+            return next;
+        }
+        let mut earliest = self.first_check();
+        self.each(|engine| earliest = earliest.min(Process::next_time(engine)));
+        *self.next.insert(earliest)
+    }
+
+    /// Brings the clocks of all processes to that of the last event of any; which is that.
+    fn agree(&self) -> u64 {
+        let mut clock = 0;
+        self.each(|engine| clock = clock.max(engine.clock));
+        self.each(|engine| engine.clock = clock);
+        clock
+    }
+
+    /// Appends the samples of instants before the last event.
+    fn take_samples(&self, samples: &mut Vec<QueueSample>) {
+        let (clock, mut found) = (self.agree(), Vec::new());
+        self.each(|engine| engine.take_samples_before(clock, &mut found));
+        found.sort_by_key(|&(p, sample)| (sample.at, p));
+        samples.extend(found.into_iter().map(|(_, sample)| sample));
+    }
+
+    /// When it is due for the first time to look whether pauses can end.
+    fn first_check(&self) -> Time {
+        let mut first = u64::MAX;
+        self.each(|engine| first = first.min(engine.first_check()));
+        Time(first)
+    }
+
+    /// Everything up to `now` has been handled: ends the run if pauses that have lasted for long wait for one another.
+    fn check_pauses(&self, now: Time) {
+        let mut long = Vec::new();
+        self.each(|engine| long.push(engine.long_paused(now.0)));
+        if long.iter().all(Vec::is_empty) {
+            return;
+        }
+        let mut known = Pauses::default();
+        self.each(|engine| known.add(engine.pauses()));
+        let cycle = known.cycle();
+        if !cycle.is_empty() {
+            self.crew.process(0).end_by(cycle);
+            return;
+        }
+        for (number, ports) in long.into_iter().enumerate() {
+            let mut engine = self.crew.process(number);
+            let due = now.0 + engine.patience().unwrap_or(0);
+            ports.into_iter().for_each(|p| engine.check_later(due, p));
         }
     }
 
@@ -478,6 +531,11 @@ impl<T: Transport> Many<T> {
 
     fn run(&mut self, limit: Time, budget: u64, done: &mut Vec<Completion>) -> Time {
         self.first_done.store(u64::MAX, Relaxed);
+        // Pauses are looked at between windows, and those that begin now no sooner than their patience allows.
+        let patience = self.crew.process(0).patience();
+        let begun = self.next_time().max(self.clock);
+        let check = self.first_check().min(patience.map_or(Time::NEVER, |patience| begun + Span(patience)));
+        let (whole, limit) = (limit, limit.min(check));
         let first_done = Arc::clone(&self.first_done);
         let until = Time(limit.0.saturating_add(1));
         let outcome = self.crew.run(until, |progress| {
@@ -486,10 +544,26 @@ impl<T: Transport> Many<T> {
         });
         let outcome = outcome.unwrap_or_else(|error| panic!("a process broke a rule: {error}"));
         let mut fresh = std::mem::take(&mut self.fresh);
-        let (mut last, mut halted) = (0, false);
+        let first = self.first_done.load(Relaxed);
+        let mut last = 0;
+        self.each(|engine| last = last.max(engine.clock));
+        let reached = match outcome.end {
+            // Everything before is handled; but nobody has seen what the first completion causes.
+            _ if first != u64::MAX => {
+                let before = Time(first.saturating_add(self.reaction.0) - 1);
+                Time(outcome.progress.time.0 - 1).min(before).min(limit)
+            }
+            End::Cancelled => Time(outcome.progress.time.0 - 1),
+            End::Idle if self.first_check() == Time::NEVER && whole == Time::NEVER => Time(last),
+            End::Idle if self.first_check() == Time::NEVER => whole,
+            End::Idle | End::Stop => limit,
+        };
+        if self.first_check() <= reached {
+            self.check_pauses(reached);
+        }
+        let mut halted = false;
         self.each(|engine| {
             fresh.append(&mut engine.done);
-            last = last.max(engine.clock);
             halted |= engine.has_halted();
         });
         // One that has given up ends the run of all.
@@ -498,17 +572,6 @@ impl<T: Transport> Many<T> {
         fresh.sort_by_key(|&(port, completion)| (completion.at, port));
         done.extend(fresh.drain(..).map(|(_, completion)| completion));
         self.fresh = fresh;
-        let first = self.first_done.load(Relaxed);
-        let reached = match outcome.end {
-            // Everything before is handled; but nobody has seen what the first completion causes.
-            _ if first != u64::MAX => {
-                let before = Time(first.saturating_add(self.reaction.0) - 1);
-                Time(outcome.progress.time.0 - 1).min(before).min(limit)
-            }
-            End::Cancelled => Time(outcome.progress.time.0 - 1),
-            End::Idle if limit == Time::NEVER => Time(last),
-            End::Idle | End::Stop => limit,
-        };
         self.clock = self.clock.max(reached);
         self.clock
     }

@@ -22,10 +22,10 @@ pub(super) mod class {
     pub const START: u32 = 4;
     /// Something is due at a switch's port that no packet's arrival brings about.
     pub const TOUCH: u32 = 5;
-    /// A queue may have been paused for too long.
-    pub const CHECK: u32 = 6;
     /// A pause frame reaches the port that it is for; its name is twice the queue, and one more for a pause.
     pub const PAUSE: u32 = 7;
+    /// A queue may have been paused for too long: after all that may end its pause.
+    pub const CHECK: u32 = 14;
     /// Something changes that was known ahead: by its number, after all else at that instant.
     pub const CHANGE: u32 = 15;
     /// A NIC port may grant credit.
@@ -126,15 +126,14 @@ impl<T: Transport> Engine<T> {
     /// The clock goes to the instant of an event.
     #[inline]
     fn turn_to(&mut self, time: u64) {
-        if time > self.sampler.due {
-            self.sample(time);
-        }
+        self.sample_before(time);
         self.clock = time;
     }
 
     /// Starts everything whose turn has come by `at`, to which the engine has run: what the counters tell then does not
     /// depend on when ports were last looked at.
     pub fn catch_up(&mut self, at: Time) {
+        self.sample_before(at.0);
         self.clock = self.clock.max(at.0);
         for p in 0..self.ports.len() as u32 {
             self.settle_port(p, at.0);

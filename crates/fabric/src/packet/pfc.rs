@@ -33,6 +33,7 @@ use super::port::CONTROL;
 use super::queue_settings::{PfcSettings, Reach, Xoff, Xon};
 use super::queues::{Queues, share};
 use super::settings::PacketError;
+use super::statistics::PauseCounters;
 use super::transport::Transport;
 
 /// Pauses in numbers.
@@ -88,7 +89,7 @@ pub(super) struct Frame {
 }
 
 /// A port and one of its queues.
-type Paused = (u32, u8);
+pub(super) type Paused = (u32, u8);
 
 /// What is known of pauses. What several processes know may be put together.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +102,13 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
+    /// Adds what another process knows.
+    pub(super) fn add(&mut self, other: Self) {
+        self.guard = self.guard.take().or(other.guard);
+        self.waits.extend(other.waits);
+        self.held.extend(other.held);
+    }
+
     /// Ports (with their queue) each of which is paused until the next one has sent what it holds, and the last until the
     /// first has; empty if every pause can end.
     ///
@@ -401,7 +409,11 @@ impl<T: Transport> Engine<T> {
         let heeded = port.free_at + kind.delay + response;
         self.look_again(by, now);
         let name = u32::from(frame.queue) << 1 | u32::from(frame.pause);
-        self.schedule_key(Key::named(heeded, class::PAUSE, frame.upstream, name));
+        if self.ports[by as usize].away {
+            self.export_frame(by, now, (heeded, frame.upstream, name));
+        } else {
+            self.schedule_key(Key::named(heeded, class::PAUSE, frame.upstream, name));
+        }
     }
 
     /// A pause or resume has reached port `p`; `name` says which of what queue.
@@ -435,7 +447,7 @@ impl<T: Transport> Engine<T> {
                 Some(_) => {}
                 None => {
                     let due = now + guard.settings.patience.0;
-                    self.schedule(due, class::CHECK, p);
+                    self.check_later(due, p);
                 }
             }
         } else {
@@ -534,22 +546,38 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// A queue of port `p` may have been paused for long: if its pause cannot end any more, the run does.
-    pub(super) fn check_pause(&mut self, p: u32, now: u64) {
-        let Some(guard) = &self.queues.guard else { return };
-        let (patience, count) = (guard.settings.patience.0, self.queues.count);
+    /// Time after which it is looked up whether a pause can end; `None` where none is looked at.
+    pub(super) fn patience(&self) -> Option<u64> {
+        let guard = self.queues.guard.as_ref()?;
+        guard.settings.watchdog.is_none().then_some(guard.settings.patience.0)
+    }
+
+    /// Whether a queue of port `p` has been paused for long.
+    pub(super) fn is_paused_for_long(&self, p: u32, now: u64) -> bool {
+        let Some(patience) = self.patience() else { return false };
         let paused = self.queues.stations[p as usize].paused;
-        let long = (0..count).any(|queue| {
+        (0..self.queues.count).any(|queue| {
             paused & 1 << queue != 0
                 && self.queues.each[self.queues.place(p, queue)].paused_at + patience <= now
-        });
-        if !long {
+        })
+    }
+
+    /// A queue of port `p` may have been paused for long: if its pause cannot end any more, the run does.
+    pub(super) fn check_pause(&mut self, p: u32, now: u64) {
+        if !self.is_paused_for_long(p, now) {
             return;
         }
         let cycle = self.pauses().cycle();
         if cycle.is_empty() {
-            self.schedule(now + patience, class::CHECK, p);
-        } else if let Some(guard) = &mut self.queues.guard {
+            self.check_later(now + self.patience().unwrap_or(0), p);
+        } else {
+            self.end_by(cycle);
+        }
+    }
+
+    /// These pauses wait for one another: the run is over.
+    pub(super) fn end_by(&mut self, cycle: Vec<Paused>) {
+        if let Some(guard) = &mut self.queues.guard {
             guard.cycle = cycle;
         }
     }
@@ -601,12 +629,16 @@ impl<T: Transport> Engine<T> {
             .collect()
     }
 
-    /// Time for which queues of port `p` have been paused until now.
-    pub(super) fn paused_for(&self, p: u32) -> u64 {
-        let Some(station) = self.queues.stations.get(p as usize) else { return 0 };
+    /// Times that queues of port `p` were paused until now, for how long, and packets dropped for it.
+    pub(super) fn paused_at(&self, p: u32) -> PauseCounters {
+        let Some(station) = self.queues.stations.get(p as usize) else { return PauseCounters::default() };
         let open = (0..self.queues.count)
             .filter(|queue| station.paused & 1 << queue != 0)
             .map(|queue| self.clock - self.queues.each[self.queues.place(p, queue)].paused_at);
-        station.paused_for + open.sum::<u64>()
+        PauseCounters {
+            pauses: u64::from(station.pauses),
+            paused: station.paused_for + open.sum::<u64>(),
+            dropped: u64::from(station.dropped),
+        }
     }
 }

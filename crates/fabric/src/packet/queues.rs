@@ -581,15 +581,19 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Sees to it that a port is touched when something is due that no packet's arrival brings about: a start with nothing
-    /// on the cable, or an end of transmission that an ingress waits for.
+    /// on the cable, or, where an ingress waits for it, any start and any end of a transmission: a bucket may let one begin
+    /// and end before what is on the cable arrives.
     pub(super) fn look_again(&mut self, p: u32, now: u64) {
         let port = &self.ports[p as usize];
         let station = &self.queues.stations[p as usize];
+        let waited_for = !self.queues.pausing[port.owner as usize].is_empty();
         let mut due = u64::MAX;
-        if port.flight.is_empty() && (!port.waiting[CONTROL].is_empty() || self.queues.has_startable(p)) {
+        if (port.flight.is_empty() || waited_for)
+            && (!port.waiting[CONTROL].is_empty() || self.queues.has_startable(p))
+        {
             due = port.free_at.max(station.since);
         }
-        if station.wire != 0 && !self.queues.pausing[port.owner as usize].is_empty() {
+        if station.wire != 0 && waited_for {
             due = due.min(station.ends);
         }
         if due != u64::MAX && (station.touch > due || station.touch < now) {

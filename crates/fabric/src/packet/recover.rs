@@ -16,15 +16,8 @@ const HOPELESS: u8 = 64;
 impl<T: Transport> Engine<T> {
     /// A packet has arrived without its payload.
     pub(super) fn nacked(&mut self, id: u32, now: u64) {
-        let Packet { flow, sequence, path, flags, .. } = self.packets[id];
-        self.packets.release(id);
-        let sender = &mut self.senders[flow as usize];
-        sender.control_gone += 1;
-        if sender.retired {
-            return;
-        }
-        let port = sender.port;
-        self.pull(port, now);
+        let Packet { sequence, path, flags, .. } = self.packets[id];
+        let Some(flow) = self.answered(id, now) else { return };
         if T::CREDITED {
             self.credits.nacked(flow, self.settings.mtu.0);
         }

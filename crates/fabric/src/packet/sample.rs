@@ -2,7 +2,8 @@
 //!
 //! A sample is taken before the first event after its instant: ports are then advanced to the instant, which changes nothing
 //! that happens (they would be at their next touch). Ports that hold nothing and have sent nothing are left out, and a
-//! quiet network is not looked at until something happens. Samples wait here until they are taken.
+//! quiet network is not looked at until something happens. Samples wait here until they are taken. Of several processes each
+//! looks at the ports that it owns, before it starts what is due at ports that are away and no event of its own has seen.
 
 use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, SwitchId};
@@ -31,7 +32,8 @@ pub(super) struct Sampler {
     every: u64,
     /// Bytes sent up to the sample before, by port.
     sent: Vec<u64>,
-    found: Vec<QueueSample>,
+    /// With their ports.
+    found: Vec<(u32, QueueSample)>,
 }
 
 impl Sampler {
@@ -43,17 +45,31 @@ impl Sampler {
 
 impl<T: Transport> Engine<T> {
     /// Takes the samples that are due before an event at `time`.
+    #[inline]
+    pub(super) fn sample_before(&mut self, time: u64) {
+        if time > self.sampler.due {
+            self.sample(time);
+        }
+    }
+
     #[cold]
-    pub(super) fn sample(&mut self, time: u64) {
+    fn sample(&mut self, time: u64) {
+        let own = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
         while self.sampler.due < time {
             let (at, before) = (self.sampler.due, self.sampler.found.len());
             let nics = self.nics.len() as u32;
             for p in 0..nics {
+                if self.home(p) != own {
+                    continue;
+                }
                 let planes = self.topology.planes();
                 let link = self.topology.nic_link(p / planes, p % planes);
                 self.sample_port(p, link, at);
             }
             for switch in 0..self.switches.len() as u32 {
+                if self.home_of_switch(switch) != own {
+                    continue;
+                }
                 let (first, count) =
                     (self.switches[switch as usize].first, self.switches[switch as usize].count);
                 for port in 0..count {
@@ -78,12 +94,19 @@ impl<T: Transport> Engine<T> {
         let sent = port.counters.bytes - *last;
         if bytes > 0 || sent > 0 {
             *last = port.counters.bytes;
-            self.sampler.found.push(QueueSample { at: Time(at), link, bytes, sent });
+            self.sampler.found.push((p, QueueSample { at: Time(at), link, bytes, sent }));
         }
     }
 
     /// Appends the samples since the last call, by time and then by port.
     pub fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
-        samples.append(&mut self.sampler.found);
+        samples.extend(self.sampler.found.drain(..).map(|(_, sample)| sample));
+    }
+
+    /// Appends the samples of instants before `clock`, with their ports, by time and then by port.
+    pub(super) fn take_samples_before(&mut self, clock: u64, samples: &mut Vec<(u32, QueueSample)>) {
+        self.sample_before(clock);
+        let ripe = self.sampler.found.partition_point(|(_, sample)| sample.at.0 < clock);
+        samples.extend(self.sampler.found.drain(..ripe));
     }
 }

@@ -323,17 +323,23 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// A notification of congestion has come.
-    pub(super) fn notified(&mut self, id: u32, now: u64) {
+    /// A control packet has come back: the sending half, whose port has been pulled to `now`, unless that is done.
+    pub(super) fn answered(&mut self, id: u32, now: u64) -> Option<u32> {
         let flow = self.packets[id].flow;
         self.packets.release(id);
         let sender = &mut self.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
-            return;
+            return None;
         }
         let port = sender.port;
         self.pull(port, now);
+        Some(flow)
+    }
+
+    /// A notification of congestion has come.
+    pub(super) fn notified(&mut self, id: u32, now: u64) {
+        let Some(flow) = self.answered(id, now) else { return };
         let sender = &mut self.senders[flow as usize];
         self.transport.on_notify(&mut sender.cc, Time(now));
         // A packet already paced keeps its time: DCQCN's increases act from one transmission to the next, and a cut that

@@ -28,6 +28,25 @@ pub(super) struct PortCounters {
     pub headers: u32,
 }
 
+/// What pauses did to a port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PauseCounters {
+    pub pauses: u64,
+    /// Time, of several queues at once the sum.
+    pub paused: u64,
+    /// Packets that the watchdog dropped.
+    pub dropped: u64,
+}
+
+impl PauseCounters {
+    /// Adds what another process counted.
+    pub(super) fn add(&mut self, other: Self) {
+        self.pauses += other.pauses;
+        self.paused += other.paused;
+        self.dropped += other.dropped;
+    }
+}
+
 /// What a port saw in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortReport {

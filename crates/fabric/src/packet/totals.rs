@@ -7,7 +7,7 @@ use windtunnel_topology::{LinkId, SwitchId};
 use super::engine::Engine;
 use super::packets::NONE;
 use super::reorder::Reordering;
-use super::statistics::{PortCounters, PortReport};
+use super::statistics::{PauseCounters, PortCounters, PortReport};
 use super::transport::Transport;
 
 /// Totals of a run.
@@ -132,22 +132,21 @@ impl<T: Transport> Engine<T> {
 
     /// What each port with traffic saw until now, by link.
     pub fn port_reports(&self) -> Vec<PortReport> {
-        self.reports_of(|port| self.ports[port as usize].counters)
+        self.reports_of(|port| (self.ports[port as usize].counters, self.paused_at(port)))
     }
 
     /// Reports of the counters that `counters` gives for each port.
-    pub(super) fn reports_of(&self, counters: impl Fn(u32) -> PortCounters) -> Vec<PortReport> {
+    pub(super) fn reports_of(
+        &self,
+        counters: impl Fn(u32) -> (PortCounters, PauseCounters),
+    ) -> Vec<PortReport> {
         let span = Span(self.clock);
         let nics = self.nics.len() as u32;
         let wired = (0..self.ports.len() as u32).filter(|&port| port < nics || self.has_link(port));
         let report = |port: u32| {
-            let station = self.queues.stations.get(port as usize);
-            PortReport {
-                pauses: station.map_or(0, |station| u64::from(station.pauses)),
-                paused: Span(self.paused_for(port)),
-                watchdog_drops: station.map_or(0, |station| u64::from(station.dropped)),
-                ..counters(port).report(self.link_of(port), span)
-            }
+            let (counters, PauseCounters { pauses, paused, dropped }) = counters(port);
+            let report = counters.report(self.link_of(port), span);
+            PortReport { pauses, paused: Span(paused), watchdog_drops: dropped, ..report }
         };
         let mut reports: Vec<PortReport> = wired
             .map(report)
@@ -159,7 +158,7 @@ impl<T: Transport> Engine<T> {
 
     /// Time that queues of ports were paused until now, over all ports.
     pub fn paused(&self) -> Span {
-        Span((0..self.queues.stations.len() as u32).map(|port| self.paused_for(port)).sum())
+        Span((0..self.queues.stations.len() as u32).map(|port| self.paused_at(port).paused).sum())
     }
 
     /// The link that leaves a port.
