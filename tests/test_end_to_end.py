@@ -228,16 +228,23 @@ def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None
 
 
 KINDS = (
-    "fidelities transports topologies load-balancers collectives algorithms schedules schedulers placements logs "
-    "gpus nics switches optics models jobs faults"
+    "fidelities transports topologies load-balancers disciplines modules collectives algorithms schedules schedulers "
+    "placements logs gpus nics switches optics models jobs faults"
 ).split()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "modules"])
 def test_names_are_listed(command: Command, kind: str) -> None:
     known = json.loads(command("list", kind, "--json").stdout)
     assert known
     assert all(entry["name"] and entry["description"] for entry in known)
+
+
+def test_modules_are_those_of_other_crates(command: Command) -> None:
+    """`examples/own-transport` lists its own; the command by itself has none, and says so."""
+    assert json.loads(command("list", "modules", "--json").stdout) == []
+    done = command("list", "modules")
+    assert (done.stdout, done.stderr) == ("", "no modules: this program brings none along\n")
 
 
 def test_an_unknown_kind_names_the_known(command: Command) -> None:
@@ -251,6 +258,7 @@ def test_an_unknown_kind_names_the_known(command: Command) -> None:
     [
         ("gpus", "topology.host.gpu"),
         ("load-balancers", "network.load_balancer"),
+        ("disciplines", "network.discipline"),
         ("schedules", "jobs[0].parallelism.schedule.name"),
         ("schedulers", "cluster.scheduler"),
         ("placements", "jobs[0].placement"),

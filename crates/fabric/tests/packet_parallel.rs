@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{
-    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, Swift,
-    Transport,
+    Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp,
+    NewReno, NoTransport, Nscc, Rccc, Recovery, StagePacket, StagePort, StageVerdict, Staged, Swift,
+    SwitchBalancer, SwitchStage, Transport,
 };
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Counters, Discipline, DropProfile, EcnSettings, Engines,
@@ -404,6 +405,57 @@ fn samples_of_single_queues() {
         let most = found.samples.iter().map(|sample| sample.bytes).max();
         assert!(found.samples.len() > 300 && most > Some(10 * 4_160), "{} {most:?}", found.samples.len());
     }
+}
+
+/// Marks every fifth packet that leaves a port.
+#[derive(Clone, Copy, Debug)]
+struct Fifth;
+
+impl SwitchStage for Fifth {
+    type State = u32;
+
+    const NAME: &'static str = "fifth";
+
+    fn dequeue(&self, count: &mut u32, _: &StagePort, _: &StagePacket) -> StageVerdict {
+        *count += 1;
+        if count.is_multiple_of(5) { StageVerdict::Mark } else { StageVerdict::Keep }
+    }
+}
+
+/// Takes ports in turn while they hold little.
+#[derive(Clone, Copy, Debug)]
+struct Turns;
+
+impl SwitchBalancer for Turns {
+    type State = usize;
+
+    const NAME: &'static str = "turns";
+
+    fn choose(
+        &self,
+        turn: &mut usize,
+        _: &BalancerSwitch,
+        _: &BalancerPacket,
+        ports: &[BalancerPort],
+    ) -> usize {
+        if ports[*turn % ports.len()].held > 10_000 {
+            *turn += 1;
+        }
+        *turn
+    }
+}
+
+#[test]
+fn modules_of_another_crate() {
+    let topology = fat_tree(4, 1, 0.0);
+    let recovery = Recovery::Selective { reorder: u32::MAX };
+    let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
+    let transport = Staged::new(Balanced::new(transport, Turns), Fifth);
+    let mut sent = incast(15, 80_000);
+    sent.extend(permutation(16, 150_000));
+    let base = scenario(&topology, settings(Balancer::Adaptive), transport, sent);
+    let found = Scenario { reaction: Some(Span::from_ns(600)), ..base }.check();
+    assert!(found.totals.marks > found.hops.0 / 12, "{:?}", found.totals);
 }
 
 /// Five routers in a ring whose pauses wait for one another: the run ends at the same picosecond with the same links, whoever

@@ -1,27 +1,21 @@
-//! Stages of switches by modules of another crate: against closed forms and against the built-in disciplines they repeat.
+//! Stages of switches and load balancers in them by modules of another crate: against closed forms and against the built-in
+//! disciplines and balancers that they repeat.
 
-use std::sync::Arc;
+mod packets;
 
+use packets::{drain, engine, send_on, star, two_leaves};
 use windtunnel_fabric::packet::transport::{
-    Dctcp, NoTransport, StagePacket, StagePort, StageQueue, StageVerdict, Staged, SwitchStage, Transport,
+    Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Dctcp, NoTransport, Recovery, StagePacket,
+    StagePort, StageQueue, StageVerdict, Staged, SwitchBalancer, SwitchStage, Transport,
 };
 use windtunnel_fabric::packet::{
-    Completion, Discipline, Engine, OpenRequest, PacketSettings, QueueSettings, TrimSettings,
+    Balancer, Completion, Discipline, Engine, OpenRequest, PacketSettings, QueueSettings, TrimSettings,
 };
-use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
+use windtunnel_kernel::{Bytes, Span, Time};
 
 const PAYLOAD: u64 = 4_096;
 /// Picoseconds of a full packet at 400 Gbps.
 const FULL: u64 = 4_160 * 20;
-
-/// Eight hosts under one switch.
-fn one_switch() -> Arc<Topology> {
-    let rate = BitRate::from_gbps(400);
-    let tiers = vec![Tier { length_mm: 10_000, ..Tier::new(8, rate) }];
-    let spec = ClosSpec::new(8, HostSpec::new(1, 1, rate), tiers);
-    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("one switch"))
-}
 
 /// Each of `senders` sends `packets` to host 0 at once, sender n in traffic class n.
 fn incast<T: Transport>(
@@ -30,17 +24,13 @@ fn incast<T: Transport>(
     senders: u32,
     packets: u64,
 ) -> (Engine<T>, Vec<Completion>) {
-    let mut engine = Engine::new(one_switch(), settings, transport).expect("settings that work");
+    let mut engine = engine(&star(8, 400, 10_000), settings, transport);
     for from in 1..=senders {
         let pair = engine.open(&OpenRequest { from, to: 0, entropy: 0, keep: true, route: [&[], &[]] });
         engine.classify(pair, from as u8);
         engine.send(Time(0), pair, Bytes(packets * PAYLOAD), u64::from(from));
     }
-    let mut done = Vec::new();
-    while engine.next_time() != Time::NEVER {
-        engine.run(Time::NEVER, 1 << 20, &mut done);
-    }
-    assert_eq!(engine.packets_live(), 0);
+    let done = drain(&mut engine);
     (engine, done)
 }
 
@@ -174,4 +164,96 @@ fn a_discipline_of_ones_own_repeats_a_built_in_one() {
     let (_, one) = incast(own, Staged::new(Dctcp::default(), Requeue), 3, 400);
     let (_, fifo) = incast(settings(Discipline::Fifo, [1, 1, 1, 1]), Dctcp::default(), 3, 400);
     assert_eq!(one, fifo);
+}
+
+/// What `adaptive` does.
+#[derive(Clone, Copy, Debug)]
+struct Least;
+
+impl SwitchBalancer for Least {
+    type State = ();
+
+    const NAME: &'static str = "least";
+
+    fn choose(
+        &self,
+        (): &mut (),
+        _: &BalancerSwitch,
+        packet: &BalancerPacket,
+        ports: &[BalancerPort],
+    ) -> usize {
+        let start = ((u128::from(packet.draw) * ports.len() as u128) >> 64) as usize;
+        let turn = (start..ports.len()).chain(0..start);
+        turn.min_by_key(|&place| ports[place].held).expect("at least two")
+    }
+}
+
+/// Packets take the ports in turn, whatever waits there.
+#[derive(Clone, Copy, Debug)]
+struct Turns(usize);
+
+impl SwitchBalancer for Turns {
+    type State = usize;
+
+    const NAME: &'static str = "turns";
+
+    fn choose(
+        &self,
+        turn: &mut usize,
+        _: &BalancerSwitch,
+        _: &BalancerPacket,
+        ports: &[BalancerPort],
+    ) -> usize {
+        assert!(ports.len() == 4 && ports.is_sorted_by_key(|port| port.port));
+        *turn += self.0;
+        *turn
+    }
+}
+
+#[test]
+fn a_balancer_that_does_as_adaptive_does_gives_the_same_run() {
+    fn run<T: Transport>(transport: T) -> impl PartialEq + std::fmt::Debug {
+        let settings = PacketSettings { balancer: Balancer::Adaptive, ..PacketSettings::default() };
+        let mut engine = engine(&two_leaves(8, 4), settings, transport);
+        for from in 0..16 {
+            send_on(&mut engine, u64::from(from) * 1_000, from, (from * 3 + 8) % 16, 400_000);
+        }
+        let done = drain(&mut engine);
+        assert_eq!(done.len(), 16);
+        (done, engine.totals(), engine.port_reports())
+    }
+    let transport = Dctcp { recovery: Recovery::Selective { reorder: u32::MAX }, ..Dctcp::default() };
+    let built_in = run(transport);
+    assert_eq!(format!("{built_in:?}"), format!("{:?}", run(Balanced::new(transport, Least))));
+    assert_ne!(format!("{built_in:?}"), format!("{:?}", run(Balanced::new(transport, Turns(4)))));
+}
+
+/// Four hosts send over the four spines in turn, a quarter each, or all over one: then that link sends all their packets one
+/// after the other.
+#[test]
+fn a_balancer_keeps_state_by_switch() {
+    let (packets, cable) = (100, 1_000_000);
+    let settings = || PacketSettings { balancer: Balancer::Adaptive, ..unanswered() };
+    for (step, expected) in [(1, [packets; 4]), (4, [4 * packets, 0, 0, 0])] {
+        let transport = Balanced::new(NoTransport::default(), Turns(step));
+        let topology = two_leaves(4, 4);
+        let mut engine = engine(&topology, settings(), transport);
+        for from in 0..4 {
+            send_on(&mut engine, 0, from, from + 4, packets * PAYLOAD);
+        }
+        let done = drain(&mut engine);
+        let reports = engine.port_reports();
+        let mut over: Vec<u64> = (4..8)
+            .map(|port| topology.out_link(topology.target(0, 0).switch, port).expect("a cable to a spine"))
+            .map(|link| {
+                reports.iter().find(|report| report.link == link).map_or(0, |report| report.data_packets)
+            })
+            .collect();
+        over.sort_unstable_by(|a, b| b.cmp(a));
+        assert_eq!(over, expected);
+        if step == 4 {
+            let last = done.last().expect("it ends").at.0;
+            assert_eq!(last, FULL + cable + 4 * packets * FULL + 3 * cable + 2 * FULL);
+        }
+    }
 }

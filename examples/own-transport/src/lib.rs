@@ -1,7 +1,7 @@
-//! A transport and a load balancer of one's own: the crate that a user of Windtunnel writes, whole.
+//! A transport, load balancers and a stage of switches of one's own: the crate that a user of Windtunnel writes, whole.
 //!
-//! [`Aimd`] is the transport, [`Evading`] the load balancer, [`modules`] registers them under their names, and that is all:
-//! the command beside this file (`src/main.rs`) runs scenarios that say `network: {transport: aimd}`, and so does the
+//! [`Aimd`] is the transport, [`Evading`] the load balancer at the sender, [`Drill`] the one in switches, [`Tcn`] the stage;
+//! [`modules`] registers them under their names, and that is all: the command beside this file (`src/main.rs`) runs scenarios that say `network: {transport: aimd}`, and so does the
 //! `windtunnel` command with the Python module of this crate in the place of its own engine:
 //!
 //! ```console
@@ -11,14 +11,21 @@
 //! $ WINDTUNNEL_ENGINE=own_transport PYTHONPATH=. windtunnel run examples/own-transport/scenario.yaml
 //! ```
 
+mod drill;
 #[cfg(feature = "python")]
 mod python;
+mod tcn;
 
 use windtunnel_fabric::packet::transport::{
-    Ack, Loss, LossKind, PathChoice, PathChooser, PathFacts, Recovery, Transport,
+    Ack, Loss, LossKind, PathChoice, PathChooser, PathFacts, Recovery, SwitchStage, Transport,
 };
 use windtunnel_kernel::{Span, Time};
-use windtunnel_scenario::modules::{Modules, Parameters};
+use windtunnel_scenario::modules::{Kind, Modules, Parameters, balancer, chooser, stage};
+
+pub use drill::Drill;
+use drill::drill;
+pub use tcn::Tcn;
+use tcn::tcn;
 
 /// Additive increase, multiplicative decrease by marks: a packet more each round trip without a mark, and at the first
 /// mark of a round trip a part of the window less.
@@ -131,7 +138,12 @@ pub fn modules() -> Modules {
     Modules::default()
         .transport("additive increase, multiplicative decrease by marks", aimd)
         .path_chooser("path numbers in turn, but not those marked of late", evading)
-        .steered(aimd, evading)
+        .switch_balancer("the least loaded of drawn ports and the best of last time (DRILL)", drill)
+        .describe(Kind::Stage, Tcn::NAME, "marks what has waited for long (TCN); with `aimd`")
+        .with(aimd, chooser(evading))
+        .with(aimd, balancer(drill))
+        .with(aimd, stage(tcn))
+        .with(aimd, (stage(tcn), chooser(evading)))
 }
 
 /// The load balancer with the parameters of a scenario's `network.path_chooser`.

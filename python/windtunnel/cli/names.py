@@ -23,11 +23,14 @@ def names(
     from rich.text import Text
 
     from windtunnel import engine
-    from windtunnel.cli.console import out, print_json
+    from windtunnel.cli.console import out, print_json, talk
 
     known = engine.names(kind)
     if json:
         print_json(json_module.dumps([{"name": name, "description": text} for name, text in known], indent=2))
+        return
+    if not known:
+        talk().print(f"no {kind}: this program brings none along")
         return
     table = Table.grid(padding=(0, 2))
     for name, text in known:

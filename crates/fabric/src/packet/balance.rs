@@ -8,6 +8,8 @@
 //! **Adaptive**: every switch puts each packet on that of the equal-cost ports that holds the fewest bytes, the packet in
 //! service counted whole. Among equals the first one from a drawn place on is taken, so an idle port ends the search.
 //!
+//! A balancer of another crate ([`SwitchBalancer`](super::transport::SwitchBalancer)) is asked in the place of the search.
+//!
 //! **REPS** (Bonato et al., "REPS: Recycled Entropy Packet Spraying", 2024, algorithm 1): the sender keeps up to eight path
 //! numbers whose acknowledgement came unmarked and takes the oldest for its next packet; without any it draws one. A
 //! time-out freezes it: until some round trips later it goes round the numbers that it has, used or not, instead of
@@ -17,13 +19,13 @@
 //! **Invariants.** Choices depend on the switch's own state, or the queue pair's own, and on time alone.
 
 use rustc_hash::FxHashMap;
-use windtunnel_kernel::Span;
 use windtunnel_kernel::random::combine;
+use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::{PortSet, SwitchId};
 
 use super::engine::Engine;
-use super::packets::flag;
-use super::transport::{PathFacts, Transport};
+use super::packets::{Packet, flag};
+use super::transport::{BalancerPacket, BalancerPort, BalancerSwitch, PathFacts, Transport};
 
 /// Hashes of flows that a switch tells apart: the 64 K entries of LetFlow's table.
 const BUCKETS: u64 = 1 << 16;
@@ -46,6 +48,7 @@ pub(super) struct Balance {
     flowlets: FxHashMap<(u32, u16), Flowlet>,
     /// Used again from one packet to the next.
     ports: PortSet,
+    known: Vec<BalancerPort>,
 }
 
 /// Packets of a bucket that follow one another.
@@ -156,6 +159,11 @@ impl Recycler {
     }
 }
 
+/// 64 random bits of a packet at a switch.
+fn adaptive_draw(packet: &Packet, switch: u32) -> u64 {
+    combine(packet.hash ^ ADAPTIVE, u64::from(packet.sequence) << 32 | u64::from(switch))
+}
+
 impl<T: Transport> Engine<T> {
     /// The port of `switch` that a packet takes which goes where the least waits; `None` if it cannot go on.
     pub(super) fn least_loaded(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
@@ -192,9 +200,9 @@ impl<T: Transport> Engine<T> {
             _ if !forwards => None,
             0 => None,
             1 => Some(first + ports.nth(0)),
+            _ if T::BALANCED => Some(self.balanced(switch, id, &ports, now)),
             _ => {
-                let draw =
-                    combine(packet.hash ^ ADAPTIVE, u64::from(packet.sequence) << 32 | u64::from(switch));
+                let draw = adaptive_draw(packet, switch);
                 let start = ((u128::from(draw) * count as u128) >> 64) as usize;
                 let turn = ports.iter().skip(start).chain(ports.iter().take(start));
                 let mut best = (u32::MAX, None);
@@ -212,6 +220,32 @@ impl<T: Transport> Engine<T> {
         };
         self.balance.ports = ports;
         chosen
+    }
+
+    /// The one of several ports that a balancer of another crate chooses.
+    fn balanced(&mut self, switch: u32, id: u32, ports: &PortSet, now: u64) -> u32 {
+        let first = self.switches[switch as usize].first;
+        let mut known = std::mem::take(&mut self.balance.known);
+        known.clear();
+        for port in ports.iter().map(|port| first + port) {
+            let held = self.load(port, now);
+            let rate = self.kinds[usize::from(self.ports[port as usize].kind)].rate;
+            known.push(BalancerPort { port, rate, held });
+        }
+        let packet = &self.packets[id];
+        let asked = BalancerPacket {
+            flow: packet.hash,
+            sequence: packet.sequence,
+            wire: packet.wire,
+            control: packet.kind.is_control(),
+            marked: packet.flags & flag::MARKED != 0,
+            draw: adaptive_draw(packet, switch),
+        };
+        let at = BalancerSwitch { switch, now: Time(now) };
+        let place = self.transport.balance(&at, &asked, &known) % known.len();
+        let port = known[place].port;
+        self.balance.known = known;
+        port
     }
 
     /// Bytes that a switch's port holds now.

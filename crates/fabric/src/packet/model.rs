@@ -18,8 +18,7 @@ use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::totals::Counters;
 use super::transport::{
-    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PathChooser, Rccc, Staged,
-    Steered, Swift, SwitchStage, Transport,
+    Around, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
 };
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, Network};
@@ -304,20 +303,9 @@ impl TransportChoice {
         each!(self, transport => transport.check(settings))
     }
 
-    /// This transport with its path numbers chosen by `chooser`.
-    pub fn steered<C: PathChooser + Send + Sync + 'static>(&self, chooser: C) -> Arc<dyn NetworkOf> {
-        each!(self, transport => Arc::new(Steered { transport: *transport, chooser }))
-    }
-}
-
-impl TransportChoice {
-    /// This transport over switches with a stage.
-    pub fn staged<S>(&self, stage: S) -> Arc<dyn NetworkOf>
-    where
-        S: SwitchStage + Sync,
-        S::State: Sync,
-    {
-        each!(self, transport => Arc::new(Staged::new(*transport, stage)))
+    /// This transport with what is put around it.
+    pub fn within(&self, around: &impl Around) -> Arc<dyn NetworkOf> {
+        each!(self, transport => Arc::new(around.around(*transport)))
     }
 }
 

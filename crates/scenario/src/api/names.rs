@@ -7,7 +7,7 @@ use windtunnel_workload::schedules::ScheduleName;
 
 use super::Failure;
 use crate::error::{InputError, nearest};
-use crate::modules::Modules;
+use crate::modules::{Kind, Modules};
 use crate::schema::ShapeName;
 use crate::sheets;
 
@@ -24,12 +24,14 @@ const KINDS: [CollectiveKind; 8] = [
 ];
 
 /// Kinds of things that have names.
-pub const fn name_kinds() -> [&'static str; 17] {
+pub const fn name_kinds() -> [&'static str; 19] {
     [
         "fidelities",
         "transports",
         "topologies",
         "load-balancers",
+        "disciplines",
+        "modules",
         "collectives",
         "algorithms",
         "schedules",
@@ -75,9 +77,26 @@ pub fn names(kind: &str, own: &Modules) -> Result<Vec<(String, String)>, Failure
         "load-balancers" => pairs(&[
             ("ecmp", "a hash of the flow at each switch"),
             ("destination_modulo", "the up port is the destination modulo the number of ports (D-mod-k)"),
-            ("spray", "equal parts over all shortest paths"),
+            (
+                "spray",
+                "packets go round path numbers, or as a path chooser says; flows, equal parts over all shortest paths",
+            ),
+            ("flowlet", "a switch draws a new path after a pause in a flow (LetFlow)"),
+            ("adaptive", "each packet takes the least loaded port, or as a balancer of the switches says"),
+            ("reps", "the sender uses path numbers again whose packets came through unmarked"),
             ("ideal", "no path inside the fabric is ever shared"),
         ]),
+        "disciplines" => pairs(&[
+            ("fifo", "the queue whose first packet came first"),
+            ("strict", "the queue listed first"),
+            ("wrr", "turns of `weight` packets"),
+            ("dwrr", "turns of `weight` full packets' bytes (deficit round robin)"),
+        ]),
+        "modules" => Kind::ALL
+            .into_iter()
+            .flat_map(|kind| own.of(kind).map(move |(name, line)| (kind, name, line)))
+            .map(|(kind, name, line)| (name.to_owned(), format!("network.{}: {line}", kind.key())))
+            .collect(),
         "collectives" => KINDS.iter().map(|kind| (kind.name().to_owned(), algorithms_of(*kind))).collect(),
         "algorithms" => Algorithm::ALL
             .iter()

@@ -1,13 +1,15 @@
-//! Modules that a program brings along: transports, load balancers and stages of switches of other crates, by the names that scenarios give.
+//! Modules that a program brings along: transports, choosers of paths, stages of switches and load balancers in them, of other
+//! crates, by the names that scenarios give.
 //!
 //! A program makes a [`Modules`], registers what it has, and hands it over with each
 //! [`RunRequest`](crate::api::RunRequest); `examples/own-transport` is a whole one. What is registered is compiled into a
 //! packet network of its own: what is called through a table is the network, once for thousands of events.
 //!
-//! A registered transport goes before a built-in one of its name, so a variant can stand in for it. A chooser of paths
-//! goes with every built-in transport; with one of the program's own it has to be registered as a pair
-//! ([`Modules::steered`]), since nobody else knows both types. The same holds for stages of switches ([`Modules::stage`],
-//! [`Modules::staged`]).
+//! A registered transport goes before a built-in one of its name, so a variant can stand in for it. A chooser of paths, a
+//! stage or a balancer goes with every built-in transport. With a transport of the program's own it has to be registered
+//! together ([`Modules::with`]), and so have several of them ([`Modules::together`]), since nobody else knows all the types.
+
+mod parts;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,39 +17,37 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use windtunnel_cluster::placement::Placement;
 use windtunnel_cluster::scheduler::Scheduler;
-use windtunnel_fabric::packet::transport::{PathChooser, Staged, Steered, SwitchStage, Transport};
+use windtunnel_fabric::packet::transport::{Around, PathChooser, SwitchBalancer, SwitchStage, Transport};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 
-/// `network.parameters`, or those of `network.path_chooser`, as a scenario writes them.
+pub(crate) use parts::Names;
+pub use parts::{Balances, Chooses, Kind, One, Part, Refused, Stages, Written, balancer, chooser, stage};
+
+/// `network.parameters`, or those of a module, as a scenario writes them.
 pub type Parameters = Map<String, Value>;
 
 type MakeScheduler = dyn Fn() -> Box<dyn Scheduler> + Send + Sync;
-type Made = Result<Arc<dyn NetworkOf>, String>;
+type Made = Result<Arc<dyn NetworkOf>, Refused>;
 type MakeTransport = dyn Fn(&Parameters) -> Made + Send + Sync;
-type MakeChooser = dyn Fn(&TransportChoice, &Parameters) -> Made + Send + Sync;
-type MakePair = dyn Fn(&Parameters, &Parameters) -> Made + Send + Sync;
+type MakeOver = dyn Fn(&TransportChoice, &Written<'_>) -> Made + Send + Sync;
+type MakeWith = dyn Fn(&Parameters, &Written<'_>) -> Made + Send + Sync;
 
 /// Something registered under a name, with a line about it.
-struct Named<M: ?Sized> {
+struct Named {
     name: &'static str,
     summary: String,
-    make: Arc<M>,
-}
-
-impl<M: ?Sized> Clone for Named<M> {
-    fn clone(&self) -> Self {
-        Self { name: self.name, summary: self.summary.clone(), make: Arc::clone(&self.make) }
-    }
 }
 
 /// What a program adds to the names that scenarios may use. Clones share it. Of two of a name the later one counts.
 #[derive(Clone, Default)]
 pub struct Modules {
-    transports: Vec<Named<MakeTransport>>,
-    choosers: Vec<Named<MakeChooser>>,
-    pairs: Vec<(&'static str, &'static str, Arc<MakePair>)>,
-    stages: Vec<Named<MakeChooser>>,
-    staged: Vec<(&'static str, &'static str, Arc<MakePair>)>,
+    transports: Vec<(Arc<Named>, Arc<MakeTransport>)>,
+    /// What may go with each built-in transport.
+    over: Vec<(Names<'static>, Arc<MakeOver>)>,
+    /// What may go with a transport of the program's own.
+    with: Vec<(&'static str, Names<'static>, Arc<MakeWith>)>,
+    /// Lines about modules, by kind.
+    lines: Vec<(Kind, Arc<Named>)>,
     scheduler: Option<Arc<MakeScheduler>>,
     placement: Option<&'static dyn Placement>,
 }
@@ -81,61 +81,34 @@ impl Modules {
     /// from the scenario's `network.parameters`; its error is shown to the user with their place, in lower case and
     /// without a full stop.
     #[must_use]
-    pub fn transport<T: Transport + Send + Sync + 'static>(
+    pub fn transport<T: Transport + Sync>(
         mut self,
         summary: &str,
         build: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
-        let make = move |parameters: &Parameters| -> Made { Ok(Arc::new(build(parameters)?)) };
-        self.transports.retain(|known| known.name != T::NAME);
-        let named =
-            Named { name: T::NAME, summary: summary.to_owned(), make: Arc::new(make) as Arc<MakeTransport> };
-        self.transports.push(named);
+        let make = move |parameters: &Parameters| -> Made { Ok(Arc::new(own(build(parameters))?)) };
+        self.transports.retain(|(known, _)| known.name != T::NAME);
+        let named = Named { name: T::NAME, summary: summary.to_owned() };
+        self.transports.push((Arc::new(named), Arc::new(make)));
         self
     }
 
     /// Registers what chooses path numbers under [`PathChooser::NAME`], for every built-in transport. `build` makes it from
     /// the parameters of `network.path_chooser`.
     #[must_use]
-    pub fn path_chooser<C: PathChooser + Send + Sync + 'static>(
-        mut self,
+    pub fn path_chooser<C: PathChooser + Sync>(
+        self,
         summary: &str,
         build: impl Fn(&Parameters) -> Result<C, String> + Send + Sync + 'static,
     ) -> Self {
-        let make = move |transport: &TransportChoice, parameters: &Parameters| -> Made {
-            Ok(transport.steered(build(parameters)?))
-        };
-        self.choosers.retain(|known| known.name != C::NAME);
-        let named =
-            Named { name: C::NAME, summary: summary.to_owned(), make: Arc::new(make) as Arc<MakeChooser> };
-        self.choosers.push(named);
-        self
-    }
-
-    /// Lets a transport and a chooser, each registered too, be used together.
-    #[must_use]
-    pub fn steered<T, C>(
-        mut self,
-        transport: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
-        chooser: impl Fn(&Parameters) -> Result<C, String> + Send + Sync + 'static,
-    ) -> Self
-    where
-        T: Transport + Send + Sync + 'static,
-        C: PathChooser + Send + Sync + 'static,
-    {
-        let make = move |first: &Parameters, second: &Parameters| -> Made {
-            Ok(Arc::new(Steered { transport: transport(first)?, chooser: chooser(second)? }))
-        };
-        self.pairs.retain(|(transport, chooser, _)| (*transport, *chooser) != (T::NAME, C::NAME));
-        self.pairs.push((T::NAME, C::NAME, Arc::new(make)));
-        self
+        self.describe(Kind::PathChooser, C::NAME, summary).together(chooser(build))
     }
 
     /// Registers a stage of switches under [`SwitchStage::NAME`], for every built-in transport. `build` makes it from the
     /// parameters of `network.stage`.
     #[must_use]
     pub fn stage<S>(
-        mut self,
+        self,
         summary: &str,
         build: impl Fn(&Parameters) -> Result<S, String> + Send + Sync + 'static,
     ) -> Self
@@ -143,106 +116,113 @@ impl Modules {
         S: SwitchStage + Sync,
         S::State: Sync,
     {
-        let make = move |transport: &TransportChoice, parameters: &Parameters| -> Made {
-            Ok(transport.staged(build(parameters)?))
-        };
-        self.stages.retain(|known| known.name != S::NAME);
-        let named =
-            Named { name: S::NAME, summary: summary.to_owned(), make: Arc::new(make) as Arc<MakeChooser> };
-        self.stages.push(named);
-        self
+        self.describe(Kind::Stage, S::NAME, summary).together(stage(build))
     }
 
-    /// Lets a transport and a stage, each registered too, be used together.
+    /// Registers a load balancer in switches under [`SwitchBalancer::NAME`], for every built-in transport. `build` makes it
+    /// from the parameters of `network.switch_balancer`.
     #[must_use]
-    pub fn staged<T, S>(
-        mut self,
-        transport: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
-        stage: impl Fn(&Parameters) -> Result<S, String> + Send + Sync + 'static,
+    pub fn switch_balancer<B>(
+        self,
+        summary: &str,
+        build: impl Fn(&Parameters) -> Result<B, String> + Send + Sync + 'static,
     ) -> Self
     where
-        T: Transport + Send + Sync + 'static,
-        S: SwitchStage + Sync,
-        S::State: Sync,
+        B: SwitchBalancer + Sync,
+        B::State: Sync,
     {
-        let make = move |first: &Parameters, second: &Parameters| -> Made {
-            Ok(Arc::new(Staged::new(transport(first)?, stage(second)?)))
+        self.describe(Kind::SwitchBalancer, B::NAME, summary).together(balancer(build))
+    }
+
+    /// Lets modules be used together with every built-in transport: a pair of what [`chooser`], [`stage`] and [`balancer`]
+    /// give, or a pair of such pairs. Each has a line about it, by [`Self::path_chooser`] and so on, or [`Self::describe`].
+    /// Costs twelve packet engines to compile.
+    #[must_use]
+    pub fn together<P: Part>(mut self, parts: P) -> Self {
+        let make = move |transport: &TransportChoice, written: &Written<'_>| -> Made {
+            Ok(transport.within(&parts.build(written)?))
         };
-        self.staged.retain(|(transport, stage, _)| (*transport, *stage) != (T::NAME, S::NAME));
-        self.staged.push((T::NAME, S::NAME, Arc::new(make)));
+        self.over.retain(|(names, _)| *names != P::names());
+        self.over.push((P::names(), Arc::new(make)));
         self
     }
 
-    /// Names of the registered stages of switches and their lines, in the order of registration.
-    pub fn stages(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.stages.iter().map(|known| (known.name, known.summary.as_str()))
+    /// Lets a transport of the program's own, registered too, be used with one module or several: `parts` as in
+    /// [`Self::together`].
+    #[must_use]
+    pub fn with<T: Transport + Sync, P: Part>(
+        mut self,
+        transport: impl Fn(&Parameters) -> Result<T, String> + Send + Sync + 'static,
+        parts: P,
+    ) -> Self {
+        let make = move |parameters: &Parameters, written: &Written<'_>| -> Made {
+            Ok(Arc::new(parts.build(written)?.around(own(transport(parameters))?)))
+        };
+        self.with.retain(|(known, names, _)| (*known, *names) != (T::NAME, P::names()));
+        self.with.push((T::NAME, P::names(), Arc::new(make)));
+        self
+    }
+
+    /// Makes the name of a module known, with a line for `windtunnel list modules`: of one that goes with some transports only.
+    #[must_use]
+    pub fn describe(mut self, kind: Kind, name: &'static str, summary: &str) -> Self {
+        self.lines.retain(|(of, known)| (*of, known.name) != (kind, name));
+        self.lines.push((kind, Arc::new(Named { name, summary: summary.to_owned() })));
+        self
     }
 
     /// Names of the registered transports and their lines, in the order of registration.
     pub fn transports(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.transports.iter().map(|known| (known.name, known.summary.as_str()))
+        self.transports.iter().map(|(known, _)| (known.name, known.summary.as_str()))
     }
 
-    /// Names of the registered choosers of paths and their lines, in the order of registration.
-    pub fn path_choosers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.choosers.iter().map(|known| (known.name, known.summary.as_str()))
+    /// Names of the registered modules of a kind and their lines, in the order of registration.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = (&str, &str)> {
+        let known = self.lines.iter().filter(move |(of, _)| *of == kind);
+        known.map(|(_, known)| (known.name, known.summary.as_str()))
     }
 
     /// The registered transport of a name; `None` if there is none.
     pub(crate) fn make_transport(&self, name: &str, parameters: &Parameters) -> Option<Made> {
-        let known = self.transports.iter().find(|known| known.name == name)?;
-        Some((known.make)(parameters))
+        let (_, make) = self.transports.iter().find(|(known, _)| known.name == name)?;
+        Some(make(parameters))
     }
 
-    /// A built-in transport with a registered chooser; `None` if there is no such chooser.
-    pub(crate) fn make_steered(
+    /// A built-in transport with registered modules; `None` if these are not registered together.
+    pub(crate) fn make_over(
         &self,
         transport: &TransportChoice,
-        chooser: &str,
-        parameters: &Parameters,
+        names: Names<'_>,
+        written: &Written<'_>,
     ) -> Option<Made> {
-        let known = self.choosers.iter().find(|known| known.name == chooser)?;
-        Some((known.make)(transport, parameters))
+        let (_, make) = self.over.iter().find(|(known, _)| *known == names)?;
+        Some(make(transport, written))
     }
 
-    /// A built-in transport over switches with a registered stage; `None` if there is no such stage.
-    pub(crate) fn make_staged(
+    /// A registered transport with registered modules; `None` if they are not registered together.
+    pub(crate) fn make_with(
         &self,
-        transport: &TransportChoice,
-        stage: &str,
-        parameters: &Parameters,
+        (transport, parameters): (&str, &Parameters),
+        names: Names<'_>,
+        written: &Written<'_>,
     ) -> Option<Made> {
-        let known = self.stages.iter().find(|known| known.name == stage)?;
-        Some((known.make)(transport, parameters))
+        let (.., make) = self.with.iter().find(|(t, known, _)| *t == transport && *known == names)?;
+        Some(make(parameters, written))
     }
+}
 
-    /// A registered transport with a registered stage; `None` if they are not registered together.
-    pub(crate) fn make_staged_pair(
-        &self,
-        (transport, first): (&str, &Parameters),
-        (stage, second): (&str, &Parameters),
-    ) -> Option<Made> {
-        let (.., make) = self.staged.iter().find(|(t, s, _)| (*t, *s) == (transport, stage))?;
-        Some(make(first, second))
-    }
-
-    /// A registered transport with a registered chooser; `None` if they are not registered together.
-    pub(crate) fn make_pair(
-        &self,
-        (transport, first): (&str, &Parameters),
-        (chooser, second): (&str, &Parameters),
-    ) -> Option<Made> {
-        let (.., make) = self.pairs.iter().find(|(t, c, _)| (*t, *c) == (transport, chooser))?;
-        Some(make(first, second))
-    }
+/// What a transport's own function says.
+fn own<T>(made: Result<T, String>) -> Result<T, Refused> {
+    made.map_err(|message| Refused { kind: None, message })
 }
 
 impl fmt::Debug for Modules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Modules")
-            .field("transports", &self.transports().collect::<Vec<_>>())
-            .field("path_choosers", &self.path_choosers().collect::<Vec<_>>())
-            .field("stages", &self.stages().collect::<Vec<_>>())
-            .finish()
+        let mut all = f.debug_struct("Modules");
+        all.field("transports", &self.transports().collect::<Vec<_>>());
+        for kind in Kind::ALL {
+            all.field(kind.key(), &self.of(kind).collect::<Vec<_>>());
+        }
+        all.finish()
     }
 }

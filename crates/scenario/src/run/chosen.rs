@@ -1,4 +1,4 @@
-//! The transport of a scenario: one of ours or one that the program brings along, and who chooses its paths.
+//! The transport of a scenario: one of ours or one that the program brings along, and the modules that go with it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use windtunnel_kernel::Span;
 use super::parameters::{Refused, tuned};
 use crate::assemble::Assembled;
 use crate::error::{InputError, nearest};
-use crate::schema::{LoadBalancerName, Network, PathChooser, RecoveryName, StageModule};
+use crate::modules::{self, Kind, Names, Written};
+use crate::schema::{LoadBalancerName, Module, Network, RecoveryName};
 
 /// The transport of a scenario that names none.
 pub const DEFAULT: &str = "dctcp";
@@ -32,8 +33,14 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
     let (network, modules) = (&assembled.scenario.network, &assembled.modules);
     let place = |key: &str| format!("{source}: network.{key}");
     let name = network.transport.as_deref().unwrap_or(DEFAULT);
-    let refused = |message: String| InputError::new(place("parameters"), format!("`{name}`: {message}"));
     let chosen = |of, own| Chosen { name: name.to_owned(), of, own };
+    let refused = |refused: modules::Refused| match refused.kind {
+        None => InputError::new(place("parameters"), format!("`{name}`: {}", refused.message)),
+        Some(kind) => {
+            let module = asked(network, kind).map_or("", |module| module.name.as_str());
+            InputError::new(place(kind.key()), format!("`{module}`: {}", refused.message))
+        }
+    };
     if let Some(made) = modules.make_transport(name, &network.parameters) {
         if network.timeout.is_some() {
             let message =
@@ -41,22 +48,13 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
             return Err(InputError::new(place("timeout"), message));
         }
         let transport = made.map_err(refused)?;
-        if let Some(stage) = stage(assembled, source)? {
-            let pair =
-                modules.make_staged_pair((name, &network.parameters), (&stage.name, &stage.parameters));
-            let Some(made) = pair else {
-                let message = format!("`{}` is not registered together with `{name}`", stage.name);
-                return Err(InputError::new(place("stage"), message).hint("`Modules::staged` does that"));
-            };
-            return Ok(chosen(made.map_err(|message| stage_refused(source, stage, &message))?, true));
-        }
-        let Some(chooser) = chooser(assembled, source)? else { return Ok(chosen(transport, true)) };
-        let pair = modules.make_pair((name, &network.parameters), (&chooser.name, &chooser.parameters));
-        let Some(made) = pair else {
-            let message = format!("`{}` is not registered together with `{name}`", chooser.name);
-            return Err(InputError::new(place("path_chooser"), message).hint("`Modules::steered` does that"));
+        let Some(found) = Found::of(assembled, source)? else { return Ok(chosen(transport, true)) };
+        let made = modules.make_with((name, &network.parameters), found.names, &found.written);
+        let Some(made) = made else {
+            let message = format!("{} not registered together with `{name}`", found.are());
+            return Err(InputError::new(place(found.first()), message).hint("`Modules::with` does that"));
         };
-        return Ok(chosen(made.map_err(|message| chooser_refused(source, chooser, &message))?, true));
+        return Ok(chosen(made.map_err(refused)?, true));
     }
     let Some(known) = TransportChoice::by_name(name) else {
         let own = modules.transports().map(|(name, _)| name);
@@ -73,66 +71,86 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
     let known = known.patient(timeout(network, source)?);
     let known = configured(known, network)
         .map_err(|message| InputError::new(place("recovery"), format!("`{name}` {message}")))?;
-    if let Some(stage) = stage(assembled, source)? {
-        let made = modules.make_staged(&known, &stage.name, &stage.parameters);
-        let made = made.expect("`stage` has found its name");
-        return Ok(chosen(made.map_err(|message| stage_refused(source, stage, &message))?, false));
-    }
-    let Some(chooser) = chooser(assembled, source)? else {
-        return Ok(chosen(Arc::new(known), false));
+    let Some(found) = Found::of(assembled, source)? else { return Ok(chosen(Arc::new(known), false)) };
+    let Some(made) = modules.make_over(&known, found.names, &found.written) else {
+        let message = format!("{} not registered together with the built-in transports", found.are());
+        return Err(InputError::new(place(found.first()), message).hint("`Modules::together` does that"));
     };
-    let made = modules.make_steered(&known, &chooser.name, &chooser.parameters);
-    let made = made.expect("`chooser` has found its name");
-    Ok(chosen(made.map_err(|message| chooser_refused(source, chooser, &message))?, false))
+    Ok(chosen(made.map_err(refused)?, false))
 }
 
-/// What chooses path numbers instead of taking them in turn; its name is registered.
-fn chooser<'a>(assembled: &'a Assembled, source: &str) -> Result<Option<&'a PathChooser>, InputError> {
-    let network = &assembled.scenario.network;
-    let Some(chooser) = &network.path_chooser else { return Ok(None) };
-    let place = format!("{source}: network.path_chooser");
-    let known: Vec<&str> = assembled.modules.path_choosers().map(|(name, _)| name).collect();
-    if known.is_empty() {
-        let message = format!("no path chooser `{}`: this program brings none along", chooser.name);
-        return Err(InputError::new(place, message).hint("`examples/own-transport` shows how to"));
-    }
-    if !known.contains(&chooser.name.as_str()) {
-        return Err(unknown(place, "path chooser", &chooser.name, &known));
-    }
-    if network.load_balancer != LoadBalancerName::Spray {
-        let message = format!("`{}` chooses paths where packets are sprayed", chooser.name);
-        return Err(InputError::new(place, message).hint("set `load_balancer: spray`"));
-    }
-    Ok(Some(chooser))
+/// Modules that go with the transport: their names are registered.
+struct Found<'a> {
+    names: Names<'a>,
+    written: Written<'a>,
 }
 
-/// The stage of switches that the scenario names; its name is registered.
-fn stage<'a>(assembled: &'a Assembled, source: &str) -> Result<Option<&'a StageModule>, InputError> {
-    let network = &assembled.scenario.network;
-    let Some(stage) = &network.stage else { return Ok(None) };
-    let place = format!("{source}: network.stage");
-    let known: Vec<&str> = assembled.modules.stages().map(|(name, _)| name).collect();
-    if known.is_empty() {
-        let message = format!("no stage of switches `{}`: this program brings none along", stage.name);
-        return Err(InputError::new(place, message).hint("`examples/own-transport` shows how to"));
+/// The module of a kind that a scenario names.
+fn asked(network: &Network, kind: Kind) -> Option<&Module> {
+    match kind {
+        Kind::PathChooser => network.path_chooser.as_ref(),
+        Kind::Stage => network.stage.as_ref(),
+        Kind::SwitchBalancer => network.switch_balancer.as_ref(),
     }
-    if !known.contains(&stage.name.as_str()) {
-        return Err(unknown(place, "stage of switches", &stage.name, &known));
-    }
-    if network.path_chooser.is_some() {
-        let message =
-            format!("`{}` cannot go with a `path_chooser`: both are compiled into the transport", stage.name);
-        return Err(InputError::new(place, message).hint("leave one of them out"));
-    }
-    Ok(Some(stage))
 }
 
-fn stage_refused(source: &str, stage: &StageModule, message: &str) -> InputError {
-    InputError::new(format!("{source}: network.stage"), format!("`{}`: {message}", stage.name))
-}
+impl<'a> Found<'a> {
+    /// What the scenario names; `None` if that is nothing.
+    fn of(assembled: &'a Assembled, source: &str) -> Result<Option<Self>, InputError> {
+        let network = &assembled.scenario.network;
+        let mut found =
+            Self { names: [None; Kind::ALL.len()], written: [&network.parameters; Kind::ALL.len()] };
+        for kind in Kind::ALL {
+            let Some(module) = asked(network, kind) else { continue };
+            let place = format!("{source}: network.{}", kind.key());
+            let name = module.name.as_str();
+            let (what, needs) = match kind {
+                Kind::PathChooser => {
+                    let spray = (LoadBalancerName::Spray, "spray", "chooses paths where packets are sprayed");
+                    ("path chooser", Some(spray))
+                }
+                Kind::Stage => ("stage of switches", None),
+                Kind::SwitchBalancer => {
+                    let adaptive = (
+                        LoadBalancerName::Adaptive,
+                        "adaptive",
+                        "chooses where switches do, packet by packet",
+                    );
+                    ("balancer of switches", Some(adaptive))
+                }
+            };
+            let known: Vec<&str> = assembled.modules.of(kind).map(|(name, _)| name).collect();
+            if known.is_empty() {
+                let message = format!("no {what} `{name}`: this program brings none along");
+                return Err(InputError::new(place, message).hint("`examples/own-transport` shows how to"));
+            }
+            if !known.contains(&name) {
+                return Err(unknown(place, what, name, &known));
+            }
+            if let Some((balancer, key, does)) = needs
+                && network.load_balancer != balancer
+            {
+                let message = format!("`{name}` {does}");
+                return Err(InputError::new(place, message).hint(format!("set `load_balancer: {key}`")));
+            }
+            found.names[kind as usize] = Some(name);
+            found.written[kind as usize] = &module.parameters;
+        }
+        Ok(found.names.iter().any(Option::is_some).then_some(found))
+    }
 
-fn chooser_refused(source: &str, chooser: &PathChooser, message: &str) -> InputError {
-    InputError::new(format!("{source}: network.path_chooser"), format!("`{}`: {message}", chooser.name))
+    /// The key of the first.
+    fn first(&self) -> &'static str {
+        let first = Kind::ALL.into_iter().find(|&kind| self.names[kind as usize].is_some());
+        first.map_or("transport", Kind::key)
+    }
+
+    /// Their names, as the beginning of a sentence.
+    fn are(&self) -> String {
+        let names: Vec<&str> = self.names.iter().copied().flatten().collect();
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        format!("`{}` {verb}", names.join("` and `"))
+    }
 }
 
 /// The least time-out that the scenario names.

@@ -123,8 +123,15 @@ pub fn execute(
                 (false, keys) => format!("{PUBLISHED}, but for `{keys}`"),
             };
             assembled.evidence.add(&format!("transport {}", chosen.name), kind, &source);
-            if let Some(chooser) = &assembled.scenario.network.path_chooser {
-                assembled.evidence.add(&format!("path chooser {}", chooser.name), "given", own);
+            let network = &assembled.scenario.network;
+            for (what, module) in [
+                ("path chooser", &network.path_chooser),
+                ("stage", &network.stage),
+                ("switch balancer", &network.switch_balancer),
+            ] {
+                if let Some(module) = module {
+                    assembled.evidence.add(&format!("{what} {}", module.name), "given", own);
+                }
             }
         }
         _ => {}

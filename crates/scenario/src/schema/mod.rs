@@ -122,9 +122,13 @@ pub struct Network {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Who chooses path numbers for `load_balancer: spray`: a module that the program brings along (packet fidelity). If
     /// left out, the transport does, or they are taken in turn.
-    pub path_chooser: Option<PathChooser>,
-    /// A stage of every switch, or its queue discipline: a module that the program brings along (packet fidelity).
-    pub stage: Option<StageModule>,
+    pub path_chooser: Option<Module>,
+    /// A stage of every switch, which may mark, drop, trim or re-queue packets, or its queue discipline, which chooses the data
+    /// queue that goes next: a module that the program brings along (packet fidelity).
+    pub stage: Option<Module>,
+    /// Who chooses among a switch's equal-cost ports for `load_balancer: adaptive`: a module that the program brings along
+    /// (packet fidelity). If left out, the port with the fewest bytes.
+    pub switch_balancer: Option<Module>,
     /// A network model of one's own in place of the packet model: a shared library (packet fidelity).
     pub backend: Option<Backend>,
     /// Size of acknowledgements and other control packets (packet fidelity).
@@ -193,6 +197,7 @@ impl Default for Network {
             parameters: serde_json::Map::new(),
             path_chooser: None,
             stage: None,
+            switch_balancer: None,
             backend: None,
             control: Size(windtunnel_kernel::Bytes(64)),
             ack_every: 4,
@@ -232,22 +237,10 @@ pub struct Parallel {
     pub zeta: Option<Duration>,
 }
 
-/// A chooser of path numbers that the program brings along.
+/// A module that the program brings along.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PathChooser {
-    /// The name that it is registered under.
-    pub name: String,
-    /// Handed to it as they are written.
-    #[serde(default)]
-    pub parameters: serde_json::Map<String, serde_json::Value>,
-}
-
-/// A stage of switches that the program brings along: it may mark, drop, trim or re-queue packets, and choose the data queue
-/// that goes next.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StageModule {
+pub struct Module {
     /// The name that it is registered under.
     pub name: String,
     /// Handed to it as they are written.

@@ -20,6 +20,8 @@
 //! its receiver grants ([`Credit`], [`Transport::unasked`]); [`Transport::TRIMMED`] refuses fabrics that drop. Where
 //! switches trim, [`Transport::on_nack`] is called for each packet that arrived without its payload.
 
+mod around;
+mod balanced;
 mod cubic;
 mod dcqcn;
 mod dctcp;
@@ -40,6 +42,8 @@ mod tcp;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Span, Time};
 
+pub use around::Around;
+pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, SwitchBalancer};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
 pub use dctcp::{Dctcp, DctcpFlow};
@@ -51,8 +55,8 @@ pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
 pub use rccc::{Rccc, RcccFlow};
-pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, SwitchStage};
-pub use steered::{PathChooser, Steered};
+pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, Staging, SwitchStage};
+pub use steered::{Choosing, PathChooser, Steered};
 pub use swift::{Swift, SwiftFlow};
 
 pub use super::telemetry::Hop;
@@ -271,6 +275,16 @@ pub trait Transport: Clone + std::fmt::Debug + Send + 'static {
     fn stage_next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
         let _ = (port, queues);
         None
+    }
+
+    /// Whether switches ask it which port a packet takes: see [`Balanced`].
+    const BALANCED: bool = false;
+
+    /// See [`SwitchBalancer::choose`].
+    #[inline]
+    fn balance(&mut self, switch: &BalancerSwitch, packet: &BalancerPacket, ports: &[BalancerPort]) -> usize {
+        let _ = (switch, packet, ports);
+        0
     }
 
     /// How losses are mended.

@@ -6,7 +6,11 @@
 
 use windtunnel_kernel::{BitRate, Span, Time};
 
-use super::{Ack, Answer, Arrived, Credit, Hop, Loss, Nack, PathChoice, PathFacts, Recovery, Transport};
+use super::around::{Around, passes_on};
+use super::{
+    Ack, Answer, Arrived, BalancerPacket, BalancerPort, BalancerSwitch, Credit, Hop, Loss, Nack, PathChoice,
+    PathFacts, Recovery, Transport,
+};
 
 /// The egress port at which a stage is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +105,22 @@ pub trait SwitchStage: Clone + std::fmt::Debug + Send + 'static {
     }
 }
 
+/// A stage, to be put around a transport.
+#[derive(Clone, Debug)]
+pub struct Staging<S>(pub S);
+
+impl<S> Around for Staging<S>
+where
+    S: SwitchStage + Sync,
+    S::State: Sync,
+{
+    type Whole<T: Transport + Sync> = Staged<T, S>;
+
+    fn around<T: Transport + Sync>(&self, transport: T) -> Staged<T, S> {
+        Staged::new(transport, self.0.clone())
+    }
+}
+
 /// A transport and a stage of the switches that carry it.
 #[derive(Clone, Debug)]
 pub struct Staged<T, S: SwitchStage> {
@@ -133,6 +153,7 @@ impl<T: Transport, S: SwitchStage> Transport for Staged<T, S> {
     const TRIMMED: bool = T::TRIMMED;
     const TELEMETRY: bool = T::TELEMETRY;
     const STAGED: bool = true;
+    const BALANCED: bool = T::BALANCED;
 
     #[inline]
     fn stage_enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
@@ -152,85 +173,6 @@ impl<T: Transport, S: SwitchStage> Transport for Staged<T, S> {
         stage.next(state, port, queues)
     }
 
-    fn recovery(&self) -> Recovery {
-        self.transport.recovery()
-    }
-
-    fn open(&self, path: &PathFacts) -> T::Flow {
-        self.transport.open(path)
-    }
-
-    #[inline]
-    fn window(&self, flow: &T::Flow) -> u64 {
-        self.transport.window(flow)
-    }
-
-    #[inline]
-    fn gap(&self, flow: &T::Flow, wire: u16) -> Span {
-        self.transport.gap(flow, wire)
-    }
-
-    #[inline]
-    fn on_send(&self, flow: &mut T::Flow, now: Time, wire: u16) {
-        self.transport.on_send(flow, now, wire);
-    }
-
-    #[inline]
-    fn path(&self, flow: &mut T::Flow, choice: &PathChoice) -> Option<u16> {
-        self.transport.path(flow, choice)
-    }
-
-    #[inline]
-    fn on_ack(&self, flow: &mut T::Flow, ack: &Ack) {
-        self.transport.on_ack(flow, ack);
-    }
-
-    #[inline]
-    fn on_hops(&self, flow: &mut T::Flow, ack: &Ack, before: &[Hop], hops: &[Hop]) {
-        self.transport.on_hops(flow, ack, before, hops);
-    }
-
-    #[inline]
-    fn on_nack(&self, flow: &mut T::Flow, nack: &Nack) {
-        self.transport.on_nack(flow, nack);
-    }
-
-    fn credit(&self, mtu: u32) -> Credit {
-        self.transport.credit(mtu)
-    }
-
-    #[inline]
-    fn unasked(&self, flow: &T::Flow) -> u64 {
-        self.transport.unasked(flow)
-    }
-
-    #[inline]
-    fn on_loss(&self, flow: &mut T::Flow, loss: &Loss) {
-        self.transport.on_loss(flow, loss);
-    }
-
-    #[inline]
-    fn on_notify(&self, flow: &mut T::Flow, now: Time) {
-        self.transport.on_notify(flow, now);
-    }
-
-    #[inline]
-    fn timeout(&self, flow: &T::Flow) -> Span {
-        self.transport.timeout(flow)
-    }
-
-    #[inline]
-    fn timer(&self, flow: &T::Flow) -> Option<Time> {
-        self.transport.timer(flow)
-    }
-
-    #[inline]
-    fn on_timer(&self, flow: &mut T::Flow, now: Time) {
-        self.transport.on_timer(flow, now);
-    }
-
-    #[inline]
-    fn on_data(&self, peer: &mut T::Peer, data: &Arrived) -> Answer {
-        self.transport.on_data(peer, data)
-    }
+    passes_on!(flow);
+    passes_on!(balance);
 }

@@ -5,7 +5,11 @@
 
 use windtunnel_kernel::{Span, Time};
 
-use super::{Ack, Answer, Arrived, Credit, Hop, Loss, Nack, PathChoice, PathFacts, Recovery, Transport};
+use super::around::{Around, passes_on};
+use super::{
+    Ack, Answer, Arrived, BalancerPacket, BalancerPort, BalancerSwitch, Credit, Hop, Loss, Nack, PathChoice,
+    PathFacts, Recovery, StagePacket, StagePort, StageQueue, StageVerdict, Transport,
+};
 
 /// Chooses the path number of every packet where packets are sprayed ([`Balancer::Spray`](crate::packet::Balancer::Spray)).
 ///
@@ -44,6 +48,18 @@ pub trait PathChooser: Clone + std::fmt::Debug + Send + 'static {
     }
 }
 
+/// A chooser, to be put around a transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Choosing<C>(pub C);
+
+impl<C: PathChooser + Sync> Around for Choosing<C> {
+    type Whole<T: Transport + Sync> = Steered<T, C>;
+
+    fn around<T: Transport + Sync>(&self, transport: T) -> Steered<T, C> {
+        Steered { transport, chooser: self.0.clone() }
+    }
+}
+
 /// A transport and what chooses its paths.
 #[derive(Clone, Debug)]
 pub struct Steered<T, C> {
@@ -61,6 +77,11 @@ impl<T: Transport, C: PathChooser> Transport for Steered<T, C> {
     const CREDITED: bool = T::CREDITED;
     const TRIMMED: bool = T::TRIMMED;
     const TELEMETRY: bool = T::TELEMETRY;
+    const STAGED: bool = T::STAGED;
+    const BALANCED: bool = T::BALANCED;
+
+    passes_on!(stage);
+    passes_on!(balance);
 
     fn recovery(&self) -> Recovery {
         self.transport.recovery()
