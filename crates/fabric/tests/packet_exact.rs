@@ -100,6 +100,32 @@ fn cut_through_falls_back_where_an_egress_is_faster() {
     assert_eq!(drain(&mut engine)[0].at, Time(expected));
 }
 
+/// On short cables a header is at the next switch long before its packet has left the port: what joins the queue in between
+/// starts when the packet has left.
+#[test]
+fn what_joins_behind_a_header_starts_behind_its_packet() {
+    let rate = BitRate::from_gbps(400);
+    let (delay, late) = (15_000, 50_000);
+    let short = |tier: Tier| Tier { length_mm: 3_000, ..tier };
+    let leaf = Tier { oversubscription: 2.0, ..Tier::new(2, rate) };
+    let spec = ClosSpec::new(4, HostSpec::new(1, 1, rate), vec![short(leaf), short(Tier::new(2, rate))]);
+    let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two leaves and a spine"));
+    let settings = PacketSettings { forwarding: Forwarding::CutThrough, ..PacketSettings::default() };
+    let mut engine = engine(&topology, settings, line_rate());
+    send(&mut engine, 0, 0, 2, PAYLOAD, 0);
+    send(&mut engine, late, 1, 3, PAYLOAD, 1);
+    let done = drain(&mut engine);
+    // The first has the uplink from its header's arrival on; the second comes while it has, and follows it.
+    let header = HEADER * PS + delay;
+    assert!(
+        late + header > 2 * header && late + header < header + FULL * PS,
+        "behind the header, not the packet"
+    );
+    let rest = 2 * header + FULL * PS + delay;
+    let times: Vec<(u64, Time)> = done.iter().map(|done| (done.token, done.at)).collect();
+    assert_eq!(times, [(0, Time(header + rest)), (1, Time(header + FULL * PS + rest))]);
+}
+
 /// n hosts send at once to one: its link is never idle from the first packet's arrival on, and drains n messages.
 #[test]
 fn an_incast_drains_at_line_rate() {

@@ -1,5 +1,6 @@
 //! Switches: routing, admission to the shared buffer, marking, queueing.
 
+use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::SwitchId;
 
@@ -245,9 +246,22 @@ impl<T: Transport> Engine<T> {
         }
         port.counters.headers += u32::from(self.packets[id].wire) & mask(control) as u32;
         port.waiting[usize::from(control)].push(id, &mut self.packets);
-        if port.away && !port.armed {
-            self.look_later(p);
+        if !port.armed {
+            self.arm(p);
         }
+    }
+
+    /// Something waits at port `p`, which has no event: it is away, or the header of the packet in service has left its cable.
+    #[cold]
+    fn arm(&mut self, p: u32) {
+        let port = &mut self.ports[p as usize];
+        if port.away {
+            self.look_later(p);
+            return;
+        }
+        port.armed = true;
+        let next = port.free_at;
+        self.agenda.push(p, Time(next));
     }
 
     /// Whether a port may hold `held` bytes once it is known exactly what its switch holds.
