@@ -221,6 +221,23 @@ def test_what_fails_is_in_the_picture() -> None:
     assert timeline.hosts_chart(stays, 200.0, faults).count("<svg") == 1
 
 
+def test_the_shared_cluster_shows_what_it_says(tmp_path: Path) -> None:
+    result = windtunnel.run(ROOT / "examples" / "shared-cluster.yaml")
+    conserved(dict(result.summary), 256)
+    cluster, stays = result.summary["cluster"], result.placements
+    assert cluster["faults"]["gpu"]["count"] > 0 < cluster["faults"]["switch"]["count"]
+    assert cluster["interruptions"] > 0 < cluster["busy_gpu_seconds"]["lost"]
+    # A spare host, one of the last two, took the place of one that had failed.
+    assert stays["host"].max() >= 30  # type: ignore[operator]
+    held = ((stays["finish_s"] - stays["start_s"]) * stays["gpus"]).sum()
+    assert held == pytest.approx(cluster["gpu_seconds"]["busy"], rel=1e-9)
+    assert cluster["waiting_s"]["mean"] > 0 < cluster["congestion"]["by_other_jobs_s"]
+    page = write_report(result, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<svg role="img" aria-label="([^"]*)"', page) == [
+        "GPUs and jobs over time", "jobs over hosts", "waiting time by size", "links over the calendar",
+    ]  # fmt: skip
+
+
 ENDLESS = {
     # Time slices of a second over a month.
     "philly-month": ["jobs.count=400000", "cluster={scheduler: gang, slice: 1 s}"],
@@ -233,7 +250,7 @@ ENDLESS = {
 def test_ctrl_c_leaves_what_there_is(tmp_path: Path, name: str) -> None:
     settings = [word for setting in ENDLESS[name] for word in ("--set", setting)]
     arguments = ["run", str(ROOT / "examples" / f"{name}.yaml"), *settings, "--no-report", "--out", "partial"]
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         [sys.executable, "-m", "windtunnel", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as run:
         time.sleep(12)

@@ -66,7 +66,7 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
     "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
     "shared-cluster": (
-        ("jobs.count", 12), ("jobs.scale", "{gpus: 16, max_gpus: 32, max_duration: 1 h}"),
+        ("seed", 7), ("jobs.count", 12), ("jobs.scale", "{gpus: 16, max_gpus: 32, max_duration: 1 h}"),
         ("jobs.workloads", "[{name: ring, workload: {collective: {kind: all_reduce, bytes: 4 MiB}}}]"),
         ("network.exchange", "messages"), ("cluster.episodes.iterations", 1),
     ),
