@@ -188,7 +188,9 @@ SETS = {
     "unknown precision": [f"{W}.training={{precision: fp3}}"],
     "unknown graphs": [f"{W}.training={{graphs: layer}}"],
     "hidden exchange of all": [f"{W}.training={{hidden_exchange: 1}}"],
-    "evidence of what is not given": [f"{W}.training={{dispatch: 9 us, evidence: {{dispach: {{kind: measured, source: x}}}}}}"],
+    "evidence of what is not given": [
+        f"{W}.training={{dispatch: 9 us, evidence: {{dispach: {{kind: measured, source: x}}}}}}"
+    ],
     "evidence of no kind": [f"{W}.training={{dispatch: 9 us, evidence: {{dispatch: {{kind: guessed, source: x}}}}}}"],
     "set beyond a list": ["jobs[3].name=x"],
     "set of an empty key": ["jobs..x=1"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,6 +15,9 @@ from windtunnel.validate.predict import runs_of
 from windtunnel.validate.score import spearman
 from windtunnel.validate.systems import OWN, read_system, read_systems
 from windtunnel.validate.tables import READERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 HEAD = (
@@ -131,6 +134,12 @@ def test_a_missing_column_and_a_bad_system_are_named(tmp_path: Path) -> None:
         read_system(bad)
     bad.write_text("name: x\ntopology: {}\nconstants: {dispatch: {value: 1 us}}\n")
     with pytest.raises(InputError, match=r"constants.dispatch: `evidence` is missing"):
+        read_system(bad)
+    bad.write_text("name: x\ntopology: 3\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"bad.yaml: topology: expected keys and values, found `3`"):
+        read_system(bad)
+    bad.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"bad.yaml: not a system"):
         read_system(bad)
     (folder / "e2e_iteration" / "published_tables.json.gz").write_bytes(
         gzip.compress(json.dumps({"rows": [{}]}).encode())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from windtunnel.cli.app import main
 from windtunnel.engine import InputError
-from windtunnel.validate import Row, Score, validate
+from windtunnel.validate import Row, Score, targets, validate
 from windtunnel.validate.bands import bands, kind_of
 from windtunnel.validate.board import Board
 from windtunnel.validate.page import ROOT, block, rows_of_page
@@ -21,6 +21,9 @@ from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import READERS
 from windtunnel.validate.tables.sailor import MODELS, layer_profile
 from windtunnel.validate.tables.torchtitan import even
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def write(folder: Path, name: str, rows: list[dict[str, object]]) -> Path:
@@ -101,6 +104,43 @@ def test_a_cell_of_two_runs_is_two_rows(tmp_path: Path) -> None:
     }
     # One rack: the domain is as large as the job.
     assert sharded.scenario["topology"]["host"]["scale_up"]["size"] == 64
+
+
+def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> None:
+    layout = {"#-GPUs": "8", "TP": "1", "PP": "1", "VP": "n/a", "EP": "8", "Precision": "MXFP8"}
+
+    def training(container: str, model: str, system: str) -> dict[str, object]:
+        row = bridge(model, layout, system=system)
+        row["section"] = str(row["section"]).replace("25.11", container)
+        found = READERS["megatron-bridge"](write(tmp_path, "megatron_bridge_measured_throughput.csv", [row]),
+                                           read_systems(None))  # fmt: skip
+        assert found is not None
+        keys = ("graphs", "fused_experts", "hidden_exchange", "capacity_factor", "dispatch", "evidence")
+        told = found.rows[0].scenario["jobs"][0]["workload"]["training"]
+        return {key: told[key] for key in keys if key in told}
+
+    new = training("26.06", "Qwen3_30B_a3B", "DGX-GB200")
+    old = training("26.04", "Qwen3_30B_a3B", "DGX-GB200")
+    padded = training("25.09", "Qwen3_30B_a3B (tokendrop)", "DGX-B200")
+    captured = training("26.02", "Qwen3_235B_a22B", "DGX-GB200")
+    dense = training("26.02", "LLAMA3_8B", "DGX-GB200")
+    assert (new["graphs"], new["hidden_exchange"], "fused_experts" in new) == ("all", 0.37, False)
+    assert (old["graphs"], old["fused_experts"], "hidden_exchange" in old) == ("none", False, False)
+    assert padded["capacity_factor"] == 1.0
+    assert captured["graphs"] == "layers"
+    assert dense["graphs"] == "all"
+    # A launch is fitted on one system and carried over to the others.
+    assert padded["evidence"]["dispatch"]["kind"] == "calibrated"  # type: ignore[index]
+    assert old["evidence"]["dispatch"]["kind"] == "inferred"  # type: ignore[index]
+
+
+def test_the_page_says_which_targets_are_missed() -> None:
+    row = Row("korthikanti/x", "selene", 1.0, {}, {"kind": "full"})
+    good, bad = (Score("korthikanti", [row], [predicted], []) for predicted in (1.05, 1.3))
+    (line,) = targets.lines(Board([good], []))
+    assert line == "| `korthikanti` | all | 5.0 % | 8.0 % | 5.0 % | 20.0 % |  |"
+    (line,) = targets.lines(Board([bad], []))
+    assert line.endswith("| missed |")
 
 
 def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ pub trait Fabric {
     fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId;
     /// Routes an exchange in which every member has as much for every other, once: a group for [`Fabric::start_coupled`]
     /// whose unit edge is a pair of members. At flow fidelity the pairs that go from one NIC to another are one flow, and
-    /// the flows are free of each other; elsewhere all pairs are coupled.
+    /// the flows are free of each other, or all one flow where a job alone gets one rate for all anyway; elsewhere all pairs are coupled.
     fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
         self.prepare_coupled(&pairs(members), entropy)
     }

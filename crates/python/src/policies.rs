@@ -71,11 +71,8 @@ impl PyScheduler {
     fn renew(&mut self, cluster: &Cluster<'_>) {
         let due = self.back.first().is_some_and(|&at| at <= cluster.now());
         if std::mem::take(&mut self.changed) || due {
-            let free: Vec<Vec<u32>> = cluster
-                .regions()
-                .iter()
-                .map(|region| region.iter().map(|gpu| gpu.0).collect())
-                .collect();
+            let free: Vec<Vec<u32>> =
+                cluster.regions().iter().map(|region| region.iter().map(|gpu| gpu.0).collect()).collect();
             self.back.retain(|&at| at > cluster.now());
             self.call(cluster, |adapter, _| adapter.call_method1("found_free", (free,)).map(drop));
         }

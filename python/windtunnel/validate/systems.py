@@ -95,12 +95,12 @@ def read_system(path: Path) -> System:
     record = parse_yaml(text, str(path))
     if not isinstance(record, dict):
         raise InputError(f"{path}: expected a system, found {type(record).__name__}")
-    for key in record:
-        if key not in KEYS:
-            raise InputError(f"{path}: unknown key `{key}`\n\nhint: a system has {', '.join(sorted(KEYS))}")
     for key in ("name", "topology"):
         if key not in record:
             raise InputError(f"{path}: `{key}` is missing")
+    for key in record:
+        if key not in KEYS:
+            raise InputError(f"{path}: unknown key `{key}`\n\nhint: a system has {', '.join(sorted(KEYS))}")
     for key in SECTIONS:
         if record.get(key) is not None and not isinstance(record[key], dict):
             raise InputError(f"{path}: {key}: expected keys and values, found `{record[key]}`")

@@ -41,10 +41,7 @@ TARGETS = (
     Target("pico", ("shown", "together"), 0.20, 0.60),
 )
 
-HEAD = (
-    "| table | rows of | median error | wanted | 95th percentile | wanted | |\n"
-    "|---|---|---:|---:|---:|---:|---|"
-)
+HEAD = "| table | rows of | median error | wanted | 95th percentile | wanted | |\n|---|---|---:|---:|---:|---:|---|"
 
 
 def lines(board: Board) -> Iterator[str]:

@@ -32,6 +32,8 @@ pub(super) struct Part {
 pub(super) struct Group {
     /// Of an exchange: its flows, which share no rate; then `links` is what they load together.
     pub parts: Vec<Part>,
+    /// Of an exchange: the flows from NIC to NIC and inside domains for which `parts` stand.
+    pub flows: u64,
     /// Links in order with the sum of weight × share over the edges.
     pub links: Vec<(u32, f64)>,
     /// The heaviest edge counts as one flow.
@@ -133,6 +135,7 @@ impl FlowNetwork {
         let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
         Group {
             parts: Vec::new(),
+            flows: 0,
             links: summed(links),
             weight: 1.0 / f64::from(heaviest),
             latency: way.latency,
@@ -170,6 +173,7 @@ impl FlowNetwork {
         let latency = trip + self.settings.nic_latency;
         Group {
             parts: Vec::new(),
+            flows: 0,
             links,
             weight: 1.0,
             latency,
@@ -238,11 +242,13 @@ impl FlowNetwork {
             }
         }
         parts.retain(|part| !part.links.is_empty());
+        let between = parts.len();
         if self.settings.alone
             && let Some(one) = in_step(&parts, &self.rates)
         {
             parts = vec![one];
         }
+        let joined = between - parts.len();
         // Inside a domain pairs share its ports evenly and are one flow: that of a pair, with multiplicities.
         let mut inside: Vec<EndpointId> = members.to_vec();
         inside.sort_unstable();
@@ -265,6 +271,7 @@ impl FlowNetwork {
         let members = members.len() as u64;
         self.groups.push(Group {
             edges: parts.len() as u32,
+            flows: (parts.len() + joined) as u64,
             parts,
             origin: None,
             tree: None,

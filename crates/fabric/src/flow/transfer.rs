@@ -164,7 +164,7 @@ impl FlowNetwork {
                     let volume = self.wire_bytes(payload, part.class) as f64 * VOLUME_PER_BYTE;
                     self.system.start(at, volume, 1.0, part.links.iter().copied(), u64::from(slot));
                 }
-                self.exchange_flows += group.parts.len() as u64;
+                self.exchange_flows += group.flows;
                 if !group.parts.is_empty() {
                     return;
                 }

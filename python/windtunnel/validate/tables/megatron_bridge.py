@@ -3,8 +3,8 @@
 A cell such as `1614 (1540)` holds two runs: FP8 with a scale a tensor, and MXFP8 in brackets; so do its layout's cells.
 Recomputation is that of the repository's recipes (`src/megatron/bridge/perf_recipes`), which is none but where
 `RECOMPUTE` says otherwise. Experts are balanced by force and no token is dropped (the page's note on MoE).
-What the host launches kernel by kernel, how experts are computed and which all-to-alls hide behind another micro-batch is
-what the repository's recipes say at the tag of a container (v0.2.0 is 25.11, v0.3.0 26.02, v0.4.2 26.04, v0.5.1 26.06):
+What the host launches kernel by kernel, how experts are computed and which all-to-alls hide behind another micro-batch
+is what the recipes say at the tag of a container (v0.2.0 is 25.11, v0.3.0 26.02, v0.4.2 26.04, v0.5.1 26.06):
 `cuda_graph_scope`, `cutedsl_fused_grouped_mlp`, `moe_a2a_overlap` and, for 25.09, `use_tokendrop`.
 """
 
@@ -74,7 +74,7 @@ WHOLE = {
     *((model, chip) for model in QWENS for chip in ("B200", "B300", "GB200", "GB300")),
     *(("GPT OSS 120B", chip) for chip in ("GB200", "GB300")),
 }
-"""(model, chip) whose MXFP8 recipes capture whole iterations from 26.06 on, with fused experts and hidden all-to-alls."""
+"""(model, chip) whose MXFP8 recipes capture whole iterations from 26.06 on, with fused experts, hidden all-to-alls."""
 LAYERS = {
     ("QWEN3_235B_A22B", "GB200"): "25.11",
     ("QWEN3_235B_A22B", "GB300"): "26.02",
