@@ -11,7 +11,7 @@ import pytest
 
 from windtunnel import engine
 from windtunnel.calibrate import collectives as fitting
-from windtunnel.calibrate.fit import fit
+from windtunnel.calibrate.fit import PRIOR, fit
 from windtunnel.engine import InputError
 from windtunnel.validate import validate
 from windtunnel.validate.collectives import Asked, hardware, question
@@ -186,7 +186,20 @@ def test_what_rows_do_not_determine_is_refused() -> None:
     assert found.refused["c"] == "the rows do not depend on it"
     assert any("only a combination of" in reason for reason in found.refused.values())
     (kept,) = found.values
-    assert found.values[kept] == pytest.approx(3.0, rel=1e-3)
+    # Four rows that ask for 3 and the belief in 1: the minimum of 4 (x - ln 3)²/2 + PRIOR x²/2.
+    assert found.values[kept] == pytest.approx(3.0 ** (4 / (4 + PRIOR)), rel=1e-3)
+
+
+def test_what_the_rows_leave_open_stays_where_it_was_believed() -> None:
+    # Every row hardly moves with b: it stays, and a takes what there is.
+    def predict(sets: list[dict[str, float]]) -> np.ndarray:
+        x = np.arange(1.0, 101.0)
+        return np.array([s.get("a", 1.0) * x + 0.2 * s.get("b", 1.0) for s in sets])
+
+    truth = 2.0 * np.arange(1.0, 101.0) + 0.2
+    found = fit(["a", "b"], [1.0, 1.0], truth.tolist(), [1.0] * 100, predict)
+    assert found.values["a"] == pytest.approx(2.0, rel=0.01)
+    assert found.values.get("b", 1.0) == pytest.approx(1.0, rel=0.3)
 
 
 def test_quantities_have_units() -> None:
@@ -211,7 +224,7 @@ def test_every_system_of_collectives_can_be_read() -> None:
 
 PICO = (
     "system,timestamp,test_id,nnodes,tasks_per_node,ranks,collective,mpi_lib,gpu_awareness,algorithm,dtype,bytes,"
-    "median_us\n"
+    "median_us,notes\n"
 )
 
 
@@ -219,12 +232,12 @@ def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
     place = tmp_path / "collectives"
     place.mkdir()
     rows = [
-        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000",
-        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,default_ompi,int32,67108864,9000",
-        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,yes,ring_ompi,int32,67108864,9000",
-        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,swirl_over,int32,67108864,9000",
-        "somewhere,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000",
-        "fugaku,t,0,2x2x2,1,8,ALLREDUCE,FJMPI,no,BINE-L-UTOFU-0-6,int32,67108864,9000",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000,null",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,default_ompi,int32,67108864,9000,null",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,yes,ring_ompi,int32,67108864,9000,null",
+        "leonardo,t,0,4,1,4,ALLREDUCE,OMPI,no,swirl_over,int32,67108864,9000,null",
+        "somewhere,t,0,4,1,4,ALLREDUCE,OMPI,no,ring_ompi,int32,67108864,9000,null",
+        "fugaku,t,0,2x2x2,1,8,ALLREDUCE,FJMPI,no,BINE-L-UTOFU-0-6,int32,67108864,9000,null",
     ]
     (place / "pico_mpi_collectives.csv.gz").write_bytes(
         gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode())
@@ -240,11 +253,52 @@ def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
 
 def test_names_of_pico_become_definitions() -> None:
     assert pico.definition("ALLREDUCE", "bine_bdw_remap_segmented_over_16384") == {
-        "algorithm": "bine", "segment": 16384.0, "ports": 1, "permute": False,
+        "algorithm": "bine", "segment": 16384.0, "ports": 1, "permute": False, "announced": False,
     }  # fmt: skip
     found = pico.definition("ALLGATHER", "BINE-VEC_DOUBLING_CONT_PERMUTE-UTOFU-0-3")
-    assert found == {"algorithm": "bine", "segment": 0.0, "ports": 3, "permute": True}
+    assert found == {"algorithm": "bine", "segment": 0.0, "ports": 3, "permute": True, "announced": False}
+    # Trees of whole vectors are cut; receivers announce their buffers unless known ones lie between.
+    assert pico.definition("BCAST", "BINE-BINOMIAL_TREE-UTOFU-4096-6") == {
+        "algorithm": "bine", "segment": 4096.0, "ports": 6, "permute": False, "announced": True,
+    }  # fmt: skip
+    buffered = pico.definition("BCAST", "BINE-BINOMIAL_TREE_TMPBUF-UTOFU-0-6")
+    assert buffered is not None
+    assert not buffered["announced"]
     assert pico.definition("ALLREDUCE", "bine_bdw_remap_segmented_over") is None
+
+
+def test_a_note_and_an_allocation_say_how_many_ranks_a_host_had(tmp_path: Path) -> None:
+    place = tmp_path / "collectives"
+    place.mkdir()
+    rows = [f"leonardo,t{i},0,4,1,4,ALLGATHER,OMPI,no,ring_ompi,int32,65536,90,{note}" for i, note in
+            enumerate(["4 tasks per node", "null", "4 tasks per node"])]  # fmt: skip
+    (place / "pico_mpi_collectives.csv.gz").write_bytes(
+        gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode())
+    )
+    hosts = [f"leonardo,{stamp},a.csv,{rank},lrdn{rank // per:04}" for stamp, per in (("t0", 4), ("t1", 4))
+             for rank in range(4 * per)]  # fmt: skip
+    (place / "pico_allocations.csv.gz").write_bytes(
+        gzip.compress(("system,timestamp,alloc_file,mpi_rank,node\n" + "".join(f"{h}\n" for h in hosts)).encode())
+    )
+    (score,) = validate(["pico"], data=tmp_path, processes=1).scores
+    # The second has no such note, the third no such allocation.
+    assert [row.groups["scale"] for row in score.rows] == ["16 ranks", "4 ranks", "4 ranks"]
+    assert score.predicted[0] > 2 * score.predicted[1]
+    assert score.predicted[1] == score.predicted[2]
+
+
+def test_a_table_with_another_hosts_times_is_left_out(tmp_path: Path) -> None:
+    place = tmp_path / "collectives" / "vidur_network"
+    place.mkdir(parents=True)
+    head = "time_stats.send_recv.median,num_workers,size,devices_per_node,rank\n"
+    # 350 GB/s: within what H100 carries, beyond A100.
+    rows = "".join(f"{size / 350e9 * 1e3},2,{size},2,0\n" for size in (1 << 24, 1 << 25))
+    for host in ("a100_pairwise_nvlink", "h100_pairwise_nvlink"):
+        (place / f"{host}__send_recv.csv.gz").write_bytes(gzip.compress((head + rows).encode()))
+    (score,) = validate(["vidur-network"], data=tmp_path, processes=1).scores
+    assert {row.system for row in score.rows} == {"vidur-h100-pairs"}
+    reason = "a table with another host's times, faster than this host's links"
+    assert [(e.reason, e.rows) for e in score.excluded] == [(reason, 2)]
 
 
 SCENARIO = """

@@ -1,8 +1,8 @@
 """`windtunnel calibrate collectives`: the constants of collectives on a system, from half of its sizes.
 
-Of NCCL: sizes that are an even power of two, at most 32 ranks; where sizes are evenly spaced one in sixteen; of a
-system with many equal pairs of hosts those of the first ones only. Of MPI: two of six powers of two, at most 512
-ranks. The ids of the rows go into `constants/NAME.json` beside the system's file with the residuals, and
+Of NCCL: sizes that are an even power of two, at most 32 ranks; where sizes are evenly spaced one in sixteen of each
+spacing; of a system with many equal pairs of hosts those of the first ones only. Of MPI: two of six powers of two, at
+most 512 ranks. The ids of the rows go into `constants/NAME.json` beside the system's file with the residuals, and
 `windtunnel validate` never scores them.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -35,11 +36,13 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 PRIORS: dict[str, float | tuple[float, float, float]] = {
     "launch": 6.6e-6, "issue": 3e-6, "channel": 0.2e-6,
     "base": (1e-9, 7.4e-6, 1.8e-6), "hop_scale_up": (0.6e-6, 1.9e-6, 3.4e-6),
-    "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6,
+    "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6, "handshake": 10e-6,
+    "copy_launch": 7e-6,
     "share_scale_up": (0.25, 0.92, 0.96), "share_network": (0.25, 0.85, 0.92), "share_short": 0.2,
     "share_sums": 0.85, "base_sums": 25e-6,
     "exchange": 21.6e-6, "peer_scale_up": 1e-6, "peer_network": 2e-6,
     "exchange_scale_up": 0.93, "exchange_network": 0.92, "exchange_single": 0.85,
+    "exchange_long": 0.85,
 }  # fmt: skip
 """NCCL's own constants (seconds, shares; LL, LL128, Simple), and inferred ones for what it has none of."""
 NEGLIGIBLE = 0.02
@@ -95,8 +98,7 @@ def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
     if (folder / "vidur_network").is_dir():
         for row in vidur.rows(folder / "vidur_network", systems, table):
             size = row.scenario["collective"]["bytes"]
-            # Sizes in even steps: one in sixteen, each for itself.
-            if row.system == system.name and (size // 2048) % 16 == 1:
+            if row.system == system.name and _fitted_step(size):
                 layout = tuple(row.scenario["collective"]["layout"].items())
                 found.add(row.id, row.scenario, row.measured, (row.groups["kind"], layout, size))
     return found
@@ -104,6 +106,12 @@ def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
 
 def _fitted_size(size: int) -> bool:
     return size.bit_length() % 2 == 1
+
+
+def _fitted_step(size: int) -> bool:
+    """One in sixteen of sizes in even steps, which are wider from 1 MiB and wider again from 16 MiB on."""
+    step = 2048 if size < 1 << 20 else 1 << 15 if size < 1 << 24 else 1 << 17
+    return (size // step) % 16 == 1
 
 
 def _names() -> list[str]:
@@ -135,8 +143,9 @@ def _set(values: Mapping[str, float], fixed: Mapping[str, Any]) -> dict[str, Any
 
 
 MPI_PRIORS: dict[str, float] = {
-    "latency": 1.5e-6, "message": 0.5e-6, "rendezvous": 2e-6, "post": 1e-6, "split": 1e-6, "register": 5e-6,
-    "share": 0.9, "share_fabric": 0.5, "reduction": 8e9, "reduction_memory": 4e9, "copy": 6e9,
+    "latency": 1.5e-6, "disturbance": 0.02e-6, "message": 0.5e-6, "segment": 0.5e-6, "plan": 20e-12, "block": 25e-9,
+    "rendezvous": 2e-6, "post": 1e-6, "split": 1e-6, "register": 5e-6, "share": 0.9, "share_fabric": 0.5,
+    "reduction": 8e9, "reduction_memory": 4e9, "copy": 6e9, "fresh": 2.5e9,
 }  # fmt: skip
 """Constants of MPI's algorithms: orders of magnitude of the machines, inferred."""
 MPI_SMALL_SCALE = 512
@@ -220,9 +229,7 @@ def record(system: System, found: Fitted, rows: Rows) -> str:
         whole = [parts.get(i, p) for i, p in enumerate(prior)] if isinstance(prior, tuple) else [parts[0]]
         text = [written(v) if base in TIMES else float(f"{v:.4g}") for v in whole]
         values[base] = text if isinstance(prior, tuple) else text[0]
-    uplink = _uplink(system, rows, found)
-    if uplink is not None:
-        values["uplink"] = f"{uplink / 1e9:.4g} GB/s"
+    values.update(_slow_leaves(system, rows, found))
     return _file("nccl", values, found, rows, "nccl-tests and Vidur")
 
 
@@ -245,20 +252,40 @@ def _label(name: str) -> str:
     return f"{base} of {PROTOCOLS[int(at)]}" if at else base
 
 
-def _uplink(system: System, rows: Rows, found: Fitted) -> float | None:
-    """What pairs of hosts on different leaves get between them: the median over rows in which all ranks cross."""
+SUSTAINED = 1 << 30
+"""Bytes of an all-to-all up to which a slow fabric keeps its rate: below, the measured rates are level."""
+
+
+def _slow_leaves(system: System, rows: Rows, found: Fitted) -> dict[str, Any]:
+    """What pairs of hosts on different leaves get between them, and how that falls the longer they send.
+
+    From rows in which all ranks cross and which are slower than the fastest: the median rate up to `SUSTAINED`, and
+    the slope of the logarithms beyond.
+    """
     if section(system, "leaves") is None:
-        return None
-    rates = []
+        return {}
+    crossing = []
     for asked, measured in zip(rows.asked, rows.measured, strict=True):
         layout = asked["layout"]
         if asked["operation"] == "alltoall" and layout["ranks"] == asked["hardware"]["gpus"]:
-            crossing = asked["bytes"] * layout["ranks"] / 2
-            rates.append(crossing / measured)
-    full = max(rates, default=0.0)
-    slow = [rate for rate in rates if rate < 0.8 * full]
+            sent = asked["bytes"] * layout["ranks"] / 2
+            crossing.append((sent, sent / measured, asked["bytes"]))
+    full = max((rate for _, rate, _ in crossing), default=0.0)
+    slow = [row for row in crossing if row[1] < 0.8 * full]
+    level = [rate for _, rate, size in slow if size <= SUSTAINED]
+    if not level:
+        return {}
     # Sends of an exchange reach a share of a link; the link itself carries more.
-    return statistics.median(slow) / found.values.get("exchange_network", 1.0) if slow else None
+    values: dict[str, Any] = {
+        "uplink": f"{statistics.median(level) / found.values.get('exchange_network', 1.0) / 1e9:.4g} GB/s"
+    }
+    longer = [(sent, rate) for sent, rate, size in slow if size > SUSTAINED]
+    if longer:
+        limit = next(sent / size for sent, _, size in crossing) * SUSTAINED
+        falls = [math.log(statistics.median(level) / rate) / math.log(sent / limit) for sent, rate in longer]
+        values["sustained"] = written(limit, "size")
+        values["decay"] = float(f"{max(0.0, statistics.median(falls)):.3g}")
+    return values
 
 
 def write(system: System, text: str) -> Path:

@@ -1,8 +1,9 @@
 """Least squares on logarithms, robust against outliers, with a refusal of what the rows do not determine.
 
 Parameters are positive; they and the times are compared by logarithm, so the residual ln(predicted/measured) is a
-relative error. Residuals beyond `DELTA` count linearly (Huber 1964). Steps are Levenberg's and Marquardt's; a parameter
-stays within a factor e^REACH of its prior.
+relative error. Residuals beyond `DELTA` count linearly (Huber 1964). A parameter a factor e off its prior counts as
+`PRIOR` rows that are off by as much, so that what the rows leave open stays where it was believed to be. Steps are
+Levenberg's and Marquardt's; a parameter stays within a factor e^REACH of its prior.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ DELTA = 0.25
 WIDE = 2.0
 """A first descent counts nearly all residuals in full: from far away the linear ones pull too little."""
 REACH = 3.0
+PRIOR = 0.3
 STEP = 1e-4
 ROUNDS = 60
 WEAK = 0.15
@@ -55,7 +57,8 @@ def fit(
         wide, _, _ = _minimise(kept, start, prior, truth, weight, predict, WIDE)
         begins = [start, dict(zip(kept, wide.tolist(), strict=True))]
         ends = [_minimise(kept, begin, prior, truth, weight, predict, DELTA) for begin in begins]
-        x, residuals, jacobian = min(ends, key=lambda end: _loss(end[1], weight, DELTA))
+        middle = np.array([np.log(prior[name]) for name in kept])
+        x, residuals, jacobian = min(ends, key=lambda end: _loss(end[1], weight, DELTA) + _belief(end[0] - middle))
         if not kept:
             return Fitted({}, refused, residuals)
         worst = _undetermined(kept, x, jacobian, weight, prior)
@@ -81,8 +84,10 @@ def _undetermined(
     free = [name for name, held in zip(names, low, strict=True) if not held]
     if len(values) and values[-1] < 0.03:
         direction = np.abs(directions[-1])
-        involved = [free[i] for i in np.argsort(-direction) if direction[i] > 0.2]
-        return involved[0], f"the rows determine only a combination of {', '.join(involved)}"
+        moved = [i for i in np.argsort(-direction) if direction[i] > 0.2]
+        # The least part of the times is left as it was believed to be.
+        least = min(moved, key=lambda i: strength[~low][i])
+        return free[least], f"the rows determine only a combination of {', '.join(free[i] for i in moved)}"
     for name, value in zip(names, x, strict=True):
         # At the lower end it is as good as none, which is an answer; at the upper end the model lacks something.
         if value - np.log(prior[name]) > REACH - BOUND:
@@ -98,6 +103,10 @@ def _huber_weight(residuals: np.ndarray, delta: float) -> np.ndarray:
 def _loss(residuals: np.ndarray, weight: np.ndarray, delta: float) -> float:
     size = np.abs(residuals)
     return float((weight * np.where(size < delta, size**2 / 2, delta * (size - delta / 2))).sum())
+
+
+def _belief(moved: np.ndarray) -> float:
+    return float(PRIOR * (moved**2).sum() / 2)
 
 
 def _minimise(
@@ -118,19 +127,21 @@ def _minimise(
 
     x = np.array([start[name] for name in names])
     residuals = residuals_of([x])[0]
-    best, damping = _loss(residuals, weight, delta), 1e-2
+    best, damping = _loss(residuals, weight, delta) + _belief(x - middle), 1e-2
     jacobian = np.zeros((len(truth), len(names)))
     for _ in range(ROUNDS if names else 0):
         jacobian = ((residuals_of([x + STEP * unit for unit in np.eye(len(x))]) - residuals) / STEP).T
         rowed = weight * _huber_weight(residuals, delta)
-        normal, gradient = jacobian.T @ (rowed[:, None] * jacobian), jacobian.T @ (rowed * residuals)
+        normal = jacobian.T @ (rowed[:, None] * jacobian) + PRIOR * np.eye(len(x))
+        gradient = jacobian.T @ (rowed * residuals) + PRIOR * (x - middle)
         before = best
         for _ in range(10):
             move = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), gradient)
             point = np.clip(x + np.clip(move, -0.7, 0.7), middle - REACH, middle + REACH)
             tried = residuals_of([point])[0]
-            if _loss(tried, weight, delta) < best:
-                x, residuals, best, damping = point, tried, _loss(tried, weight, delta), max(damping / 4, 1e-9)
+            loss = _loss(tried, weight, delta) + _belief(point - middle)
+            if loss < best:
+                x, residuals, best, damping = point, tried, loss, max(damping / 4, 1e-9)
                 break
             damping *= 4
         if before - best <= 1e-6 * before:

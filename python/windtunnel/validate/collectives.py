@@ -98,16 +98,20 @@ def hardware(system: System) -> dict[str, Any]:
         found["uplink"] = quantity(
             section(system, "network_limit"), "rate", f"{system.path}: collectives.network_limit"
         )
+    if section(system, "tree_network") is not None:
+        found["tree_network"] = quantity(
+            section(system, "tree_network"), "rate", f"{system.path}: collectives.tree_network"
+        )
     if domain > 1:
         found["domain_hosts"] = domain
     return found
 
 
 TIMES = (
-    "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "base_sums", "exchange",
-    "peer_scale_up", "peer_network",
+    "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "handshake",
+    "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network",
 )  # fmt: skip
-"""Constants that are times; the others are shares."""
+"""Constants that are times; `sustained` is a size, the others are shares."""
 
 
 def constants(system: System) -> dict[str, Any]:
@@ -120,6 +124,8 @@ def constants(system: System) -> dict[str, Any]:
             found[name] = values if isinstance(value, list) else values[0]
         elif name == "uplink":
             continue
+        elif name == "sustained":
+            found[name] = quantity(value, "size", f"{place}.{name}")
         else:
             found[name] = value
     for name in ("eager", "short_message"):

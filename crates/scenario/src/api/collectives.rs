@@ -95,7 +95,7 @@ struct MpiQuestion {
 }
 
 /// Answers `text`, JSON with lists `fabrics`, `constants` and `questions` (`fabric`: index; `collective`, `algorithm`,
-/// `bytes`, `segment`, `ports`, `permute`): `times`, seconds of every question under each of the constants.
+/// `bytes`, `segment`, `ports`, `permute`, `announced`): `times`, seconds of every question under each of the constants.
 ///
 /// # Errors
 /// [`Failure::Input`] where the text is not that, an index is beyond its list, or an algorithm does not compute its

@@ -27,8 +27,8 @@ SMALL_SCALE = 32
 """Constants are fitted up to so many ranks; beyond they are carried over."""
 SCALED = ("alps", "azure-ndv4")
 FOLLOWED = re.compile(
-    r"(NCCL_(?:ALGO|PROTO|MIN_NCHANNELS|MAX_NCHANNELS|MIN_CTAS|MAX_CTAS|BUFFSIZE|NVLS_ENABLE|COLLNET_ENABLE))[=_]"
-    r"([\^A-Za-z0-9]+)"
+    r"(NCCL_(?:ALGO|PROTO|MIN_NCHANNELS|MAX_NCHANNELS|MIN_CTAS|MAX_CTAS|BUFFSIZE|NVLS_ENABLE|COLLNET_ENABLE|CROSS_NIC)"
+    r"|FI_HMEM_CUDA_USE_GDRCOPY|FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD)[=_]([\^A-Za-z0-9]+)"
 )
 HOSTS = re.compile(r"[a-z]+\d*-(\d+)_[a-z]+\d*-(\d+)\.log$")
 

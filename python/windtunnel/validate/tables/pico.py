@@ -11,7 +11,7 @@ import gzip
 import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "system", "timestamp", "test_id", "nnodes", "tasks_per_node", "ranks", "collective", "mpi_lib", "gpu_awareness",
-    "algorithm", "dtype", "bytes", "median_us",
+    "algorithm", "dtype", "bytes", "median_us", "notes",
 )  # fmt: skip
 NAMES = {
     "ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCE_SCATTER": "reduce_scatter", "BCAST": "broadcast",
@@ -116,6 +116,9 @@ UTOFU = re.compile(r"(.+)-UTOFU-(\d+)-(\d)")
 WHOLE = ("recursive_doubling", "bine_whole")
 """All-reduces that do not cut the vector."""
 SHOWN_APART = ("lumi", "mare_nostrum")
+TASKS = re.compile(r"^(\d+) tasks per node$")
+ALONE = 0.6
+"""A job with hosts on most of a machine's leaves (here those of other partitions are counted, too) had it to itself."""
 NODE = re.compile(r"NODE (\d+) RACK \d+ CELL (\d+) .*SWITCH (\d+)")
 
 
@@ -156,7 +159,7 @@ def rows(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[
         if defined is None:
             table.exclude("algorithm without a published definition, or not modelled")
             continue
-        ranks, size = line.count("ranks"), line.count("bytes")
+        ranks, size = places.ranks(line) if "x" not in line.text("nnodes") else line.count("ranks"), line.count("bytes")
         whole = collective in {"BCAST", "REDUCE"} or (collective == "ALLREDUCE" and defined["algorithm"] in WHOLE)
         if size < 4 * ranks and not whole:
             table.exclude("fewer elements than ranks")
@@ -198,12 +201,16 @@ def rows(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[
 
 def definition(collective: str, name: str) -> dict[str, Any] | None:
     """Algorithm, segment, ports and whether a permutation is needed; None for a name without a definition."""
-    found: dict[str, Any] = {"segment": 0.0, "ports": 1, "permute": False}
+    found: dict[str, Any] = {"segment": 0.0, "ports": 1, "permute": False, "announced": False}
     utofu = UTOFU.fullmatch(name)
     if utofu:
         base = TORUS.get((collective, utofu[1]))
-        # The segment is that of a put: reductions wait for the whole message.
         found["ports"] = int(utofu[3])
+        # Trees of whole vectors alone cut them.
+        if "BINOMIAL_TREE" in utofu[1] and collective in {"BCAST", "REDUCE"}:
+            found["segment"] = float(utofu[2])
+            # Into the caller's buffer, unknown to the sender, unless by way of one that is known.
+            found["announced"] = collective == "BCAST" and not utofu[1].endswith("TMPBUF")
     else:
         plain = re.sub(r"_(ompi|over|mpich)(?=_|$)", "", name)
         cut = re.fullmatch(r"(bine_bdw_remap)_segmented_(\d+)", plain)
@@ -231,6 +238,7 @@ class Places:
                 run = self._allocations[line.text("system"), line.text("timestamp")]
                 run[line.text("alloc_file")].append((rank, line.text("node")))
         self._switches = switches(folder / "pico_topology" / "leonardo.txt.gz")
+        self._hosts_of = Counter(leaf for leaf, _ in self._switches.values())
         self._made: dict[tuple[str, ...], dict[str, Any] | str] = {}
 
     def fabric(self, system: System, line: Line) -> dict[str, Any] | str:
@@ -252,7 +260,8 @@ class Places:
                     "hop": _figure(system, "hop", "time"),
                 }
             }
-        count, tasks = line.count("nnodes"), line.count("tasks_per_node")
+        count = line.count("nnodes")
+        tasks = self.ranks(line) // count
         if count * tasks < 2:
             return "one rank"
         names = self._nodes(line, count, tasks)
@@ -271,8 +280,36 @@ class Places:
                 "group_rate": _figure(system, "group_rate", "rate"),
                 "memory_rate": _figure(system, "memory_rate", "rate"),
                 "latencies": [0.0, SWITCH + 10 * METRE, 3 * SWITCH + 40 * METRE, 5 * SWITCH + 100 * METRE],
+                "exposed": float(self._exposed(leaves, hosts)),
             }
         }
+
+    def ranks(self, line: Line) -> int:
+        """Ranks of a run: those of its allocation where its note says so many a host, else its column's."""
+        stated = TASKS.search(line.text("notes"))
+        if stated:
+            ranks = line.count("nnodes") * int(stated[1])
+            files = self._allocations.get((line.text("system"), line.text("timestamp")), {})
+            if any(len(entries) == ranks for entries in files.values()):
+                return ranks
+        return line.count("ranks")
+
+    def _exposed(self, leaves: Mapping[object, int], hosts: Mapping[str, int]) -> int:
+        """Leaves of which hosts belong to others.
+
+        None where a job has hosts on most leaves of the machine: it then had the machine to itself.
+        """
+        if not self._hosts_of or not any(leaf in self._hosts_of for leaf in leaves):
+            return 0
+        if len(leaves) >= ALONE * len(self._hosts_of):
+            return 0
+        mine: Counter[object] = Counter()
+        for name in hosts:
+            number = re.search(r"(\d+)", name)
+            under = self._switches.get(int(number[1])) if number else None
+            if under is not None:
+                mine[under[0]] += 1
+        return sum(self._hosts_of[leaf] > mine[leaf] for leaf in mine)
 
     def _nodes(self, line: Line, count: int, tasks: int) -> list[str]:
         files = self._allocations.get((line.text("system"), line.text("timestamp")), {})
@@ -324,8 +361,9 @@ def _figure(system: System, key: str, kind: str) -> float:
 
 
 KINDS = {
-    "latency": "time", "message": "time", "rendezvous": "time", "post": "time", "split": "time", "register": "time",
-    "reduction": "rate", "reduction_memory": "rate", "copy": "rate", "eager": "size", "cache": "size",
+    "latency": "time", "disturbance": "time", "message": "time", "segment": "time", "plan": "time", "block": "time",
+    "rendezvous": "time", "post": "time", "split": "time", "register": "time",
+    "reduction": "rate", "reduction_memory": "rate", "copy": "rate", "fresh": "rate", "eager": "size", "cache": "size",
 }  # fmt: skip
 """Units of the constants; the others are shares."""
 
@@ -353,7 +391,10 @@ class Asked:
             at = by_object.setdefault(id(one["fabric"]), len(fabrics))
             if at == len(fabrics):
                 fabrics.append(one["fabric"])
-            kept = {key: one[key] for key in ("collective", "algorithm", "bytes", "segment", "ports", "permute")}
+            kept = {
+                key: one[key]
+                for key in ("collective", "algorithm", "bytes", "segment", "ports", "permute", "announced")
+            }
             questions.append({"fabric": at, **kept})
         self._text = f'"fabrics": {json.dumps(fabrics)}, "questions": {json.dumps(questions)}'
 

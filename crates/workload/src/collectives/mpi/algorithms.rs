@@ -35,13 +35,29 @@ pub struct Phase {
     pub reduced: f64,
     /// Bytes that a rank copies in a round.
     pub copied: f64,
+    /// Bytes that a rank copies into a buffer of this call.
+    pub buffered: f64,
     /// Part of the pattern's ranks that send: a tree's first rounds have few.
     pub active: f64,
 }
 
 impl Phase {
     fn send(pattern: Pattern, bytes: f64) -> Self {
-        Self { rounds: 1.0, pattern, bytes, messages: 1.0, reduced: 0.0, copied: 0.0, active: 1.0 }
+        Self {
+            rounds: 1.0,
+            pattern,
+            bytes,
+            messages: 1.0,
+            reduced: 0.0,
+            copied: 0.0,
+            buffered: 0.0,
+            active: 1.0,
+        }
+    }
+
+    /// Nothing is sent: bytes are copied into a buffer asked for anew.
+    fn buffer(bytes: f64) -> Self {
+        Self { messages: 0.0, buffered: bytes, ..Self::send(Pattern::Shift(0), 0.0) }
     }
 
     fn times(self, rounds: f64) -> Self {
@@ -98,6 +114,11 @@ pub fn phases(
             })
             .collect::<Vec<_>>()
     };
+    // From the root outwards twice as many send in every round.
+    let outwards = |phases: Vec<Phase>| {
+        let twice = |(k, phase)| Phase { active: 1.0 / f64::from(2u32 << (steps - 1 - k as u32)), ..phase };
+        phases.into_iter().enumerate().map(twice).collect::<Vec<_>>()
+    };
     let blocks = |phases: Vec<Phase>| {
         phases.into_iter().map(|phase| phase.blocks(phase.bytes / block)).collect::<Vec<_>>()
     };
@@ -143,16 +164,8 @@ pub fn phases(
                     Phase::send(Pattern::Shift(1 << k), sent * block)
                 })
                 .collect();
-            // The result is rotated into place.
-            all.push(Phase {
-                rounds: 1.0,
-                pattern: Pattern::Shift(0),
-                bytes: 0.0,
-                messages: 0.0,
-                reduced: 0.0,
-                copied: bytes,
-                active: 1.0,
-            });
+            // The result is rotated into place, by way of a buffer.
+            all.push(Phase::buffer(bytes));
             all
         }
         (C::AllGather, A::Sparbit) => blocks(halving(Pattern::Bit, false, false)),
@@ -179,17 +192,17 @@ pub fn phases(
             (0..steps).map(|k| Phase::send(Pattern::Bine(steps - 1 - k), bytes)).collect()
         }
         (C::Broadcast, A::ScatterAllgather) => {
-            let mut all = halving(Pattern::Bit, false, false);
+            let mut all = outwards(halving(Pattern::Bit, false, false));
             all.extend(halving(Pattern::Bit, false, false));
             all
         }
         (C::Broadcast, A::ScatterRing) => {
-            let mut all = halving(Pattern::Bit, false, false);
+            let mut all = outwards(halving(Pattern::Bit, false, false));
             all.extend(rings(false));
             all
         }
         (C::Broadcast, A::BineBlocks) => {
-            let mut all = halving(Pattern::Bine, true, false);
+            let mut all = outwards(halving(Pattern::Bine, true, false));
             all.extend(halving(Pattern::Bine, true, false));
             all
         }
@@ -226,20 +239,16 @@ pub fn phases(
             .collect(),
         _ => return Err(MpiError::Unsupported { collective, algorithm }),
     };
-    // From the root outwards twice as many send in every round; towards it, half as many.
-    let (outwards, inwards) = (
-        matches!(collective, C::Broadcast | C::Scatter) && matches!(algorithm, A::Binomial | A::Bine),
-        matches!(collective, C::Reduce | C::Gather) && matches!(algorithm, A::Binomial | A::BineWhole)
-            || collective == C::Gather && algorithm == A::Bine,
-    );
-    if outwards || inwards {
-        if collective == C::Gather {
+    let tree = matches!(algorithm, A::Binomial | A::Bine | A::BineWhole);
+    match collective {
+        C::Broadcast | C::Scatter if tree => found = outwards(found),
+        // Towards it, half as many.
+        C::Reduce if tree && algorithm != A::Bine => {
+            found = outwards(found.into_iter().rev().collect());
             found.reverse();
         }
-        for (k, phase) in found.iter_mut().enumerate() {
-            let left = if outwards { steps - 1 - k as u32 } else { k as u32 };
-            phase.active = 1.0 / f64::from(2u32 << left);
-        }
+        C::Gather if tree => found = outwards(found),
+        _ => {}
     }
     let any_number = matches!(algorithm, A::Ring | A::NeighbourExchange | A::Bruck | A::Linear | A::Pairwise);
     if beyond > 0 && !any_number {
@@ -256,6 +265,17 @@ pub fn phases(
         if due > 0.0 {
             found.push(Phase::send(Pattern::Fold, due));
         }
+    }
+    // Partial sums may not be left in the caller's vector. An all-reduce has the result's beside it and asks for the part
+    // that it receives; a ring's parts are small.
+    let buffered = match (collective, algorithm) {
+        (C::AllReduce, A::Ring) => 0.0,
+        (C::AllReduce, A::RecursiveDoubling | A::BineWhole) | (C::ReduceScatter | C::Reduce, _) => bytes,
+        (C::AllReduce, _) => bytes / 2.0,
+        _ => 0.0,
+    };
+    if buffered > 0.0 {
+        found.insert(0, Phase::buffer(buffered));
     }
     Ok(found)
 }

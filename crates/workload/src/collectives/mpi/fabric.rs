@@ -26,12 +26,16 @@ pub enum Fabric {
         memory_rate: f64,
         /// Seconds inside a host, a leaf, a group, and beyond.
         latencies: [f64; 4],
+        /// Leaves of the job that other jobs send over, too.
+        #[serde(default)]
+        exposed: f64,
     },
     /// A torus, ranks in order with the last dimension fastest.
     Torus {
         /// Its sides.
         sides: Vec<u32>,
-        /// Longest side of the machine itself: longer ones are folded over lanes side by side.
+        /// Longest side of the machine itself: longer ones are folded into blocks, as wide as they are long, whose links
+        /// between neighbouring folds share what goes far.
         straight: u32,
         /// Rate of a link one way, bytes per second.
         link_rate: f64,
@@ -45,6 +49,12 @@ pub enum Fabric {
 pub struct Load {
     /// Seconds of wire and switches on the longest path.
     pub latency: f64,
+    /// The same on average over the messages.
+    pub usual: f64,
+    /// Part of the messages that leave their host.
+    pub away: f64,
+    /// Seconds a byte sent by one rank alone takes on its own link; 0 if it stays in its host.
+    pub single: f64,
     /// Seconds a byte sent by every rank takes on the busiest network link; 0 if none is used.
     pub network: f64,
     /// The same beyond the hosts' own links.
@@ -70,16 +80,32 @@ impl Fabric {
         }
     }
 
-    /// Seconds a byte reduced by every rank takes in the busiest host's memory: two read, one written.
-    pub fn reduction(&self) -> f64 {
+    /// Leaves that other jobs send over, too.
+    pub fn exposed(&self) -> f64 {
         match self {
-            Self::Switches { hosts, memory_rate, .. } => {
+            Self::Switches { exposed, .. } => *exposed,
+            Self::Torus { .. } => 0.0,
+        }
+    }
+
+    /// Ranks of the fullest host.
+    pub fn together(&self) -> f64 {
+        match self {
+            Self::Switches { hosts, .. } => {
                 let mut ranks = vec![0u32; hosts.iter().max().map_or(0, |&most| most as usize + 1)];
                 for &host in hosts {
                     ranks[host as usize] += 1;
                 }
-                3.0 * f64::from(ranks.into_iter().max().unwrap_or(1)) / memory_rate
+                f64::from(ranks.into_iter().max().unwrap_or(1))
             }
+            Self::Torus { .. } => 1.0,
+        }
+    }
+
+    /// Seconds a byte reduced by every rank takes in the busiest host's memory: two read, one written.
+    pub fn reduction(&self) -> f64 {
+        match self {
+            Self::Switches { memory_rate, .. } => 3.0 * self.together() / memory_rate,
             Self::Torus { .. } => 0.0,
         }
     }
@@ -96,6 +122,7 @@ impl Fabric {
                 group_rate,
                 memory_rate,
                 latencies,
+                ..
             } => {
                 let rates = [*host_rate, *leaf_rate, *group_rate, *memory_rate];
                 switches(hosts, leaves, groups, rates, *latencies, pattern)
@@ -140,6 +167,7 @@ fn switches(
     let mut up = vec![0.0; leaf_count];
     let mut across = vec![0.0; group_count * group_count];
     let mut farthest = 0;
+    let (mut delay, mut messages, mut leaving) = (0.0, 0.0, 0.0);
     let mut carry = |from: u32, to: u32, weight: f64| {
         let (a, b) = (hosts[from as usize] as usize, hosts[to as usize] as usize);
         let class = if a == b {
@@ -152,6 +180,11 @@ fn switches(
             3
         };
         farthest = farthest.max(class);
+        delay += weight * latencies[class];
+        messages += weight;
+        if class >= 1 {
+            leaving += weight;
+        }
         if class >= 1 {
             sent[a] += weight;
         } else {
@@ -194,6 +227,9 @@ fn switches(
     let beyond = (most(&up) / leaf_rate).max(most(&across) / group_rate);
     Load {
         latency: latencies[farthest],
+        usual: if messages > 0.0 { delay / messages } else { 0.0 },
+        away: if messages > 0.0 { leaving / messages } else { 0.0 },
+        single: if leaving > 0.0 { 1.0 / host_rate } else { 0.0 },
         network: most(&sent) / host_rate,
         beyond,
         memory: 2.0 * most(&kept) / memory_rate,
@@ -201,34 +237,46 @@ fn switches(
 }
 
 /// Partners along one dimension at a time, dimensions in turn; a ring runs along neighbours.
+///
+/// Of several ports each works along another dimension. Ports beyond the number of dimensions send the mirror image along
+/// the same ones: where a tree's ranks already send both ways they meet the others' messages there, and on a side of two
+/// both ways are one link.
 fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, ports: u32, pattern: Pattern) -> Load {
-    let n: u32 = sides.iter().product();
     let longest = sides.iter().copied().max().unwrap_or(1);
-    let (distance, shared) = match pattern {
-        Pattern::Shift(d) if d <= 1 => (1, 1.0),
+    let along = (f64::from(ports) / sides.len() as f64).max(1.0);
+    // What the ports of one rank put on its own link: both ways of a side of two are one.
+    let own = |side: u32| if side == 2 { along } else { 1.0 };
+    let (distance, alone, shared) = match pattern {
+        Pattern::Shift(d) if d <= 1 => (1, own(longest), 1.0),
         Pattern::Bit(k) | Pattern::Bine(k) => {
             let (side, step) = dimension(sides, k);
-            let lanes = f64::from(side.div_ceil(straight));
-            if matches!(pattern, Pattern::Bit(_)) {
+            let lanes = (f64::from(side) / f64::from(straight)).sqrt().max(1.0);
+            let (far, shared) = if matches!(pattern, Pattern::Bit(_)) {
                 let far = 1u32 << step;
                 // Partners half a side away are as near either way.
-                let shared = if 2 * far >= side { f64::from(far) / 2.0 } else { f64::from(far) };
-                (far, shared / lanes)
+                let met = if 2 * far >= side { f64::from(far) / 2.0 } else { f64::from(far) };
+                (far, met.max(along * met / 2.0))
             } else {
                 let far = (bine_distance(step).unsigned_abs() as u32).min(side / 2).max(1);
-                // Even ranks go one way and odd ones the other: half of those in reach share a link. More ports than sides
-                // send the mirror image along the same side.
-                let sharing = if ports > sides.len() as u32 { far } else { far.div_ceil(2) };
-                (far, f64::from(sharing) / lanes)
-            }
+                // Even ranks go one way and odd ones the other: half of those in reach share a link.
+                (far, along * f64::from(far) / 2.0)
+            };
+            (far, own(side), shared / lanes)
         }
-        Pattern::Shift(d) => (d.min(longest / 2).max(1), f64::from(d.min(n / 2)) / 2.0),
-        Pattern::All => (longest / 2, f64::from(longest) / 8.0 * sides.len() as f64),
-        Pattern::Root | Pattern::Fold => (longest / 2, 1.0),
+        Pattern::Shift(d) => {
+            let members: u32 = sides.iter().product();
+            (d.min(longest / 2).max(1), 1.0, f64::from(d.min(members / 2)) / 2.0)
+        }
+        Pattern::All => (longest / 2, 1.0, f64::from(longest) / 8.0 * sides.len() as f64),
+        Pattern::Root | Pattern::Fold => (longest / 2, 1.0, 1.0),
     };
+    let latency = f64::from(distance) * hop;
     Load {
-        latency: f64::from(distance) * hop,
-        network: 1.0 / link_rate,
+        latency,
+        usual: latency,
+        away: 1.0,
+        single: alone / link_rate,
+        network: alone / link_rate,
         beyond: shared.max(1.0) / link_rate,
         memory: 0.0,
     }

@@ -104,6 +104,9 @@ pub struct Question {
     /// Whether a permutation of the vector is needed before or after.
     #[serde(default)]
     pub permute: bool,
+    /// Whether receivers announce their buffers in every call, where one-sided puts know no others.
+    #[serde(default)]
+    pub announced: bool,
 }
 
 const fn one() -> u32 {

@@ -13,6 +13,7 @@ fn switches(hosts: u32, per_leaf: u32, per_group: u32) -> Fabric {
         group_rate: 40e9,
         memory_rate: 1e18,
         latencies: [0.0, 1e-6, 2e-6, 3e-6],
+        exposed: 0.0,
     }
 }
 
@@ -26,12 +27,14 @@ fn free() -> Constants {
         reduction: 1e18,
         reduction_memory: 1e18,
         copy: 1e18,
+        fresh: 1e18,
+        rendezvous: 0.0,
         ..Constants::default()
     }
 }
 
 fn ask(collective: Collective, algorithm: Algorithm, bytes: f64) -> Question {
-    Question { collective, algorithm, bytes, segment: 0.0, ports: 1, permute: false }
+    Question { collective, algorithm, bytes, segment: 0.0, ports: 1, permute: false, announced: false }
 }
 
 #[test]
@@ -106,20 +109,87 @@ fn times_are_those_of_the_textbook() {
 fn a_torus_shares_links_along_its_sides() {
     let fabric = Fabric::Torus { sides: vec![8, 8, 8], straight: 24, link_rate: 6.8e9, hop: 1e-7 };
     assert_eq!(fabric.ranks(), 512);
-    // Bine: distances 1, 1, 3 in every dimension; 3 apart, two messages share a link.
-    let shared: Vec<f64> =
-        (0..9).map(|k| (fabric.load(Pattern::Bine(k), 1).beyond * 6.8e9).round()).collect();
-    assert_eq!(shared, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+    // Bine: distances 1, 1, 3 in every dimension; 3 apart, three messages share the links of both ways.
+    let shared = |fabric: &Fabric, ports| -> Vec<f64> {
+        (0..9).map(|k| (fabric.load(Pattern::Bine(k), ports).beyond * 6.8e11).round() / 100.0).collect()
+    };
+    assert_eq!(shared(&fabric, 1), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 1.5]);
+    assert_eq!(shared(&fabric, 6), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0]);
     // Recursive doubling: 1, 2, and 4, half the side and so both ways round.
     let shared: Vec<f64> = (0..9).map(|k| (fabric.load(Pattern::Bit(k), 1).beyond * 6.8e9).round()).collect();
     assert_eq!(shared, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
     // Three ports carry a third each along sides of their own. Six send the mirror image too: where partners are 3 apart
-    // three messages then share a link instead of two, 15 loads of a sixth against 12 whole ones.
+    // three messages then share a link, 15 loads of a sixth against 10.5 whole ones.
     let free = [Constants { post: 0.0, ..free() }];
     let one = ask(Collective::AllReduce, Algorithm::BineWhole, 1e9);
     let time = |ports| Question { ports, ..one.clone() }.times(&fabric, &free).expect("defined")[0];
     assert!((time(1) / time(3) - 3.0).abs() < 0.01);
-    assert!((time(1) / time(6) - 12.0 / 2.5).abs() < 0.01);
+    assert!((time(1) / time(6) - 10.5 / 2.5).abs() < 0.01);
+    // On sides of two both ways are one link: six ports carry what three do.
+    let small = Fabric::Torus { sides: vec![2, 2, 2], straight: 24, link_rate: 6.8e9, hop: 1e-7 };
+    let time = |ports| Question { ports, ..one.clone() }.times(&small, &free).expect("defined")[0];
+    assert!((time(3) / time(6) - 1.0).abs() < 0.01);
+    // Whole vectors that are reduced to a root are served port by port.
+    let reduced = ask(Collective::Reduce, Algorithm::BineWhole, 1e9);
+    let time = |ports| Question { ports, ..reduced.clone() }.times(&fabric, &free).expect("defined")[0];
+    assert!((time(1) / time(6) - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn segments_of_a_tree_follow_one_another_down_a_torus() {
+    let fabric = Fabric::Torus { sides: vec![2, 2, 2], straight: 24, link_rate: 6.8e9, hop: 0.0 };
+    let constants = [Constants { segment: 1e-6, split: 0.0, ..free() }];
+    let time = |collective, algorithm, segment| {
+        let asked = Question { segment, ..ask(collective, algorithm, 8e6) };
+        asked.times(&fabric, &constants).expect("defined")[0]
+    };
+    // A thousand segments: once for a broadcast, in each of three rounds of a reduction.
+    let more = |collective, algorithm| time(collective, algorithm, 8e3) - time(collective, algorithm, 0.0);
+    assert!((more(Collective::Broadcast, Algorithm::Bine) - 1e-3).abs() < 1e-9);
+    assert!((more(Collective::Reduce, Algorithm::BineWhole) - 3e-3).abs() < 1e-9);
+}
+
+#[test]
+fn rings_take_the_mean_of_their_links_and_other_jobs_delay_every_round() {
+    let Fabric::Switches { hosts, leaves, groups, .. } = switches(16, 4, 8) else { panic!("switches") };
+    let placed = |exposed| Fabric::Switches {
+        hosts: hosts.clone(),
+        leaves: leaves.clone(),
+        groups: groups.clone(),
+        host_rate: 10e9,
+        leaf_rate: 1e18,
+        group_rate: 1e18,
+        memory_rate: 1e18,
+        latencies: [0.0, 1e-6, 2e-6, 3e-6],
+        exposed,
+    };
+    let constants = [Constants { disturbance: 0.1e-6, ..free() }];
+    let time = |exposed, algorithm| {
+        ask(Collective::AllGather, algorithm, 16.0).times(&placed(exposed), &constants).expect("defined")[0]
+    };
+    // 12 of 16 links stay in a leaf, 2 in a group, 2 do not; 15 rounds, each a microsecond besides.
+    let mean = (12.0 * 1e-6 + 2.0 * 2e-6 + 2.0 * 3e-6) / 16.0;
+    assert!((time(0.0, Algorithm::Ring) - 15.0 * (1e-6 + mean)).abs() < 1e-7);
+    let delayed = time(4.0, Algorithm::Ring) - time(0.0, Algorithm::Ring);
+    assert!((delayed - 15.0 * 0.4e-6).abs() < 1e-12);
+    let delayed = time(4.0, Algorithm::RecursiveDoubling) - time(0.0, Algorithm::RecursiveDoubling);
+    assert!((delayed - 4.0 * 0.4e-6).abs() < 1e-12);
+}
+
+#[test]
+fn long_partial_sums_fill_memory_asked_for_anew() {
+    let fabric = switches(4, 4, 4);
+    let constants = Constants { fresh: 1e9, cache: 3e6, ..free() };
+    let more = |algorithm, bytes| {
+        let asked = ask(Collective::AllReduce, algorithm, bytes);
+        let both = asked.times(&fabric, &[constants.clone(), Constants { fresh: 1e18, ..constants.clone() }]);
+        let both = both.expect("defined");
+        both[0] - both[1]
+    };
+    assert!((more(Algorithm::RecursiveDoubling, 4e6) - 4e-3).abs() < 1e-9);
+    assert!((more(Algorithm::Rabenseifner, 4e6) - 2e-3).abs() < 1e-9);
+    assert_eq!(more(Algorithm::Ring, 4e6), 0.0);
+    assert_eq!(more(Algorithm::RecursiveDoubling, 1e6), 0.0);
 }
 
 #[test]

@@ -164,6 +164,10 @@ pub struct Hardware {
     /// their NICs send.
     #[serde(default)]
     pub uplink: f64,
+    /// What NCCL's search finds for trees between hosts where it finds less than for rings, bytes per second of a whole
+    /// domain; 0 if it finds as much.
+    #[serde(default)]
+    pub tree_network: f64,
     /// Whether the host's processor is AMD's, as the tuner asks.
     #[serde(default)]
     pub amd: bool,

@@ -1,4 +1,4 @@
-//! NCCL's environment, as far as the model follows it.
+//! NCCL's environment and libfabric's, as far as the model follows them.
 
 use super::{Algorithm, Protocol};
 
@@ -19,6 +19,12 @@ pub struct Settings {
     pub nvls: bool,
     /// `NCCL_COLLNET_ENABLE`.
     pub collnet: bool,
+    /// `NCCL_CROSS_NIC=1`: a ring may leave a host by another NIC than it came in by.
+    pub cross_nic: bool,
+    /// `FI_HMEM_CUDA_USE_GDRCOPY=0`: the driver copies between NICs' buffers and GPUs.
+    pub driver_copies: bool,
+    /// `FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD`: bytes up to which the processor copies without the driver.
+    pub copied_safely: Option<u64>,
 }
 
 impl Default for Settings {
@@ -32,6 +38,9 @@ impl Default for Settings {
             buffer: 4 << 20,
             nvls: true,
             collnet: false,
+            cross_nic: false,
+            driver_copies: false,
+            copied_safely: None,
         }
     }
 }
@@ -75,6 +84,9 @@ impl Settings {
             "NCCL_BUFFSIZE" => self.buffer = whole("bytes")?.max(1 << 16),
             "NCCL_NVLS_ENABLE" => self.nvls = whole("0, 1 or 2")? != 0,
             "NCCL_COLLNET_ENABLE" => self.collnet = whole("0 or 1")? != 0,
+            "NCCL_CROSS_NIC" => self.cross_nic = whole("0, 1 or 2")? == 1,
+            "FI_HMEM_CUDA_USE_GDRCOPY" => self.driver_copies = whole("0 or 1")? == 0,
+            "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD" => self.copied_safely = Some(whole("bytes")?),
             _ => return Ok(false),
         }
         Ok(true)

@@ -14,6 +14,7 @@ fn dgx_h100() -> Hardware {
         nics: 8,
         nic: 50e9,
         uplink: 0.0,
+        tree_network: 0.0,
         amd: false,
         gpus: 8,
         wire: 1e-6,
@@ -112,15 +113,28 @@ fn the_environment_is_followed() {
 
 #[test]
 fn the_tuner_adds_latencies_as_its_source_does() {
-    // Ring, LL, 2 hosts of 4: 6.6 + 12 · 0.6 · 1.8 + 2 · 2.7; tree, Simple: 8.4 + 2 · (3 · 4 + 14).
+    // Ring, LL, 2 hosts of 4 with AMD's processors, which post a message in 2 us: 6.6 + 12 · 2 + 2 · 2.7; Simple posts
+    // three: 8.4 + 12 · 6 + 2 · 14; tree, Simple: 8.4 + 2 · (3 · 4 + 14).
     let settings = Settings::default();
     let hardware = Hardware { gpus: 4, nics: 4, ..dgx_a100() };
     let communicator = Communicator { hardware: &hardware, layout: on(2, 4), settings: &settings };
     let latency = |algorithm, protocol| {
         communicator.estimate(Operation::AllReduce, algorithm, protocol).expect("allowed").latency
     };
-    assert!((latency(Algorithm::Ring, Protocol::LL) - 24.96).abs() < 1e-9);
+    assert!((latency(Algorithm::Ring, Protocol::LL) - 36.0).abs() < 1e-9);
+    assert!((latency(Algorithm::Ring, Protocol::Simple) - 108.4).abs() < 1e-9);
     assert!((latency(Algorithm::Tree, Protocol::Simple) - 60.4).abs() < 1e-9);
+    // From 64 B a rank and channel on rings of several hosts are believed to take 1.4 times their latency.
+    let bytes = 1 << 20;
+    let believed = communicator
+        .estimated(Operation::AllReduce, (Algorithm::Ring, Protocol::Simple), bytes)
+        .expect("allowed");
+    let expected = 1.4 * 108.4 + bytes as f64 / (1e3 * 100.0 * 8.0 / 14.0);
+    assert!((believed - expected).abs() < 1e-9, "{believed} {expected}");
+    // One rank a host: the network's latency of trees, 6.6 + 6 · 5 between 4 hosts.
+    let alone = Communicator { layout: on(4, 1), ..communicator.clone() };
+    let one = alone.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::LL).expect("allowed").latency;
+    assert!((one - 36.6).abs() < 1e-9, "{one}");
     // The ring's bandwidth: 100 GB/s of NICs by 8 of 14 steps.
     let ring =
         communicator.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::Simple).expect("allowed");
@@ -148,8 +162,9 @@ fn times_are_sums_of_their_parts() {
     let communicator = Communicator { hardware: &hardware, layout: on(4, 8), settings: &settings };
     let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
     let bytes = 1u64 << 30;
-    // 62 steps, 6 of them between hosts, each with a microsecond of wire; 200 GB/s of NICs.
-    let expected = 5e-6 + 56e-6 + 6.0 * 5e-6 + bytes as f64 * 62.0 / 32.0 / 200e9;
+    // 62 steps, 6 of them between hosts, each with a microsecond of wire; 200 GB/s of NICs. Two channels share a NIC:
+    // while one waits the other sends.
+    let expected = 5e-6 + 0.5 * (56e-6 + 6.0 * 5e-6) + bytes as f64 * 62.0 / 32.0 / 200e9;
     let found = communicator.time_of(Operation::AllReduce, choice, bytes, &constants);
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");
     // A process that launches on 8 GPUs takes 7 launches more.
@@ -171,6 +186,79 @@ fn times_are_sums_of_their_parts() {
     let found = communicator.time_of(Operation::AllToAll, point, bytes, &exchange);
     let expected = 1e-6 + 5e-6 + 8.0 * bytes as f64 * 24.0 / 32.0 / 200e9;
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+}
+
+#[test]
+fn messages_of_a_ring_wait_for_their_proxy() {
+    let hardware = Hardware { gpus: 4, nics: 4, ..dgx_a100() };
+    let constants = Constants {
+        launch: 0.0,
+        channel: 0.0,
+        base: [0.0; 3],
+        hop_scale_up: [0.0; 3],
+        hop_ring: [0.0; 3],
+        share_network: [1.0; 3],
+        short_message: 65536.0,
+        share_short: 0.1,
+        handshake: 20e-6,
+        copy_launch: 5e-6,
+        ..Constants::default()
+    };
+    let hardware = Hardware { wire: 0.0, ..hardware };
+    let time = |pairs: &[(&str, &str)], message: u64| {
+        let mut settings = Settings::default();
+        for (name, value) in pairs {
+            settings.set(name, value).expect("a value of the variable's");
+        }
+        let communicator = Communicator { hardware: &hardware, layout: on(4, 4), settings: &settings };
+        let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
+        // Per step: four messages on every NIC.
+        communicator.time_of(Operation::AllReduce, choice, message * 16 * 16, &constants) / 30.0
+    };
+    let near =
+        |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+    let (short, long, longer) = (65536u64, 131_072u64, 1u64 << 20);
+    near(time(&[], short), 4.0 * short as f64 / 2.5e9);
+    near(time(&[], long), 4.0 * 20e-6);
+    near(time(&[], longer), 4.0 * longer as f64 / 25e9);
+    near(time(&[("NCCL_CROSS_NIC", "1")], short), 4.0 * short as f64 / 25e9);
+    // Six hops over the network pay for the copy, too; of four channels of a NIC one waits.
+    let copied = 4.0 * 25e-6 + 6.0 * 5e-6 / 4.0 / 30.0;
+    near(time(&[("FI_HMEM_CUDA_USE_GDRCOPY", "0")], long), copied);
+    near(time(&[("FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD", "16777216")], short), 4.0 * 20e-6);
+}
+
+#[test]
+fn slow_leaves_slow_down_the_longer_they_are_used() {
+    let hardware = Hardware { uplink: 50e9, wire: 0.0, ..dgx_a100() };
+    let settings = Settings::default();
+    let constants = Constants {
+        exchange: 0.0,
+        peer_scale_up: 0.0,
+        peer_network: 0.0,
+        hop_tree: [0.0; 3],
+        exchange_network: 1.0,
+        exchange_single: 1.0,
+        exchange_long: 1.0,
+        sustained: 1e9,
+        decay: 0.5,
+        ..Constants::default()
+    };
+    let point = Choice { algorithm: Algorithm::PointToPoint, protocol: Protocol::Simple, channels: 16 };
+    let rate = |ranks, bytes: u64| {
+        let communicator = Communicator { hardware: &hardware, layout: on(2, ranks), settings: &settings };
+        bytes as f64 * f64::from(ranks)
+            / 2.0
+            / communicator.time_of(Operation::AllToAll, point, bytes, &constants)
+    };
+    // 8 ranks send half of their shares each to the other host.
+    assert!((rate(8, 1 << 27) / 50e9 - 1.0).abs() < 1e-9);
+    assert!(
+        (rate(8, 4_000_000_000) / (50e9 / 4.0) - 1.0).abs() < 1e-9,
+        "16 times the bytes, a fourth of the rate"
+    );
+    // Two NICs do not fill the leaf.
+    assert!((rate(1, 64 << 30) / 25e9 - 1.0).abs() < 1e-9);
 }
 
 #[test]

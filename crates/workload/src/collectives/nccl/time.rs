@@ -11,11 +11,20 @@
 //! first chunk: the depth, up and down, times a chunk of every channel. A ring's steps are themselves the chunks, its hops
 //! are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
 //!
+//! Channels of a ring wait for their hops each by itself while the others send: of the lesser of *hops* and *bytes* only a
+//! channel's part counts, the channels of a NIC sharing it.
+//!
 //! A message above `eager` bytes waits for its receiver, `rendezvous` seconds a hop: low-latency protocols cross the
-//! limit within their sizes, Simple's messages are always beyond. Messages of Simple of up to `short_message` bytes get
-//! `share_short` of the NICs, longer ones ever more, those of four times as many bytes all that there is.
+//! limit within their sizes, Simple's messages are always beyond. Where a system states `short_message`, the messages of
+//! a ring under Simple wait one after another for the proxy of their NIC: up to so many bytes they get `share_short` of it,
+//! longer ones take `handshake` at least. Rings that may change NICs (`NCCL_CROSS_NIC=1`) were measured without that wait;
+//! why is not known. Where the driver copies (`FI_HMEM_CUDA_USE_GDRCOPY=0`) every message costs `copy_launch` more.
+//!
+//! Two domains whose leaves carry less than their NICs send (`uplink`) get ever less the longer they send: beyond
+//! `sustained` bytes the rate falls with the bytes to the power of `decay`.
 
 use serde::Deserialize;
+use windtunnel_kernel::math;
 
 use super::{Algorithm, Choice, Communicator, NcclError, Operation, Protocol};
 
@@ -42,6 +51,10 @@ pub struct Constants {
     pub eager: f64,
     /// What a hop costs more beyond.
     pub rendezvous: f64,
+    /// What a message of a ring under Simple takes its NIC at least, beyond `short_message`.
+    pub handshake: f64,
+    /// What a message costs more where the driver copies it out of the GPU's memory.
+    pub copy_launch: f64,
     /// Bytes of a message of Simple up to which NICs give `share_short` of their rate; 0 if there is no such limit.
     pub short_message: f64,
     /// Share of the NICs' rate for short messages.
@@ -66,6 +79,12 @@ pub struct Constants {
     pub exchange_network: f64,
     /// Share of a NIC's rate that sends to one peer reach.
     pub exchange_single: f64,
+    /// The same for sends of more than 4 MiB.
+    pub exchange_long: f64,
+    /// Bytes that two domains exchange over a slow fabric before its rate falls; 0 if it does not.
+    pub sustained: f64,
+    /// Exponent of that fall.
+    pub decay: f64,
 }
 
 impl Default for Constants {
@@ -80,6 +99,8 @@ impl Default for Constants {
             hop_ring: [2.7e-6, 4.0e-6, 14.0e-6],
             eager: 0.0,
             rendezvous: 5.0e-6,
+            handshake: 10.0e-6,
+            copy_launch: 7.0e-6,
             short_message: 0.0,
             share_short: 0.2,
             share_scale_up: [0.25, 0.92, 0.96],
@@ -92,9 +113,15 @@ impl Default for Constants {
             exchange_scale_up: 0.93,
             exchange_network: 0.92,
             exchange_single: 0.85,
+            exchange_long: 0.85,
+            sustained: 0.0,
+            decay: 0.0,
         }
     }
 }
+
+/// Bytes beyond which a send to a peer is long.
+const LONG: f64 = 4194304.0;
 
 /// Chunk of a step of a protocol of the default buffers: 32 KiB of data for LL, 600 KiB for LL128 and 512 KiB for Simple
 /// (`enqueue.cc`, `device.h`: buffers of 8 steps).
@@ -157,36 +184,57 @@ impl Communicator<'_> {
             (f64::from(steps - crossing), f64::from(crossing))
         };
         let mut rate = self.scale_up() * constants.share_scale_up[at];
+        let message = bytes as f64 / f64::from(self.layout.members() * choice.channels);
+        let mut alone = 1.0;
         if self.layout.domains > 1 {
-            let message = bytes as f64 / f64::from(self.layout.members() * choice.channels);
-            rate = rate.min(self.network() * Self::share(choice.protocol, message, constants));
+            rate = rate.min(self.network() * self.share(choice.protocol, message, constants));
+            alone = self.network() / (self.hardware.nic * f64::from(choice.channels));
         }
-        let message = bytes / u64::from(self.layout.members() * choice.channels);
         let hops = inside * constants.hop_scale_up[at]
-            + crossing * (constants.hop_ring[at] + self.beyond_eager(choice, message, constants));
-        constants.base[at] + hops + steps_bytes / rate
+            + crossing * (constants.hop_ring[at] + self.beyond_eager(choice.protocol, message, constants));
+        let sent = steps_bytes / rate;
+        constants.base[at] + hops.max(sent) + hops.min(sent) * alone.min(1.0)
     }
 
-    /// The wire, and what a message costs that is beyond the eager limit; a low-latency protocol sends twice the data.
-    fn beyond_eager(&self, choice: Choice, message: u64, constants: &Constants) -> f64 {
-        let sent = match choice.protocol {
-            Protocol::LL => 2.0 * message as f64,
-            Protocol::LL128 => message as f64 * 128.0 / 120.0,
-            Protocol::Simple => 0.0,
-        };
-        self.hardware.wire
-            + if constants.eager > 0.0 && sent >= constants.eager { constants.rendezvous } else { 0.0 }
-    }
-
-    /// Share of the NICs' rate that messages of a protocol get.
-    fn share(protocol: Protocol, message: f64, constants: &Constants) -> f64 {
-        let whole = constants.share_network[protocol as usize];
-        let limit = constants.short_message;
-        if protocol != Protocol::Simple || limit <= 0.0 || message >= 4.0 * limit {
-            return whole;
+    /// Bytes on the wire of a message of so many bytes of data: low-latency protocols send flags beside them.
+    fn wire_bytes(protocol: Protocol, message: f64) -> f64 {
+        match protocol {
+            Protocol::LL => 2.0 * message,
+            Protocol::LL128 => message * 128.0 / 120.0,
+            Protocol::Simple => message,
         }
-        let above = ((message / limit - 1.0) / 3.0).max(0.0);
-        constants.share_short.min(whole) * (1.0 - above) + whole * above
+    }
+
+    /// What a hop over the network costs beside its latency: the wire, the wait of a message beyond the eager limit, the
+    /// driver's copy.
+    fn beyond_eager(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        let eager =
+            self.settings.copied_safely.map_or(constants.eager, |safe| constants.eager.max(safe as f64));
+        let waits = protocol != Protocol::Simple
+            && constants.eager > 0.0
+            && Self::wire_bytes(protocol, message) >= eager;
+        self.hardware.wire
+            + if waits { constants.rendezvous } else { 0.0 }
+            + if self.settings.driver_copies { constants.copy_launch } else { 0.0 }
+    }
+
+    /// Share of the NICs' rate that a ring's messages get.
+    fn share(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        let mut share = constants.share_network[protocol as usize];
+        let proxied =
+            protocol == Protocol::Simple && constants.short_message > 0.0 && !self.settings.cross_nic;
+        if proxied {
+            let safe = self.settings.copied_safely.unwrap_or(0) as f64;
+            share = if message <= constants.short_message && message > safe {
+                share.min(constants.share_short)
+            } else {
+                share.min(message / (constants.handshake * self.hardware.nic))
+            };
+        }
+        if self.settings.driver_copies && message > 0.0 {
+            share = 1.0 / (1.0 / share + constants.copy_launch * self.hardware.nic / message);
+        }
+        share
     }
 
     fn tree(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
@@ -195,7 +243,7 @@ impl Communicator<'_> {
         let levels = f64::from(domains.ilog2());
         let inside = self.scale_up() * constants.share_scale_up[at];
         let chunk = self.tree_chunk(choice, bytes);
-        let between = self.network() * Self::share(choice.protocol, chunk, constants);
+        let between = self.network() * constants.share_network[at];
         let size = bytes as f64;
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
@@ -206,7 +254,11 @@ impl Communicator<'_> {
             * (f64::from(ranks - 1) * constants.hop_scale_up[at]
                 + levels
                     * (constants.hop_tree[at]
-                        + self.beyond_eager(choice, bytes / u64::from(choice.channels), constants)));
+                        + self.beyond_eager(
+                            choice.protocol,
+                            bytes as f64 / f64::from(choice.channels),
+                            constants,
+                        )));
         let chunk = chunk * f64::from(choice.channels);
         let fill = 2.0
             * (f64::from(ranks - 1) * chunk / inside
@@ -276,19 +328,32 @@ impl Communicator<'_> {
         let each = bytes as f64 / n;
         let beyond = n - ranks;
         let inside = each * (ranks - 1.0) / (self.scale_up() * constants.exchange_scale_up);
-        let share = constants.exchange_network.min(beyond * constants.exchange_single);
-        let between = ranks * each * beyond / (self.network() * share);
+        let single = if each > LONG { constants.exchange_long } else { constants.exchange_single };
+        let share = constants.exchange_network.min(beyond * single);
+        let sent = ranks * each * beyond;
+        let between = sent / (self.network() * share * self.sustained(sent, constants));
         (ranks - 1.0) * constants.peer_scale_up
             + beyond * constants.peer_network
             + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire } else { 0.0 }
             + inside.max(between)
     }
 
+    /// What is left of a slow fabric's rate for so many bytes.
+    fn sustained(&self, sent: f64, constants: &Constants) -> f64 {
+        // The NICs of few ranks do not fill it.
+        let bound = self.hardware.uplink > 0.0 && self.network() >= self.hardware.uplink;
+        if !bound || constants.sustained <= 0.0 || sent <= constants.sustained {
+            return 1.0;
+        }
+        math::pow(constants.sustained / sent, constants.decay)
+    }
+
     fn send_receive(&self, bytes: u64, constants: &Constants) -> f64 {
         // Of the ranks in order, one a domain has its next one in another, over the NIC nearest to it.
         let size = bytes as f64;
         if self.layout.domains > 1 {
-            let nic = self.network().min(self.hardware.nic) * constants.exchange_single;
+            let share = if size > LONG { constants.exchange_long } else { constants.exchange_single };
+            let nic = self.network().min(self.hardware.nic) * share;
             constants.peer_network + constants.hop_tree[2] + self.hardware.wire + size / nic
         } else {
             constants.peer_scale_up + size / (self.scale_up() * constants.exchange_scale_up)

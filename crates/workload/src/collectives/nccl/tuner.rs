@@ -82,6 +82,13 @@ impl Communicator<'_> {
         channels.min(self.settings.channels_most.unwrap_or(64)).max(1)
     }
 
+    /// Microseconds that a step of a ring takes at least where it leaves the host: what a proxy needs to post a message,
+    /// three of Simple's (`getNetOverhead`).
+    fn posting(&self, protocol: Protocol) -> f64 {
+        let one = if self.hardware.amd { 2.0 } else { 1.0 };
+        if protocol == Protocol::Simple { 3.0 * one } else { one }
+    }
+
     fn allowed(&self, operation: Operation, algorithm: Algorithm, protocol: Protocol) -> bool {
         let (hardware, domains, settings) = (self.hardware, self.layout.domains, self.settings);
         let enough = self.layout.members() > 2;
@@ -149,7 +156,13 @@ impl Communicator<'_> {
         let twice = algorithm != Algorithm::Ring
             && domains == 2
             && matches!(architecture, Architecture::Hopper | Architecture::Blackwell);
-        let between = self.network() / 1e9 * if twice { 2.0 } else { 1.0 };
+        let network = match algorithm {
+            Algorithm::Tree if self.hardware.tree_network > 0.0 => {
+                self.network().min(self.hardware.tree_network)
+            }
+            _ => self.network(),
+        };
+        let between = network / 1e9 * if twice { 2.0 } else { 1.0 };
         let bus = if domains > 1 { inside.min(between) } else { inside };
         let (steps, crossing) = self.ring_steps(operation);
         let at = protocol as usize;
@@ -188,17 +201,21 @@ impl Communicator<'_> {
             _ => bus,
         };
         let hw = |hop| prior::hop(hop, algorithm)[at];
-        let mut intra = hw(if self.linked() { Hop::NvLink } else { Hop::Pci });
-        let inter = hw(Hop::Net);
-        if domains > 1 && protocol == Protocol::LL {
-            intra *= 1.8;
-        }
+        let intra = hw(if self.linked() { Hop::NvLink } else { Hop::Pci });
+        // One rank a domain hides no hop behind the others': the network latency of trees counts.
+        let inter = match algorithm {
+            Algorithm::Ring if self.layout.ranks == 1 => prior::hop(Hop::Net, Algorithm::Tree)[at],
+            _ => hw(Hop::Net),
+        };
         let levels = f64::from(domains.max(1).ilog2());
         let hops = match algorithm {
             Algorithm::Ring if matches!(operation, Operation::Broadcast | Operation::Reduce) => {
                 f64::from(steps) * if domains > 1 { inter } else { intra }
             }
-            Algorithm::Ring => f64::from(steps - crossing) * intra + f64::from(crossing) * inter,
+            Algorithm::Ring => {
+                let posting = if domains > 1 { self.posting(protocol) } else { 0.0 };
+                f64::from(steps - crossing) * intra.max(posting) + f64::from(crossing) * inter
+            }
             Algorithm::Tree => 2.0 * ((ranks - 1.0) * intra + levels * inter),
             Algorithm::Nvls => intra,
             Algorithm::NvlsTree => intra + 2.0 * levels * inter,
@@ -222,7 +239,7 @@ impl Communicator<'_> {
             && operation == Operation::AllReduce
             && each >= 64;
         if plateau {
-            latency *= if self.hardware.architecture == Architecture::Volta { 1.9 } else { 1.0 };
+            latency *= if self.hardware.architecture == Architecture::Volta { 1.9 } else { 1.4 };
         }
         Some(latency + bytes as f64 / (1e3 * bandwidth))
     }
