@@ -20,6 +20,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use prefetch_index::prefetch_index;
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::partition::{Edge, Partition, PartitionOptions, partition};
 use windtunnel_kernel::queue::EventKey;
@@ -34,6 +35,9 @@ use super::settings::ParallelSettings;
 use super::telemetry::Hop;
 use super::transport::{Recovery, Transport};
 
+/// Parcels that are looked ahead while a load is taken in: what they need is some of these on its way.
+const FORESEEN: usize = 4;
+
 /// What joins an engine to the other processes.
 #[derive(Clone, Debug)]
 pub(super) struct Crossing {
@@ -43,6 +47,8 @@ pub(super) struct Crossing {
     homes: Arc<[u32]>,
     /// Away ports that have something waiting.
     waiting: Vec<u32>,
+    /// Of them those whose turn has come, while they are started; kept for its allocation.
+    due: Vec<u32>,
     /// When the first of them may start it.
     next: u64,
     /// Process of the far end of each port.
@@ -155,6 +161,7 @@ impl<T: Transport> Engine<T> {
             number,
             homes: Arc::clone(homes),
             waiting: Vec::new(),
+            due: Vec::new(),
             next: u64::MAX,
             fars: Vec::new(),
             loads: vec![Load::new(); 1 + homes.iter().copied().max().unwrap_or(0) as usize],
@@ -285,7 +292,9 @@ impl<T: Transport> Engine<T> {
         for (heeded, upstream, name) in load.frames.drain(..) {
             self.schedule_key(Key::named(heeded, class::PAUSE, upstream, name));
         }
-        for mut packet in load.parcels.drain(..) {
+        for number in 0..load.parcels.len() {
+            self.foresee_parcels(&load.parcels[number..]);
+            let mut packet = load.parcels[number];
             let (port, reaches) = (packet.next, packet.next_time);
             if packet.kind == Kind::Ack {
                 let feedback = feedbacks.next().expect("each acknowledgement brings its feedback");
@@ -297,7 +306,21 @@ impl<T: Transport> Engine<T> {
             }
             self.launch(port, id, reaches);
         }
+        load.parcels.clear();
         (load.first, load.least) = (u64::MAX, u64::MAX);
+    }
+
+    /// Fetches parcels that are soon to be taken in, their places and ports, and the last packets on their cables.
+    #[inline]
+    fn foresee_parcels(&self, parcels: &[Packet]) {
+        prefetch_index(parcels, 4 * FORESEEN);
+        self.packets.prefetch_free(FORESEEN);
+        if let Some(parcel) = parcels.get(2 * FORESEEN) {
+            prefetch_index(&self.ports, parcel.next as usize);
+        }
+        if let Some(parcel) = parcels.get(FORESEEN) {
+            self.packets.prefetch(self.ports[parcel.next as usize].flight.tail);
+        }
     }
 
     /// Something waits at away port `p` of a switch.
@@ -314,12 +337,29 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Starts what waits at away ports and whose turn comes before `horizon`; returns how many were looked at.
+    ///
+    /// One packet a port and pass, so that the next one is on its way from memory while other ports have their turn.
     fn flush(&mut self, horizon: u64) -> u64 {
         let Some(crossing) = &mut self.crossing else { return 0 };
         let mut waiting = std::mem::take(&mut crossing.waiting);
-        let (looked, mut next) = (waiting.len() as u64, u64::MAX);
+        let mut due = std::mem::take(&mut crossing.due);
+        let looked = waiting.len() as u64;
+        due.extend_from_slice(&waiting);
+        for &p in &due {
+            self.foresee_turn(p);
+        }
+        while !due.is_empty() {
+            due.retain(|&p| {
+                let is_due = self.ports[p as usize].is_due(horizon - 1);
+                if is_due {
+                    self.start_next(p);
+                    self.foresee_turn(p);
+                }
+                is_due
+            });
+        }
+        let mut next = u64::MAX;
         waiting.retain(|&p| {
-            self.advance(p, horizon - 1);
             let port = &mut self.ports[p as usize];
             port.armed = port.waits();
             if port.armed {
@@ -328,9 +368,17 @@ impl<T: Transport> Engine<T> {
             port.armed
         });
         if let Some(crossing) = &mut self.crossing {
-            (crossing.waiting, crossing.next) = (waiting, next);
+            (crossing.waiting, crossing.due, crossing.next) = (waiting, due, next);
         }
         looked
+    }
+
+    /// Fetches the packet that is next at port `p`.
+    #[inline]
+    fn foresee_turn(&self, p: u32) {
+        for list in &self.ports[p as usize].waiting {
+            self.packets.prefetch(list.head);
+        }
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Engine<T: Transport> {
     pub(super) kinds: Vec<LinkKind>,
     /// Of every switch, where the topology has them; else none.
     pub(super) rules: Vec<SwitchRule>,
+    /// See [`Self::is_simple`].
+    pub(super) simple: bool,
     /// NICs' first (nic · planes + plane), then switch by switch.
     pub(super) ports: Vec<Port>,
     pub(super) switches: Vec<Switch>,
@@ -200,6 +202,7 @@ impl<T: Transport> Engine<T> {
             rules: (0..topology.switches())
                 .map_while(|number| topology.switch_rule(SwitchId(number)))
                 .collect(),
+            simple: false,
             ports: Vec::with_capacity(next as usize),
             switches,
             nics: vec![NicPort::default(); nic_ports as usize],
@@ -242,6 +245,7 @@ impl<T: Transport> Engine<T> {
             transport,
         };
         engine.build();
+        engine.simple = engine.is_simple();
         engine.build_queues()?;
         if T::CREDITED {
             let scheme = engine.transport.credit(engine.settings.mtu.0 as u32);
@@ -256,7 +260,7 @@ impl<T: Transport> Engine<T> {
     /// and those that cannot go on are dropped. Queue pairs with one path are opened with a route that does.
     #[must_use]
     pub fn rerouted(mut self, forwarder: Forwarder) -> Self {
-        self.forwarder = Some(forwarder);
+        self.lead_by(forwarder);
         self
     }
 

@@ -121,7 +121,7 @@ impl<T: Transport> Engines<T> {
         let parts = match self.parts {
             Parts::One(engine) => Parts::One(Box::new(engine.rerouted(forwarder.clone()))),
             Parts::Many(many) => {
-                many.each(|engine| engine.forwarder = Some(forwarder.clone()));
+                many.each(|engine| engine.lead_by(forwarder.clone()));
                 Parts::Many(many)
             }
         };
@@ -469,7 +469,9 @@ impl<T: Transport> Many<T> {
         for (number, ports) in long.into_iter().enumerate() {
             let mut engine = self.crew.process(number);
             let due = now.0 + engine.patience().unwrap_or(0);
-            ports.into_iter().for_each(|p| engine.check_later(due, p));
+            for p in ports {
+                engine.check_later(due, p);
+            }
         }
     }
 

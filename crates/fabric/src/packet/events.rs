@@ -91,13 +91,12 @@ impl<T: Transport> Engine<T> {
     /// these are appended. Returns the instant reached: that of the last event, or `limit` if there is no more before.
     pub fn run(&mut self, limit: Time, budget: u64, done: &mut Vec<Completion>) -> Time {
         let mut left = budget;
-        while !self.has_halted() {
-            let stop = left == 0 || !self.done.is_empty();
-            let bound = if stop { limit.0.min(self.clock) } else { limit.0 };
-            if !self.step(bound) {
-                break;
-            }
-            left = left.saturating_sub(1);
+        while left > 0 && self.done.is_empty() && !self.has_halted() && self.step(limit.0) {
+            left -= 1;
+        }
+        if left == 0 || !self.done.is_empty() {
+            let instant = limit.0.min(self.clock);
+            while !self.has_halted() && self.step(instant) {}
         }
         done.extend(self.done.drain(..).map(|(_, completion)| completion));
         if self.next_time() > limit && limit != Time::NEVER && done.is_empty() {

@@ -3,15 +3,17 @@
 //! A packet left the caches a microsecond ago, and a large fabric's ports do not fit. The agenda knows whose the next events
 //! are: a port is fetched three events ahead, the first packet on its cable two, and one ahead that packet's next hop is
 //! worked out, where nothing but the packet and the switch decide it, and the port fetched that it will join. The hop is kept
-//! until the packet arrives, so it is worked out once.
+//! until the packet arrives, so it is worked out once. At the end of its way the half of its queue pair is fetched, and in a
+//! large fabric the NIC port there.
 //!
 //! **Invariant.** A hop is kept for a packet at the head of a cable, and taken when it lands, whatever then becomes of it: a
 //! place in the slab that is used again finds none.
 
 use prefetch_index::prefetch_index;
+use windtunnel_topology::Forwarder;
 
 use super::engine::Engine;
-use super::packets::{NONE, flag};
+use super::packets::{NONE, Packet, flag};
 use super::settings::Balancer;
 use super::transport::Transport;
 
@@ -56,8 +58,13 @@ impl Foresight {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Whether a packet and the switch alone decide its next hop.
-    #[inline]
+    /// Packets go where `forwarder` says.
+    pub(super) fn lead_by(&mut self, forwarder: Forwarder) {
+        self.forwarder = Some(forwarder);
+        self.simple = false;
+    }
+
+    /// Whether a packet and the switch alone decide its next hop, as long as nothing leads packets around what has failed.
     pub(super) fn is_simple(&self) -> bool {
         !self.rules.is_empty()
             && self.forwarder.is_none()
@@ -94,10 +101,9 @@ impl<T: Transport> Engine<T> {
         let Some(packet) = self.packets.get(id) else { return };
         let egress = match port.far.as_switch() {
             _ if packet.flags & flag::REDUCED != 0 => return,
-            None if packet.kind.is_control() => return prefetch_index(&self.senders, packet.flow as usize),
-            None => return prefetch_index(&self.receivers, packet.flow as usize),
+            None => return self.foresee_end(packet),
             Some(_) if packet.flags & flag::ROUTED != 0 => self.paths[packet.hash as u32],
-            Some(switch) if self.is_simple() => {
+            Some(switch) if self.simple => {
                 let egress = self.simple_hop(switch, id);
                 self.foresight.put(id, egress);
                 egress
@@ -107,6 +113,23 @@ impl<T: Transport> Engine<T> {
         prefetch_index(&self.ports, egress as usize);
         if let Some(port) = self.ports.get(egress as usize) {
             prefetch_index(std::slice::from_ref(&port.counters), 0);
+        }
+    }
+
+    /// Fetches what the end of its way will be about: the half of the queue pair, and the NIC port by which that answers or
+    /// sends on.
+    #[inline]
+    fn foresee_end(&self, packet: &Packet) {
+        if packet.kind.is_control() {
+            if let Some(sender) = self.senders.get(packet.flow as usize) {
+                sender.prefetch();
+            }
+        } else if let Some(receiver) = self.receivers.get(packet.flow as usize) {
+            receiver.prefetch();
+        }
+        if self.ports.len() > LARGE {
+            prefetch_index(&self.nics, packet.to as usize);
+            prefetch_index(&self.ports, packet.to as usize);
         }
     }
 

@@ -112,34 +112,36 @@ impl Packet {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packets {
     slots: Vec<Packet>,
-    free: u32,
-    live: u32,
+    /// A stack beside the places: which come next is known without a look at them.
+    free: Vec<u32>,
 }
 
 impl Packets {
     pub(super) fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE, live: 0 }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 
     #[inline]
     pub(super) fn insert(&mut self, packet: Packet) -> u32 {
-        self.live += 1;
-        if self.free == NONE {
+        let Some(id) = self.free.pop() else {
             self.slots.push(packet);
             return self.slots.len() as u32 - 1;
-        }
-        let id = self.free;
-        let slot = &mut self.slots[id as usize];
-        self.free = slot.next;
-        *slot = packet;
+        };
+        self.slots[id as usize] = packet;
         id
     }
 
     #[inline]
     pub(super) fn release(&mut self, id: u32) {
-        self.live -= 1;
-        self.slots[id as usize].next = self.free;
-        self.free = id;
+        self.free.push(id);
+    }
+
+    /// Has the place brought from memory that the packet after `ahead` others will take.
+    #[inline]
+    pub(super) fn prefetch_free(&self, ahead: usize) {
+        if let Some(&id) = self.free.len().checked_sub(ahead + 1).and_then(|top| self.free.get(top)) {
+            prefetch_index(&self.slots, id as usize);
+        }
     }
 
     /// Exchanges what two places hold but for their places on lists.
@@ -163,7 +165,7 @@ impl Packets {
 
     /// Packets in the network.
     pub(super) fn live(&self) -> u32 {
-        self.live
+        (self.slots.len() - self.free.len()) as u32
     }
 }
 

@@ -1,5 +1,8 @@
 //! The receiving half of a queue pair.
 
+use std::slice::from_ref;
+
+use prefetch_index::prefetch_index;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
@@ -11,10 +14,10 @@ use super::reorder::{Held, Reordering};
 use super::settings::Balancer;
 use super::transport::{Arrived, Recovery, Transport};
 
-/// The receiving half.
+/// The receiving half. Three cache lines where its transport keeps little: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Receiver<P> {
-    peer: P,
     /// What is hashed on the way back, or the place of that path.
     hash: u64,
     /// Bytes that have arrived (with go-back-N: in order).
@@ -42,17 +45,20 @@ pub(super) struct Receiver<P> {
     marked: u16,
     /// The gap already asked for, with go-back-N.
     asked: u32,
+
+    beyond: Arrivals,
     /// One more than the last packet that the sender has called its final one.
     ended: u32,
     /// One more than the last packet of which anything has arrived, where credit is granted.
     seen: u32,
+    /// Switches on the ways there and back.
+    pub lengths: [u32; 2],
     flags: u8,
     /// Nobody waits for what it receives.
     pub aside: bool,
-    /// Switches on the ways there and back.
-    pub lengths: [u32; 2],
-    beyond: Arrivals,
+
     held: Held,
+    peer: P,
 }
 
 impl<P: Default> Receiver<P> {
@@ -82,6 +88,16 @@ impl<P: Default> Receiver<P> {
             beyond: Arrivals::default(),
             held: Held::default(),
         }
+    }
+}
+
+impl<P> Receiver<P> {
+    /// Has it brought from memory.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_index(from_ref(&self.hash), 0);
+        prefetch_index(from_ref(&self.beyond), 0);
+        prefetch_index(from_ref(&self.held), 0);
     }
 
     /// What it held out of order is counted.

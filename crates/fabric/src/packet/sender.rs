@@ -1,31 +1,24 @@
 //! The sending half of a queue pair as data: what it has sent, what it knows to have arrived, what it has to send again.
 
+use std::slice::from_ref;
+
+use prefetch_index::prefetch_index;
+
 use super::balance::Recycler;
 use super::message::Arrivals;
 use super::nic::Turn;
 
-/// The sending half.
+/// The sending half. Four cache lines, then what the transport keeps: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Sender<F> {
-    pub cc: F,
-    /// What is hashed with the path number, or the place of its path.
-    pub hash: u64,
-    /// Earliest start of the next packet.
-    pub eligible: u64,
-    /// From the last packet's transmission to there, and the packet's size.
-    pub gap: u64,
-    pub last_wire: u16,
-    /// Bytes sent, those that the receiver has counted, and those taken for lost.
-    pub sent: u64,
-    pub received: u64,
-    pub lost: u64,
-    /// Last sign of progress, and silence allowed from there.
-    pub heard: u64,
     /// Its NIC port, and the other's.
     pub port: u32,
     pub to: u32,
-    /// Next on its NIC port's ring.
-    pub after: u32,
+    /// The receiving half.
+    pub peer_slot: u32,
+    /// What it is called at its NIC port: how many were opened there before.
+    pub name: u32,
     /// First packet not known to have arrived, next new one, and one more than the last there is.
     pub una: u32,
     pub next: u32,
@@ -33,35 +26,44 @@ pub(super) struct Sender<F> {
     /// Packets to be sent again, but for those known to have arrived.
     pub again: u32,
     pub again_end: u32,
-    /// Single packets to be sent again besides.
-    pub resend: Resend,
-    /// Packets before this one were sent at `checked` or earlier, but for `resent`.
-    pub checkpoint: u32,
-    pub checked: u64,
-    pub resent: Vec<u32>,
     /// Messages: the one being sent, the first not acknowledged, the last.
     pub sending: u32,
     pub oldest: u32,
     pub last: u32,
-    /// What it is called at its NIC port: how many were opened there before.
-    pub name: u32,
-    /// The receiving half.
-    pub peer_slot: u32,
+    /// Next on its NIC port's ring.
+    pub after: u32,
+    /// Packets sent, for path numbers.
+    pub round: u32,
     /// Data packets sent, and control packets that are no more: see [`Engine::is_silent`].
     pub data_sent: u32,
     pub control_gone: u32,
-    /// Packets sent, for path numbers.
-    pub round: u32,
+
+    /// Bytes sent, those that the receiver has counted, and those taken for lost.
+    pub sent: u64,
+    pub received: u64,
+    pub lost: u64,
+    /// Last sign of progress, and silence allowed from there.
+    pub heard: u64,
+    /// Earliest start of the next packet.
+    pub eligible: u64,
+    /// From the last packet's transmission to there, and the packet's size.
+    pub gap: u64,
     /// When the transport's timer is due, and when silence is looked for.
     pub timer: u64,
     pub watch: u64,
+
+    /// What is hashed with the path number, or the place of its path.
+    pub hash: u64,
+    /// Arrived beyond `una`.
+    pub beyond: Arrivals,
+    /// Path numbers to be used again, if the balancer is REPS.
+    pub recycler: Option<Box<Recycler>>,
+    pub last_wire: u16,
     pub turn: Turn,
     pub flags: u8,
     /// Data queue of its packets.
     pub queue: u8,
     pub keep: bool,
-    /// What its host's clock is behind the whole picoseconds counted.
-    pub rest: u64,
     /// Whether the last packet sent is answered at once.
     pub asked: bool,
     /// Used once, and done.
@@ -70,13 +72,32 @@ pub(super) struct Sender<F> {
     pub aside: bool,
     /// Times in a row that nothing was heard.
     pub silent: u8,
-    /// Arrived beyond `una`.
-    pub beyond: Arrivals,
-    /// Path numbers to be used again, if the balancer is REPS.
-    pub recycler: Option<Box<Recycler>>,
+
+    /// Single packets to be sent again besides.
+    pub resend: Resend,
+    /// Packets before this one were sent at `checked` or earlier, but for `resent`.
+    pub checkpoint: u32,
+    pub checked: u64,
+    /// What its host's clock is behind the whole picoseconds counted.
+    pub rest: u64,
+
+    pub cc: F,
+    pub resent: Vec<u32>,
 }
 
 impl<F> Sender<F> {
+    /// Has it brought from memory: what an acknowledgement and the next packet touch.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_index(from_ref(&self.port), 0);
+        prefetch_index(from_ref(&self.sent), 0);
+        prefetch_index(from_ref(&self.hash), 0);
+        prefetch_index(from_ref(&self.resend), 0);
+        prefetch_index(from_ref(&self.cc), 0);
+        // And its end.
+        prefetch_index(from_ref(&self.resent), 0);
+    }
+
     /// Whether there is anything to send.
     #[inline]
     pub(super) fn has_more(&self) -> bool {

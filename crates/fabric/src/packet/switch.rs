@@ -103,7 +103,7 @@ impl<T: Transport> Engine<T> {
     /// A packet is at the end of the pipeline of `switch`; `foreseen`: the port by which it leaves, if that is known.
     #[inline]
     pub(super) fn forward(&mut self, switch: u32, id: u32, foreseen: Option<u32>, now: u64) {
-        let simple = self.is_simple();
+        let simple = self.simple;
         let packet = &mut self.packets[id];
         let egress = if packet.flags & (flag::ROUTED | flag::REDUCED) != 0 {
             if packet.flags & flag::REDUCED != 0 {
@@ -337,31 +337,35 @@ impl<T: Transport> Engine<T> {
     /// The same, where there is something.
     fn start_waiting(&mut self, p: u32, now: u64) {
         loop {
-            let port = &mut self.ports[p as usize];
-            let id = port.pop(&self.packets);
-            let (start, held, kind) = (port.free_at, port.held - port.in_service, port.kind);
-            self.hold(p, held);
-            let ecn = &self.kinds[usize::from(kind)].ecn;
-            if ecn.at_dequeue && held > ecn.kmin && self.packets[id].kind == Kind::Data {
-                self.mark(p, id, held);
-            }
-            if T::STAGED && self.is_staged(p, id) {
-                let rest = held - u32::from(self.packets[id].wire);
-                if self.stage_drops(p, id, start, rest) {
-                    self.ports[p as usize].in_service = 0;
-                    self.hold(p, rest);
-                    self.drop_packet(p, id);
-                    if self.ports[p as usize].is_due(now) {
-                        continue;
-                    }
-                    return;
-                }
-            }
-            self.begin(p, id, start);
+            self.start_next(p);
             if !self.ports[p as usize].is_due(now) {
                 return;
             }
         }
+    }
+
+    /// Starts the packet whose turn is next on a switch's port where something waits, when the port is free.
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
+    pub(super) fn start_next(&mut self, p: u32) {
+        let port = &mut self.ports[p as usize];
+        let id = port.pop(&self.packets);
+        let (start, held, kind) = (port.free_at, port.held - port.in_service, port.kind);
+        self.hold(p, held);
+        let ecn = &self.kinds[usize::from(kind)].ecn;
+        if ecn.at_dequeue && held > ecn.kmin && self.packets[id].kind == Kind::Data {
+            self.mark(p, id, held);
+        }
+        if T::STAGED && self.is_staged(p, id) {
+            let rest = held - u32::from(self.packets[id].wire);
+            if self.stage_drops(p, id, start, rest) {
+                self.ports[p as usize].in_service = 0;
+                self.hold(p, rest);
+                self.drop_packet(p, id);
+                return;
+            }
+        }
+        self.begin(p, id, start);
     }
 
     /// Whether a stage is asked about a packet at port `p`: data at switches.
