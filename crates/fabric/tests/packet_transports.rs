@@ -342,6 +342,22 @@ fn hpcc_keeps_links_at_eta_and_queues_empty() {
     }
 }
 
+/// At 100 Gbps and 2 µs, six packets in all, the link is used to η however few packets a window has, and however many packets other
+/// transports' receivers answer together.
+#[test]
+fn hpcc_fills_paths_of_a_few_packets() {
+    for flows in [1, 2, 4] {
+        let settings = PacketSettings { telemetry: true, ..PacketSettings::default() };
+        let topology = star(flows + 1, 100, 66_000);
+        let mut contest = Contest::new(&topology, settings, Hpcc::default(), flows, 5 * US);
+        let warm = contest.until(2_000 * US);
+        let seen = contest.until(4_000 * US).since(&warm);
+        let used = seen.utilisation(100) * (FULL + 8) as f64 / FULL as f64;
+        println!("{flows} flows: {used}");
+        assert!((0.9..=1.0).contains(&used), "{flows} flows: {used} of the link");
+    }
+}
+
 /// Every payload byte arrives once, whatever is dropped; every name can be chosen.
 #[test]
 fn all_arrives_under_drops() {

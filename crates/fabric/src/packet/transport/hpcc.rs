@@ -18,7 +18,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::{Ack, Hop, Loss, LossKind, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Answer, Arrived, Hop, Loss, LossKind, PathFacts, Recovery, Transport, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -170,6 +170,12 @@ impl Transport for Hpcc {
 
     #[inline]
     fn on_ack(&self, _: &mut HpccFlow, _: &Ack) {}
+
+    /// Receivers acknowledge every packet, as the paper's do: a window of a few packets would else be sent and waited for.
+    #[inline]
+    fn on_data(&self, (): &mut (), _: &Arrived) -> Answer {
+        Answer { acknowledge: true, ..Answer::default() }
+    }
 
     fn on_loss(&self, flow: &mut HpccFlow, loss: &Loss) {
         if loss.kind == LossKind::Timeout && loss.bytes > 0 {
