@@ -9,14 +9,14 @@ use networks::{arrivals, message};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::packet::transport::{Dctcp, Ndp, Transport};
 use windtunnel_fabric::packet::{
-    BufferSettings, Counters, PacketModel, PacketNetwork, PacketSettings, ParallelSettings, PfcSettings,
-    QueueSettings, TrimSettings,
+    BufferSettings, Counters, FabricPart, Impairments, PacketModel, PacketNetwork, PacketSettings,
+    ParallelSettings, PartChange, PartState, PfcSettings, QueueSettings, TrimSettings,
 };
 use windtunnel_fabric::reduction::{ReductionSettings, Tree};
 use windtunnel_fabric::{Arrival, CoupledId, Departure, Network};
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, Span, Time};
-use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
+use windtunnel_topology::{ClosSpec, LinkId, Node, Topology, TopologySpec};
 
 const PAYLOAD: u64 = 4_096;
 /// Picoseconds of a full packet of 4,160 B at 400 Gbps.
@@ -249,4 +249,42 @@ fn a_reduction_shares_links_with_messages() {
     let mut trimmed = network(&topology, trimming, Ndp::default());
     incast(&mut trimmed);
     assert_eq!(arrivals(&mut trimmed).len(), 24);
+}
+
+/// A cable of the tree that goes down in mid-run holds the reduction up until it is back; for good, it ends the run with a NIC
+/// named that waits in vain.
+#[test]
+fn a_tree_that_loses_a_cable_waits_for_it() {
+    let (topology, members) = (topology(0.0), members(4));
+    let tree = Tree::new(&topology, None, 0, &members, 5).expect("a tree");
+    let between = |link: &LinkId| {
+        let (from, to) = topology.link_ends(*link);
+        matches!((from, to), (Node::Switch(_), Node::Switch(_)))
+    };
+    let cable = tree.links(&topology).into_iter().find(between).expect("a tree of more than one switch");
+    let run = |steps: &[(u64, PartState)]| {
+        let changes = steps.iter().map(|&(us, state)| {
+            let at = Time(us * 1_000_000);
+            PartChange { at, known: at, part: FabricPart::Cable(cable), state }
+        });
+        let impairments = Impairments { changes: changes.collect(), ..Impairments::default() };
+        let settings = PacketSettings { impairments, ..settings(ReductionSettings::default()) };
+        let mut network = network(&topology, settings, Dctcp::default());
+        let group = network.prepare_reduction(&members, 5);
+        network.start_coupled(Time::ZERO, 0, group, Bytes(4_000_000), 1, 0);
+        let ends: Vec<Time> = arrivals(&mut network).into_iter().map(|(at, _)| at).collect();
+        (ends, network.engine().totals().link_down, network.engine().silent_pair())
+    };
+    let (whole, none, _) = run(&[]);
+    assert_eq!((whole.len(), none), (1, 0));
+    let (late, lost, silent) = run(&[(10, PartState::Down), (60, PartState::Up)]);
+    assert!(
+        late.len() == 1 && late[0] > whole[0] + Span::from_us(50) && lost > 0,
+        "{late:?} {whole:?} {lost}"
+    );
+    assert_eq!(silent, None);
+    let (never, lost, silent) = run(&[(10, PartState::Down)]);
+    assert!(never.is_empty() && lost > 0);
+    let [waits, _] = silent.expect("a NIC that waits in vain");
+    assert!(members.iter().any(|member| member.0 == waits), "{waits}");
 }
