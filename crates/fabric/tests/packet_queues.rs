@@ -1,4 +1,5 @@
-//! Data queues of a port against closed forms: shares by weights, the latency of priority, the rate of a shaper.
+//! Data queues of a port against closed forms: shares by weights, the latency of priority, the rate of a shaper, drops and
+//! marks by color, the packets that meters let pass, and whose turn it is at a NIC.
 
 mod packets;
 
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{NoTransport, Recovery};
 use windtunnel_fabric::packet::{
-    BufferSettings, Completion, Discipline, EcnSettings, Engine, MarkAt, OpenRequest, PacketError,
-    PacketSettings, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
+    BufferSettings, Colour, ColourProfile, Completion, Discipline, DropProfile, EcnSettings, Engine, MarkAt,
+    Meter, OpenRequest, PacketError, PacketSettings, PfcSettings, Pull, QueueSettings, Shaper, Xoff, Xon,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
@@ -370,4 +371,160 @@ proptest! {
         let again = run(settings.clone());
         prop_assert_eq!((&again.0, again.1, &again.2), (&done, totals, &reports));
     }
+}
+
+/// Drops, or marks, everything beyond so many bytes.
+fn beyond(bytes: u64) -> Option<DropProfile> {
+    let (kmin, kmax) = (Bytes(bytes), Bytes(bytes));
+    Some(DropProfile { rate: BitRate::from_gbps(400), kmin, kmax, pmax: 1.0, at: MarkAt::Enqueue })
+}
+
+fn lossy() -> QueueSettings {
+    QueueSettings { lossless: false, ..QueueSettings::default() }
+}
+
+/// A green sender and a yellow one at line rate into one queue that serves one of the two. It grows by a packet each packet
+/// time; once it is at what yellow packets may find, none of them comes in any more, and no green one is ever dropped.
+#[test]
+fn a_queue_drops_by_color() {
+    let (packets, room) = (200, 20);
+    for colour in [Colour::Yellow, Colour::Red] {
+        let mut queue = lossy();
+        queue.colours[colour as usize].red = beyond(room * FULL);
+        let settings = PacketSettings {
+            colours: vec![Colour::Green, colour],
+            ..settings(Discipline::Fifo, vec![queue])
+        };
+        let mut engine = engine(3, PacketSettings { classes: vec![0, 0], ..settings });
+        for class in 0..2 {
+            send(&mut engine, 0, u32::from(class) + 1, 0, packets * PAYLOAD, class);
+        }
+        let done = drain(&mut engine);
+        assert_eq!(done.iter().map(|done| done.token).collect::<Vec<_>>(), [0]);
+        let totals = engine.totals();
+        let passed = 2 * packets - totals.drops - packets;
+        assert!(passed.abs_diff(room) <= 1, "{passed} yellow packets, room for {room}");
+        assert_eq!(totals.data_packets, packets + passed);
+    }
+}
+
+/// Red packets are marked where green ones are not.
+#[test]
+fn a_queue_marks_by_color() {
+    let mut queue = lossy();
+    queue.ecn = beyond(1 << 30);
+    queue.colours[Colour::Red as usize] = ColourProfile { ecn: beyond(0), red: None };
+    let settings = PacketSettings {
+        colours: vec![Colour::Green, Colour::Red],
+        classes: vec![0, 0],
+        ..settings(Discipline::Fifo, vec![queue])
+    };
+    let mut engine = engine(3, settings);
+    send(&mut engine, 0, 1, 0, 50 * PAYLOAD, 0);
+    send(&mut engine, 0, 2, 0, 30 * PAYLOAD, 1);
+    drain(&mut engine);
+    assert_eq!(engine.totals().marks, 30);
+}
+
+/// How many of `packets` at line rate a queue drops that lets those of `colours` alone in.
+fn dropped(meter: Meter, own: Colour, packets: u64, colours: &[Colour]) -> u64 {
+    let mut queue = QueueSettings { meter: Some(meter), ..lossy() };
+    for colour in [Colour::Green, Colour::Yellow, Colour::Red] {
+        if !colours.contains(&colour) {
+            queue.colours[colour as usize].red = beyond(0);
+        }
+    }
+    let settings = PacketSettings { colours: vec![own], ..settings(Discipline::Fifo, vec![queue]) };
+    let mut engine = engine(2, settings);
+    send(&mut engine, 0, 1, 0, packets * PAYLOAD, 0);
+    drain(&mut engine);
+    engine.totals().drops
+}
+
+/// A sender at 400 Gbps on a meter of 100: with C bytes of committed burst n packets may be green whose bytes are no more than C
+/// and what has come since the first; with E of excess burst E bytes are yellow and no more, as the first bucket never overflows.
+#[test]
+fn a_single_rate_meter_colors_by_rfc_2697() {
+    let (packets, burst, excess) = (1_000, 10 * FULL, 7 * FULL + 100);
+    let meter = Meter::SingleRate { cir: BitRate::from_gbps(100), cbs: Bytes(burst), ebs: Bytes(excess) };
+    let green = (burst + (packets - 1) * FULL / 4) / FULL;
+    let yellow = excess / FULL;
+    let of = |own, colours: &[Colour]| packets - dropped(meter, own, packets, colours);
+    assert_eq!(of(Colour::Green, &[Colour::Green]), green);
+    assert_eq!(of(Colour::Green, &[Colour::Yellow]), yellow);
+    assert_eq!(of(Colour::Green, &[Colour::Red]), packets - green - yellow);
+    // Aware of colors: yellow packets never become green, and what the first bucket does not take fills the second.
+    assert_eq!(of(Colour::Yellow, &[Colour::Green]), 0);
+    assert_eq!(of(Colour::Yellow, &[Colour::Yellow]), (excess + (packets - 1) * FULL / 4) / FULL);
+    assert_eq!(of(Colour::Red, &[Colour::Red]), packets);
+}
+
+/// A peak of 200 Gbps of which 50 are committed.
+#[test]
+fn a_two_rate_meter_colors_by_rfc_2698() {
+    let (packets, burst, peak) = (1_000, 10 * FULL, 4 * FULL);
+    let (cir, pir) = (BitRate::from_gbps(50), BitRate::from_gbps(200));
+    let meter = Meter::TwoRate { cir, cbs: Bytes(burst), pir, pbs: Bytes(peak) };
+    let within = (peak + (packets - 1) * FULL / 2) / FULL;
+    let green = (burst + (packets - 1) * FULL / 8) / FULL;
+    let of = |own, colours: &[Colour]| packets - dropped(meter, own, packets, colours);
+    assert_eq!(of(Colour::Green, &[Colour::Red]), packets - within);
+    assert!(of(Colour::Green, &[Colour::Green]).abs_diff(green) <= 1);
+    assert_eq!(of(Colour::Green, &[Colour::Green, Colour::Yellow]), within);
+    assert_eq!(of(Colour::Yellow, &[Colour::Green]), 0);
+    assert_eq!(of(Colour::Yellow, &[Colour::Yellow]), within);
+    assert_eq!(of(Colour::Red, &[Colour::Red]), packets);
+}
+
+/// Two messages of one NIC, of classes 0 and 1: when each ends, in packet times from the first packet on.
+fn pulled(pull: Pull, queues: Vec<QueueSettings>, packets: u64) -> Vec<u64> {
+    let settings = PacketSettings { pull, ..settings(Discipline::Fifo, queues) };
+    let mut engine = engine(3, settings);
+    for class in 0..2 {
+        send(&mut engine, 0, 0, u32::from(class) + 1, packets * PAYLOAD, class);
+    }
+    let ends = ends(&drain(&mut engine), 2);
+    ends.iter().map(|end| (end - 2 * CABLE - S) / S).collect()
+}
+
+/// The first message's packet is on its way when the second comes. By turns both end together; strictly the second queue's goes
+/// first and the other waits for all of it; by weights of 1 and 3 three packets in four are the second's until it has no more.
+#[test]
+fn a_nic_takes_packets_by_the_queues_of_their_traffic() {
+    let packets = 300;
+    let weights = || weighted(&[1, 3]);
+    let priorities = || {
+        let mut queues = weighted(&[1, 1]);
+        queues[1].priority = 1;
+        queues
+    };
+    // The first queue pair was on the ring before the second: it has the second turn too.
+    assert_eq!(pulled(Pull::RoundRobin, weights(), packets), [2 * packets - 2, 2 * packets]);
+    assert_eq!(pulled(Pull::Strict, priorities(), packets), [2 * packets, packets + 1]);
+    let by_weight = pulled(Pull::Weighted, weights(), packets);
+    assert_eq!(by_weight[0], 2 * packets);
+    assert!(by_weight[1].abs_diff(packets * 4 / 3 + 1) <= 1, "{by_weight:?}");
+    // Priorities do not count by weights, nor weights by priority.
+    assert_eq!(pulled(Pull::Weighted, priorities(), packets), [2 * packets - 1, 2 * packets]);
+    assert_eq!(pulled(Pull::Strict, weights(), packets), by_weight);
+}
+
+#[test]
+fn meters_and_turns_that_cannot_work_are_refused() {
+    let of = |meter| {
+        let queue = QueueSettings { meter: Some(meter), ..lossy() };
+        settings(Discipline::Fifo, vec![queue]).check().expect_err("refused").to_string()
+    };
+    let (slow, fast, small, large) =
+        (BitRate::from_gbps(1), BitRate::from_gbps(2), Bytes(1_000), Bytes(9_000));
+    let small_burst = of(Meter::SingleRate { cir: slow, cbs: small, ebs: large });
+    assert_eq!(small_burst, "`queues[0].meter.cbs` is 1000 B, expected at least `mtu`: 4160 B");
+    let no_rate = of(Meter::SingleRate { cir: BitRate(0), cbs: large, ebs: large });
+    assert_eq!(no_rate, "`queues[0].meter.cir` is 0 bps, expected more");
+    let low_peak = of(Meter::TwoRate { cir: fast, cbs: large, pir: slow, pbs: large });
+    assert_eq!(low_peak, "`queues[0].meter.pir` is 1000000000 bps, expected at least `cir`: 2000000000 bps");
+    let small_peak = of(Meter::TwoRate { cir: slow, cbs: large, pir: fast, pbs: small });
+    assert_eq!(small_peak, "`queues[0].meter.pbs` is 1000 B, expected at least `mtu`: 4160 B");
+    let without = PacketSettings { pull: Pull::Strict, ..PacketSettings::default() };
+    assert_eq!(without.check(), Err(PacketError::PullWithoutQueues));
 }

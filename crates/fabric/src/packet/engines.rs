@@ -204,6 +204,14 @@ impl<T: Transport> Engines<T> {
         }
     }
 
+    /// See [`Engine::lane_of_class`].
+    pub fn lane_of_class(&self, class: u8) -> u8 {
+        match &self.parts {
+            Parts::One(engine) => engine.lane_of_class(class),
+            Parts::Many(many) => many.crew.process(0).lane_of_class(class),
+        }
+    }
+
     /// See [`Engine::is_hopeless`].
     pub fn is_hopeless(&self) -> bool {
         let mut hopeless = false;

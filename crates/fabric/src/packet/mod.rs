@@ -27,6 +27,7 @@ mod foresight;
 mod impair;
 mod link;
 mod message;
+mod meter;
 mod model;
 mod network;
 mod nic;
@@ -34,6 +35,7 @@ mod opening;
 mod packets;
 mod pfc;
 mod port;
+mod pull;
 mod queue_settings;
 mod queues;
 mod receive;
@@ -59,7 +61,8 @@ pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState,
 pub use model::{NetworkOf, PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
 pub use queue_settings::{
-    Discipline, DropProfile, MOST_QUEUES, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
+    Colour, ColourProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,
+    Shaper, Xoff, Xon,
 };
 pub use reorder::Reordering;
 pub use sample::QueueSample;

@@ -215,7 +215,7 @@ impl<T: Transport> PacketNetwork<T> {
     fn open(&mut self, at: Time, departure: &Departure, entropy: u32, part: u64) -> QueuePair {
         let Departure { from, to, nic, ordered, class, .. } = *departure;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
-        let key = (source, sink, entropy, self.engine.queue_of_class(class));
+        let key = (source, sink, entropy, self.engine.lane_of_class(class));
         if ordered && let Some(&pair) = self.pairs.get(&key) {
             return pair;
         }

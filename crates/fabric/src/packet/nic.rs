@@ -1,4 +1,4 @@
-//! NIC ports: queue pairs are asked for packets, round robin, when the port is free.
+//! NIC ports: queue pairs are asked for packets, round robin or by their queues, when the port is free.
 //!
 //! Like a switch's port, a NIC's is advanced lazily: [`Engine::pull`] starts, in order, everything that could start by
 //! now. Whatever changes what a queue pair may send (an acknowledgement, a message, a timer) happens between two pulls:
@@ -9,9 +9,8 @@ use std::collections::BinaryHeap;
 
 use super::engine::Engine;
 use super::events::class;
-use super::packets::NONE;
-use super::port::{CONTROL, DATA, List};
-use super::sender::Sender;
+use super::port::{CONTROL, DATA};
+use super::pull::Ready;
 use super::transport::Transport;
 
 /// What a queue pair does at its NIC port.
@@ -34,7 +33,7 @@ pub(super) enum Turn {
 #[derive(Clone, Debug)]
 pub(super) struct NicPort {
     /// Those that may send, in the order of their turns.
-    ready: List,
+    pub ready: Ready,
     /// Those that may send later: when, what they are called, which. Where a pace has changed since, another entry has the
     /// new time.
     paced: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -64,7 +63,7 @@ enum Pulled {
 impl Default for NicPort {
     fn default() -> Self {
         Self {
-            ready: List::EMPTY,
+            ready: Ready::default(),
             paced: BinaryHeap::new(),
             starts: BinaryHeap::new(),
             opened: 0,
@@ -122,11 +121,10 @@ impl<T: Transport> Engine<T> {
                 nic.paced.pop();
                 if self.senders[flow as usize].is_paced_to(earliest, name) {
                     self.senders[flow as usize].turn = Turn::Ready;
-                    push(&mut nic.ready, flow, &mut self.senders);
+                    nic.ready.push(flow, &mut self.senders);
                 }
             }
-            let flow = nic.ready.head;
-            nic.ready.head = self.senders[flow as usize].after;
+            let flow = nic.ready.pop(&self.senders);
             if self.queues.on && self.queues.stops(p, self.senders[flow as usize].queue) {
                 self.senders[flow as usize].turn = Turn::Parked;
                 self.queues.parked[p as usize].push(flow);
@@ -144,13 +142,14 @@ impl<T: Transport> Engine<T> {
             self.begin(p, id, start);
             let sender = &mut self.senders[flow as usize];
             let nic = &mut self.nics[p as usize];
+            nic.ready.sent(sender.queue);
             if !sender.has_more() {
                 sender.turn = Turn::Idle;
             } else if sender.eligible > start {
                 sender.turn = Turn::Paced;
                 nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
             } else {
-                push(&mut nic.ready, flow, &mut self.senders);
+                nic.ready.push(flow, &mut self.senders);
             }
         };
         // With a packet on the cable the port's own event comes in time.
@@ -210,7 +209,7 @@ impl<T: Transport> Engine<T> {
             nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
         } else {
             sender.turn = Turn::Ready;
-            push(&mut nic.ready, flow, &mut self.senders);
+            nic.ready.push(flow, &mut self.senders);
         }
         self.pull(p, now);
     }
@@ -254,15 +253,4 @@ impl<T: Transport> Engine<T> {
             self.pull(p, now);
         }
     }
-}
-
-/// Puts a queue pair at the end of a ring.
-fn push<F>(ring: &mut List, flow: u32, senders: &mut [Sender<F>]) {
-    senders[flow as usize].after = NONE;
-    if ring.is_empty() {
-        ring.head = flow;
-    } else {
-        senders[ring.tail as usize].after = flow;
-    }
-    ring.tail = flow;
 }

@@ -4,6 +4,8 @@ use prefetch_index::prefetch_index;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::Itinerary;
 
+use super::queue_settings::Colour;
+
 /// No packet, port, queue pair or message.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -97,6 +99,8 @@ pub(super) struct Packet {
     pub flags: u8,
     /// Data queue in which it waits.
     pub queue: u8,
+    /// What profiles of that queue it meets.
+    pub colour: Colour,
 }
 
 impl Packet {

@@ -28,9 +28,10 @@ use windtunnel_topology::{LinkId, Peer, SwitchId};
 use super::engine::Engine;
 use super::events::{Key, class};
 use super::link::Marking;
+use super::meter::Meters;
 use super::packets::NONE;
 use super::port::CONTROL;
-use super::queue_settings::{PfcSettings, Reach, Xoff, Xon};
+use super::queue_settings::{Colour, PfcSettings, QueueSettings, Reach, Xoff, Xon};
 use super::queues::{Queues, share};
 use super::settings::PacketError;
 use super::statistics::PauseCounters;
@@ -174,20 +175,32 @@ impl<T: Transport> Engine<T> {
         let of = |index: usize| settings.queues.get(index);
         for kind in &self.kinds {
             for index in 0..queues.count {
-                let own = of(index).and_then(|queue| queue.ecn.as_ref());
-                queues.marking.push(match own {
-                    Some(ecn) if kind.ecn_allowed => Marking::new(ecn, kind.rate),
-                    _ => kind.ecn,
-                });
-            }
-        }
-        if settings.queues.iter().any(|queue| queue.red.is_some()) {
-            for kind in &self.kinds {
-                for queue in &settings.queues {
-                    let red = queue.red.as_ref().filter(|_| kind.ecn_allowed);
-                    queues.red.push(red.map_or(Marking::OFF, |red| Marking::new(red, kind.rate)));
+                for colour in 0..Colour::COUNT {
+                    let own = of(index).and_then(|queue| queue.colours[colour].ecn.or(queue.ecn));
+                    queues.marking.push(match own {
+                        Some(ecn) if kind.ecn_allowed => Marking::new(&ecn, kind.rate),
+                        _ => kind.ecn,
+                    });
                 }
             }
+        }
+        let drops = |queue: &QueueSettings, colour: usize| queue.colours[colour].red.or(queue.red);
+        let mut every =
+            settings.queues.iter().flat_map(|queue| (0..Colour::COUNT).map(move |colour| (queue, colour)));
+        if every.any(|(queue, colour)| drops(queue, colour).is_some()) {
+            for kind in &self.kinds {
+                for queue in &settings.queues {
+                    for colour in 0..Colour::COUNT {
+                        let red = drops(queue, colour).filter(|_| kind.ecn_allowed);
+                        queues.red.push(red.map_or(Marking::OFF, |red| Marking::new(&red, kind.rate)));
+                    }
+                }
+            }
+        }
+        let meters = settings.queues.iter().map(|queue| queue.meter).collect();
+        queues.meters = Meters::new(meters, self.nics.len());
+        for nic in &mut self.nics {
+            nic.ready.pull_by(settings.pull, &settings.queues);
         }
         queues.parked = vec![Vec::new(); self.nics.len()];
         queues.pausing = vec![Vec::new(); self.switches.len()];

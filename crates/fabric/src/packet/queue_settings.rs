@@ -34,6 +34,70 @@ pub struct Shaper {
 /// RED for packets that are not marked but dropped: sizes as in [`EcnSettings`].
 pub type DropProfile = EcnSettings;
 
+/// How much a packet is worth when queues grow (RFC 2697, 2698; the drop precedence of RFC 2597).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Colour {
+    /// Dropped last.
+    #[default]
+    Green,
+    /// Dropped before.
+    Yellow,
+    /// Dropped first.
+    Red,
+}
+
+impl Colour {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+}
+
+/// What packets of one colour meet in a queue in the place of what the others do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ColourProfile {
+    /// Its marking; that of the queue without.
+    pub ecn: Option<EcnSettings>,
+    /// Its drops at random; those of the queue without.
+    pub red: Option<DropProfile>,
+}
+
+/// Gives packets of a queue their colours by what each NIC has sent of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meter {
+    /// RFC 2697: green within the committed burst, yellow within the excess burst, which fills with what is left over.
+    SingleRate {
+        /// Committed rate.
+        cir: BitRate,
+        /// Committed burst.
+        cbs: Bytes,
+        /// Excess burst.
+        ebs: Bytes,
+    },
+    /// RFC 2698: red beyond the peak rate, yellow beyond the committed one.
+    TwoRate {
+        /// Committed rate.
+        cir: BitRate,
+        /// Committed burst.
+        cbs: Bytes,
+        /// Peak rate.
+        pir: BitRate,
+        /// Peak burst.
+        pbs: Bytes,
+    },
+}
+
+/// Whose packet a NIC port takes next, of the queue pairs that may send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pull {
+    /// Queue pairs in turn, whatever their traffic.
+    #[default]
+    RoundRobin,
+    /// Queues of higher priority first; those of equal priority in turns of `weight` packets; the queue pairs of each in turn.
+    Strict,
+    /// All queues in turns of `weight` packets, the queue pairs of each in turn.
+    Weighted,
+}
+
 /// One data queue of every port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSettings {
@@ -53,6 +117,10 @@ pub struct QueueSettings {
     pub ecn: Option<EcnSettings>,
     /// Drops at random as the queue grows (WRED), for traffic that does not heed marks.
     pub red: Option<DropProfile>,
+    /// What differs for packets of a colour: green, yellow, red.
+    pub colours: [ColourProfile; Colour::COUNT],
+    /// Colours its packets; without, they keep that of their class.
+    pub meter: Option<Meter>,
 }
 
 impl Default for QueueSettings {
@@ -66,6 +134,8 @@ impl Default for QueueSettings {
             lossless: true,
             ecn: None,
             red: None,
+            colours: [ColourProfile::default(); Colour::COUNT],
+            meter: None,
         }
     }
 }
@@ -178,7 +248,13 @@ pub(super) fn check(
             let expected = "a number above 0, at most 1024";
             return Err(PacketError::Share { name: "queues.alpha", found: alpha, expected });
         }
-        for (name, profile) in [("queues.ecn", &queue.ecn), ("queues.red", &queue.red)] {
+        check_meter(index, queue.meter.as_ref(), mtu)?;
+        let own = [("queues.ecn", &queue.ecn), ("queues.red", &queue.red)];
+        let by_colour = queue
+            .colours
+            .iter()
+            .flat_map(|colour| [("queues.colors.ecn", &colour.ecn), ("queues.colors.red", &colour.red)]);
+        for (name, profile) in own.into_iter().chain(by_colour) {
             let Some(EcnSettings { kmin, kmax, pmax, .. }) = *profile else { continue };
             if kmin > kmax {
                 return Err(PacketError::Profile { name, index, kmin, kmax });
@@ -223,6 +299,31 @@ pub(super) fn check(
                 return Err(PacketError::XoffBelowPacket { xoff, mtu });
             }
         }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// [`PacketError`] for a meter that could never let a packet be green.
+fn check_meter(index: usize, meter: Option<&Meter>, mtu: Bytes) -> Result<(), PacketError> {
+    let Some(&meter) = meter else { return Ok(()) };
+    let (cbs, cir) = match meter {
+        Meter::SingleRate { cir, cbs, .. } => (cbs, cir),
+        Meter::TwoRate { cir, cbs, pir, pbs } => {
+            if pir < cir {
+                return Err(PacketError::PeakRate { index, pir, cir });
+            }
+            if pbs < mtu {
+                return Err(PacketError::MeterBurst { name: "pbs", index, burst: pbs, mtu });
+            }
+            (cbs, cir)
+        }
+    };
+    if cir.0 == 0 {
+        return Err(PacketError::MeterRate { index });
+    }
+    if cbs < mtu {
+        return Err(PacketError::MeterBurst { name: "cbs", index, burst: cbs, mtu });
     }
     Ok(())
 }

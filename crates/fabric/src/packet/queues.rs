@@ -17,10 +17,11 @@ use windtunnel_kernel::{BitRate, Bytes};
 use super::engine::Engine;
 use super::events::class;
 use super::link::Marking;
+use super::meter::Meters;
 use super::packets::{Kind, NONE, Packet, Packets};
 use super::pfc::{Frame, Guard, Ingress};
 use super::port::{CONTROL, List};
-use super::queue_settings::{Discipline, QueueSettings, Shaper};
+use super::queue_settings::{Colour, Discipline, QueueSettings, Shaper};
 use super::telemetry::RECORD;
 use super::transport::Transport;
 
@@ -125,7 +126,7 @@ pub(super) struct Queues {
     /// By port, then queue.
     pub each: Vec<Queue>,
     pub stations: Vec<Station>,
-    /// Marking and random drops by kind of link, then queue.
+    /// Marking and random drops by kind of link, then queue, then colour.
     pub marking: Vec<Marking>,
     pub red: Vec<Marking>,
     /// What pauses are made of; none without PFC.
@@ -138,6 +139,7 @@ pub(super) struct Queues {
     pub parked: Vec<Vec<u32>>,
     /// Pause frames to be sent.
     pub frames: Vec<Frame>,
+    pub meters: Meters,
 }
 
 /// What may start at a port.
@@ -188,6 +190,12 @@ impl Queues {
         let empty = Queue { waiting: List::EMPTY, held: 0, deficit: 0, full_at: 0, paused_at: 0 };
         self.each = vec![empty; self.stations.len() * self.count];
         self.turns = vec![Turns::default(); self.stations.len() * self.levels.len()];
+    }
+
+    /// The place of what packets of a colour meet in a queue of a port of a kind.
+    #[inline]
+    fn profile(&self, kind: u16, queue: usize, colour: Colour) -> usize {
+        (usize::from(kind) * self.count + queue) * Colour::COUNT + colour as usize
     }
 
     #[inline]
@@ -346,6 +354,10 @@ impl<T: Transport> Engine<T> {
         let wire = packet.wire;
         let upstream = packet.next_time as u32;
         let lane = self.queues.lane(packet);
+        if lane < self.queues.count {
+            packet.colour = self.queues.meters.colour(upstream, lane, wire, now, packet.colour);
+        }
+        let colour = packet.colour;
         let dropping = self.queues.stations[p as usize].dropping;
         if lane < self.queues.count && dropping & 1 << lane != 0 {
             self.queues.stations[p as usize].dropped += 1;
@@ -376,7 +388,7 @@ impl<T: Transport> Engine<T> {
             let queue = &mut self.queues.each[place];
             queue.held += u32::from(wire);
             let depth = queue.held;
-            let marking = self.queues.marking[usize::from(port.kind) * self.queues.count + lane];
+            let marking = self.queues.marking[self.queues.profile(port.kind, lane, colour)];
             if !marking.at_dequeue && depth > marking.kmin {
                 self.mark_by(p, id, depth, &marking);
             }
@@ -393,8 +405,8 @@ impl<T: Transport> Engine<T> {
         if self.queues.red.is_empty() {
             return false;
         }
-        let red = &self.queues.red[usize::from(self.ports[p as usize].kind) * self.queues.count + lane];
         let packet = &self.packets[id];
+        let red = &self.queues.red[self.queues.profile(self.ports[p as usize].kind, lane, packet.colour)];
         let depth = self.queues.each[self.queues.place(p, lane)].held + u32::from(packet.wire);
         red.marks(depth, || self.draw(EARLY, p, packet))
     }
@@ -511,8 +523,8 @@ impl<T: Transport> Engine<T> {
                     let place = self.queues.place(p, queue);
                     let id = self.queues.each[place].waiting.pop(&self.packets);
                     let depth = self.queues.each[place].held;
-                    let kind = usize::from(self.ports[p as usize].kind);
-                    let marking = self.queues.marking[kind * self.queues.count + queue];
+                    let (kind, colour) = (self.ports[p as usize].kind, self.packets[id].colour);
+                    let marking = self.queues.marking[self.queues.profile(kind, queue, colour)];
                     if marking.at_dequeue && depth > marking.kmin {
                         self.mark_by(p, id, depth, &marking);
                     }

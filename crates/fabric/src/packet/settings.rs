@@ -5,7 +5,7 @@ use windtunnel_topology::LinkId;
 
 use super::background::Background;
 use super::impair::Impairments;
-use super::queue_settings::{self, Discipline, MOST_QUEUES, PfcSettings, QueueSettings};
+use super::queue_settings::{self, Colour, Discipline, MOST_QUEUES, PfcSettings, Pull, QueueSettings};
 use super::transport::Transport;
 use crate::reduction::ReductionSettings;
 
@@ -168,6 +168,10 @@ pub struct PacketSettings {
     pub discipline: Discipline,
     /// The queue of a message's traffic class; 0 for those beyond the list.
     pub classes: Vec<u8>,
+    /// The colour of a message's traffic class; green for those beyond the list.
+    pub colours: Vec<Colour>,
+    /// Which queue pair of a NIC port goes next.
+    pub pull: Pull,
     /// What switches can sum.
     pub reduction: ReductionSettings,
     /// Pauses of lossless queues; none without.
@@ -207,6 +211,8 @@ impl Default for PacketSettings {
             queues: Vec::new(),
             discipline: Discipline::default(),
             classes: Vec::new(),
+            colours: Vec::new(),
+            pull: Pull::default(),
             reduction: ReductionSettings::default(),
             pfc: None,
             impairments: Impairments::default(),
@@ -310,6 +316,37 @@ pub enum PacketError {
         /// End.
         kmax: Bytes,
     },
+    /// A meter that lets nothing pass.
+    #[error("`queues[{index}].meter.cir` is 0 bps, expected more")]
+    MeterRate {
+        /// Place of the queue.
+        index: usize,
+    },
+    /// A peak below what is committed.
+    #[error("`queues[{index}].meter.pir` is {} bps, expected at least `cir`: {} bps", pir.0, cir.0)]
+    PeakRate {
+        /// Place of the queue.
+        index: usize,
+        /// The peak rate.
+        pir: BitRate,
+        /// The committed rate.
+        cir: BitRate,
+    },
+    /// A bucket in which no full packet fits.
+    #[error("`queues[{index}].meter.{name}` is {} B, expected at least `mtu`: {} B", burst.0, mtu.0)]
+    MeterBurst {
+        /// The burst.
+        name: &'static str,
+        /// Place of the queue.
+        index: usize,
+        /// Its size.
+        burst: Bytes,
+        /// A full packet.
+        mtu: Bytes,
+    },
+    /// Classes that there are not.
+    #[error("`pull` goes by queues, but `queues` is empty")]
+    PullWithoutQueues,
     /// A class of a queue that there is not.
     #[error("class {class} goes to queue {queue}, expected one of {known} from 0 on")]
     NoQueue {
@@ -474,6 +511,9 @@ impl PacketSettings {
                 let expected = "a number above 0, at most 1024";
                 return Err(PacketError::Share { name: "buffers.alpha", found: buffer.alpha, expected });
             }
+        }
+        if self.pull != Pull::RoundRobin && self.queues.is_empty() {
+            return Err(PacketError::PullWithoutQueues);
         }
         let buffered = !self.buffers.is_empty();
         queue_settings::check(&self.queues, &self.classes, self.pfc.as_ref(), mtu, buffered)

@@ -1,12 +1,16 @@
 //! Queues and pauses of switches: from the scenario's keys to what the packet model is told.
 
 use windtunnel_fabric::packet::{
-    Discipline, EcnSettings, MarkAt, PfcSettings, QueueSettings, Shaper, Xoff, Xon,
+    Colour, ColourProfile, Discipline, EcnSettings, MarkAt, Meter, PfcSettings, Pull, QueueSettings, Shaper,
+    Xoff, Xon,
 };
 use windtunnel_kernel::{BitRate, Bytes};
 
 use crate::error::InputError;
-use crate::schema::{ClassName, DisciplineName, Ecn, EcnProfileName, MarkName, Network, Pfc, Queue};
+use crate::schema::{
+    self as written, ClassColors, ClassName, ColorName, DisciplineName, DropProfile, Ecn, EcnProfileName,
+    MarkName, Network, Pfc, PullName, Queue,
+};
 
 /// Queues of every port, which goes next, the queue of each traffic class, and pauses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +18,9 @@ pub struct Switching {
     pub queues: Vec<QueueSettings>,
     pub discipline: Discipline,
     pub classes: Vec<u8>,
+    /// Of each traffic class; empty where all are green.
+    pub colours: Vec<Colour>,
+    pub pull: Pull,
     pub pfc: Option<PfcSettings>,
 }
 
@@ -42,10 +49,28 @@ pub fn switching(network: &Network, source: &str) -> Result<Switching, InputErro
             let place = at(&format!("queues[{index}].burst"));
             return Err(InputError::new(place, "a `burst` needs a `rate`"));
         }
-        Ok(settings_of(queue, mtu))
+        let meter = queue.meter.as_ref().map(|meter| meter_of(meter, &at(&format!("queues[{index}].meter"))));
+        Ok(QueueSettings { meter: meter.transpose()?, ..settings_of(queue, mtu) })
     });
     let queues = queues.collect::<Result<Vec<_>, _>>()?;
+    let ClassColors { tp, cp, ep, pp, dp, other } = network.colors;
+    let mut colours: Vec<Colour> = [tp, cp, ep, pp, dp, other].map(colour).to_vec();
+    if colours.iter().all(|&colour| colour == Colour::Green) {
+        colours.clear();
+    }
+    if queues.is_empty() && !colours.is_empty() {
+        return Err(InputError::new(at("colors"), "`colors` are for `queues`, of which there are none"));
+    }
+    if queues.is_empty() && network.nic_pull != PullName::RoundRobin {
+        return Err(InputError::new(at("nic_pull"), "NICs go by `queues`, of which there are none"));
+    }
     Ok(Switching {
+        colours,
+        pull: match network.nic_pull {
+            PullName::RoundRobin => Pull::RoundRobin,
+            PullName::Strict => Pull::Strict,
+            PullName::Wrr => Pull::Weighted,
+        },
         discipline: match network.discipline {
             DisciplineName::Fifo => Discipline::Fifo,
             DisciplineName::Strict => Discipline::Strict,
@@ -82,13 +107,37 @@ fn settings_of(queue: &Queue, mtu: Bytes) -> QueueSettings {
         alpha: queue.alpha,
         lossless: queue.lossless,
         ecn: queue.ecn.as_ref().map(marking),
-        red: queue.red.as_ref().map(|red| EcnSettings {
-            rate: red.rate.0,
-            kmin: red.kmin.0,
-            kmax: red.kmax.0,
-            pmax: red.pmax,
-            at: MarkAt::Enqueue,
+        red: queue.red.as_ref().map(dropping),
+        colours: [&queue.colors.green, &queue.colors.yellow, &queue.colors.red].map(|profile| {
+            ColourProfile { ecn: profile.ecn.as_ref().map(marking), red: profile.red.as_ref().map(dropping) }
         }),
+        meter: None,
+    }
+}
+
+/// Drops at random as the model has them.
+const fn dropping(red: &DropProfile) -> EcnSettings {
+    EcnSettings { rate: red.rate.0, kmin: red.kmin.0, kmax: red.kmax.0, pmax: red.pmax, at: MarkAt::Enqueue }
+}
+
+const fn colour(name: ColorName) -> Colour {
+    match name {
+        ColorName::Green => Colour::Green,
+        ColorName::Yellow => Colour::Yellow,
+        ColorName::Red => Colour::Red,
+    }
+}
+
+/// A meter of one rate or of two.
+fn meter_of(meter: &written::Meter, place: &str) -> Result<Meter, InputError> {
+    let (cir, cbs) = (meter.cir.0, meter.cbs.0);
+    match (meter.ebs, meter.pir, meter.pbs) {
+        (Some(ebs), None, None) => Ok(Meter::SingleRate { cir, cbs, ebs: ebs.0 }),
+        (None, Some(pir), Some(pbs)) => Ok(Meter::TwoRate { cir, cbs, pir: pir.0, pbs: pbs.0 }),
+        _ => {
+            let message = "expected `ebs`, or `pir` and `pbs`, beside `cir` and `cbs`";
+            Err(InputError::new(place, message).hint("`ebs` is of RFC 2697, `pir` and `pbs` of RFC 2698"))
+        }
     }
 }
 
@@ -174,6 +223,30 @@ mod tests {
         assert_eq!(found.pfc, None);
         let none = switching(&network("{}"), "x").expect("nothing asked");
         assert_eq!(none, Switching::default());
+    }
+
+    #[test]
+    fn colors_come_from_traffic_or_meters() {
+        let keys = r#"{"colors": {"dp": "yellow"}, "nic_pull": "strict", "queues": [{"name": "all",
+            "red": {"kmin": "1 MB", "kmax": "2 MB"}, "colors": {"yellow": {"red": {"kmin": "1 KB", "kmax": "2 KB"}}},
+            "meter": {"cir": "10 Gbps", "cbs": "20 KB", "ebs": "40 KB"}}]}"#;
+        let found = switching(&network(keys), "x").expect("a queue");
+        assert_eq!(
+            (found.colours[4], found.colours[5], found.pull),
+            (Colour::Yellow, Colour::Green, Pull::Strict)
+        );
+        let [green, yellow, _] = found.queues[0].colours;
+        assert_eq!((green.red, yellow.red.map(|red| red.kmax)), (None, Some(Bytes(2_000))));
+        let ebs = Bytes(40_000);
+        let single = Meter::SingleRate { cir: BitRate::from_gbps(10), cbs: Bytes(20_000), ebs };
+        assert_eq!(found.queues[0].meter, Some(single));
+        for wrong in [
+            r#"{"colors": {"dp": "red"}}"#,
+            r#"{"nic_pull": "wrr"}"#,
+            r#"{"queues": [{"name": "all", "meter": {"cir": "1 Gbps", "cbs": "9 KB", "pir": "2 Gbps"}}]}"#,
+        ] {
+            assert!(switching(&network(wrong), "x").is_err(), "{wrong}");
+        }
     }
 
     #[test]

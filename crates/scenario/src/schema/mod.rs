@@ -29,7 +29,10 @@ pub use operations::{
     SpareHosts,
 };
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
-pub use queues::{ClassName, DisciplineName, DropProfile, Pfc, Queue, Trimming};
+pub use queues::{
+    ClassColors, ClassName, ColorName, ColorProfile, ColorProfiles, DisciplineName, DropProfile, Meter, Pfc,
+    PullName, Queue, Trimming,
+};
 pub use reduction::Reduction;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
@@ -168,6 +171,10 @@ pub struct Network {
     pub queues: Vec<Queue>,
     /// Which of the `queues` of equal priority goes next (packet fidelity).
     pub discipline: DisciplineName,
+    /// Which queue pair of a NIC sends next: in turn, or by the `queues` of their traffic (packet fidelity).
+    pub nic_pull: PullName,
+    /// The color of traffic, by which `queues` may mark and drop it (packet fidelity).
+    pub colors: ClassColors,
     /// Priority flow control of lossless queues (packet fidelity); `{}` takes all defaults. None if left out.
     pub pfc: Option<Pfc>,
     /// What switches can sum, for `algorithm: in_network` (flow and packet fidelity); `{}` takes all defaults. Nothing if left
@@ -215,6 +222,8 @@ impl Default for Network {
             buffers: Vec::new(),
             queues: Vec::new(),
             discipline: DisciplineName::default(),
+            nic_pull: PullName::default(),
+            colors: ClassColors::default(),
             pfc: None,
             reduction: None,
             timeout: None,

@@ -74,6 +74,98 @@ pub struct Queue {
     /// It drops at random as it grows (WRED), for traffic that heeds no marks.
     #[serde(default)]
     pub red: Option<DropProfile>,
+    /// Profiles of its own for packets of a color; the queue's `ecn` and `red` where they are left out.
+    #[serde(default)]
+    pub colors: ColorProfiles,
+    /// Colors its packets by what each NIC has sent of them, at the switch that the NIC is cabled to; without, they keep the
+    /// color of their traffic (`network.colors`).
+    #[serde(default)]
+    pub meter: Option<Meter>,
+}
+
+/// How much a packet is worth when queues grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ColorName {
+    /// Dropped last.
+    #[default]
+    Green,
+    /// Dropped before.
+    Yellow,
+    /// Dropped first.
+    Red,
+}
+
+/// Profiles by color.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ColorProfiles {
+    /// Of green packets.
+    pub green: ColorProfile,
+    /// Of yellow packets.
+    pub yellow: ColorProfile,
+    /// Of red packets.
+    pub red: ColorProfile,
+}
+
+/// What packets of a color meet in a queue.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ColorProfile {
+    /// Marking.
+    pub ecn: Option<Ecn>,
+    /// Drops at random.
+    pub red: Option<DropProfile>,
+}
+
+/// A meter: with `ebs` that of RFC 2697 (single rate), with `pir` and `pbs` that of RFC 2698 (two rates).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Meter {
+    /// Committed rate.
+    pub cir: Rate,
+    /// Committed burst.
+    pub cbs: Size,
+    /// Excess burst.
+    #[serde(default)]
+    pub ebs: Option<Size>,
+    /// Peak rate.
+    #[serde(default)]
+    pub pir: Option<Rate>,
+    /// Peak burst.
+    #[serde(default)]
+    pub pbs: Option<Size>,
+}
+
+/// The color of a job's traffic by what it is sent for; green where it is left out.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassColors {
+    /// Tensor parallelism.
+    pub tp: ColorName,
+    /// Context parallelism.
+    pub cp: ColorName,
+    /// Expert parallelism.
+    pub ep: ColorName,
+    /// Pipeline parallelism.
+    pub pp: ColorName,
+    /// Data parallelism.
+    pub dp: ColorName,
+    /// Anything else.
+    pub other: ColorName,
+}
+
+/// Whose packet a NIC sends next, of the queue pairs that may send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PullName {
+    /// Queue pairs in turn.
+    #[default]
+    RoundRobin,
+    /// Those of the queue with the highest `priority`; of equal priority in turns of `weight` packets.
+    Strict,
+    /// Those of all queues in turns of `weight` packets.
+    Wrr,
 }
 
 /// How a queue drops at random as it grows. Sizes hold for a port of `rate` and grow in proportion.
