@@ -374,9 +374,9 @@ proptest! {
 }
 
 /// Drops, or marks, everything beyond so many bytes.
-fn beyond(bytes: u64) -> Option<DropProfile> {
+fn beyond(bytes: u64) -> DropProfile {
     let (kmin, kmax) = (Bytes(bytes), Bytes(bytes));
-    Some(DropProfile { rate: BitRate::from_gbps(400), kmin, kmax, pmax: 1.0, at: MarkAt::Enqueue })
+    DropProfile { rate: BitRate::from_gbps(400), kmin, kmax, pmax: 1.0, at: MarkAt::Enqueue }
 }
 
 fn lossy() -> QueueSettings {
@@ -390,7 +390,7 @@ fn a_queue_drops_by_color() {
     let (packets, room) = (200, 20);
     for colour in [Colour::Yellow, Colour::Red] {
         let mut queue = lossy();
-        queue.colours[colour as usize].red = beyond(room * FULL);
+        queue.colours[colour as usize].red = Some(beyond(room * FULL));
         let settings = PacketSettings {
             colours: vec![Colour::Green, colour],
             ..settings(Discipline::Fifo, vec![queue])
@@ -412,8 +412,8 @@ fn a_queue_drops_by_color() {
 #[test]
 fn a_queue_marks_by_color() {
     let mut queue = lossy();
-    queue.ecn = beyond(1 << 30);
-    queue.colours[Colour::Red as usize] = ColourProfile { ecn: beyond(0), red: None };
+    queue.ecn = Some(beyond(1 << 30));
+    queue.colours[Colour::Red as usize] = ColourProfile { ecn: Some(beyond(0)), red: None };
     let settings = PacketSettings {
         colours: vec![Colour::Green, Colour::Red],
         classes: vec![0, 0],
@@ -431,7 +431,7 @@ fn dropped(meter: Meter, own: Colour, packets: u64, colours: &[Colour]) -> u64 {
     let mut queue = QueueSettings { meter: Some(meter), ..lossy() };
     for colour in [Colour::Green, Colour::Yellow, Colour::Red] {
         if !colours.contains(&colour) {
-            queue.colours[colour as usize].red = beyond(0);
+            queue.colours[colour as usize].red = Some(beyond(0));
         }
     }
     let settings = PacketSettings { colours: vec![own], ..settings(Discipline::Fifo, vec![queue]) };
