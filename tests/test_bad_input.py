@@ -356,7 +356,6 @@ OPERATIONS: dict[str, tuple[str, str, str]] = {
     "faults: switches without a fabric": ("", "", "{faults: [{class: switch, mtbf: 1 y, repair: 1 h}]}"),
     "faults: unknown sheet": ("", "", "{faults: [{like: lama3}]}"),
     "faults: two sources": ("", "", "{faults: [{like: llama3, class: gpu}]}"),
-    "faults: under gang scheduling": ("", "", "{scheduler: gang, faults: [{like: llama3}]}"),
     "maintenance: unknown part": ("", "", "{maintenance: [{part: hots1, at: 1 h, for: 2 h}]}"),
     "maintenance: overlapping": ("", "", f"{{maintenance: [{OUT}, {{part: host1/gpu3, at: 2 h, for: 2 h}}]}}"),
     "maintenance: of no length": ("", "", "{maintenance: [{part: host1, at: 1 h, for: 0 s}]}"),

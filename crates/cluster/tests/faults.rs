@@ -307,8 +307,9 @@ fn nothing_is_lost_but_what_is_counted_as_lost() {
         let maintenance = (0..windows).map(window).collect();
         let spares = Spares { hosts: up_to(2) as u32, delay: up_to(1) * 50 };
         let operations = Operations { plant: &plant, processes, known: Vec::new(), maintenance, spares };
-        let name = ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast"]
-            [up_to(7) as usize];
+        let name =
+            ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast", "gang"]
+                [up_to(8) as usize];
         let most = u64::from((plant.hosts - spares.hosts) * plant.per_host);
         let mut submit = 0;
         let jobs: Vec<Job> = (0..5 + up_to(25))
@@ -360,6 +361,25 @@ fn what_is_out_is_not_given_away() {
         assert_eq!(cluster.free(), free, "at {now}");
         assert_eq!(cluster.regions()[0].are_free(&[EndpointId(2)]), now != 10);
     }
+}
+
+/// Two jobs take turns on the two GPUs of a host; a fault in the slice of the one undoes the work of both, and software's only that of
+/// the one that runs.
+#[test]
+fn a_fault_takes_what_is_in_the_memory_of_gpus() {
+    let plant = Pairs { hosts: 1, per_host: 2 };
+    let jobs = [job(0, 2, 20), job(0, 2, 20)];
+    let with_fault = |class| {
+        // Slices of 7: the first job until 7, the second until 14, the first until 21.
+        let operations = Operations { known: vec![at(16, class, 0, 5)], ..nothing(&plant) };
+        let (ended, replayed) = run("gang", &jobs, &with(&operations, Life::default()));
+        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 2);
+        assert_eq!(replayed.gpu_time.useful(), 2 * 40);
+        let hits: Vec<u32> = ended.iter().map(|ended| ended.time.interruptions).collect();
+        (replayed.gpu_time.lost, replayed.gpu_time.failed, hits)
+    };
+    assert_eq!(with_fault(Class::Gpu), (2 * (9 + 7), 5, vec![1, 1]));
+    assert_eq!(with_fault(Class::Software), (2 * 9, 0, vec![1, 0]));
 }
 
 #[test]

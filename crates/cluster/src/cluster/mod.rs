@@ -22,7 +22,7 @@ mod operations;
 mod queue;
 mod stays;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::random::combine;
@@ -326,6 +326,8 @@ pub struct Cluster<'a> {
     told: bool,
     /// GPUs that stopped jobs had, where moving costs something.
     left: FxHashMap<JobId, Vec<EndpointId>>,
+    /// GPUs in whose memory suspended jobs are, and how these go on there.
+    memory: BTreeMap<JobId, (Vec<EndpointId>, Segment)>,
     /// What is out; `None` if nothing ever is.
     outages: Option<Outages>,
     log: operations::Log,
@@ -380,6 +382,7 @@ impl<'a> Cluster<'a> {
             changes: Vec::new(),
             told: false,
             left: FxHashMap::default(),
+            memory: BTreeMap::new(),
             outages,
             log: operations::Log::default(),
             elastic: machine.lives.any_elastic(),
@@ -775,7 +778,15 @@ impl<'a> Cluster<'a> {
             Place::Waiting(debts) => debts,
             _ => Debts::NONE,
         };
-        let segment = self.opening(job, debts, Some(&running));
+        let segment = match self.memory.remove(&job) {
+            Some((there, rest)) if there == running.placement => Segment { begin: self.now, ..rest },
+            // Out of the memory of its GPUs it moves as one that was preempted.
+            Some(_) => {
+                let debts = self.keep(job, debts.loads);
+                self.opening(job, debts, Some(&running))
+            }
+            None => self.opening(job, debts, Some(&running)),
+        };
         self.left.remove(&job);
         self.queue.leave(job);
         self.regions[running.region as usize].take(&running.placement);
@@ -802,9 +813,15 @@ impl<'a> Cluster<'a> {
         if self.status.get(job.0 as usize).is_none() || self.running_job(job).is_none() {
             return Err(ClusterError::NotRunning { scheduler: scheduler.name(), job });
         }
+        let rest = self.segment(job).expect("it runs").split(self.now).1;
         let (running, pause) = self.vacate(job);
-        let debts =
-            if restarts { self.keep(job, pause) } else { Debts { loads: pause.loading > 0, ..Debts::NONE } };
+        let loads = pause.loading > 0;
+        let debts = if restarts {
+            self.keep(job, loads)
+        } else {
+            self.memory.insert(job, (running.placement.clone(), rest));
+            Debts { loads, ..Debts::NONE }
+        };
         self.remember(job, &running);
         self.status[job.0 as usize].place = Place::Waiting(debts);
         self.queue.rejoin(job);
@@ -814,13 +831,14 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// `job`, which was stopped in mid-`pause`, has all its work in a checkpoint; what it owes when it goes on.
-    fn keep(&mut self, job: JobId, pause: Parts) -> Debts {
+    /// `job`, which was stopped, has all its work in a checkpoint; what it owes when it goes on, its data too if it still `loads`
+    /// them.
+    fn keep(&mut self, job: JobId, loads: bool) -> Debts {
         let life = self.machine.lives.of(job.0 as usize);
         let status = &mut self.status[job.0 as usize];
         let wrote = status.done > status.kept && life.checkpoint.is_some();
         status.kept = status.done;
-        Debts { loads: pause.loading > 0, restarts: true, wrote }
+        Debts { loads, restarts: true, wrote }
     }
 
     /// Where a stopped job was, if it pays for going elsewhere.

@@ -10,6 +10,7 @@
 //! *Maintenance.* From the notice on nothing new is placed on what will be drained. As it begins, what still runs there is
 //! interrupted; or it has moved away when the notice was given, with a checkpoint.
 
+use rustc_hash::FxHashSet;
 use windtunnel_kernel::EndpointId;
 
 use super::{Change, Cluster, Debts, HOPELESS, JobId, Place, Running};
@@ -264,7 +265,7 @@ impl Cluster<'_> {
         } else {
             Vec::new()
         };
-        let (jobs, job, lost) = self.interrupt_on(&gpus, true);
+        let (jobs, job, lost) = self.interrupt_on(&gpus, component.class != Class::Software, true);
         let out = if lasts && component.class != Class::Software { gpus } else { Vec::new() };
         self.log.enter(FaultRecord {
             at: self.now,
@@ -325,7 +326,7 @@ impl Cluster<'_> {
             operations.plant.gpus(known.component, &mut gpus);
         }
         let moved =
-            if known.leave == Leave::Migrated { self.interrupt_on(&gpus, false) } else { (0, None, 0) };
+            if known.leave == Leave::Migrated { self.interrupt_on(&gpus, true, false) } else { (0, None, 0) };
         self.put_out(&gpus, known.end(), scheduler, |out| out.draining += 1);
         self.out().known.insert(window, Known { gpus, moved: moved.0, job: moved.1 });
     }
@@ -340,7 +341,7 @@ impl Cluster<'_> {
         } else {
             noticed.gpus.clone()
         };
-        let (stopped, job, lost) = self.interrupt_on(&gpus, true);
+        let (stopped, job, lost) = self.interrupt_on(&gpus, true, true);
         self.log.enter(FaultRecord {
             at: self.now,
             until: known.end(),
@@ -369,36 +370,61 @@ impl Cluster<'_> {
         }
     }
 
-    /// Jobs on `gpus` lose them, and their work since the last checkpoint unless they `lose` none; how many, the first,
-    /// and the work.
-    fn interrupt_on(&mut self, gpus: &[EndpointId], lose: bool) -> (u32, Option<JobId>, u128) {
+    /// Jobs on `gpus` lose them, as do those in their memory if that is `wiped`, and their work since the last checkpoint unless
+    /// they `lose` none; how many, the first, and the work.
+    fn interrupt_on(&mut self, gpus: &[EndpointId], wiped: bool, lose: bool) -> (u32, Option<JobId>, u128) {
         let mut jobs: Vec<JobId> = gpus.iter().filter_map(|&gpu| self.out().of(gpu).job).collect();
+        let running = jobs.len();
+        if wiped && !self.memory.is_empty() && !gpus.is_empty() {
+            let among: FxHashSet<EndpointId> = gpus.iter().copied().collect();
+            let there = |placement: &[EndpointId]| placement.iter().any(|gpu| among.contains(gpu));
+            jobs.extend(
+                self.memory.iter().filter(|(_, (placement, _))| there(placement)).map(|(&job, _)| job),
+            );
+        }
+        let suspended = jobs.split_off(running);
         jobs.sort_unstable();
         jobs.dedup();
-        let lost = jobs.iter().map(|&job| self.interrupt(job, lose)).sum();
-        (jobs.len() as u32, jobs.first().copied(), lost)
+        let mut lost: u128 = jobs.iter().map(|&job| self.interrupt(job, lose)).sum();
+        lost += suspended.iter().map(|&job| self.evict(job, lose)).sum::<u128>();
+        let first = jobs.iter().chain(&suspended).min().copied();
+        ((jobs.len() + suspended.len()) as u32, first, lost)
+    }
+
+    /// A suspended job is no longer in the memory of its GPUs.
+    fn evict(&mut self, job: JobId, lose: bool) -> u128 {
+        self.memory.remove(&job);
+        let Place::Waiting(debts) = self.status[job.0 as usize].place else { return 0 };
+        let (after, undone) = self.fall_back(job, debts.loads, lose);
+        self.status[job.0 as usize].place = Place::Waiting(after);
+        self.changes.push(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
+        undone
+    }
+
+    /// A job that has lost its GPUs goes back to its last checkpoint, or writes one in time if it does not `lose`; what it owes, and
+    /// the GPU-time of work undone.
+    fn fall_back(&mut self, job: JobId, loads: bool, lose: bool) -> (Debts, u128) {
+        if !lose {
+            return (self.keep(job, loads), 0);
+        }
+        let status = &mut self.status[job.0 as usize];
+        let undone = status.done - status.kept;
+        status.done = status.kept;
+        status.lost += undone;
+        status.interruptions += 1;
+        status.futile += 1;
+        if status.futile >= HOPELESS {
+            self.hopeless.get_or_insert(job);
+        }
+        let lost = u128::from(undone) * u128::from(self.job(job).gpus);
+        self.ledger.lose(lost);
+        (Debts { loads, restarts: true, wrote: false }, lost)
     }
 
     fn interrupt(&mut self, job: JobId, lose: bool) -> u128 {
         let (running, pause) = self.vacate(job);
-        let mut undone = 0;
-        let debts = if lose {
-            let status = &mut self.status[job.0 as usize];
-            undone = status.done - status.kept;
-            status.done = status.kept;
-            status.lost += undone;
-            status.interruptions += 1;
-            status.futile += 1;
-            if status.futile >= HOPELESS {
-                self.hopeless.get_or_insert(job);
-            }
-            Debts { loads: pause.loading > 0, restarts: true, wrote: false }
-        } else {
-            self.keep(job, pause)
-        };
+        let (debts, lost) = self.fall_back(job, pause.loading > 0, lose);
         self.remember(job, &running);
-        let lost = u128::from(undone) * u128::from(self.job(job).gpus);
-        self.ledger.lose(lost);
         self.status[job.0 as usize].place = Place::Away(debts);
         self.changes.push(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
         self.releases.push_back((self.now + self.machine.reaction_delay.ns_ceil(), job, running));

@@ -5,13 +5,16 @@
 //! A job enters the first row with legal GPUs for it, a new one if there is none and the matrix is not full, and waits
 //! otherwise, first come, first served. Stopped jobs stay in memory: going on costs nothing. With one row there are no
 //! slices. A slice costs a look at each job of the matrix.
+//!
+//! GPUs that go out of service take the jobs that are in their memory with them: these leave the matrix, go back to their last
+//! checkpoint and enter again where they find room. No row has such GPUs until they are back.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::{EndpointId, Span};
 
-use super::{Decision, Scheduler};
+use super::{Absence, Decision, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 use crate::free::FreeSet;
 
@@ -48,6 +51,10 @@ pub struct Gang {
     /// Jobs that came into the matrix and have not been looked at.
     entered: Vec<JobId>,
     agenda: VecDeque<Decision>,
+    /// The job that is being stopped.
+    suspending: Option<JobId>,
+    /// GPUs that are out of service, and when they are back as far as is known.
+    out: BTreeMap<EndpointId, u64>,
 }
 
 impl Gang {
@@ -68,6 +75,8 @@ impl Gang {
             short: false,
             entered: Vec::new(),
             agenda: VecDeque::new(),
+            suspending: None,
+            out: BTreeMap::new(),
         }
     }
 
@@ -85,7 +94,8 @@ impl Gang {
             let (row, placement) = match found {
                 Some(found) => found,
                 None if rows < self.most_rows => {
-                    let free = cluster.empty_region(0);
+                    let mut free = cluster.empty_region(0);
+                    self.out.keys().for_each(|&gpu| free.take(&[gpu]));
                     let Some(placement) = cluster.place_on(job, &free) else { break };
                     self.rows.push(Row { free, jobs: BTreeSet::new() });
                     self.names.push(self.next_name);
@@ -102,6 +112,30 @@ impl Gang {
             self.holes = true;
         }
         self.full = true;
+    }
+
+    /// Takes a job out of the matrix.
+    fn leave(&mut self, job: JobId) {
+        let Some((name, placement)) = self.cells.remove(&job) else { return };
+        let row = self.row(name);
+        for gpu in placement.iter().filter(|gpu| !self.out.contains_key(gpu)) {
+            self.rows[row].free.give(&[*gpu]);
+        }
+        self.rows[row].jobs.remove(&job);
+        self.full = false;
+        self.holes = true;
+    }
+
+    /// Gives rows back what is in service again by `now`.
+    fn take_back(&mut self, now: u64) {
+        let back: Vec<EndpointId> =
+            self.out.iter().filter(|&(_, &until)| until <= now).map(|(&gpu, _)| gpu).collect();
+        for gpu in back {
+            self.out.remove(&gpu);
+            self.rows.iter_mut().for_each(|row| row.free.give(&[gpu]));
+            self.full = false;
+            self.holes = true;
+        }
     }
 
     /// Forgets rows without jobs; the next one takes over from a current one.
@@ -139,7 +173,7 @@ impl Gang {
         let mut keep = FxHashSet::default();
         let mut starts = Vec::new();
         if stop_others {
-            cluster.running().iter().for_each(|running| free.give(&running.placement));
+            cluster.running().iter().for_each(|running| free.give(&cluster.given_back_by(running)));
         } else {
             // Only those in the way of the current row's jobs stop.
             let own = &self.rows[self.current];
@@ -148,7 +182,7 @@ impl Gang {
                 waiting.flat_map(|job| self.cells[job].1.iter().copied()).collect();
             for running in cluster.running() {
                 if running.placement.iter().any(|gpu| needed.contains(gpu)) {
-                    free.give(&running.placement);
+                    free.give(&cluster.given_back_by(running));
                 } else {
                     keep.insert(running.job);
                 }
@@ -180,7 +214,13 @@ impl Scheduler for Gang {
     }
 
     fn queued(&mut self, job: JobId, _: &Cluster<'_>) {
-        if !self.cells.contains_key(&job) {
+        if self.cells.contains_key(&job) {
+            // Interrupted, on GPUs that still work: it need not wait for the next slice.
+            if self.suspending.take() != Some(job) {
+                self.entered.push(job);
+                self.holes = true;
+            }
+        } else {
             self.outside.insert(job);
             self.full &= self.outside.first() != Some(&job);
         }
@@ -192,24 +232,69 @@ impl Scheduler for Gang {
         if cluster.waits(job) {
             return;
         }
-        let (name, placement) = self.cells.remove(&job).expect("it had a row");
-        let row = self.row(name);
-        self.rows[row].free.give(&placement);
-        self.rows[row].jobs.remove(&job);
-        self.full = false;
-        self.holes = true;
+        self.leave(job);
+    }
+
+    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        let fresh: FxHashSet<EndpointId> =
+            absence.gpus.iter().copied().filter(|gpu| !self.out.contains_key(gpu)).collect();
+        let in_memory = self.in_turn().filter(|job| self.cells[job].1.iter().any(|gpu| fresh.contains(gpu)));
+        // What has a job that runs is told of once it has it no longer.
+        let evicted: Vec<JobId> = in_memory.filter(|job| cluster.waits(*job)).collect();
+        for &job in &evicted {
+            self.leave(job);
+            self.outside.insert(job);
+        }
+        for &gpu in &absence.gpus {
+            if self.out.insert(gpu, absence.until).is_none() {
+                self.rows.iter_mut().for_each(|row| row.free.take(&[gpu]));
+            }
+        }
+        self.agenda
+            .retain(|planned| !matches!(planned, Decision::StartOn { job, .. } if evicted.contains(job)));
+    }
+
+    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        for gpu in &absence.gpus {
+            if let Some(until) = self.out.get_mut(gpu) {
+                *until = absence.from;
+            }
+        }
+        self.take_back(cluster.now());
     }
 
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
-        if let Some(decision) = self.agenda.pop_front() {
-            return Some(decision);
+        if self.agenda.is_empty() {
+            self.plan_ahead(cluster);
         }
+        let next = self.agenda.pop_front();
+        if let Some(Decision::Suspend { job }) = next {
+            self.suspending = Some(job);
+        }
+        next
+    }
+
+    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+
+    fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
+        self.outside.first().copied()
+    }
+
+    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
+        (self.rows.len() > 1).then_some(self.slice_end)
+    }
+}
+
+impl Gang {
+    /// Fills the agenda, if there is anything to be done.
+    fn plan_ahead(&mut self, cluster: &Cluster<'_>) {
+        self.take_back(cluster.now());
         self.drop_empty();
         if !self.full {
             self.enter(cluster);
         }
         if self.rows.is_empty() {
-            return None;
+            return;
         }
         let now = cluster.now();
         if self.slice_end <= now {
@@ -239,16 +324,5 @@ impl Scheduler for Gang {
                 }
             }
         }
-        self.agenda.pop_front()
-    }
-
-    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
-
-    fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
-        self.outside.first().copied()
-    }
-
-    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
-        (self.rows.len() > 1).then_some(self.slice_end)
     }
 }

@@ -163,12 +163,6 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<dyn Scheduler>> {
     })
 }
 
-/// Whether the scheduler named `name` can go on when GPUs fail: the matrix of `gang` names GPUs, and a stopped job of it stays
-/// in their memory.
-pub fn knows_faults(name: &str) -> bool {
-    name != "gang"
-}
-
 /// Whether the scheduler named `name` can do with jobs that get more or fewer GPUs than they asked for: the others count by
 /// what was asked for.
 pub fn knows_elastic(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Schedulers, placements and localities by name.
 
 use windtunnel_cluster::placement::{self, Locality, PLACEMENTS, Placement};
-use windtunnel_cluster::scheduler::{SCHEDULERS, knows_faults, knows_regions};
+use windtunnel_cluster::scheduler::{SCHEDULERS, knows_regions};
 
 use crate::error::{InputError, nearest};
 use crate::schema::Cluster;
@@ -20,13 +20,6 @@ pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
         let message =
             format!("scheduler `{}` knows one region, found {}", cluster.scheduler, cluster.regions);
         return Err(InputError::new(at("regions"), message).hint("`cluster.scheduler: mast` knows several"));
-    }
-    let troubled = !cluster.faults.is_empty() || !cluster.maintenance.is_empty() || cluster.spares.is_some();
-    if troubled && !knows_faults(&cluster.scheduler) {
-        let message =
-            format!("scheduler `{}` keeps jobs in the memory of GPUs, and none may fail", cluster.scheduler);
-        let hint = "leave `cluster.faults`, `cluster.maintenance` and `cluster.spares` out, or take another scheduler";
-        return Err(InputError::new(at("scheduler"), message).hint(hint));
     }
     let tolerance = cluster.episodes.tolerance;
     if !(0.0..=1.0).contains(&tolerance) {
