@@ -223,10 +223,6 @@ fn bad_operations_are_told_where_they_stand() {
         "a.yaml: cluster.faults[0].class: there is no switch",
     );
     starts("{faults: [{like: llama4}]}", "a.yaml: cluster.faults[0].like: ");
-    starts(
-        "{faults: [{like: llama3}], scheduler: gang}",
-        "a.yaml: cluster.scheduler: scheduler `gang` keeps jobs",
-    );
     starts("{spares: {hosts: 4}}", "a.yaml: cluster.spares.hosts: 4 of 4 hosts are spares");
     let negative =
         run(&job(4, jobs, "{faults: [{class: gpu, mtbf: -5 h, repair: 1 h}]}")).expect_err("it is refused");
