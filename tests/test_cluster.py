@@ -177,7 +177,7 @@ def test_a_log_shows_the_cluster_over_time(tmp_path: Path) -> None:
     assert ((stays["finish_s"] - stays["start_s"]) * stays["gpus"]).sum() == pytest.approx(
         cluster["gpu_seconds"]["busy"], rel=1e-9
     )
-    assert (stays["gpu"] + stays["gpus"]).max() <= 8
+    assert ((stays["gpu"] + stays["gpus"]) <= 8).all()
     page = write_report(result, tmp_path / "report.html").read_text(encoding="utf-8")
     figures = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
     assert figures == ["GPUs and jobs over time", "jobs over hosts", "waiting time by size"]

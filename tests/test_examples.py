@@ -111,7 +111,7 @@ def test_every_example_runs_at_packet_fidelity(name: str) -> None:
     flow = summary(name, *small, fidelity="flow")
     for one, fluid in zip(found["jobs"], flow["jobs"], strict=True):
         # Coupled rings wait for their slowest edge at every step, which packets do not: they may be a third faster.
-        # From start to end: which of its iterations a job ends within an episode, and shows, hangs on where others stop.
+        # From start to end: which of its iterations a job ends within an episode, and shows, hangs on others.
         took = [job["finish_s"] - job["start_s"] for job in (one, fluid)]
         assert took[0] == pytest.approx(took[1], rel=0.4)
 
