@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import windtunnel
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -126,6 +129,73 @@ def test_a_queue_is_kept_and_the_run_ends_with_enough_jobs() -> None:
     total = sum(summary["cluster"]["gpu_seconds"].values())
     assert total == pytest.approx(64 * summary["simulated_time_s"], rel=1e-9)
     assert summary["cluster"]["samples_per_s_per_gpu"] > 0
+
+
+def rings(name: str, ranks: int, iterations: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    collective = {"kind": "all_reduce", "algorithm": "ring", "bytes": "64 MiB", "ranks": ranks}
+    return {"name": name, "workload": {"collective": collective}, "iterations": iterations, **more}
+
+
+def logged(folder: Path, *rows: str) -> list[dict[str, Any]]:
+    (folder / "faults.csv").write_text("time_s,component,repair_s\n" + "\n".join(rows) + "\n")
+    return [{"log": str(folder / "faults.csv")}]
+
+
+def test_an_interrupted_job_goes_back_to_its_checkpoint_where_every_iteration_is_simulated(tmp_path: Path) -> None:
+    write, restart, reaction = 5e-3, 7e-3, 1e-3
+    life = {"checkpoint": {"iterations": 20, "write": f"{write} s"}, "restart": f"{restart} s"}
+    jobs = [rings("a", 4, 100, **life), rings("b", 4, 150)]
+    plain = windtunnel.run(cluster(jobs), full=True)
+    one = plain.iterations.filter(plain.iterations["job"] == "a")
+    span = float((one["finish_ps"] - one["start_ps"]).median()) / 1e12  # type: ignore[arg-type]
+    assert finishes(plain)[0] == pytest.approx(100 * span + 4 * write, rel=1e-6)
+    # In the middle of the third stretch: 40 iterations are safe, 60 and two writes are left.
+    at = 50 * span + 2 * write
+    troubled = cluster(jobs, cluster={"faults": logged(tmp_path, f"{at:.9f},software host0/gpu0,0")})
+    full = windtunnel.run(troubled, full=True)
+    expected = at + reaction + restart + 60 * span + 2 * write
+    assert finishes(full)[0] == pytest.approx(expected, rel=1e-6)
+    # Who shares no link with it hears nothing of it.
+    assert finishes(full)[1] == finishes(plain)[1]
+    found = full.summary["cluster"]
+    assert found["interruptions"] == full.summary["jobs"][0]["interruptions"] == 1
+    assert sum(found["gpu_seconds"].values()) == pytest.approx(64 * found["makespan_s"], rel=1e-12)
+    assert found["busy_gpu_seconds"]["lost"] == pytest.approx(4 * 10 * span, rel=1e-3)
+    assert found["busy_gpu_seconds"]["checkpoint"] == pytest.approx(4 * 4 * write, rel=1e-6)
+    assert finishes(windtunnel.run(troubled))[0] == pytest.approx(expected, rel=1e-6)
+    # A checkpoint by time is written as the iteration ends in which it is due.
+    timed = [{**jobs[0], "checkpoint": {"every": f"{19.5 * span:.9f} s", "write": f"{write} s"}}, jobs[1]]
+    assert finishes(windtunnel.run(cluster(timed), full=True))[0] == pytest.approx(100 * span + 4 * write, rel=1e-6)
+
+
+def test_jobs_go_round_what_has_failed_where_every_iteration_is_simulated(tmp_path: Path) -> None:
+    jobs = [rings(name, 12, 60, placement="random") for name in ("a", "b")]
+    plain = windtunnel.run(cluster(jobs), full=True)
+    end = max(finishes(plain))
+    # Three of four spines are out from the third of its time on, for longer than it takes.
+    rows = [f"{end / 3:.9f},spine{i},{10 * end:.9f}" for i in range(3)]
+    troubled = cluster(jobs, cluster={"faults": logged(tmp_path, *rows)})
+    full, fast = windtunnel.run(troubled, full=True), windtunnel.run(troubled)
+    assert full.summary["cluster"]["interruptions"] == 0
+    assert max(finishes(full)) > 1.05 * end
+    assert finishes(full) == pytest.approx(finishes(fast), rel=0.02)
+    # Every byte arrives, whatever way it was on.
+    assert full.summary["network"]["bytes_delivered"] == plain.summary["network"]["bytes_delivered"]
+
+
+def test_fast_forwarding_is_near_every_iteration_where_a_job_is_interrupted(tmp_path: Path) -> None:
+    # A checkpoint soon after another, so that which of two was the last one makes no difference to speak of.
+    life = {"checkpoint": {"iterations": 4, "write": "1 ms"}, "restart": "20 ms", "placement": "packed"}
+    jobs = [{**one, **life} for one in twelve(200)]
+    noise = {"kernel_noise": {"distribution": "normal", "cv": 0.03}}
+    troubled = cluster(jobs, variation=noise, cluster={"faults": logged(tmp_path, "6.0,software host0/gpu0,0")})
+    full, fast = windtunnel.run(troubled, full=True), windtunnel.run(troubled)
+    hit = [one["name"] for one in full.summary["jobs"] if one["interruptions"]]
+    assert hit == [one["name"] for one in fast.summary["jobs"] if one["interruptions"]] != []
+    spans = [[one["finish_s"] - one["start_s"] for one in result.summary["jobs"]] for result in (fast, full)]
+    errors = [abs(a / b - 1) for a, b in zip(*spans, strict=True)]
+    assert sum(errors) / len(errors) < 0.015, errors
+    assert max(errors) < 0.05, errors
 
 
 def test_a_symmetric_memo_simulates_less_and_is_off_by_what_the_page_says() -> None:

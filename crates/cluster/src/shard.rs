@@ -93,6 +93,19 @@ struct Running {
     last_end: Time,
     /// Start of each rank's iteration.
     began: Vec<Time>,
+    /// Iterations after which its ranks stop until they are released.
+    hold: u64,
+    /// Ranks that have stopped there.
+    held: Vec<RankId>,
+    /// It was taken off before its end.
+    gone: bool,
+}
+
+impl Running {
+    /// Iterations after which it has been seen enough.
+    fn enough(&self, enough: u64) -> u64 {
+        self.job.iterations.min(enough)
+    }
 }
 
 /// A coupled group whose last member has come.
@@ -223,6 +236,9 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             ended: 0,
             last_end: start,
             began: vec![start; ranks],
+            hold: u64::MAX,
+            held: Vec::new(),
+            gone: false,
         });
         self.satisfied_now = false;
         for rank in simulated {
@@ -262,6 +278,36 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         (running.ended == running.job.iterations).then_some(running.last_end)
     }
 
+    /// Lets the ranks of `job` stop once they have ended `iterations`, more than any of them has, until [`Self::release`].
+    pub fn hold_after(&mut self, job: usize, iterations: u64) {
+        self.jobs[job].hold = iterations;
+    }
+
+    /// When the last rank of `job` stopped where they were to; `None` before.
+    pub fn held(&self, job: usize) -> Option<Time> {
+        let running = &self.jobs[job];
+        (running.held.len() == running.ranks).then_some(running.last_end)
+    }
+
+    /// Lets the ranks of `job`, all of which have stopped, go on at `at`.
+    pub fn release(&mut self, job: usize, at: Time) {
+        let running = &mut self.jobs[job];
+        running.hold = u64::MAX;
+        // What they waited for is no part of their next iteration.
+        running.last_end = at;
+        let mut held = std::mem::take(&mut running.held);
+        held.sort_unstable();
+        for rank in held {
+            self.begin(job, rank, at);
+        }
+    }
+
+    /// Takes `job` off: nobody hears of it any more. What it had in the fabric has to go too.
+    pub fn forget(&mut self, job: usize) {
+        self.jobs[job].gone = true;
+        self.satisfied_now = self.satisfied();
+    }
+
     /// Iterations that some rank of `job` has begun.
     pub fn begun(&self, job: usize) -> u64 {
         let running = &self.jobs[job];
@@ -271,6 +317,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Iterations that all ranks of `job` have ended.
     pub fn ended(&self, job: usize) -> u64 {
         self.jobs[job].ended
+    }
+
+    /// Of these those whose ends are no later than `at`; the last one may be known ahead.
+    pub fn ended_by(&self, job: usize, at: Time) -> u64 {
+        let running = &self.jobs[job];
+        running.ended - u64::from(running.ended > 0 && running.last_end > at)
     }
 
     /// Lets `auto` keep rings and chains coupled however far apart their members come: right where a message holds nobody
@@ -307,16 +359,16 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
 
     /// Whether every job has done enough.
     pub fn satisfied(&self) -> bool {
-        self.jobs.iter().all(|running| running.ended >= running.job.iterations.min(self.enough))
+        self.jobs.iter().all(|running| running.gone || running.ended >= running.enough(self.enough))
     }
 
     /// Part of what is to be seen that has been, of the job that has most left. Looks at every rank.
     pub fn progress(&self) -> f64 {
         let of_job = |running: &Running| {
-            let iterations = running.job.iterations.min(self.enough);
+            let iterations = running.enough(self.enough);
             running.replay.progress() / (iterations as f64 * running.ranks as f64).max(1.0)
         };
-        self.jobs.iter().map(of_job).fold(1.0, f64::min)
+        self.jobs.iter().filter(|running| !running.gone).map(of_job).fold(1.0, f64::min)
     }
 
     /// Handles up to `events` events; `false` once enough is seen or no event is left.
@@ -342,7 +394,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
 
     /// Lets messages under way arrive, once every job has done all its iterations.
     pub fn drain(&mut self) {
-        if !self.jobs.iter().all(|running| running.ended == running.job.iterations) {
+        if !self.jobs.iter().all(|running| running.gone || running.ended == running.job.iterations) {
             return;
         }
         let mut notices = Vec::new();
@@ -355,8 +407,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Operations that wait for something that will not come, once no event is left: those that have not ended, and
     /// sends that are over for their sender but that nobody receives.
     pub fn stuck(&self) -> Vec<(usize, Vec<StuckOperation>)> {
-        let mut stuck: Vec<Vec<StuckOperation>> =
-            self.jobs.iter().map(|running| running.replay.stuck()).collect();
+        let of = |running: &Running| if running.gone { Vec::new() } else { running.replay.stuck() };
+        let mut stuck: Vec<Vec<StuckOperation>> = self.jobs.iter().map(of).collect();
         for (from, ticket) in self.fabric.unreceived() {
             let (job, token) = ((ticket.0 >> 32) as usize, Token(ticket.0 as u32));
             let rank = RankId(self.rank_at[from.0 as usize]);
@@ -503,7 +555,9 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.satisfied_now = self.satisfied();
         let running = &mut self.jobs[job];
         running.iteration[rank.0 as usize] += 1;
-        if iteration + 1 < running.job.iterations {
+        if iteration + 1 == running.hold {
+            running.held.push(rank);
+        } else if iteration + 1 < running.job.iterations {
             self.begin(job, rank, at);
         }
     }

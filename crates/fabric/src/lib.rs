@@ -13,5 +13,6 @@ pub mod reduction;
 pub mod reroute;
 
 pub use model::{
-    Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
+    Abandon, Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest,
+    Ticket,
 };

@@ -183,6 +183,13 @@ pub struct Received {
     pub class: u8,
 }
 
+/// A network off which messages and groups can be taken in mid-run.
+pub trait Abandon: Network {
+    /// Takes what `gone` says of off the network, as of the instant that it has advanced to: it will not arrive, and loads no
+    /// link. Returns what that was.
+    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival>;
+}
+
 /// What happens between a message leaving its NIC and its arrival.
 pub trait Network {
     /// A message was taken in; for a network that keeps account of messages and not of what carries them.

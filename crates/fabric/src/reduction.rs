@@ -274,6 +274,14 @@ impl Turns {
         self.waiting = still;
     }
 
+    /// Runs that wait for their turn and never will have it; those are returned.
+    pub fn forget(&mut self, goes: impl Fn(u32) -> bool) -> Vec<u32> {
+        let (gone, still) = std::mem::take(&mut self.waiting).into_iter().partition(|(run, _)| goes(*run));
+        self.waiting = still;
+        let gone: VecDeque<(u32, Arc<Tree>)> = gone;
+        gone.into_iter().map(|(run, _)| run).collect()
+    }
+
     fn take(&mut self, tree: &Tree, operations: u32) -> bool {
         let full = |node: &TreeNode| self.under_way.get(&node.switch).is_some_and(|&n| n >= operations);
         if tree.nodes.iter().any(full) {

@@ -12,6 +12,7 @@ use windtunnel_topology::{LinkId, Topology};
 
 use super::instant::Instant;
 use super::network::FlowNetwork;
+use super::transfer::slot_of;
 use crate::packet::{FabricPart, Impairments, PartState, links_of};
 use crate::reroute::lock;
 
@@ -30,8 +31,10 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     pub steps: VecDeque<(Time, Step)>,
-    /// Transfers without a way, with the volume per weight that is left of them.
-    pub held: Vec<(u32, f64)>,
+    /// Flows without a way, with the volume per weight that is left of them if they had begun.
+    pub held: Vec<(u64, Option<f64>)>,
+    /// Others may come, of which nobody knows yet.
+    pub unforeseen: bool,
 }
 
 impl Changes {
@@ -51,7 +54,12 @@ impl Changes {
         }
         // Stable: changes of an instant in their order.
         steps.sort_by_key(|&(at, _)| at);
-        Self { steps: steps.into(), held: Vec::new() }
+        Self { steps: steps.into(), held: Vec::new(), unforeseen: false }
+    }
+
+    /// Whether anything is still to change.
+    pub fn are_to_come(&self) -> bool {
+        self.unforeseen || !self.steps.is_empty()
     }
 
     /// When the next change is.
@@ -68,12 +76,36 @@ impl FlowNetwork {
     /// If links go down and there is no rerouter.
     pub fn change(&mut self, impairments: &Impairments) {
         assert!(!impairments.moves_paths() || self.rerouter.is_some(), "paths move: a rerouter is due");
-        self.changes = Changes::new(&self.topology, impairments);
+        let unforeseen = self.changes.unforeseen;
+        self.changes = Changes { unforeseen, ..Changes::new(&self.topology, impairments) };
     }
 
-    /// Whether something is still to change.
-    pub(super) fn is_to_change(&self) -> bool {
-        !self.changes.steps.is_empty()
+    /// Paths may change at any time: see [`Self::paths_changed`]. The network must be [rerouted](Self::rerouted).
+    pub fn expect_changes(&mut self) {
+        self.changes.unforeseen = true;
+    }
+
+    /// The rerouter has other paths since the clock's instant: what is under way goes on by them.
+    pub fn paths_changed(&mut self) {
+        let left = self.take_off();
+        self.lay_groups();
+        self.put_back(left);
+    }
+
+    /// Takes all flows off their links; what is left of each.
+    pub(super) fn take_off(&mut self) -> Vec<(u64, Option<f64>)> {
+        let flows = self.system.withdraw(Instant::at(self.clock.0)).into_iter();
+        let mut left: Vec<(u64, Option<f64>)> = flows.map(|(token, volume)| (token, Some(volume))).collect();
+        left.append(&mut self.changes.held);
+        left
+    }
+
+    /// Puts flows back on links, in the order of their transfers.
+    pub(super) fn put_back(&mut self, mut left: Vec<(u64, Option<f64>)>) {
+        left.sort_unstable_by_key(|&(token, _)| (slot_of(token), token));
+        for (token, volume) in left {
+            self.put_on_links(token, volume);
+        }
     }
 
     /// Carries out what changes up to the clock.
@@ -81,11 +113,7 @@ impl FlowNetwork {
         if self.changes.next() > self.clock {
             return;
         }
-        let mut left: Vec<(u32, f64)> = Vec::new();
-        for (token, volume) in self.system.withdraw(Instant::at(self.clock.0)) {
-            left.push((token as u32, volume));
-        }
-        left.append(&mut self.changes.held);
+        let left = self.take_off();
         let mut moved = false;
         while let Some((_, step)) = self.changes.steps.pop_front_if(|(at, _)| *at <= self.clock) {
             match step {
@@ -119,9 +147,6 @@ impl FlowNetwork {
         if moved {
             self.lay_groups();
         }
-        left.sort_unstable_by_key(|&(slot, _)| slot);
-        for (slot, volume) in left {
-            self.go_on(slot, volume);
-        }
+        self.put_back(left);
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Group {
     pub class: PathClass,
     /// Nothing joins the ends of an edge.
     pub severed: bool,
-    /// The edges, or of a reduction its members, and the entropy, where routes may change.
+    /// What it was prepared from, where routes may change.
     origin: Option<Box<Origin>>,
     /// Of a reduction: its tree, and the least rate at which its switches let it go on, in bits of payload per second.
     pub tree: Option<(Arc<Tree>, f64)>,
@@ -51,12 +51,12 @@ pub(super) struct Group {
     pub ends: (EndpointId, EndpointId),
 }
 
-/// What a group was prepared from.
+/// What a group was prepared from, and its entropy.
 #[derive(Clone, Debug)]
-struct Origin {
-    edges: Vec<(EndpointId, EndpointId, u32)>,
-    members: Vec<EndpointId>,
-    entropy: u32,
+enum Origin {
+    Edges(Vec<(EndpointId, EndpointId, u32)>, u32),
+    Reduction(Vec<EndpointId>, u32),
+    Exchange(Vec<EndpointId>, u32),
 }
 
 /// What the edges of a group come to.
@@ -99,10 +99,10 @@ impl FlowNetwork {
     pub(super) fn lay_groups(&mut self) {
         for number in 0..self.groups.len() {
             let Some(origin) = self.groups[number].origin.take() else { continue };
-            let laid = if origin.members.is_empty() {
-                self.lay_edges(&origin.edges, origin.entropy)
-            } else {
-                self.lay_tree(&origin.members, origin.entropy)
+            let laid = match &*origin {
+                Origin::Edges(edges, entropy) => self.lay_edges(edges, *entropy),
+                Origin::Reduction(members, entropy) => self.lay_tree(members, *entropy),
+                Origin::Exchange(members, entropy) => self.lay_exchange(members, *entropy),
             };
             // A run under way keeps its turns at the switches where it began.
             let tree = self.groups[number].tree.take();
@@ -187,34 +187,9 @@ impl FlowNetwork {
         }
     }
 
-    /// Each edge leaves by its sender's first NIC.
-    pub(super) fn group_of_edges(
-        &mut self,
-        edges: &[(EndpointId, EndpointId, u32)],
-        entropy: u32,
-    ) -> CoupledId {
-        let group = self.lay_edges(edges, entropy);
-        self.keep(group, || Origin { edges: edges.to_vec(), members: Vec::new(), entropy })
-    }
-
-    /// The links of the tree, each with one vector up and the sum down.
-    pub(super) fn group_of_tree(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
-        let group = self.lay_tree(members, entropy);
-        self.keep(group, || Origin { edges: Vec::new(), members: members.to_vec(), entropy })
-    }
-
-    fn keep(&mut self, mut group: Group, origin: impl FnOnce() -> Origin) -> CoupledId {
-        group.origin = self.is_to_change().then(|| Box::new(origin()));
-        self.groups.push(group);
-        CoupledId(self.groups.len() as u32 - 1)
-    }
-
-    /// The flows of members that share a NIC go by its first member's. Where links are to change, all pairs are coupled:
-    /// what is left of a group is laid anew as a whole.
-    pub(super) fn group_of_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
-        if self.is_to_change() {
-            return self.group_of_edges(&crate::model::pairs(members), entropy);
-        }
+    /// The flows of an exchange. Where routes may change they are as many, in the same order, whatever the routes: what is left
+    /// of each goes on by itself.
+    fn lay_exchange(&mut self, members: &[EndpointId], entropy: u32) -> Group {
         let topology = Arc::clone(&self.topology);
         let size = topology.scale_up_size();
         let domain = |member: EndpointId| {
@@ -241,9 +216,9 @@ impl FlowNetwork {
                 parts.push(Part { links, class: self.route.class, pairs: senders * receivers });
             }
         }
-        parts.retain(|part| !part.links.is_empty());
         let between = parts.len();
         if self.settings.alone
+            && !self.changes.are_to_come()
             && let Some(one) = in_step(&parts, &self.rates)
         {
             parts = vec![one];
@@ -261,15 +236,16 @@ impl FlowNetwork {
                 }
             }
             let links = summed(links);
-            parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
+            if !links.is_empty() {
+                parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
+            }
         }
-        parts.retain(|part| !part.links.is_empty());
         let loads = parts
             .iter()
             .flat_map(|part| part.links.iter().map(|&(link, share)| (link, share * part.pairs as f64)));
         let links = summed(loads.collect());
         let members = members.len() as u64;
-        self.groups.push(Group {
+        Group {
             edges: parts.len() as u32,
             flows: (parts.len() + joined) as u64,
             parts,
@@ -282,7 +258,35 @@ impl FlowNetwork {
             severed: way.severed,
             total_weight: members * members.saturating_sub(1),
             ends: nics.first().zip(nics.last()).map_or_else(Default::default, |(a, b)| (a.1, b.1)),
-        });
+        }
+    }
+
+    /// Each edge leaves by its sender's first NIC.
+    pub(super) fn group_of_edges(
+        &mut self,
+        edges: &[(EndpointId, EndpointId, u32)],
+        entropy: u32,
+    ) -> CoupledId {
+        let group = self.lay_edges(edges, entropy);
+        self.keep(group, || Origin::Edges(edges.to_vec(), entropy))
+    }
+
+    /// The links of the tree, each with one vector up and the sum down.
+    pub(super) fn group_of_tree(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        let group = self.lay_tree(members, entropy);
+        self.keep(group, || Origin::Reduction(members.to_vec(), entropy))
+    }
+
+    /// The flows of members that share a NIC go by its first member's.
+    pub(super) fn group_of_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
+        let group = self.lay_exchange(members, entropy);
+        self.keep(group, || Origin::Exchange(members.to_vec(), entropy))
+    }
+
+    /// Keeps a group, and what it was prepared from where routes may change.
+    fn keep(&mut self, group: Group, origin: impl FnOnce() -> Origin) -> CoupledId {
+        let origin = self.changes.are_to_come().then(|| Box::new(origin()));
+        self.groups.push(Group { origin, ..group });
         CoupledId(self.groups.len() as u32 - 1)
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! - [`FlowSystem`] is the solver with its clock: flows start, share, end (`system`, `solve`).
 //! - [`FlowNetwork`] is a [`crate::Network`] over a topology: routes, headers, queue pairs (`network`, `transfer`), coupled
-//!   groups (`groups`).
+//!   groups (`groups`), what changes on the way (`change`) and what vanishes from it (`abandon`).
 //! - [`simulate_flows`] is the solver as a function, for given links and paths (`simulate`).
 //! - [`CompletionTimes`], [`FlowRecord`], [`LinkMeter`] keep what a run leaves behind (`observe`).
 //!
@@ -15,6 +15,7 @@
 //!
 //! **Threads.** One: a change is solved for the flows that depend on it alone, which is mostly a handful.
 
+mod abandon;
 mod change;
 mod groups;
 mod heap;

@@ -30,7 +30,7 @@ use super::instant::Instant;
 use super::observe::{CompletionTimes, FlowRecord};
 use super::settings::{FlowNetworkError, FlowSettings};
 use super::system::FlowSystem;
-use super::transfer::{NONE, Subject, Transfer};
+use super::transfer::{NONE, Subject, Transfer, slot_of};
 use crate::model::{Arrival, CoupledId, Departure, Network};
 use crate::reduction::Turns;
 use crate::reroute::SharedRerouter;
@@ -305,11 +305,12 @@ impl Network for FlowNetwork {
         let mut left = std::mem::take(&mut self.left);
         while let Some(batch) = self.system.depart(to, &mut ended) {
             for token in ended.drain(..) {
-                let transfer = &mut self.transfers[token as usize];
+                let slot = slot_of(token);
+                let transfer = &mut self.transfers[slot as usize];
                 transfer.flows -= 1;
                 if transfer.flows == 0 {
-                    self.arrive(token as u32, batch.notice);
-                    left.push(token as u32);
+                    self.arrive(slot, batch.notice);
+                    left.push(slot);
                 }
             }
         }

@@ -40,7 +40,7 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// The queue pair it goes by, if messages are sent on it one after the other.
-    fn queue_pair(&self) -> Option<(u32, u32, u32)> {
+    pub(super) fn queue_pair(&self) -> Option<(u32, u32, u32)> {
         match self.subject {
             Subject::Message { entropy, ordered: true, .. } => Some((self.from.0, self.to.0, entropy)),
             _ => None,
@@ -50,6 +50,16 @@ impl Transfer {
 
 /// No transfer.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// What the solver calls a flow: its transfer, and which of an exchange's flows it is.
+fn token(slot: u32, part: usize) -> u64 {
+    (part as u64) << 32 | u64::from(slot)
+}
+
+/// The transfer of a flow.
+pub(super) const fn slot_of(token: u64) -> u32 {
+    token as u32
+}
 
 impl FlowNetwork {
     /// Takes a request: it starts now, or waits.
@@ -103,7 +113,7 @@ impl FlowNetwork {
             }
             Some(rerouter) => {
                 let mut rerouter = reroute::lock(rerouter);
-                if self.changes.steps.is_empty() {
+                if !self.changes.are_to_come() {
                     return rerouter.route(balancer, seed, from, to, nic, entropy, route).is_some();
                 }
                 // It may yet be joined.
@@ -121,23 +131,19 @@ impl FlowNetwork {
         {
             return;
         }
-        self.put_on_links(slot, None);
+        self.put_on_links(u64::from(slot), None);
     }
 
-    /// Starts again what was taken out: so much of a transfer's volume per weight is left.
-    pub(super) fn go_on(&mut self, slot: u32, volume: f64) {
-        self.put_on_links(slot, Some(volume));
-    }
-
-    /// Starts a transfer's flow at the clock, whole or what is `left` of it, by the route that it has now; without one it is
-    /// held until something changes.
-    fn put_on_links(&mut self, slot: u32, left: Option<f64>) {
+    /// Starts a transfer's flow at the clock by the route that it has now, all of them if it is an exchange; or so much volume
+    /// per weight as is `left` of one. Without a route it is held until something changes.
+    pub(super) fn put_on_links(&mut self, token: u64, left: Option<f64>) {
+        let slot = slot_of(token);
         let transfer = self.transfers[slot as usize];
         let at = Instant::at(self.clock.0);
         match transfer.subject {
             Subject::Message { nic, entropy, .. } => {
                 if !self.lay(transfer.from, transfer.to, nic, entropy) {
-                    self.hold(slot, left);
+                    self.hold(token, left);
                     return;
                 }
                 let (latency, class) = (self.route_latency(), self.route.class);
@@ -150,19 +156,25 @@ impl FlowNetwork {
                     self.dequeue(slot);
                 } else {
                     let path = self.route.links.iter().map(|&(link, share)| (link.0, share));
-                    self.system.start(at, volume, 1.0, path, u64::from(slot));
+                    self.system.start(at, volume, 1.0, path, token);
                 }
             }
             Subject::Coupled { group, .. } => {
                 let group = &self.groups[group.0 as usize];
                 if group.severed {
-                    self.hold(slot, left);
+                    self.hold(token, left);
                     return;
                 }
-                for part in &group.parts {
+                if let Some(left) = left.filter(|_| !group.parts.is_empty()) {
+                    let part = &group.parts[(token >> 32) as usize];
+                    self.system.start(at, left, 1.0, part.links.iter().copied(), token);
+                    return;
+                }
+                for (number, part) in group.parts.iter().enumerate() {
                     let payload = Bytes(transfer.bytes.0 * part.pairs);
                     let volume = self.wire_bytes(payload, part.class) as f64 * VOLUME_PER_BYTE;
-                    self.system.start(at, volume, 1.0, part.links.iter().copied(), u64::from(slot));
+                    let token = self::token(slot, number);
+                    self.system.start(at, volume, 1.0, part.links.iter().copied(), token);
                 }
                 self.exchange_flows += group.flows;
                 if !group.parts.is_empty() {
@@ -173,28 +185,17 @@ impl FlowNetwork {
                 if group.links.is_empty() {
                     self.arrive(slot, self.clock);
                 } else {
-                    self.system.start(at, volume, group.weight, group.links.iter().copied(), u64::from(slot));
+                    self.system.start(at, volume, group.weight, group.links.iter().copied(), token);
                 }
             }
         }
     }
 
     /// A transfer has no way: it waits for a change, if any is to come.
-    fn hold(&mut self, slot: u32, left: Option<f64>) {
-        if !self.is_to_change() {
-            return;
+    fn hold(&mut self, token: u64, left: Option<f64>) {
+        if self.changes.are_to_come() {
+            self.changes.held.push((token, left));
         }
-        let transfer = &self.transfers[slot as usize];
-        let (class, weight) = match transfer.subject {
-            Subject::Message { .. } => (PathClass::Beyond, 1.0),
-            Subject::Coupled { group, .. } => {
-                let group = &self.groups[group.0 as usize];
-                (group.class.max(PathClass::SameLeaf), group.weight)
-            }
-        };
-        let whole = || self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE / weight;
-        let volume = left.unwrap_or_else(whole);
-        self.changes.held.push((slot, volume));
     }
 
     /// Books the arrival of a transfer whose last byte left at `left`.

@@ -40,6 +40,7 @@
 //! [`Fabric::next_time`] is [`Time::NEVER`] such operations are listed by [`Host::stuck`]. Requests with a stream, NIC
 //! or endpoint outside the [`HostSpec`], or ready before the clock, are defects of the caller and panic.
 
+mod abandon;
 mod costs;
 mod matcher;
 mod operations;
@@ -86,6 +87,8 @@ struct Run {
     leader: EndpointId,
     ticket: Ticket,
     start: Time,
+    /// Abandoned: nobody is told of its end.
+    gone: bool,
 }
 
 /// The host model over a network: see the module page.
@@ -228,9 +231,16 @@ impl<N: Network> Host<N> {
         match event {
             Event::Operation(id) => {
                 let operation = self.operations[id];
-                if operation.state == State::Receive {
-                    self.post(id, notices);
-                    return true;
+                match operation.state {
+                    State::Receive => {
+                        self.post(id, notices);
+                        return true;
+                    }
+                    State::Gone => {
+                        self.operations.release(id);
+                        return false;
+                    }
+                    _ => {}
                 }
                 let (free, group) = self.needs(&operation);
                 if free > self.now {
@@ -259,8 +269,11 @@ impl<N: Network> Host<N> {
                 }
             }
             Event::Coupled(run) => {
-                let Run { leader, ticket, start } = self.runs[run as usize];
+                let Run { leader, ticket, start, gone } = self.runs[run as usize];
                 self.free_runs.push(run);
+                if gone {
+                    return false;
+                }
                 let kind = NoticeKind::Finished { remote: start };
                 notices.push(Notice { endpoint: leader, ticket, kind, at: self.now });
             }
@@ -527,7 +540,7 @@ impl<N: Network> Fabric for Host<N> {
         class: u8,
     ) {
         assert!(start >= self.now, "a coupled group starts at {start}, before the clock at {}", self.now);
-        let run = Run { leader, ticket, start };
+        let run = Run { leader, ticket, start, gone: false };
         let id = if let Some(id) = self.free_runs.pop() {
             self.runs[id as usize] = run;
             id

@@ -24,6 +24,8 @@ pub enum State {
     Receive,
     /// A posted receive.
     Posted,
+    /// Abandoned: the slot is free once its event has come up.
+    Gone,
 }
 
 /// One operation. A send becomes its message.

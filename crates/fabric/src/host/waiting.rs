@@ -105,6 +105,18 @@ impl Waiting {
         self.lines[line as usize].due = time;
     }
 
+    /// Forgets all that waits for resources of `endpoint`, and calls `lost` for each.
+    pub fn clear(&mut self, endpoint: EndpointId, mut lost: impl FnMut(u32)) {
+        for (_, id) in std::mem::take(&mut self.lines_of[endpoint.0 as usize]) {
+            let line = &mut self.lines[id as usize];
+            lost(std::mem::replace(&mut line.head, NONE));
+            while let Some((_, operation)) = line.rest.pop() {
+                lost(operation);
+            }
+            self.free.push(id);
+        }
+    }
+
     /// Takes the head off; returns the insertion number of the next, whose event will be due at `due`.
     #[inline]
     pub fn take(&mut self, id: u32, due: Time) -> Option<u64> {

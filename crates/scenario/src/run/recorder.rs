@@ -119,6 +119,11 @@ impl<'a> Recorder<'a> {
         self.iterations[job].iter().skip(1).map(|iteration| Span(iteration.span_ps()))
     }
 
+    /// Links have other names from now on, as paths have changed.
+    pub fn rename_paths(&mut self, names: PathNames<'a>) {
+        self.names = names;
+    }
+
     /// Batches of rows held back.
     pub fn held(&self) -> usize {
         self.held.len()
