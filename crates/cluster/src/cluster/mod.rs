@@ -17,7 +17,9 @@
 //! user's own can make; a job that is interrupted again and again before it has written a checkpoint.
 
 mod elastic;
+mod error;
 mod ledger;
+mod machine;
 mod operations;
 mod queue;
 mod stays;
@@ -26,184 +28,25 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{CalendarTime, EndpointId, Span, define_id};
+use windtunnel_kernel::{CalendarTime, EndpointId, define_id};
 
+pub use error::ClusterError;
 pub use ledger::{GpuTime, Ledger};
+pub use machine::{Job, Machine};
 pub use operations::{FaultRecord, Reason, Tally};
 pub use queue::Queue;
 pub use stays::Stay;
 
-use crate::faults::{Operations, Outages};
-use crate::free::{FreeSet, Locator};
-use crate::life::{Lives, Parts, Segment, State};
-use crate::placement::{Locality, Need, Placement};
+use self::machine::empty_region;
+use crate::faults::Outages;
+use crate::free::FreeSet;
+use crate::life::{Parts, Segment, State};
+use crate::placement::{Need, Placement};
 use crate::scheduler::{Decision, Scheduler};
 
 define_id! {
     /// A job, by its place in the order of submission.
     pub struct JobId;
-}
-
-/// A job as it is submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// When it is submitted.
-    pub submit: CalendarTime,
-    /// Nanoseconds that a scheduler expects it to run, at least 1.
-    pub estimate: u64,
-    /// GPUs that it needs, at least 1.
-    pub gpus: u32,
-    /// Higher goes first, where the scheduler looks at it.
-    pub priority: i32,
-    /// How close together its GPUs must be.
-    pub locality: Locality,
-    /// Index of its placement in [`Machine::placements`].
-    pub placement: u8,
-}
-
-/// What jobs run on, and by which rules.
-pub struct Machine<'a> {
-    /// Number of GPUs.
-    pub endpoints: u32,
-    /// Of which on each host.
-    pub endpoints_per_host: u32,
-    /// Regions of equally many hosts; a job runs in one.
-    pub regions: u32,
-    /// From a job's end until its GPUs can be given away.
-    pub reaction_delay: Span,
-    /// What jobs pay on their way, and what of their work is safe.
-    pub lives: Lives,
-    /// What fails and is drained; `None`: nothing.
-    pub operations: Option<&'a Operations<'a>>,
-    /// Seed of random placements.
-    pub seed: u64,
-    /// Jobs that wait at most: the next one due is submitted when one of them starts.
-    pub queue: Option<u32>,
-    /// Placements that jobs may ask for.
-    pub placements: Vec<&'a dyn Placement>,
-    /// Leaves and pods; needed if a placement or a job asks for them.
-    pub locator: Option<&'a dyn Locator>,
-}
-
-impl Machine<'_> {
-    fn hosts(&self) -> u32 {
-        self.endpoints / self.endpoints_per_host
-    }
-
-    fn region_count(&self) -> u32 {
-        self.regions.clamp(1, self.hosts().max(1))
-    }
-}
-
-/// A region of `machine`, all free; regions are as equal as whole hosts allow.
-fn empty_region(machine: &Machine<'_>, grouped: bool, region: u32) -> FreeSet {
-    let bound = |region: u32| {
-        (u64::from(machine.hosts()) * u64::from(region) / u64::from(machine.region_count())) as u32
-    };
-    let (first, end) = (bound(region), bound(region + 1));
-    let free = FreeSet::of_hosts(first, end - first, machine.endpoints_per_host);
-    match machine.locator {
-        Some(locator) if grouped => free.grouped(locator),
-        _ => free,
-    }
-}
-
-/// Why a cluster cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClusterError {
-    /// A job finds no legal GPUs even if all are free.
-    #[error("job {job} needs {gpus} GPUs (`{}`), more than the cluster can give it", locality.name())]
-    NoRoom {
-        /// The job.
-        job: JobId,
-        /// GPUs that it needs.
-        gpus: u32,
-        /// How close together.
-        locality: Locality,
-    },
-    /// The job to start does not wait.
-    #[error("scheduler `{scheduler}` starts job {job}, which does not wait")]
-    NotWaiting {
-        /// The scheduler's name.
-        scheduler: &'static str,
-        /// The job.
-        job: JobId,
-    },
-    /// The job to stop does not run.
-    #[error("scheduler `{scheduler}` stops job {job}, which does not run")]
-    NotRunning {
-        /// The scheduler's name.
-        scheduler: &'static str,
-        /// The job.
-        job: JobId,
-    },
-    /// The region does not exist.
-    #[error("scheduler `{scheduler}` starts job {job} in region {region}, expected less than {regions}")]
-    NoRegion {
-        /// The scheduler's name.
-        scheduler: &'static str,
-        /// The job.
-        job: JobId,
-        /// Where it was to start.
-        region: u32,
-        /// Number of regions.
-        regions: usize,
-    },
-    /// A scheduler or placement of a user's own failed.
-    #[error("{0}")]
-    Policy(String),
-    /// A placement gives a GPU that is not free, or twice.
-    #[error("placement `{placement}` gives job {job} GPU {gpu}, which is not free or given twice")]
-    GivenTaken {
-        /// The placement's name.
-        placement: &'static str,
-        /// The job.
-        job: JobId,
-        /// The GPU.
-        gpu: EndpointId,
-    },
-    /// A placement gives not as many GPUs as the job needs.
-    #[error("placement `{placement}` gives job {job} {found} GPUs, expected {expected}")]
-    GivenCount {
-        /// The placement's name.
-        placement: &'static str,
-        /// The job.
-        job: JobId,
-        /// GPUs given.
-        found: usize,
-        /// GPUs needed.
-        expected: u32,
-    },
-    /// A GPU is not free.
-    #[error("scheduler `{scheduler}` starts job {job} on GPU {gpu}, which is not free")]
-    Taken {
-        /// The scheduler's name.
-        scheduler: &'static str,
-        /// The job.
-        job: JobId,
-        /// The GPU.
-        gpu: EndpointId,
-    },
-    /// Not as many GPUs as the job needs.
-    #[error("scheduler `{scheduler}` starts job {job} on {found} GPUs, expected {expected}")]
-    WrongCount {
-        /// The scheduler's name.
-        scheduler: &'static str,
-        /// The job.
-        job: JobId,
-        /// GPUs given.
-        found: usize,
-        /// GPUs needed.
-        expected: u32,
-    },
-    /// A job gets nowhere.
-    #[error("job {job} was interrupted {times} times in a row before it had written a checkpoint")]
-    Hopeless {
-        /// The job.
-        job: JobId,
-        /// How often.
-        times: u32,
-    },
 }
 
 /// Interruptions in a row without progress after which a job is given up.

@@ -1,0 +1,72 @@
+//! What jobs run on: the jobs as they are submitted, and the machine with its rules.
+
+use windtunnel_kernel::{CalendarTime, Span};
+
+use crate::faults::Operations;
+use crate::free::{FreeSet, Locator};
+use crate::life::Lives;
+use crate::placement::{Locality, Placement};
+
+/// A job as it is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// When it is submitted.
+    pub submit: CalendarTime,
+    /// Nanoseconds that a scheduler expects it to run, at least 1.
+    pub estimate: u64,
+    /// GPUs that it needs, at least 1.
+    pub gpus: u32,
+    /// Higher goes first, where the scheduler looks at it.
+    pub priority: i32,
+    /// How close together its GPUs must be.
+    pub locality: Locality,
+    /// Index of its placement in [`Machine::placements`].
+    pub placement: u8,
+}
+
+/// What jobs run on, and by which rules.
+pub struct Machine<'a> {
+    /// Number of GPUs.
+    pub endpoints: u32,
+    /// Of which on each host.
+    pub endpoints_per_host: u32,
+    /// Regions of equally many hosts; a job runs in one.
+    pub regions: u32,
+    /// From a job's end until its GPUs can be given away.
+    pub reaction_delay: Span,
+    /// What jobs pay on their way, and what of their work is safe.
+    pub lives: Lives,
+    /// What fails and is drained; `None`: nothing.
+    pub operations: Option<&'a Operations<'a>>,
+    /// Seed of random placements.
+    pub seed: u64,
+    /// Jobs that wait at most: the next one due is submitted when one of them starts.
+    pub queue: Option<u32>,
+    /// Placements that jobs may ask for.
+    pub placements: Vec<&'a dyn Placement>,
+    /// Leaves and pods; needed if a placement or a job asks for them.
+    pub locator: Option<&'a dyn Locator>,
+}
+
+impl Machine<'_> {
+    pub(super) fn hosts(&self) -> u32 {
+        self.endpoints / self.endpoints_per_host
+    }
+
+    pub(super) fn region_count(&self) -> u32 {
+        self.regions.clamp(1, self.hosts().max(1))
+    }
+}
+
+/// A region of `machine`, all free; regions are as equal as whole hosts allow.
+pub(super) fn empty_region(machine: &Machine<'_>, grouped: bool, region: u32) -> FreeSet {
+    let bound = |region: u32| {
+        (u64::from(machine.hosts()) * u64::from(region) / u64::from(machine.region_count())) as u32
+    };
+    let (first, end) = (bound(region), bound(region + 1));
+    let free = FreeSet::of_hosts(first, end - first, machine.endpoints_per_host);
+    match machine.locator {
+        Some(locator) if grouped => free.grouped(locator),
+        _ => free,
+    }
+}
