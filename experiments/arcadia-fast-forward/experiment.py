@@ -30,7 +30,7 @@ def spans(result: Result) -> pl.Series:
 def measured(reference: Result, **episodes: float) -> dict[str, float]:
     """Errors and run time of fast-forwarding so, against `reference`, which simulated every iteration."""
     overrides: dict[str, Any] = {f"cluster.episodes.{key}": value for key, value in episodes.items()}
-    if "narrow" in reference.summary["name"]:
+    if "narrow" in reference.summary["scenario"]:
         overrides |= NARROW
     fast = windtunnel.run(HERE / "scenario.yaml", overrides=overrides, threads=2)
     error = (spans(fast) / spans(reference) - 1).abs().to_numpy()
