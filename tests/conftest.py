@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import windtunnel
 from synthetic import write_run
 
 if TYPE_CHECKING:
@@ -41,6 +44,32 @@ def command(tmp_path: Path) -> Command:
         if check is not None:
             assert done.returncode == check, done.stderr or done.stdout
         return done
+
+    return run
+
+
+Interrupted = Callable[..., "Result"]
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path) -> Interrupted:
+    """Runs the installed command, stops it by SIGINT after some seconds, and loads the partial result that it left."""
+    program = Path(sys.executable).with_name("windtunnel")
+
+    def run(*arguments: str | Path, after: float) -> Result:
+        command = [str(program), "run", *map(str, arguments), "--no-report", "--out", "partial"]
+        with subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            time.sleep(after)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=120)
+        assert process.returncode == 130, errors
+        assert "Traceback" not in errors
+        assert "interrupted: the result is partial" in errors
+        result = windtunnel.load(tmp_path / "partial")
+        assert result.summary["partial"] is True
+        return result
 
     return run
 

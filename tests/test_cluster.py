@@ -7,9 +7,6 @@ import datetime as dt
 import gzip
 import random
 import re
-import signal
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +21,7 @@ from windtunnel.report import timeline, write_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Command
+    from conftest import Command, Interrupted
 
 pytestmark = pytest.mark.engine
 
@@ -247,20 +244,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_ctrl_c_leaves_what_there_is(tmp_path: Path, name: str) -> None:
+def test_ctrl_c_leaves_what_there_is(tmp_path: Path, interrupted: Interrupted, name: str) -> None:
     settings = [word for setting in ENDLESS[name] for word in ("--set", setting)]
-    arguments = ["run", str(ROOT / "examples" / f"{name}.yaml"), *settings, "--no-report", "--out", "partial"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "windtunnel", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    ) as run:
-        time.sleep(12)
-        run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=120)
-    assert run.returncode == 130, errors
-    assert "Traceback" not in errors
-    assert "interrupted: the result is partial" in errors
-    result = windtunnel.load(tmp_path / "partial")
-    assert result.summary["partial"] is True
+    result = interrupted(ROOT / "examples" / f"{name}.yaml", *settings, after=12)
     cluster = result.summary["cluster"]
     assert 0 <= cluster["finished"] < cluster["jobs"]
     # What was counted up to then is whole.

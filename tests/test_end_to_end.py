@@ -5,11 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +18,9 @@ from windtunnel.determinism import MACHINE_KEYS
 from windtunnel.source import read_source
 
 if TYPE_CHECKING:
-    from conftest import Command
+    from pathlib import Path
+
+    from conftest import Command, Interrupted
 
 pytestmark = pytest.mark.engine
 
@@ -187,21 +184,9 @@ def test_a_bare_number_says_which_units_fit(command: Command, scenario: Path) ->
     assert "`m`" in command("run", scenario, check=2).stderr
 
 
-def test_an_interrupted_run_leaves_a_partial_result(scenario: Path, tmp_path: Path) -> None:
-    program = Path(sys.executable).with_name("windtunnel")
+def test_an_interrupted_run_leaves_a_partial_result(scenario: Path, tmp_path: Path, interrupted: Interrupted) -> None:
     endless = ["--set", "jobs[0].iterations=100000", "--set", "cluster.episodes.iterations=100000"]
-    arguments = ["run", str(scenario), *endless, "--set", "results.ideal=false", "--no-report", "--out", "partial"]
-    with subprocess.Popen(
-        [program, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        time.sleep(4)
-        run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130, errors
-    assert "Traceback" not in errors
-    assert "interrupted: the result is partial" in errors
-    result = windtunnel.load(tmp_path / "partial")
-    assert result.summary["partial"] is True
+    result = interrupted(scenario, *endless, "--set", "results.ideal=false", after=4)
     (job,) = result.summary["jobs"]
     assert job["state"] == "interrupted"
     assert 0 < job["simulated_iterations"] == result.iterations.height < 100000

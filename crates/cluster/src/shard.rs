@@ -7,17 +7,20 @@
 //! own requests only; requests never lie before the clock. Failure: the fabric runs dry while operations remain;
 //! [`Shard::stuck`] then names them.
 
+mod bridge;
+mod groups;
+
 use std::sync::Arc;
 
-use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
+use windtunnel_fabric::{Fabric, Notice, NoticeKind, Ticket};
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
-use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, StreamId, Tag, Time};
-use windtunnel_workload::collectives::Algorithm;
-use windtunnel_workload::machine::{Join, Meet};
+use windtunnel_kernel::{EndpointId, RankId, Time};
 use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, StuckOperation};
-use windtunnel_workload::{Machine, Outgoing, Token, Workload};
+use windtunnel_workload::{Token, Workload};
 
-use crate::coupler::{Coupler, Group, Member};
+use self::bridge::Bridge;
+use self::groups::{Complete, Coupled, start_group, start_reduction};
+use crate::coupler::{Coupler, Member};
 use crate::explain::{self, CriticalPath};
 use crate::variation::Variation;
 
@@ -106,23 +109,6 @@ impl Running {
     fn enough(&self, enough: u64) -> u64 {
         self.job.iterations.min(enough)
     }
-}
-
-/// A coupled group whose last member has come.
-#[derive(Clone, Copy, Debug)]
-struct Complete {
-    run: u32,
-    start: Time,
-    what: Coupled,
-}
-
-/// What its members have come for.
-#[derive(Clone, Copy, Debug)]
-enum Coupled {
-    /// A collective as one group.
-    Join(Join),
-    /// A reduction by switches.
-    Meet(Meet),
 }
 
 /// A fabric with the jobs on it.
@@ -561,156 +547,4 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             self.begin(job, rank, at);
         }
     }
-}
-
-/// The machine that a replay sees: the fabric, behind the job's placement.
-struct Bridge<'a, F> {
-    fabric: &'a mut F,
-    variation: &'a Variation,
-    coupler: &'a mut Coupler,
-    job: usize,
-    complete: &'a mut Vec<Complete>,
-    placement: &'a [EndpointId],
-    members: &'a [u32],
-    iteration: u64,
-}
-
-impl<F: Fabric> Bridge<'_, F> {
-    fn at(&self, rank: RankId) -> EndpointId {
-        self.placement[rank.0 as usize]
-    }
-}
-
-impl<F: Fabric> Machine for Bridge<'_, F> {
-    fn calc(&mut self, ready: Time, rank: RankId, token: Token, stream: StreamId, duration: Span) {
-        let endpoint = self.at(rank);
-        let factor = self.variation.factor(endpoint, token.0, self.iteration, ready);
-        self.fabric.calc(ready, endpoint, ticket(self.job, token), stream, duration.scaled(factor));
-    }
-
-    fn send(&mut self, ready: Time, rank: RankId, token: Token, message: Outgoing) {
-        let request = SendRequest {
-            stream: message.stream,
-            nic: message.nic,
-            to: self.at(message.to),
-            bytes: message.bytes,
-            tag: message.tag,
-            class: message.dimension as u8,
-            entropy: message.entropy,
-            ordered: message.ordered,
-        };
-        self.fabric.send(ready, self.at(rank), ticket(self.job, token), request);
-    }
-
-    fn post_receive(
-        &mut self,
-        ready: Time,
-        rank: RankId,
-        token: Token,
-        stream: StreamId,
-        source: Option<RankId>,
-        tag: Option<Tag>,
-    ) {
-        let source = source.map(|source| self.at(source));
-        self.fabric.post_receive(ready, self.at(rank), ticket(self.job, token), stream, source, tag);
-    }
-
-    fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join) {
-        let size = self.members[join.communicator as usize] as usize;
-        let member = Member { rank, token, ready };
-        if let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member) {
-            self.complete.push(Complete { run, start, what: Coupled::Join(join) });
-        }
-    }
-
-    fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet) {
-        let (name, size) = ((meet.tag.0, meet.meeting.first), meet.meeting.count as usize);
-        if let Some((run, start)) = self.coupler.meet(name, size, Member { rank, token, ready }) {
-            self.complete.push(Complete { run, start, what: Coupled::Meet(meet) });
-        }
-    }
-}
-
-/// Arrivals further apart than this part of a group's own time make `auto` run it by steps (DESIGN §4), see
-/// [`Shard::keep_rings_coupled`] for the exception.
-const SPREAD: f64 = 0.05;
-
-/// Hands a complete group to the fabric; `false` if its members came too far apart for one group.
-fn start_group<F: Fabric>(
-    fabric: &mut F,
-    running: &mut Running,
-    job: usize,
-    complete: Complete,
-    join: Join,
-    rings: bool,
-) -> bool {
-    let Complete { run, start, .. } = complete;
-    let Running { job: ShardJob { workload, placement, simulated, .. }, replay, coupler, .. } = running;
-    let ranks = &workload.communicators[join.communicator as usize].ranks;
-    let place = |index: u32| placement[ranks[index as usize].0 as usize];
-    let group = coupler.group(join.communicator, replay.plan_number(&join), |same| {
-        let plan = replay.plan(&join);
-        let shape = (plan.algorithm(), plan.kind());
-        let Some(coupled) = plan.coupled() else {
-            let bytes = plan.exchange().expect("a replay joins only collectives that have a coupled form");
-            let id = same(shape).unwrap_or_else(|| {
-                let members: Vec<_> = (0..ranks.len() as u32).map(place).collect();
-                fabric.prepare_exchange(&members, replay.collective_entropy(join.communicator))
-            });
-            let (bytes, steps) = (Bytes(bytes), 1);
-            let span = fabric.coupled_span(id, bytes, steps);
-            return Group { id, shape, bytes, steps, span, forced: true };
-        };
-        let id = same(shape).unwrap_or_else(|| {
-            let edges: Vec<_> =
-                coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();
-            fabric.prepare_coupled(&edges, replay.collective_entropy(join.communicator))
-        });
-        let (bytes, steps) = (Bytes(coupled.bytes), coupled.steps);
-        Group {
-            id,
-            shape,
-            bytes,
-            steps,
-            span: fabric.coupled_span(id, bytes, steps),
-            forced: replay.is_forced(&join),
-        }
-    });
-    let spread = start - coupler.first_arrival(run);
-    let kept = group.forced || (rings && group.shape.0 == Algorithm::Ring);
-    if spread > group.span.scaled(SPREAD) && !kept && simulated.is_empty() {
-        return false;
-    }
-    let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));
-    fabric.start_coupled(start, place(0), ticket, group.id, group.bytes, group.steps, join.dimension as u8);
-    true
-}
-
-/// Hands a reduction by switches to the fabric. However far apart its members come, the last one's vector has to go all the
-/// way, and the switches hold no more than a few segments of the others' before it.
-fn start_reduction<F: Fabric>(
-    fabric: &mut F,
-    running: &mut Running,
-    job: usize,
-    complete: Complete,
-    meet: &Meet,
-) {
-    let Running { job: ShardJob { workload, placement, .. }, replay, coupler, .. } = running;
-    let ranks = &workload.communicators[meet.communicator as usize].ranks;
-    let meeting = meet.meeting;
-    let place = |index: u32| placement[ranks[index as usize].0 as usize];
-    let group = coupler.reduction((meet.communicator, meeting.first, meeting.inside), || {
-        let members: Vec<EndpointId> = meeting.members().map(place).collect();
-        let entropy = replay.collective_entropy(meet.communicator);
-        if !meeting.inside {
-            return fabric.prepare_reduction(&members, entropy.wrapping_add(meeting.first));
-        }
-        // Every member's link carries the same each way, as those of a ring do.
-        let next = members.iter().cycle().skip(1);
-        let edges: Vec<_> = members.iter().zip(next).map(|(&from, &to)| (from, to, 1)).collect();
-        fabric.prepare_coupled(&edges, entropy)
-    });
-    let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(complete.run));
-    let (leader, class) = (place(meeting.first), meet.dimension as u8);
-    fabric.start_coupled(complete.start, leader, ticket, group, Bytes(meeting.bytes), meeting.steps, class);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{NoTransport, Recovery};
 use windtunnel_fabric::packet::{
-    BufferSettings, Colour, ColourProfile, Completion, Discipline, DropProfile, EcnSettings, Engine, MarkAt,
+    BufferSettings, Color, ColorProfile, Completion, Discipline, DropProfile, EcnSettings, Engine, MarkAt,
     Meter, OpenRequest, PacketError, PacketSettings, PfcSettings, Pull, QueueSettings, Shaper, Xoff, Xon,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
@@ -388,13 +388,11 @@ fn lossy() -> QueueSettings {
 #[test]
 fn a_queue_drops_by_color() {
     let (packets, room) = (200, 20);
-    for colour in [Colour::Yellow, Colour::Red] {
+    for color in [Color::Yellow, Color::Red] {
         let mut queue = lossy();
-        queue.colours[colour as usize].red = Some(beyond(room * FULL));
-        let settings = PacketSettings {
-            colours: vec![Colour::Green, colour],
-            ..settings(Discipline::Fifo, vec![queue])
-        };
+        queue.colors[color as usize].red = Some(beyond(room * FULL));
+        let settings =
+            PacketSettings { colors: vec![Color::Green, color], ..settings(Discipline::Fifo, vec![queue]) };
         let mut engine = engine(3, PacketSettings { classes: vec![0, 0], ..settings });
         for class in 0..2 {
             send(&mut engine, 0, u32::from(class) + 1, 0, packets * PAYLOAD, class);
@@ -413,9 +411,9 @@ fn a_queue_drops_by_color() {
 fn a_queue_marks_by_color() {
     let mut queue = lossy();
     queue.ecn = Some(beyond(1 << 30));
-    queue.colours[Colour::Red as usize] = ColourProfile { ecn: Some(beyond(0)), red: None };
+    queue.colors[Color::Red as usize] = ColorProfile { ecn: Some(beyond(0)), red: None };
     let settings = PacketSettings {
-        colours: vec![Colour::Green, Colour::Red],
+        colors: vec![Color::Green, Color::Red],
         classes: vec![0, 0],
         ..settings(Discipline::Fifo, vec![queue])
     };
@@ -426,15 +424,15 @@ fn a_queue_marks_by_color() {
     assert_eq!(engine.totals().marks, 30);
 }
 
-/// How many of `packets` at line rate a queue drops that lets those of `colours` alone in.
-fn dropped(meter: Meter, own: Colour, packets: u64, colours: &[Colour]) -> u64 {
+/// How many of `packets` at line rate a queue drops that lets those of `colors` alone in.
+fn dropped(meter: Meter, own: Color, packets: u64, colors: &[Color]) -> u64 {
     let mut queue = QueueSettings { meter: Some(meter), ..lossy() };
-    for colour in [Colour::Green, Colour::Yellow, Colour::Red] {
-        if !colours.contains(&colour) {
-            queue.colours[colour as usize].red = Some(beyond(0));
+    for color in [Color::Green, Color::Yellow, Color::Red] {
+        if !colors.contains(&color) {
+            queue.colors[color as usize].red = Some(beyond(0));
         }
     }
-    let settings = PacketSettings { colours: vec![own], ..settings(Discipline::Fifo, vec![queue]) };
+    let settings = PacketSettings { colors: vec![own], ..settings(Discipline::Fifo, vec![queue]) };
     let mut engine = engine(2, settings);
     send(&mut engine, 0, 1, 0, packets * PAYLOAD, 0);
     drain(&mut engine);
@@ -449,14 +447,14 @@ fn a_single_rate_meter_colors_by_rfc_2697() {
     let meter = Meter::SingleRate { cir: BitRate::from_gbps(100), cbs: Bytes(burst), ebs: Bytes(excess) };
     let green = (burst + (packets - 1) * FULL / 4) / FULL;
     let yellow = excess / FULL;
-    let of = |own, colours: &[Colour]| packets - dropped(meter, own, packets, colours);
-    assert_eq!(of(Colour::Green, &[Colour::Green]), green);
-    assert_eq!(of(Colour::Green, &[Colour::Yellow]), yellow);
-    assert_eq!(of(Colour::Green, &[Colour::Red]), packets - green - yellow);
+    let of = |own, colors: &[Color]| packets - dropped(meter, own, packets, colors);
+    assert_eq!(of(Color::Green, &[Color::Green]), green);
+    assert_eq!(of(Color::Green, &[Color::Yellow]), yellow);
+    assert_eq!(of(Color::Green, &[Color::Red]), packets - green - yellow);
     // Aware of colors: yellow packets never become green, and what the first bucket does not take fills the second.
-    assert_eq!(of(Colour::Yellow, &[Colour::Green]), 0);
-    assert_eq!(of(Colour::Yellow, &[Colour::Yellow]), (excess + (packets - 1) * FULL / 4) / FULL);
-    assert_eq!(of(Colour::Red, &[Colour::Red]), packets);
+    assert_eq!(of(Color::Yellow, &[Color::Green]), 0);
+    assert_eq!(of(Color::Yellow, &[Color::Yellow]), (excess + (packets - 1) * FULL / 4) / FULL);
+    assert_eq!(of(Color::Red, &[Color::Red]), packets);
 }
 
 /// A peak of 200 Gbps of which 50 are committed.
@@ -467,13 +465,13 @@ fn a_two_rate_meter_colors_by_rfc_2698() {
     let meter = Meter::TwoRate { cir, cbs: Bytes(burst), pir, pbs: Bytes(peak) };
     let within = (peak + (packets - 1) * FULL / 2) / FULL;
     let green = (burst + (packets - 1) * FULL / 8) / FULL;
-    let of = |own, colours: &[Colour]| packets - dropped(meter, own, packets, colours);
-    assert_eq!(of(Colour::Green, &[Colour::Red]), packets - within);
-    assert!(of(Colour::Green, &[Colour::Green]).abs_diff(green) <= 1);
-    assert_eq!(of(Colour::Green, &[Colour::Green, Colour::Yellow]), within);
-    assert_eq!(of(Colour::Yellow, &[Colour::Green]), 0);
-    assert_eq!(of(Colour::Yellow, &[Colour::Yellow]), within);
-    assert_eq!(of(Colour::Red, &[Colour::Red]), packets);
+    let of = |own, colors: &[Color]| packets - dropped(meter, own, packets, colors);
+    assert_eq!(of(Color::Green, &[Color::Red]), packets - within);
+    assert!(of(Color::Green, &[Color::Green]).abs_diff(green) <= 1);
+    assert_eq!(of(Color::Green, &[Color::Green, Color::Yellow]), within);
+    assert_eq!(of(Color::Yellow, &[Color::Green]), 0);
+    assert_eq!(of(Color::Yellow, &[Color::Yellow]), within);
+    assert_eq!(of(Color::Red, &[Color::Red]), packets);
 }
 
 /// Two messages of one NIC, of classes 0 and 1: when each ends, in packet times from the first packet on.

@@ -23,12 +23,13 @@ mod machine;
 mod operations;
 mod queue;
 mod stays;
+mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{CalendarTime, EndpointId, define_id};
+use windtunnel_kernel::{EndpointId, define_id};
 
 pub use error::ClusterError;
 pub use ledger::{GpuTime, Ledger};
@@ -252,123 +253,6 @@ impl<'a> Cluster<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The present in nanoseconds.
-    pub const fn now(&self) -> u64 {
-        self.now
-    }
-
-    /// A job as it was submitted.
-    pub fn job(&self, job: JobId) -> &'a Job {
-        &self.jobs[job.0 as usize]
-    }
-
-    /// Waiting jobs.
-    pub const fn queue(&self) -> &Queue {
-        &self.queue
-    }
-
-    /// Running jobs, in no particular order.
-    pub fn running(&self) -> &[Running] {
-        &self.running
-    }
-
-    /// A running job; `None` if it does not run.
-    pub fn running_job(&self, job: JobId) -> Option<&Running> {
-        match self.status[job.0 as usize].place {
-            Place::Running(place) => Some(&self.running[place as usize]),
-            _ => None,
-        }
-    }
-
-    /// Whether a job waits.
-    pub fn waits(&self, job: JobId) -> bool {
-        matches!(self.status[job.0 as usize].place, Place::Waiting(_))
-    }
-
-    /// Free GPUs of each region.
-    pub fn regions(&self) -> &[FreeSet] {
-        &self.regions
-    }
-
-    /// Free GPUs of all regions.
-    pub fn free(&self) -> u32 {
-        self.regions.iter().map(FreeSet::count).sum()
-    }
-
-    /// When a job was submitted: later than it asked to be where the queue was full.
-    pub fn submitted_at(&self, job: JobId) -> Option<CalendarTime> {
-        let at = self.status[job.0 as usize].submitted;
-        (at != NEVER).then_some(CalendarTime(at))
-    }
-
-    /// Free GPUs on hosts that are not wholly free.
-    pub fn broken_free(&self) -> u64 {
-        let whole = |free: &FreeSet| free.bucket(free.per_host()).len() as u64 * u64::from(free.per_host());
-        self.regions.iter().map(|free| u64::from(free.count()) - whole(free)).sum()
-    }
-
-    /// When a job first got GPUs.
-    pub fn first_start(&self, job: JobId) -> Option<CalendarTime> {
-        let start = self.status[job.0 as usize].first_start;
-        (start != NEVER).then_some(CalendarTime(start))
-    }
-
-    /// When a running job got the GPUs that it has.
-    pub fn started(&self, job: JobId) -> u64 {
-        self.status[job.0 as usize].start
-    }
-
-    /// Times that a job was started.
-    pub fn starts(&self, job: JobId) -> u32 {
-        self.status[job.0 as usize].starts
-    }
-
-    /// Nanoseconds of work that a job has done before its last start and that count.
-    pub fn done(&self, job: JobId) -> u64 {
-        self.status[job.0 as usize].done
-    }
-
-    /// What a running job does when, from its last start (or [`Self::replan`]) on; `None` if it does not run.
-    pub fn segment(&self, job: JobId) -> Option<&Segment> {
-        match self.status[job.0 as usize].place {
-            Place::Running(place) => Some(&self.segments[place as usize]),
-            _ => None,
-        }
-    }
-
-    /// What became of a job's time so far.
-    pub fn job_time(&self, job: JobId) -> JobTime {
-        let status = &self.status[job.0 as usize];
-        JobTime {
-            lost: status.lost,
-            checkpoint: status.checkpoint,
-            stops: status.starts.saturating_sub(1 + status.interruptions),
-            interruptions: status.interruptions,
-        }
-    }
-
-    /// Nanoseconds from a start now until the job's GPUs can be given away again, as a scheduler expects.
-    pub fn expected_hold(&self, job: JobId) -> u64 {
-        let status = &self.status[job.0 as usize];
-        let debts = match status.place {
-            Place::Waiting(debts) | Place::Away(debts) => debts,
-            _ => Debts::NONE,
-        };
-        let segment = self.opening(job, debts, None);
-        let left = self.job(job).estimate.saturating_sub(status.done).max(1);
-        segment.time_for(left) + self.machine.reaction_delay.ns_ceil()
-    }
-
-    /// When the GPUs of a running job can be given away again, as a scheduler expects; in the past if it is overdue.
-    pub fn expected_release(&self, job: JobId) -> u64 {
-        let status = &self.status[job.0 as usize];
-        let left = self.job(job).estimate.saturating_sub(status.done).max(1);
-        let Some(segment) = self.segment(job) else { return self.now };
-        segment.begin
-            + segment.time_for(self.time_on_its_gpus(job, left))
-            + self.machine.reaction_delay.ns_ceil()
     }
 
     /// What `job` does when, if it starts now: on `onto`, or, as one expects it, elsewhere.

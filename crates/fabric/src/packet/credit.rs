@@ -221,12 +221,7 @@ pub(super) struct Spent {
 fn push(ring: &mut List, flow: u32, accounts: &mut [Account]) {
     accounts[flow as usize].after = NONE;
     accounts[flow as usize].queued = true;
-    if ring.is_empty() {
-        ring.head = flow;
-    } else {
-        accounts[ring.tail as usize].after = flow;
-    }
-    ring.tail = flow;
+    ring.append(flow, |before| accounts[before as usize].after = flow);
 }
 
 impl<T: Transport> Engine<T> {

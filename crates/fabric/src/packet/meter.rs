@@ -1,15 +1,15 @@
-//! Meters that colour packets where they enter the fabric: by what their NIC has sent of a queue's traffic.
+//! Meters that color packets where they enter the fabric: by what their NIC has sent of a queue's traffic.
 //!
-//! The single-rate meter of RFC 2697 and the two-rate one of RFC 2698, both in their colour-aware form; a packet whose class
-//! has no colour is green before, which makes them colour-blind. The switch that a NIC is cabled to meters each data packet as it
-//! joins a queue; from there on it carries its colour.
+//! The single-rate meter of RFC 2697 and the two-rate one of RFC 2698, both in their color-aware form; a packet whose class
+//! has no color is green before, which makes them color-blind. The switch that a NIC is cabled to meters each data packet as it
+//! joins a queue; from there on it carries its color.
 //!
 //! Tokens are kept exactly: a byte is 8·10^12 units, of which a rate adds one for each bit per second and picosecond.
 
 use windtunnel_kernel::{BitRate, Bytes};
 
 use super::packets::NONE;
-use super::queue_settings::{Colour, Meter};
+use super::queue_settings::{Color, Meter};
 
 /// Units of a byte.
 const BYTE: u128 = 8_000_000_000_000;
@@ -40,22 +40,15 @@ impl Meters {
         Self { rules, buckets }
     }
 
-    /// The colour of a packet of `wire` bytes that came by `upstream` at `now` and joins `queue`, where that is metered.
+    /// The color of a packet of `wire` bytes that came by `upstream` at `now` and joins `queue`, where that is metered.
     #[inline]
-    pub(super) fn colour(
-        &mut self,
-        upstream: u32,
-        queue: usize,
-        wire: u16,
-        now: u64,
-        before: Colour,
-    ) -> Colour {
+    pub(super) fn color(&mut self, upstream: u32, queue: usize, wire: u16, now: u64, before: Color) -> Color {
         if self.rules.is_empty() || upstream == NONE {
             return before;
         }
         let place = upstream as usize * self.rules.len() + queue;
         match (self.rules[queue], self.buckets.get_mut(place)) {
-            (Some(meter), Some(buckets)) => buckets.colour(&meter, wire, now, before),
+            (Some(meter), Some(buckets)) => buckets.color(&meter, wire, now, before),
             _ => before,
         }
     }
@@ -71,7 +64,7 @@ fn depths(meter: Meter) -> [u128; 2] {
 }
 
 impl Buckets {
-    fn colour(&mut self, meter: &Meter, wire: u16, now: u64, before: Colour) -> Colour {
+    fn color(&mut self, meter: &Meter, wire: u16, now: u64, before: Color) -> Color {
         let passed = u128::from(now - std::mem::replace(&mut self.at, now));
         let come = |rate: BitRate| u128::from(rate.0) * passed;
         let [most, other] = depths(*meter);
@@ -83,28 +76,28 @@ impl Buckets {
                 // What the first bucket does not take goes to the second.
                 *second = other.min(*second + committed.saturating_sub(most));
                 *committed = most.min(*committed);
-                if before == Colour::Green && *committed >= wire {
+                if before == Color::Green && *committed >= wire {
                     *committed -= wire;
-                    Colour::Green
-                } else if before <= Colour::Yellow && *second >= wire {
+                    Color::Green
+                } else if before <= Color::Yellow && *second >= wire {
                     *second -= wire;
-                    Colour::Yellow
+                    Color::Yellow
                 } else {
-                    Colour::Red
+                    Color::Red
                 }
             }
             Meter::TwoRate { cir, pir, .. } => {
                 *committed = most.min(*committed + come(cir));
                 *second = other.min(*second + come(pir));
-                if before == Colour::Red || *second < wire {
-                    return Colour::Red;
+                if before == Color::Red || *second < wire {
+                    return Color::Red;
                 }
                 *second -= wire;
-                if before == Colour::Yellow || *committed < wire {
-                    return Colour::Yellow;
+                if before == Color::Yellow || *committed < wire {
+                    return Color::Yellow;
                 }
                 *committed -= wire;
-                Colour::Green
+                Color::Green
             }
         }
     }

@@ -61,7 +61,7 @@ pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState,
 pub use model::{NetworkOf, PacketModel, TransportChoice};
 pub use network::{PacketNetwork, PacketNetworkError};
 pub use queue_settings::{
-    Colour, ColourProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,
+    Color, ColorProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,
     Shaper, Xoff, Xon,
 };
 pub use reorder::Reordering;

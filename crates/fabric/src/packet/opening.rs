@@ -10,7 +10,7 @@ use super::engine::{Engine, OpenRequest, Plan, QueuePair};
 use super::message::{Arrivals, NO_MESSAGE};
 use super::nic::Turn;
 use super::packets::{NONE, flag};
-use super::queue_settings::Colour;
+use super::queue_settings::Color;
 use super::receive::Receiver;
 use super::sender::{Resend, Sender};
 use super::settings::Balancer;
@@ -173,7 +173,7 @@ impl<T: Transport> Engine<T> {
             turn: Turn::Idle,
             flags: plan.flags(),
             queue: 0,
-            colour: Colour::Green,
+            color: Color::Green,
             keep: plan.keep,
             rest: 0,
             asked: true,
@@ -256,19 +256,19 @@ impl<T: Transport> Engine<T> {
     /// Gives an open queue pair its traffic class, before its first message: its packets take that class's queue.
     pub fn classify(&mut self, pair: QueuePair, class: u8) {
         let queue = self.queue_of_class(class);
-        let colour = self.colour_of_class(class);
+        let color = self.color_of_class(class);
         let sender = &mut self.senders[pair.sender as usize];
-        (sender.queue, sender.colour) = (queue, colour);
+        (sender.queue, sender.color) = (queue, color);
     }
 
-    /// A number for the data queue and the colour of a traffic class together.
+    /// A number for the data queue and the color of a traffic class together.
     pub fn lane_of_class(&self, class: u8) -> u8 {
-        self.queue_of_class(class) | (self.colour_of_class(class) as u8) << 3
+        self.queue_of_class(class) | (self.color_of_class(class) as u8) << 3
     }
 
-    /// The colour of a traffic class.
-    fn colour_of_class(&self, class: u8) -> Colour {
-        self.settings.colours.get(usize::from(class)).copied().unwrap_or_default()
+    /// The color of a traffic class.
+    fn color_of_class(&self, class: u8) -> Color {
+        self.settings.colors.get(usize::from(class)).copied().unwrap_or_default()
     }
 
     /// The data queue of a traffic class.

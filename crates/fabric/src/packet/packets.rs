@@ -4,7 +4,7 @@ use prefetch_index::prefetch_index;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::Itinerary;
 
-use super::queue_settings::Colour;
+use super::queue_settings::Color;
 
 /// No packet, port, queue pair or message.
 pub(super) const NONE: u32 = u32::MAX;
@@ -100,7 +100,7 @@ pub(super) struct Packet {
     /// Data queue in which it waits.
     pub queue: u8,
     /// What profiles of that queue it meets.
-    pub colour: Colour,
+    pub color: Color,
 }
 
 impl Packet {

@@ -31,7 +31,7 @@ use super::link::Marking;
 use super::meter::Meters;
 use super::packets::NONE;
 use super::port::CONTROL;
-use super::queue_settings::{Colour, PfcSettings, QueueSettings, Reach, Xoff, Xon};
+use super::queue_settings::{Color, PfcSettings, QueueSettings, Reach, Xoff, Xon};
 use super::queues::{Queues, share};
 use super::settings::PacketError;
 use super::statistics::PauseCounters;
@@ -175,8 +175,8 @@ impl<T: Transport> Engine<T> {
         let of = |index: usize| settings.queues.get(index);
         for kind in &self.kinds {
             for index in 0..queues.count {
-                for colour in 0..Colour::COUNT {
-                    let own = of(index).and_then(|queue| queue.colours[colour].ecn.or(queue.ecn));
+                for color in 0..Color::COUNT {
+                    let own = of(index).and_then(|queue| queue.colors[color].ecn.or(queue.ecn));
                     queues.marking.push(match own {
                         Some(ecn) if kind.ecn_allowed => Marking::new(&ecn, kind.rate),
                         _ => kind.ecn,
@@ -184,14 +184,14 @@ impl<T: Transport> Engine<T> {
                 }
             }
         }
-        let drops = |queue: &QueueSettings, colour: usize| queue.colours[colour].red.or(queue.red);
+        let drops = |queue: &QueueSettings, color: usize| queue.colors[color].red.or(queue.red);
         let mut every =
-            settings.queues.iter().flat_map(|queue| (0..Colour::COUNT).map(move |colour| (queue, colour)));
-        if every.any(|(queue, colour)| drops(queue, colour).is_some()) {
+            settings.queues.iter().flat_map(|queue| (0..Color::COUNT).map(move |color| (queue, color)));
+        if every.any(|(queue, color)| drops(queue, color).is_some()) {
             for kind in &self.kinds {
                 for queue in &settings.queues {
-                    for colour in 0..Colour::COUNT {
-                        let red = drops(queue, colour).filter(|_| kind.ecn_allowed);
+                    for color in 0..Color::COUNT {
+                        let red = drops(queue, color).filter(|_| kind.ecn_allowed);
                         queues.red.push(red.map_or(Marking::OFF, |red| Marking::new(&red, kind.rate)));
                     }
                 }

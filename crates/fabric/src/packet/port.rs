@@ -37,6 +37,17 @@ impl List {
         self.tail = id;
     }
 
+    /// Puts at the end what is linked elsewhere: `link` has the one before it, if any, point to `id`.
+    #[inline]
+    pub(super) fn append(&mut self, id: u32, link: impl FnOnce(u32)) {
+        if self.is_empty() {
+            self.head = id;
+        } else {
+            link(self.tail);
+        }
+        self.tail = id;
+    }
+
     /// Takes the first packet off a list that has one.
     #[inline]
     pub(super) fn pop(&mut self, packets: &Packets) -> u32 {

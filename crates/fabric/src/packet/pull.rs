@@ -66,12 +66,7 @@ impl Ready {
             Some(classes) => &mut classes.rings[usize::from(senders[flow as usize].queue)],
         };
         senders[flow as usize].after = NONE;
-        if ring.is_empty() {
-            ring.head = flow;
-        } else {
-            senders[ring.tail as usize].after = flow;
-        }
-        ring.tail = flow;
+        ring.append(flow, |before| senders[before as usize].after = flow);
     }
 
     /// Takes the one off whose turn it is; there is one.

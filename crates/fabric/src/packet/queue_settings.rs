@@ -37,7 +37,7 @@ pub type DropProfile = EcnSettings;
 /// How much a packet is worth when queues grow (RFC 2697, 2698; the drop precedence of RFC 2597).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Colour {
+pub enum Color {
     /// Dropped last.
     #[default]
     Green,
@@ -47,21 +47,21 @@ pub enum Colour {
     Red,
 }
 
-impl Colour {
+impl Color {
     /// How many there are.
     pub const COUNT: usize = 3;
 }
 
-/// What packets of one colour meet in a queue in the place of what the others do.
+/// What packets of one color meet in a queue in the place of what the others do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ColourProfile {
+pub struct ColorProfile {
     /// Its marking; that of the queue without.
     pub ecn: Option<EcnSettings>,
     /// Its drops at random; those of the queue without.
     pub red: Option<DropProfile>,
 }
 
-/// Gives packets of a queue their colours by what each NIC has sent of them.
+/// Gives packets of a queue their colors by what each NIC has sent of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meter {
     /// RFC 2697: green within the committed burst, yellow within the excess burst, which fills with what is left over.
@@ -117,9 +117,9 @@ pub struct QueueSettings {
     pub ecn: Option<EcnSettings>,
     /// Drops at random as the queue grows (WRED), for traffic that does not heed marks.
     pub red: Option<DropProfile>,
-    /// What differs for packets of a colour: green, yellow, red.
-    pub colours: [ColourProfile; Colour::COUNT],
-    /// Colours its packets; without, they keep that of their class.
+    /// What differs for packets of a color: green, yellow, red.
+    pub colors: [ColorProfile; Color::COUNT],
+    /// Colors its packets; without, they keep that of their class.
     pub meter: Option<Meter>,
 }
 
@@ -134,7 +134,7 @@ impl Default for QueueSettings {
             lossless: true,
             ecn: None,
             red: None,
-            colours: [ColourProfile::default(); Colour::COUNT],
+            colors: [ColorProfile::default(); Color::COUNT],
             meter: None,
         }
     }
@@ -250,11 +250,11 @@ pub(super) fn check(
         }
         check_meter(index, queue.meter.as_ref(), mtu)?;
         let own = [("queues.ecn", &queue.ecn), ("queues.red", &queue.red)];
-        let by_colour = queue
-            .colours
+        let by_color = queue
+            .colors
             .iter()
-            .flat_map(|colour| [("queues.colors.ecn", &colour.ecn), ("queues.colors.red", &colour.red)]);
-        for (name, profile) in own.into_iter().chain(by_colour) {
+            .flat_map(|color| [("queues.colors.ecn", &color.ecn), ("queues.colors.red", &color.red)]);
+        for (name, profile) in own.into_iter().chain(by_color) {
             let Some(EcnSettings { kmin, kmax, pmax, .. }) = *profile else { continue };
             if kmin > kmax {
                 return Err(PacketError::Profile { name, index, kmin, kmax });

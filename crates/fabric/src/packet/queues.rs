@@ -21,7 +21,7 @@ use super::meter::Meters;
 use super::packets::{Kind, NONE, Packet, Packets};
 use super::pfc::{Frame, Guard, Ingress};
 use super::port::{CONTROL, List};
-use super::queue_settings::{Colour, Discipline, QueueSettings, Shaper};
+use super::queue_settings::{Color, Discipline, QueueSettings, Shaper};
 use super::telemetry::RECORD;
 use super::transport::Transport;
 
@@ -126,7 +126,7 @@ pub(super) struct Queues {
     /// By port, then queue.
     pub each: Vec<Queue>,
     pub stations: Vec<Station>,
-    /// Marking and random drops by kind of link, then queue, then colour.
+    /// Marking and random drops by kind of link, then queue, then color.
     pub marking: Vec<Marking>,
     pub red: Vec<Marking>,
     /// What pauses are made of; none without PFC.
@@ -192,10 +192,10 @@ impl Queues {
         self.turns = vec![Turns::default(); self.stations.len() * self.levels.len()];
     }
 
-    /// The place of what packets of a colour meet in a queue of a port of a kind.
+    /// The place of what packets of a color meet in a queue of a port of a kind.
     #[inline]
-    fn profile(&self, kind: u16, queue: usize, colour: Colour) -> usize {
-        (usize::from(kind) * self.count + queue) * Colour::COUNT + colour as usize
+    fn profile(&self, kind: u16, queue: usize, color: Color) -> usize {
+        (usize::from(kind) * self.count + queue) * Color::COUNT + color as usize
     }
 
     #[inline]
@@ -355,9 +355,9 @@ impl<T: Transport> Engine<T> {
         let upstream = packet.next_time as u32;
         let lane = self.queues.lane(packet);
         if lane < self.queues.count {
-            packet.colour = self.queues.meters.colour(upstream, lane, wire, now, packet.colour);
+            packet.color = self.queues.meters.color(upstream, lane, wire, now, packet.color);
         }
-        let colour = packet.colour;
+        let color = packet.color;
         let dropping = self.queues.stations[p as usize].dropping;
         if lane < self.queues.count && dropping & 1 << lane != 0 {
             self.queues.stations[p as usize].dropped += 1;
@@ -388,7 +388,7 @@ impl<T: Transport> Engine<T> {
             let queue = &mut self.queues.each[place];
             queue.held += u32::from(wire);
             let depth = queue.held;
-            let marking = self.queues.marking[self.queues.profile(port.kind, lane, colour)];
+            let marking = self.queues.marking[self.queues.profile(port.kind, lane, color)];
             if !marking.at_dequeue && depth > marking.kmin {
                 self.mark_by(p, id, depth, &marking);
             }
@@ -406,7 +406,7 @@ impl<T: Transport> Engine<T> {
             return false;
         }
         let packet = &self.packets[id];
-        let red = &self.queues.red[self.queues.profile(self.ports[p as usize].kind, lane, packet.colour)];
+        let red = &self.queues.red[self.queues.profile(self.ports[p as usize].kind, lane, packet.color)];
         let depth = self.queues.each[self.queues.place(p, lane)].held + u32::from(packet.wire);
         red.marks(depth, || self.draw(EARLY, p, packet))
     }
@@ -523,8 +523,8 @@ impl<T: Transport> Engine<T> {
                     let place = self.queues.place(p, queue);
                     let id = self.queues.each[place].waiting.pop(&self.packets);
                     let depth = self.queues.each[place].held;
-                    let (kind, colour) = (self.ports[p as usize].kind, self.packets[id].colour);
-                    let marking = self.queues.marking[self.queues.profile(kind, queue, colour)];
+                    let (kind, color) = (self.ports[p as usize].kind, self.packets[id].color);
+                    let marking = self.queues.marking[self.queues.profile(kind, queue, color)];
                     if marking.at_dequeue && depth > marking.kmin {
                         self.mark_by(p, id, depth, &marking);
                     }

@@ -191,7 +191,7 @@ impl<T: Transport> Engine<T> {
             kind: Kind::Data,
             flags: sender.flags | if sender.asked { flag::ASKS } else { 0 },
             queue: sender.queue,
-            colour: sender.colour,
+            color: sender.color,
         };
         if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
             (sender.checkpoint, sender.checked) = (sequence, start);

@@ -7,7 +7,7 @@ use prefetch_index::prefetch_index;
 use super::balance::Recycler;
 use super::message::Arrivals;
 use super::nic::Turn;
-use super::queue_settings::Colour;
+use super::queue_settings::Color;
 
 /// The sending half. Four cache lines, then what the transport keeps: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
@@ -62,9 +62,9 @@ pub(super) struct Sender<F> {
     pub last_wire: u16,
     pub turn: Turn,
     pub flags: u8,
-    /// Data queue of its packets, and their colour.
+    /// Data queue of its packets, and their color.
     pub queue: u8,
-    pub colour: Colour,
+    pub color: Color,
     pub keep: bool,
     /// Whether the last packet sent is answered at once.
     pub asked: bool,

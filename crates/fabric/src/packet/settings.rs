@@ -5,7 +5,7 @@ use windtunnel_topology::LinkId;
 
 use super::background::Background;
 use super::impair::Impairments;
-use super::queue_settings::{self, Colour, Discipline, MOST_QUEUES, PfcSettings, Pull, QueueSettings};
+use super::queue_settings::{self, Color, Discipline, MOST_QUEUES, PfcSettings, Pull, QueueSettings};
 use super::transport::Transport;
 use crate::reduction::ReductionSettings;
 
@@ -168,8 +168,8 @@ pub struct PacketSettings {
     pub discipline: Discipline,
     /// The queue of a message's traffic class; 0 for those beyond the list.
     pub classes: Vec<u8>,
-    /// The colour of a message's traffic class; green for those beyond the list.
-    pub colours: Vec<Colour>,
+    /// The color of a message's traffic class; green for those beyond the list.
+    pub colors: Vec<Color>,
     /// Which queue pair of a NIC port goes next.
     pub pull: Pull,
     /// What switches can sum.
@@ -211,7 +211,7 @@ impl Default for PacketSettings {
             queues: Vec::new(),
             discipline: Discipline::default(),
             classes: Vec::new(),
-            colours: Vec::new(),
+            colors: Vec::new(),
             pull: Pull::default(),
             reduction: ReductionSettings::default(),
             pfc: None,

@@ -208,7 +208,7 @@ pub fn packet_settings(
     if network.parallel.processes == Some(0) {
         return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
     }
-    let Switching { queues, discipline, classes, colours, pull, pfc } = switching(network, source)?;
+    let Switching { queues, discipline, classes, colors, pull, pfc } = switching(network, source)?;
     let settings = PacketSettings {
         seed: scenario.seed,
         mtu: network.mtu.0,
@@ -235,7 +235,7 @@ pub fn packet_settings(
         queues,
         discipline,
         classes,
-        colours,
+        colors,
         pull,
         pfc,
         reduction: reduce::settings(network),

@@ -1,7 +1,7 @@
 //! Queues and pauses of switches: from the scenario's keys to what the packet model is told.
 
 use windtunnel_fabric::packet::{
-    Colour, ColourProfile, Discipline, EcnSettings, MarkAt, Meter, PfcSettings, Pull, QueueSettings, Shaper,
+    Color, ColorProfile, Discipline, EcnSettings, MarkAt, Meter, PfcSettings, Pull, QueueSettings, Shaper,
     Xoff, Xon,
 };
 use windtunnel_kernel::{BitRate, Bytes};
@@ -19,7 +19,7 @@ pub struct Switching {
     pub discipline: Discipline,
     pub classes: Vec<u8>,
     /// Of each traffic class; empty where all are green.
-    pub colours: Vec<Colour>,
+    pub colors: Vec<Color>,
     pub pull: Pull,
     pub pfc: Option<PfcSettings>,
 }
@@ -54,18 +54,18 @@ pub fn switching(network: &Network, source: &str) -> Result<Switching, InputErro
     });
     let queues = queues.collect::<Result<Vec<_>, _>>()?;
     let ClassColors { tp, cp, ep, pp, dp, other } = network.colors;
-    let mut colours: Vec<Colour> = [tp, cp, ep, pp, dp, other].map(colour).to_vec();
-    if colours.iter().all(|&colour| colour == Colour::Green) {
-        colours.clear();
+    let mut colors: Vec<Color> = [tp, cp, ep, pp, dp, other].map(color).to_vec();
+    if colors.iter().all(|&color| color == Color::Green) {
+        colors.clear();
     }
-    if queues.is_empty() && !colours.is_empty() {
+    if queues.is_empty() && !colors.is_empty() {
         return Err(InputError::new(at("colors"), "`colors` are for `queues`, of which there are none"));
     }
     if queues.is_empty() && network.nic_pull != PullName::RoundRobin {
         return Err(InputError::new(at("nic_pull"), "NICs go by `queues`, of which there are none"));
     }
     Ok(Switching {
-        colours,
+        colors,
         pull: match network.nic_pull {
             PullName::RoundRobin => Pull::RoundRobin,
             PullName::Strict => Pull::Strict,
@@ -108,8 +108,9 @@ fn settings_of(queue: &Queue, mtu: Bytes) -> QueueSettings {
         lossless: queue.lossless,
         ecn: queue.ecn.as_ref().map(marking),
         red: queue.red.as_ref().map(dropping),
-        colours: [&queue.colors.green, &queue.colors.yellow, &queue.colors.red].map(|profile| {
-            ColourProfile { ecn: profile.ecn.as_ref().map(marking), red: profile.red.as_ref().map(dropping) }
+        colors: [&queue.colors.green, &queue.colors.yellow, &queue.colors.red].map(|profile| ColorProfile {
+            ecn: profile.ecn.as_ref().map(marking),
+            red: profile.red.as_ref().map(dropping),
         }),
         meter: None,
     }
@@ -120,11 +121,11 @@ const fn dropping(red: &DropProfile) -> EcnSettings {
     EcnSettings { rate: red.rate.0, kmin: red.kmin.0, kmax: red.kmax.0, pmax: red.pmax, at: MarkAt::Enqueue }
 }
 
-const fn colour(name: ColorName) -> Colour {
+const fn color(name: ColorName) -> Color {
     match name {
-        ColorName::Green => Colour::Green,
-        ColorName::Yellow => Colour::Yellow,
-        ColorName::Red => Colour::Red,
+        ColorName::Green => Color::Green,
+        ColorName::Yellow => Color::Yellow,
+        ColorName::Red => Color::Red,
     }
 }
 
@@ -232,10 +233,10 @@ mod tests {
             "meter": {"cir": "10 Gbps", "cbs": "20 KB", "ebs": "40 KB"}}]}"#;
         let found = switching(&network(keys), "x").expect("a queue");
         assert_eq!(
-            (found.colours[4], found.colours[5], found.pull),
-            (Colour::Yellow, Colour::Green, Pull::Strict)
+            (found.colors[4], found.colors[5], found.pull),
+            (Color::Yellow, Color::Green, Pull::Strict)
         );
-        let [green, yellow, _] = found.queues[0].colours;
+        let [green, yellow, _] = found.queues[0].colors;
         assert_eq!((green.red, yellow.red.map(|red| red.kmax)), (None, Some(Bytes(2_000))));
         let ebs = Bytes(40_000);
         let single = Meter::SingleRate { cir: BitRate::from_gbps(10), cbs: Bytes(20_000), ebs };

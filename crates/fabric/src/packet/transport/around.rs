@@ -22,6 +22,27 @@ impl<A: Around, B: Around> Around for (A, B) {
     }
 }
 
+/// State by switch or port, as far as any has been asked about.
+#[derive(Clone, Debug)]
+pub(super) struct States<S>(Vec<S>);
+
+impl<S: Clone + Default> States<S> {
+    /// All at their default.
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// That of a place.
+    #[inline]
+    pub(super) fn at(&mut self, place: u32) -> &mut S {
+        let place = place as usize;
+        if self.0.len() <= place {
+            self.0.resize(place + 1, S::default());
+        }
+        &mut self.0[place]
+    }
+}
+
 /// Methods of [`Transport`] that a wrapper passes on to its `transport`: what a queue pair asks (`flow`, where the wrapper adds
 /// nothing to its state), and what switches ask (`stage`, `balance`).
 macro_rules! passes_on {

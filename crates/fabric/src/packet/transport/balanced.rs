@@ -6,7 +6,7 @@
 
 use windtunnel_kernel::{BitRate, Span, Time};
 
-use super::around::{Around, passes_on};
+use super::around::{Around, States, passes_on};
 use super::{
     Ack, Answer, Arrived, Credit, Hop, Loss, Nack, PathChoice, PathFacts, Recovery, StagePacket, StagePort,
     StageQueue, StageVerdict, Transport,
@@ -89,14 +89,14 @@ where
 pub struct Balanced<T, B: SwitchBalancer> {
     transport: T,
     balancer: B,
-    /// By switch, as far as any has been asked.
-    states: Vec<B::State>,
+    /// By switch.
+    states: States<B::State>,
 }
 
 impl<T: Transport, B: SwitchBalancer> Balanced<T, B> {
     /// Both, with every switch's state at its default.
     pub const fn new(transport: T, balancer: B) -> Self {
-        Self { transport, balancer, states: Vec::new() }
+        Self { transport, balancer, states: States::new() }
     }
 }
 
@@ -113,11 +113,7 @@ impl<T: Transport, B: SwitchBalancer> Transport for Balanced<T, B> {
 
     #[inline]
     fn balance(&mut self, switch: &BalancerSwitch, packet: &BalancerPacket, ports: &[BalancerPort]) -> usize {
-        let place = switch.switch as usize;
-        if self.states.len() <= place {
-            self.states.resize(place + 1, B::State::default());
-        }
-        self.balancer.choose(&mut self.states[place], switch, packet, ports)
+        self.balancer.choose(self.states.at(switch.switch), switch, packet, ports)
     }
 
     passes_on!(flow);

@@ -6,7 +6,7 @@
 
 use windtunnel_kernel::{BitRate, Span, Time};
 
-use super::around::{Around, passes_on};
+use super::around::{Around, States, passes_on};
 use super::{
     Ack, Answer, Arrived, BalancerPacket, BalancerPort, BalancerSwitch, Credit, Hop, Loss, Nack, PathChoice,
     PathFacts, Recovery, Transport,
@@ -126,21 +126,14 @@ where
 pub struct Staged<T, S: SwitchStage> {
     transport: T,
     stage: S,
-    /// By port, as far as any has been asked about.
-    states: Vec<S::State>,
+    /// By port.
+    states: States<S::State>,
 }
 
 impl<T: Transport, S: SwitchStage> Staged<T, S> {
     /// Both, with every port's state at its default.
     pub const fn new(transport: T, stage: S) -> Self {
-        Self { transport, stage, states: Vec::new() }
-    }
-
-    fn state(&mut self, port: u32) -> (&S, &mut S::State) {
-        if self.states.len() <= port as usize {
-            self.states.resize(port as usize + 1, S::State::default());
-        }
-        (&self.stage, &mut self.states[port as usize])
+        Self { transport, stage, states: States::new() }
     }
 }
 
@@ -157,20 +150,17 @@ impl<T: Transport, S: SwitchStage> Transport for Staged<T, S> {
 
     #[inline]
     fn stage_enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
-        let (stage, state) = self.state(port.port);
-        stage.enqueue(state, port, packet)
+        self.stage.enqueue(self.states.at(port.port), port, packet)
     }
 
     #[inline]
     fn stage_dequeue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
-        let (stage, state) = self.state(port.port);
-        stage.dequeue(state, port, packet)
+        self.stage.dequeue(self.states.at(port.port), port, packet)
     }
 
     #[inline]
     fn stage_next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
-        let (stage, state) = self.state(port.port);
-        stage.next(state, port, queues)
+        self.stage.next(self.states.at(port.port), port, queues)
     }
 
     passes_on!(flow);
