@@ -30,8 +30,8 @@ loom:
 lint: $(ENGINE) $(TOOLS)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(BIN)/ruff format --check python tests benches
-	$(BIN)/ruff check python tests benches
+	$(BIN)/ruff format --check python tests benches experiments
+	$(BIN)/ruff check python tests benches experiments
 	$(BIN)/mypy
 
 # For simulators in C and C++: target/release/libwindtunnel_routing.{so,a}; the header is crates/routing/include.
@@ -40,8 +40,8 @@ library:
 
 format: $(TOOLS)
 	cargo fmt --all
-	$(BIN)/ruff format python tests benches
-	$(BIN)/ruff check --fix python tests benches
+	$(BIN)/ruff format python tests benches experiments
+	$(BIN)/ruff check --fix python tests benches experiments
 
 bench: $(ENGINE) $(TOOLS)
 	cargo bench --workspace --exclude windtunnel-python

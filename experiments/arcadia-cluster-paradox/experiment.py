@@ -26,6 +26,7 @@ START = dt.datetime(2017, 10, 1, tzinfo=dt.UTC)
 
 
 def scenario(log: Path, scheduler: str) -> dict[str, Any]:
+    """The jobs of `log` on the cluster under `scheduler`."""
     return {
         "windtunnel": 1,
         "name": "paradox",
@@ -48,6 +49,7 @@ def drawn(seed: int) -> list[tuple[float, float, int]]:
 
 
 def write(path: Path, jobs: list[tuple[float, float, int]]) -> None:
+    """Writes a log in Philly's format."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["timestamp", "duration", "num_gpus", "gpu_time", "cluster"])
@@ -57,6 +59,7 @@ def write(path: Path, jobs: list[tuple[float, float, int]]) -> None:
 
 
 def makespan(folder: Path, jobs: list[tuple[float, float, int]], scheduler: str) -> float:
+    """When the last job ends, in seconds, with the log and the run in `folder`."""
     log = folder / "log.csv"
     write(log, jobs)
     return float(windtunnel.run(scenario(log, scheduler)).summary["cluster"]["makespan_s"])
@@ -91,7 +94,7 @@ def observe(_results: Results) -> dict[str, Any]:
 
 def faster(jobs: list[tuple[float, float, int]], size: int, seed: int) -> list[tuple[float, float, int]]:
     """The jobs of a size take between 80 and 100% of their time, each its own part."""
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 (a draw for a simulation)
     return [(s, max(1.0, round(d * draw.uniform(0.8, 1.0))) if gpus == size else d, gpus) for s, d, gpus in jobs]
 
 

@@ -60,9 +60,9 @@ def observe(_results: Results) -> dict[str, Any]:
 
     calm = [quiet(i, 0.9 * i, 4.0) for i in range(5)]
     a, b = run([*calm, wide(0, 2.0, 3.8)]), run([*calm[:2], wide(0, 1.0, 1.5), wide(1, 2.0, 2.0), wide(2, 5.0, 1.0)])
-    periods = pl.concat([
-        result.congestion.with_columns(case=pl.lit(case)) for case, result in (("a", a), ("b", b))
-    ]).sort("case", "from_s", "job")
+    periods = pl.concat(
+        [result.congestion.with_columns(case=pl.lit(case)) for case, result in (("a", a), ("b", b))]
+    ).sort("case", "from_s", "job")
     of_a = periods.filter(pl.col("case") == "a")
     return {
         "congestion": periods.with_columns(pl.col("from_s") / DAY_S, pl.col("until_s") / DAY_S),

@@ -76,5 +76,10 @@ def _episodes(episodes: dict[str, Any] | None) -> list[tuple[str, str, str]]:
     hits = f"{episodes['memo_hits']:,} memo hits"
     if episodes["memo"] == "symmetric":
         hits += " (symmetric: an approximation)"
-    remark = f"{episodes['simulated']:,} simulated, {hits}, {episodes['solves']:,} solves, {episodes['flows']:,} flows"
+    alone = episodes["of_a_job_alone"]
+    simulated = f"{episodes['simulated'] - alone:,} simulated"
+    if alone:
+        # Of one job each, to see its links.
+        simulated += f" (+ {alone:,} alone)"
+    remark = f"{simulated}, {hits}, {episodes['solves']:,} solves, {episodes['flows']:,} flows"
     return [("episodes", f"{episodes['begun']:,}", remark)]
