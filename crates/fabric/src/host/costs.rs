@@ -3,6 +3,7 @@
 //! LogGP: Alexandrov, Ionescu, Schauser, Scheiman, SPAA'95; O and S: Hoefler, Schneider, Lumsdaine, "LogGOPSim",
 //! HPDC'10.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -60,22 +61,43 @@ impl LogGops {
             },
         }
     }
+}
 
-    /// Time of `steps` dependent messages of `bytes` each around a ring (or along a pipelined chain) whose members
-    /// started together, every member sending on and receiving in each step.
-    ///
-    /// In lock step a member sends at t, its message is handled at t + d + max(L, rest of the sender's own overhead) by
-    /// a stream that is then held for h: the step lasts l = max(d + L, send) + h. Its next send also waits for its NIC,
-    /// which is held for g + (s - 1)·G, so steps follow at p = max(l, g + (s - 1)·G); receives follow at the same
-    /// distance, so the receiving NIC never adds to it. The last step ends with its receive: (steps - 1)·p + l.
-    pub fn lock_step(&self, bytes: Bytes, steps: u32, receiver: Receiver) -> Span {
-        if steps == 0 {
-            return Span::ZERO;
-        }
-        let holds = self.holds(bytes, receiver);
-        let step = (holds.departure + self.latency).max(holds.send_stream) + holds.receive_stream;
-        step.max(holds.send_nic) * u64::from(steps - 1) + step
+/// Time of `steps` dependent steps around a ring (or along a pipelined chain) whose members started together: in each, every
+/// member sends `messages` one after another, as many to it arrive, and only then does it go on.
+///
+/// In lock step a member sends at t, a message is handled at t + d + max(L, rest of the sender's own overheads) by a
+/// stream that is then held for h, the messages of a step in order at stream and NIC. A step with its receives lasts l; the
+/// next also waits for the NICs, which are free p after its begin, so steps follow at max(l, p). The last ends with its
+/// receives: (steps - 1)·max(l, p) + l. For one message this is l = max(d + L, send) + h and p = g + (s - 1)·G.
+pub fn lock_step(messages: &[(LogGops, Bytes)], steps: u32, receiver: Receiver) -> Span {
+    if steps == 0 || messages.is_empty() {
+        return Span::ZERO;
     }
+    let (mut stream, mut nic, mut receiving) = (Span::ZERO, Span::ZERO, Span::ZERO);
+    // Every member does the same, so what one sends is what another one's peer does: its arrivals.
+    let mut arriving: VecDeque<(Span, Holds)> = VecDeque::new();
+    let mut to_send = messages.iter();
+    loop {
+        let sends = to_send.as_slice().first().map(|_| stream.max(nic));
+        let takes = arriving.front().map(|&(arrival, holds)| (arrival.max(stream).max(receiving), holds));
+        match (sends, takes) {
+            (Some(begin), takes) if takes.is_none_or(|(at, _)| begin <= at) => {
+                let Some((costs, bytes)) = to_send.next() else { break };
+                let holds = costs.holds(*bytes, receiver);
+                (stream, nic) = (begin + holds.send_stream, begin + holds.send_nic);
+                let arrival = begin + holds.departure + costs.latency;
+                let place = arriving.partition_point(|&(before, _)| before <= arrival);
+                arriving.insert(place, (arrival, holds));
+            }
+            (_, Some((begin, holds))) => {
+                arriving.pop_front();
+                (stream, receiving) = (begin + holds.receive_stream, begin + holds.receive_nic);
+            }
+            _ => break,
+        }
+    }
+    stream.max(nic).max(receiving) * u64::from(steps - 1) + stream
 }
 
 /// (s - 1)·`fs` femtoseconds, rounded up to a picosecond; 0 bytes count as 1.

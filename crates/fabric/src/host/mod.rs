@@ -50,7 +50,7 @@ mod waiting;
 use windtunnel_kernel::queue::{EventQueue, Sequenced};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
 
-pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver};
+pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver, lock_step};
 use self::matcher::Matcher;
 use self::operations::{NONE, Operation, Operations, State};
 pub use self::stuck::{Stuck, StuckKind};

@@ -3,22 +3,23 @@
 //! `Host<Latency>` is the message fidelity: what costs time (o, g, G, O, S) is in the host model, and only L is here.
 //! Bandwidth is modelled at the ends alone, which is what LogGP says of a network of full bisection.
 //!
-//! **Coupled groups** take the closed form of the lock-step execution ([`LogGops::lock_step`]), the slowest edge
-//! setting the pace: for a ring of equal edges it equals the step-by-step run to the picosecond.
+//! **Coupled groups** take the closed form of the lock-step execution ([`lock_step`]), the slowest member
+//! setting the pace: for rings whose members have equal edges it equals the step-by-step run to the picosecond.
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::queue::{EventQueue, Sequenced};
 use windtunnel_kernel::{Bytes, EndpointId, IndexVec, Span, Time};
 
 use crate::flow::CompletionTimes;
-use crate::host::{Costs, LogGops};
+use crate::host::{Costs, LogGops, lock_step};
 use crate::{Arrival, CoupledId, Departure, Network, Received};
 
 /// The message model: see the module page.
 #[derive(Clone, Debug)]
 pub struct Latency {
     costs: Costs,
-    /// Of each prepared group, each class of path with the greatest weight of its edges.
-    groups: IndexVec<CoupledId, Vec<(LogGops, u64)>>,
+    /// Of each prepared group, the costs and weights of its members' edges, members that are alike once.
+    groups: IndexVec<CoupledId, Vec<Vec<(LogGops, u64)>>>,
     arrivals: EventQueue<Arrival, Sequenced>,
     number: u64,
     account: Option<Box<Account>>,
@@ -74,6 +75,24 @@ impl Latency {
         self.account.as_deref_mut()
     }
 
+    /// Time of a member with these edges, of which a unit one carries `bytes`: a part of it in each of the `steps`, or, of an
+    /// exchange with no fewer edges than steps, all of it in one of them.
+    fn member_span(&self, edges: &[(LogGops, u64)], bytes: Bytes, steps: u32) -> Span {
+        let receiver = self.costs.receiver();
+        let messages = |edges: &[(LogGops, u64)], share: u64| -> Vec<(LogGops, Bytes)> {
+            edges.iter().map(|&(costs, weight)| (costs, Bytes(share * weight))).collect()
+        };
+        let rounds = steps.max(1) as usize;
+        if edges.len() < rounds {
+            return lock_step(&messages(edges, bytes.0.div_ceil(rounds as u64)), steps, receiver);
+        }
+        // Inside a domain all edges are of one class, so whole rounds are alike.
+        let each = edges.len().div_ceil(rounds);
+        let (whole, rest) = edges.split_at(edges.len() / each * each);
+        let full = lock_step(&messages(&whole[..each], bytes.0), (whole.len() / each) as u32, receiver);
+        full + lock_step(&messages(rest, bytes.0), 1, receiver)
+    }
+
     fn arrive(&mut self, time: Time, arrival: Arrival) {
         self.arrivals.push(Sequenced { time, number: self.number }, arrival);
         self.number += 1;
@@ -104,21 +123,33 @@ impl Network for Latency {
     }
 
     fn prepare_coupled(&mut self, edges: &[(EndpointId, EndpointId, u32)], _entropy: u32) -> CoupledId {
-        let mut heaviest = vec![0; self.costs.classes()];
-        for &(from, to, weight) in edges {
-            let weight_of_class = &mut heaviest[self.costs.class(from, to)];
-            *weight_of_class = u64::from(weight).max(*weight_of_class);
+        let mut members: FxHashMap<EndpointId, Vec<(usize, u64)>> = FxHashMap::default();
+        for &(from, to, weight) in edges.iter().filter(|edge| edge.2 > 0) {
+            members.entry(from).or_default().push((self.costs.class(from, to), u64::from(weight)));
         }
-        let used = heaviest.into_iter().enumerate().filter(|&(_, weight)| weight > 0);
-        self.groups.push(used.map(|(class, weight)| (*self.costs.of_class(class), weight)).collect())
+        let mut kinds: Vec<Vec<(usize, u64)>> = Vec::new();
+        for &(from, ..) in edges {
+            // Looked up in the order of the edges, and each once.
+            let Some(mut edges) = members.remove(&from) else { continue };
+            // The members of an exchange name their peers in another order each.
+            edges.sort_unstable_by(|a, b| b.cmp(a));
+            if !kinds.contains(&edges) {
+                kinds.push(edges);
+            }
+        }
+        let costs = |(class, weight): (usize, u64)| (*self.costs.of_class(class), weight);
+        self.groups.push(kinds.into_iter().map(|edges| edges.into_iter().map(costs).collect()).collect())
     }
 
     /// As long as one message of the vector between the first member and the one furthest from it: up to the switches that
     /// sum and down again is such a way.
-    fn prepare_reduction(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
-        let pair = |&to: &EndpointId| (members[0], to, 1);
-        let edges: Vec<_> = members.iter().skip(1).map(pair).collect();
-        self.prepare_coupled(&edges, entropy)
+    fn prepare_reduction(&mut self, members: &[EndpointId], _entropy: u32) -> CoupledId {
+        let mut classes: Vec<usize> =
+            members[1..].iter().map(|&to| self.costs.class(members[0], to)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let one = |class| vec![(*self.costs.of_class(class), 1)];
+        self.groups.push(classes.into_iter().map(one).collect())
     }
 
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, _class: u8) {
@@ -127,12 +158,8 @@ impl Network for Latency {
     }
 
     fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
-        let share = bytes.0.div_ceil(u64::from(steps.max(1)));
-        let edges = self.groups.get(group).map_or(&[][..], Vec::as_slice);
-        let time_of = |&(costs, weight): &(LogGops, u64)| {
-            costs.lock_step(Bytes(share * weight), steps, self.costs.receiver())
-        };
-        edges.iter().map(time_of).max().unwrap_or(Span::ZERO)
+        let members = self.groups.get(group).map_or(&[][..], Vec::as_slice);
+        members.iter().map(|edges| self.member_span(edges, bytes, steps)).max().unwrap_or(Span::ZERO)
     }
 
     fn next_time(&mut self) -> Time {
