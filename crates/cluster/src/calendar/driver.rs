@@ -312,9 +312,10 @@ impl<'a> Calendar<'a> {
         let iterations = u64::from(self.settings.episode_iterations) + 1;
         let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
+            let entered = episode.entered();
             for ((&place, job), seen) in group.iter().zip(&episode.jobs).zip(seen) {
                 let entry = &mut self.running[place];
-                entry.rate = Rate::of(job, seen);
+                entry.rate = Rate::of(job, seen, entered);
                 self.plan(place);
                 let entry = &mut self.running[place];
                 entry.end = now.saturating_add(entry.rate.end_of(entry.left, &entry.segment));

@@ -109,6 +109,18 @@ pub struct Episode {
     pub jobs: Vec<EpisodeJob>,
 }
 
+impl Episode {
+    /// When the last of its jobs enters, from its start.
+    pub fn entered(&self) -> Time {
+        entered(&self.jobs)
+    }
+}
+
+/// When the last of `jobs` enters; iterations that begin before are not those of the whole group.
+pub fn entered(jobs: &[EpisodeJob]) -> Time {
+    jobs.iter().map(|job| job.start).max().unwrap_or(Time::ZERO)
+}
+
 /// What an episode's simulation saw of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EpisodeJobResult {

@@ -47,18 +47,25 @@ pub(super) struct Rate {
     phase: Span,
     /// Ends of the iterations that were simulated.
     ends: Vec<Time>,
-    /// Mean of the iterations after the first (of the only one if there is one).
+    /// Mean of the iterations that begin after the first, and after all jobs of the group have entered (of the last one if
+    /// there is none).
     pub(super) mean: Span,
 }
 
 impl Rate {
-    pub(super) fn of(job: &EpisodeJob, seen: &EpisodeJobResult) -> Self {
+    /// Of `job`, in a group whose last job enters at `entered`.
+    pub(super) fn of(job: &EpisodeJob, seen: &EpisodeJobResult, entered: Time) -> Self {
         let ends = seen.ends.clone();
-        let last = ends.last().copied().unwrap_or(job.start);
-        let mean = match ends.len() {
-            0 => Span(1),
-            1 => last - job.start,
-            n => Span((last - ends[0]).0.div_ceil(n as u64 - 1)),
+        let mean = match ends[..] {
+            [] => Span(1),
+            [only] => only - job.start,
+            [.., before, last] => {
+                let first = ends.partition_point(|&end| end < entered);
+                match (ends.len() - 1).saturating_sub(first) {
+                    0 => last - before,
+                    after => Span((last - ends[first]).0.div_ceil(after as u64)),
+                }
+            }
         };
         Self { start: job.start, phase: job.phase, ends, mean }
     }
@@ -147,7 +154,7 @@ mod tests {
     #[test]
     fn a_remnant_of_work_is_no_reason_for_a_checkpoint() {
         let ends = [50_000_000, 100_000_000].map(Time).to_vec();
-        let rate = Rate::of(&job(0, 0), &EpisodeJobResult { ends });
+        let rate = Rate::of(&job(0, 0), &EpisodeJobResult { ends }, Time(0));
         let (pause, write) = (crate::life::Parts::default(), 7_000);
         let segment = Segment { begin: 0, pause, first: 100_000, every: 100_000, write };
         assert!((100_000..=100_001).contains(&rate.end_of(Work(2 * Work::ONE + 1), &segment)));
@@ -158,7 +165,7 @@ mod tests {
     fn a_slow_first_iteration_is_not_done_before_its_end() {
         // The first iteration takes 110, disturbed by a job that ends at 90; the others 40 (all ns).
         let ends = [120_000, 160_000, 200_000].map(Time).to_vec();
-        let rate = Rate::of(&job(10_000, 0), &EpisodeJobResult { ends });
+        let rate = Rate::of(&job(10_000, 0), &EpisodeJobResult { ends }, Time(10_000));
         assert_eq!(rate.mean, Span(40_000));
         assert_eq!(rate.done_by(65), Work(Work::ONE / 2));
         assert_eq!(rate.done_by(120), Work::iterations(1));
@@ -168,9 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn iterations_before_the_last_job_enters_tell_nothing_of_the_rate() {
+        // Another job enters at 45: iterations of 20 become ones of 30.
+        let ends: Vec<Time> = [20_000, 40_000, 65_000, 95_000, 125_000].map(Time).to_vec();
+        let mean = |ends: &[Time], entered| {
+            Rate::of(&job(0, 0), &EpisodeJobResult { ends: ends.to_vec() }, Time(entered)).mean
+        };
+        assert_eq!(mean(&ends, 45_000), Span(30_000));
+        // Where none has begun since, the last one is what is known.
+        assert_eq!(mean(&ends[..3], 45_000), Span(25_000));
+        assert_eq!(mean(&ends, 0), Span(26_250));
+    }
+
+    #[test]
     fn a_phase_takes_no_work() {
         let ends = [70_000, 110_000].map(Time).to_vec();
-        let rate = Rate::of(&job(30_000, 30_000), &EpisodeJobResult { ends });
+        let rate = Rate::of(&job(30_000, 30_000), &EpisodeJobResult { ends }, Time(30_000));
         // Three quarters of an iteration of 40 while the phase lasts, then as simulated, then at the mean.
         assert_eq!(rate.done_by(20), Work(Work::ONE / 2));
         assert_eq!(rate.done_by(90), Work(Work::ONE * 9 / 4));
@@ -192,7 +212,8 @@ mod tests {
                 Time(at)
             };
             let ends = (0..=seed % 6).map(|_| one()).collect();
-            let rate = Rate::of(&job(start, phase), &EpisodeJobResult { ends });
+            let entered = Time(start + random.below(200_000_000));
+            let rate = Rate::of(&job(start, phase), &EpisodeJobResult { ends }, entered);
             let work = Work(u128::from(1 + random.below(12 << 16)) << 48);
             let at = rate.time_for(work);
             // Divisions round down by a few 2^-64 of an iteration.

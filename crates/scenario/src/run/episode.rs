@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use windtunnel_cluster::calendar::EpisodeJob;
 use windtunnel_cluster::calendar::steady::Enough;
+use windtunnel_cluster::calendar::{EpisodeJob, entered};
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
@@ -298,13 +298,14 @@ impl Simulator<'_> {
         let sample_every = assembled.scenario.results.queues.map(|every| every.0);
         let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
         let enough = enough(assembled);
+        let entered_ps = origin_ps + entered(jobs).0;
         let mut until = iterations;
         let outcome = loop {
             let flows = FlowRows::of(assembled, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
             self.flow_rows += rows;
             let most = u64::from(enough.most) + 1;
-            let known = |job| enough.is_known(shard.observer().spans(job));
+            let known = |job| enough.is_known(shard.observer().spans(job, entered_ps));
             let meets = jobs.len() > 1 && matches!(outcome, Outcome::Dry) && shard.satisfied();
             let ended = |job: usize| shard.ended(job) == jobs[job].left;
             if !meets || until >= most || (0..jobs.len()).all(|job| ended(job) || known(job)) {

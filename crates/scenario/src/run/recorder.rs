@@ -114,9 +114,11 @@ impl<'a> Recorder<'a> {
         self.iterations.push(Vec::new());
     }
 
-    /// Lengths of the iterations of a job after its first.
-    pub fn spans(&self, job: usize) -> impl ExactSizeIterator<Item = Span> {
-        self.iterations[job].iter().skip(1).map(|iteration| Span(iteration.span_ps()))
+    /// Lengths of the iterations of a job that begin after its first, and not before `from_ps`.
+    pub fn spans(&self, job: usize, from_ps: u64) -> impl ExactSizeIterator<Item = Span> {
+        let iterations = &self.iterations[job];
+        let from = iterations.partition_point(|iteration| iteration.start_ps < from_ps).max(1);
+        iterations.iter().skip(from).map(|iteration| Span(iteration.span_ps()))
     }
 
     /// Links have other names from now on, as paths have changed.
