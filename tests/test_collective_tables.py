@@ -349,10 +349,12 @@ def test_a_run_takes_what_the_closed_form_says_inside_a_host(kind: str) -> None:
     assert simulated(kind, size, 8) == pytest.approx(expected, rel=0.03), choice
 
 
-@pytest.mark.parametrize("kind", ["all_to_all", "all_gather"])
-def test_a_run_takes_what_the_closed_form_says_between_hosts(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "gpus"),
+    [("all_to_all", 8), ("all_gather", 1), ("all_gather", 8), ("reduce_scatter", 8), ("all_reduce", 8)],
+)
+def test_a_run_takes_what_the_closed_form_says_between_hosts(kind: str, gpus: int) -> None:
     size = 1 << 30
-    gpus = 8 if kind == "all_to_all" else 1
     expected, choice = closed(kind, size, 4, gpus)
     # Headers, 66 of 4,162 bytes, and the latency of the paths are the run's alone.
     assert simulated(kind, size, 4 * gpus, gpus) == pytest.approx(expected, rel=0.06), choice

@@ -138,6 +138,11 @@ def test_a_ring_reaches_its_bound_on_an_ideal_fabric() -> None:
     assert ideal == pytest.approx(bound + 126 * step, rel=1e-6)
     assert mean("ring-all-reduce") > 1.5 * ideal
     assert mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "hierarchical")) < ideal / 4
+    # Eight rings at once carry an eighth each, over the one leaf of their rail.
+    several = mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "multi_ring"))
+    rail = 60 * 5e-9 + 500e-9 + 700e-9 + 2 * 300e-9
+    assert several == pytest.approx(bound / 8 + 126 * rail, rel=2e-3)
+    assert mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "auto")) == several
 
 
 def test_a_hidden_halo_exchange_leaves_compute() -> None:

@@ -71,7 +71,8 @@ pub(super) fn start_group<F: Fabric>(
         }
     });
     let spread = start - coupler.first_arrival(run);
-    let kept = group.forced || (rings && group.shape.0 == Algorithm::Ring);
+    let ring = matches!(group.shape.0, Algorithm::Ring | Algorithm::MultiRing);
+    let kept = group.forced || (rings && ring);
     if spread > group.span.scaled(SPREAD) && !kept && simulated.is_empty() {
         return false;
     }

@@ -330,6 +330,7 @@ pub const fn algorithm(name: AlgorithmName) -> Algorithm {
         AlgorithmName::Binomial => Algorithm::Binomial,
         AlgorithmName::Direct => Algorithm::Direct,
         AlgorithmName::Pairwise => Algorithm::Pairwise,
+        AlgorithmName::MultiRing => Algorithm::MultiRing,
         AlgorithmName::Hierarchical => Algorithm::Hierarchical,
         AlgorithmName::InNetwork => Algorithm::InNetwork,
     }

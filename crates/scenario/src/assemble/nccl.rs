@@ -2,14 +2,13 @@
 //!
 //! The bytes run on the fabric, as many as the protocol puts on the wire at its share of the links; launch, start and
 //! hops, which the closed form ([`Communicator::time`]) knows, come before as one operation of the ranks. On an idle
-//! fabric a run takes what the closed form says and the latency of its paths besides, except where several hosts of
-//! several ranks sum: NCCL's channels keep links inside and between hosts busy at once, the simulated levels take turns.
+//! fabric a run takes what the closed form says and the latency of its paths besides.
 
 use windtunnel_kernel::Span;
 use windtunnel_workload::collectives::nccl::{
     Algorithm as Chosen, Architecture, Communicator, Constants, Hardware, Layout, Operation, Settings,
 };
-use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec};
+use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, SizeRule};
 
 use super::jobs::Context;
 use crate::error::InputError;
@@ -75,8 +74,8 @@ pub fn tune(
     );
     spec.algorithm = match choice.algorithm {
         Chosen::PointToPoint => Algorithm::Direct,
-        // NCCL's channels leave a host by every NIC; of what is simulated only this does.
-        _ if several && by_domains => Algorithm::Hierarchical,
+        // NCCL's channels leave a host by every NIC. Of short messages the hops are in what comes before.
+        _ if several && by_domains => SizeRule::over_domains(spec.bytes.0, ranks, layout.ranks),
         Chosen::Pat => Algorithm::Pat,
         Chosen::Tree => Algorithm::DoubleBinaryTree,
         _ => Algorithm::Ring,

@@ -111,7 +111,8 @@ fn path(topology: &Topology, from: EndpointId, to: EndpointId) -> (PathClass, Sp
     (route.class, route.latency)
 }
 
-/// Whether neighbours inside a replica are as far apart as those of the first one.
+/// Whether neighbours inside a replica, and those who stand alike in neighbouring domains (to whom several rings lead), are as
+/// far apart as those of the first one.
 fn alike_inside(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bool {
     let first = &plan.first_replica;
     let place = |rank: RankId| placement[rank.0 as usize];
@@ -122,8 +123,10 @@ fn alike_inside(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -
         if !inside {
             return true;
         }
-        (0..ranks.len()).all(|i| {
-            let next = (i + 1) % ranks.len();
+        let domain = |rank: RankId| place(rank).0 / topology.scale_up_size().max(1);
+        let together = ranks.iter().take_while(|&&rank| domain(rank) == domain(ranks[0])).count();
+        (0..ranks.len()).flat_map(|i| [(i, i + 1), (i, i + together)]).all(|(i, next)| {
+            let next = next % ranks.len();
             let there = path(topology, place(ranks[i]), place(ranks[next]));
             let back = path(topology, place(ranks[next]), place(ranks[i]));
             there == path(topology, place(mirrored[i]), place(mirrored[next]))

@@ -414,6 +414,8 @@ pub enum AlgorithmName {
     Direct,
     /// Pair by pair.
     Pairwise,
+    /// NCCL's rings: as many at once as a scale-up domain has members, each leaving by a NIC of its own.
+    MultiRing,
     /// Inside the scale-up domain first.
     Hierarchical,
     /// Switches sum (all-reduce): those of the fabric (`network.reduction`), or of a scale-up domain.

@@ -18,6 +18,7 @@ mod bruck;
 mod hierarchical;
 mod in_network;
 pub mod mpi;
+mod multi_ring;
 pub mod nccl;
 mod parts;
 mod pat;
@@ -85,6 +86,8 @@ pub enum Algorithm {
     Direct,
     /// Pair by pair in n − 1 rounds.
     Pairwise,
+    /// NCCL's rings, as many at once as a scale-up domain has members.
+    MultiRing,
     /// Inside the scale-up domain first, then between domains.
     Hierarchical,
     /// Switches sum: SHARP between hosts, NVLS inside a scale-up domain.
@@ -144,6 +147,7 @@ impl CollectiveKind {
                 Algorithm::Ring,
                 Algorithm::DoubleBinaryTree,
                 Algorithm::Recursive,
+                Algorithm::MultiRing,
                 Algorithm::Hierarchical,
                 Algorithm::InNetwork,
             ],
@@ -153,6 +157,7 @@ impl CollectiveKind {
                 Algorithm::Bruck,
                 Algorithm::Pat,
                 Algorithm::Direct,
+                Algorithm::MultiRing,
                 Algorithm::Hierarchical,
             ],
             Self::ReduceScatter => &[
@@ -160,6 +165,7 @@ impl CollectiveKind {
                 Algorithm::Recursive,
                 Algorithm::Pat,
                 Algorithm::Direct,
+                Algorithm::MultiRing,
                 Algorithm::Hierarchical,
             ],
             Self::Broadcast { .. } | Self::Reduce { .. } => {
@@ -176,7 +182,7 @@ impl CollectiveKind {
 
 impl Algorithm {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Auto,
         Self::Ring,
         Self::DoubleBinaryTree,
@@ -186,6 +192,7 @@ impl Algorithm {
         Self::Binomial,
         Self::Direct,
         Self::Pairwise,
+        Self::MultiRing,
         Self::Hierarchical,
         Self::InNetwork,
     ];
@@ -202,6 +209,7 @@ impl Algorithm {
             Self::Binomial => "binomial",
             Self::Direct => "direct",
             Self::Pairwise => "pairwise",
+            Self::MultiRing => "multi_ring",
             Self::Hierarchical => "hierarchical",
             Self::InNetwork => "in_network",
         }

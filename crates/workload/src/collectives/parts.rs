@@ -35,18 +35,22 @@ impl Round {
         self.receives.clear();
     }
 
-    /// Adds a message to send; an empty one is left out.
+    /// Adds a message to send; an empty one is left out, one to the peer of the last one joins it.
     pub(super) fn send(&mut self, to: u32, bytes: u64) {
-        if bytes > 0 {
-            self.sends.push((to, bytes));
-        }
+        add(&mut self.sends, to, bytes);
     }
 
-    /// Adds a message to receive; an empty one is left out.
+    /// Adds a message to receive, likewise.
     pub(super) fn receive(&mut self, from: u32, bytes: u64) {
-        if bytes > 0 {
-            self.receives.push((from, bytes));
-        }
+        add(&mut self.receives, from, bytes);
+    }
+}
+
+fn add(messages: &mut SmallVec<[(u32, u64); 4]>, peer: u32, bytes: u64) {
+    match messages.last_mut() {
+        Some((known, sum)) if *known == peer => *sum += bytes,
+        _ if bytes > 0 => messages.push((peer, bytes)),
+        _ => {}
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::all_to_all::{self, Sizes};
 use super::hierarchical::{Levels, Task};
 use super::in_network::{self, Meeting};
+use super::multi_ring::Rings;
 use super::parts::{Part, Sink, Weigh, back, log2_ceil, share};
 use super::tree::Flow;
 use super::{Algorithm, CollectiveKind, CollectiveSpec, Round, SizeRule, Tuner};
@@ -36,12 +37,14 @@ pub enum CollectiveError {
     },
     /// The group is not made of whole domains.
     #[error(
-        "a hierarchical {} needs a group of whole scale-up domains: {n} members, {domain} a domain\n\n\
-         hint: use `ring` or another of {}", .kind.name(), names(*.kind)
+        "{} by `{}` needs a group of whole scale-up domains: {n} members, {domain} a domain\n\n\
+         hint: use `ring` or another of {}", .kind.name(), .algorithm.name(), names(*.kind)
     )]
     Domain {
         /// What is to be computed.
         kind: CollectiveKind,
+        /// How.
+        algorithm: Algorithm,
         /// Group size.
         n: u32,
         /// Members of a domain.
@@ -173,9 +176,13 @@ impl Plan {
             lanes: 1,
             matrix: spec.matrix.clone(),
         };
-        if matches!(algorithm, Algorithm::Hierarchical | Algorithm::InNetwork) {
+        if matches!(algorithm, Algorithm::MultiRing | Algorithm::Hierarchical | Algorithm::InNetwork) {
             if !n.is_multiple_of(plan.domain) {
-                return Err(CollectiveError::Domain { kind, n, domain: plan.domain });
+                return Err(CollectiveError::Domain { kind, algorithm, n, domain: plan.domain });
+            }
+            // Domains of one member, or a single domain, have one ring.
+            if algorithm == Algorithm::MultiRing && !plan.has_levels() {
+                plan.algorithm = Algorithm::Ring;
             }
             let outer = n / plan.domain;
             plan.between = match algorithm {
@@ -212,7 +219,7 @@ impl Plan {
             (A::Hierarchical, _) if exchange => all_to_all::hierarchical_rounds(n, self.domain, self.depth),
             (A::InNetwork, _) if !self.has_levels() => 1,
             (A::Hierarchical | A::InNetwork, _) => self.levels().rounds(),
-            (A::Ring, K::AllReduce) => 2 * (n - 1),
+            (A::Ring | A::MultiRing, K::AllReduce) => 2 * (n - 1),
             (A::Ring, K::Broadcast { .. } | K::Reduce { .. }) => self.chunks + n - 2,
             (A::DoubleBinaryTree, _) => self.flow().rounds(n, self.chunks),
             (A::Recursive, K::AllReduce) => recursive::all_reduce_rounds(n),
@@ -222,7 +229,7 @@ impl Plan {
         };
     }
 
-    /// Whether a meeting lies between rounds inside the domains.
+    /// Whether there are several domains of several members.
     fn has_levels(&self) -> bool {
         self.domain > 1 && self.domain < self.n
     }
@@ -328,6 +335,10 @@ impl Plan {
         Levels { task, inner: self.domain, outer: self.n / self.domain, between: self.between }
     }
 
+    fn rings(&self) -> Rings {
+        Rings { inner: self.domain, outer: self.n / self.domain }
+    }
+
     /// Tells `sink` what `index` sends and receives; not for exchanges and barriers.
     pub(super) fn emit(&self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
         use {Algorithm as A, CollectiveKind as K};
@@ -335,6 +346,11 @@ impl Plan {
         match (self.algorithm, self.kind) {
             (A::InNetwork, _) if !self.has_levels() => {}
             (A::Hierarchical | A::InNetwork, _) => self.levels().round(index, round, sink),
+            (A::MultiRing, K::AllReduce) if round >= n - 1 => {
+                self.rings().all_gather(index, round - (n - 1), sink);
+            }
+            (A::MultiRing, K::AllGather) => self.rings().all_gather(index, round, sink),
+            (A::MultiRing, _) => self.rings().reduce_scatter(index, round, sink),
             (A::Ring, K::Broadcast { root }) => {
                 ring::chain(n, index, back(index, root, n), self.chunks, round, sink);
             }
@@ -371,7 +387,7 @@ impl Plan {
         whole.then(|| self.bytes.div_ceil(u64::from(self.n)))
     }
 
-    /// The group of edges that advance together, `None` where they do not: rings; chains with at least 100 chunks for
+    /// The group of edges that advance together, `None` where they do not: rings, one or several; chains with at least 100 chunks for
     /// each member but two (the pipeline's filling is then under 1%); inside one scale-up domain also equal direct and
     /// pairwise exchanges, whose pairs share the members' ports evenly.
     pub fn coupled(&self) -> Option<CoupledShape> {
@@ -390,6 +406,11 @@ impl Plan {
                     bytes: bytes as u64,
                     steps: self.rounds,
                 })
+            }
+            K::AllReduce | K::AllGather | K::ReduceScatter if self.algorithm == A::MultiRing => {
+                let blocks = u128::from(n) * u128::from(self.domain);
+                let bytes = (u128::from(self.rounds) * u128::from(self.bytes)).div_ceil(blocks);
+                Some(CoupledShape { edges: self.rings().edges(), bytes: bytes as u64, steps: self.rounds })
             }
             K::Broadcast { root } | K::Reduce { root }
                 if ring && u64::from(n - 2) * 100 <= u64::from(self.chunks) =>

@@ -102,8 +102,10 @@ fn check_data_flow(plan: &Plan, bytes: u64) {
         });
         let blocks = parts().next().or(met.map(|(_, part)| part)).map_or(1, |part| part.blocks) as usize;
         assert!(parts().all(|part| part.blocks as usize == blocks));
+        // Several rings cut each member's share.
+        let of = |block: usize| if plan.algorithm() == A::MultiRing { block / (blocks / n) } else { block };
         let start = |index: usize, block: usize| match plan.kind() {
-            K::AllGather => u64::from(index == block || n == 1) << index,
+            K::AllGather => u64::from(index == of(block) || n == 1) << index,
             K::Broadcast { root } => u64::from(index as u32 == root) << root,
             _ => 1 << index,
         };
@@ -115,9 +117,14 @@ fn check_data_flow(plan: &Plan, bytes: u64) {
             let seen = &history[(number + 1).saturating_sub(plan.depth(lane) as usize)];
             for (index, messages) in round.iter().enumerate() {
                 for &(from, part) in &messages.receives {
-                    let sent = round[from as usize].sends.iter().find(|&&(to, _)| to as usize == index);
-                    assert_eq!(sent.map(|&(_, part)| part), Some(part), "{plan:?} round {number} at {index}");
-                    let size = part.bytes(lane_bytes);
+                    let sent = round[from as usize].sends.iter();
+                    let sent: Vec<Part> =
+                        sent.filter(|&&(to, _)| to as usize == index).map(|&(_, part)| part).collect();
+                    let from_it = messages.receives.iter().filter(|&&(peer, _)| peer == from);
+                    let awaited: Vec<Part> = from_it.map(|&(_, part)| part).collect();
+                    assert_eq!(sent.len(), awaited.len());
+                    assert!(sent.contains(&part), "{plan:?} round {number} at {index}: {sent:?} {awaited:?}");
+                    let size: u64 = awaited.iter().map(|part| part.bytes(lane_bytes)).sum();
                     let weighed = rounds[number][index].receives.iter().find(|&&(peer, _)| peer == from);
                     assert_eq!(weighed.map_or(0, |&(_, bytes)| bytes), size);
                     for block in blocks_of(part) {
@@ -147,9 +154,9 @@ fn check_data_flow(plan: &Plan, bytes: u64) {
             for (block, &contributions) in held.iter().enumerate() {
                 let wanted = match plan.kind() {
                     K::AllReduce => all,
-                    K::ReduceScatter if block == index => all,
+                    K::ReduceScatter if of(block) == index => all,
                     K::Reduce { root } if root as usize == index => all,
-                    K::AllGather => 1 << block,
+                    K::AllGather => 1 << of(block),
                     K::Broadcast { root } => 1 << root,
                     _ => continue,
                 };
@@ -165,6 +172,8 @@ fn reductions_and_gathers_end_with_what_they_promise() {
         for kind in [K::AllReduce, K::AllGather, K::ReduceScatter] {
             for &algorithm in kind.algorithms() {
                 let domains: Vec<u32> = match algorithm {
+                    // It holds what it sends in as many blocks as a domain has members.
+                    A::MultiRing => (1..=n.min(8)).filter(|&domain| n.is_multiple_of(domain)).collect(),
                     A::Hierarchical | A::InNetwork => {
                         (1..=n).filter(|&domain| n.is_multiple_of(domain)).collect()
                     }
@@ -399,6 +408,12 @@ fn coupled_shapes_exist_where_edges_advance_together() {
     assert_eq!(shape(K::AllReduce, A::Recursive, 8, 8, 8000), None);
     assert_eq!(shape(K::AllReduce, A::Hierarchical, 8, 4, 8000), None);
     assert_eq!(shape(K::AllReduce, A::Hierarchical, 8, 8, 8000).unwrap().steps, 14);
+    // Two domains of two: a ring leaves each by either member, and each of its edges carries 6/4 of half the buffer.
+    let rings = shape(K::AllReduce, A::MultiRing, 4, 2, 4000).unwrap();
+    assert_eq!(rings.edges[..4], [(1, 3, 1), (2, 0, 1), (0, 2, 1), (3, 1, 1)]);
+    assert_eq!(rings.edges[4..], [(0, 1, 1), (1, 0, 1), (2, 3, 1), (3, 2, 1)]);
+    assert_eq!((rings.bytes, rings.steps), (3000, 6));
+    assert_eq!(shape(K::AllReduce, A::MultiRing, 4, 4, 4000), shape(K::AllReduce, A::Ring, 4, 1, 4000));
 }
 
 /// Between hosts a member's link carries its vector once, inside a domain of m (m + 1) / m times, and with both only an m-th
@@ -451,12 +466,12 @@ fn errors_name_what_fits() {
     assert_eq!(
         error(spec(K::AllGather, A::Binomial, 8), 4),
         "`binomial` does not compute all-gather, expected one of `ring`, `recursive`, `bruck`, `pat`, `direct`, \
-         `hierarchical`"
+         `multi_ring`, `hierarchical`"
     );
     assert_eq!(
         error(CollectiveSpec { domain: 4, ..spec(K::AllReduce, A::Hierarchical, 8) }, 6),
-        "a hierarchical all-reduce needs a group of whole scale-up domains: 6 members, 4 a domain\n\n\
-         hint: use `ring` or another of `ring`, `double_binary_tree`, `recursive`, `hierarchical`, `in_network`"
+        "all-reduce by `hierarchical` needs a group of whole scale-up domains: 6 members, 4 a domain\n\n\
+         hint: use `ring` or another of `ring`, `double_binary_tree`, `recursive`, `multi_ring`, `hierarchical`, `in_network`"
     );
     assert_eq!(
         error(spec(K::Reduce { root: 4 }, A::Auto, 8), 4),

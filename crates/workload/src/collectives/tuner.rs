@@ -13,8 +13,8 @@ pub trait Tuner {
 ///
 /// | kind | small | large |
 /// |---|---|---|
-/// | all-reduce | recursive up to 64 KiB | hierarchical if the group spans whole scale-up domains; else double binary tree while a rank's block is under 64 KiB, ring from there |
-/// | all-gather, reduce-scatter | PAT while a block is under 64 KiB | hierarchical if the group spans whole domains, else ring |
+/// | all-reduce | recursive up to 64 KiB | if the group spans whole scale-up domains: several rings where such a ring's messages have 64 KiB, else hierarchical; if not: double binary tree while a rank's block is under 64 KiB, ring from there |
+/// | all-gather, reduce-scatter | PAT while a block is under 64 KiB | several rings or hierarchical, likewise; ring if the group spans no domains |
 /// | broadcast, reduce | binomial up to 64 KiB | double binary tree; ring (a pipelined chain) where the buffer has 100 chunks per member |
 /// | all-to-all | Bruck while a block is at most 256 B and n ≥ 8 | direct |
 /// | all-to-all-v | direct | direct |
@@ -30,6 +30,16 @@ const SMALL: u64 = 64 << 10;
 const BRUCK: u64 = 256;
 
 impl SizeRule {
+    /// How a group of `n` in whole domains of `domain` sums or gathers `bytes`: several rings keep the links inside and between
+    /// domains busy at once, two levels take fewer steps.
+    pub fn over_domains(bytes: u64, n: u32, domain: u32) -> Algorithm {
+        if bytes / u64::from(n) / u64::from(domain) < SMALL {
+            Algorithm::Hierarchical
+        } else {
+            Algorithm::MultiRing
+        }
+    }
+
     /// How [`Algorithm::Hierarchical`] goes between `outer` domains with `bytes` per local index.
     pub(super) fn between_domains(bytes: u64, outer: u32) -> Algorithm {
         if outer.is_power_of_two() && bytes / u64::from(outer) < SMALL {
@@ -48,13 +58,13 @@ impl Tuner for SizeRule {
         match spec.kind {
             CollectiveKind::AllReduce => match () {
                 () if bytes <= SMALL => Algorithm::Recursive,
-                () if spans_domains => Algorithm::Hierarchical,
+                () if spans_domains => Self::over_domains(bytes, n, spec.domain),
                 () if block < SMALL && n > 2 => Algorithm::DoubleBinaryTree,
                 () => Algorithm::Ring,
             },
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter => match () {
                 () if block < SMALL => Algorithm::Pat,
-                () if spans_domains => Algorithm::Hierarchical,
+                () if spans_domains => Self::over_domains(bytes, n, spec.domain),
                 () => Algorithm::Ring,
             },
             CollectiveKind::Broadcast { .. } | CollectiveKind::Reduce { .. } => match () {

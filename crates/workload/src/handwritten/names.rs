@@ -16,7 +16,7 @@ pub(super) const KINDS: [(&str, CollectiveKind); 8] = [
 ];
 
 /// Algorithms.
-pub(super) const ALGORITHMS: [(&str, Algorithm); 11] = [
+pub(super) const ALGORITHMS: [(&str, Algorithm); 12] = [
     ("auto", Algorithm::Auto),
     ("ring", Algorithm::Ring),
     ("double_binary_tree", Algorithm::DoubleBinaryTree),
@@ -26,6 +26,7 @@ pub(super) const ALGORITHMS: [(&str, Algorithm); 11] = [
     ("binomial", Algorithm::Binomial),
     ("direct", Algorithm::Direct),
     ("pairwise", Algorithm::Pairwise),
+    ("multi_ring", Algorithm::MultiRing),
     ("hierarchical", Algorithm::Hierarchical),
     ("in_network", Algorithm::InNetwork),
 ];

@@ -1,0 +1,154 @@
+//! As many rings at once as a scale-up domain has members, each over all n members of the group with its share of the
+//! buffer: NCCL's rings, one a channel and NIC (NCCL 2.x, `graph/rings.cc`, with `NCCL_CROSS_NIC=2`).
+//!
+//! The group is g domains of m neighbours. Ring l enters domain 0 at the member with local index l, goes up through all of
+//! its members and leaves it at l - 1; the next domain it goes down, from l - 1 to l, and so on. So it enters a domain by
+//! the rail by which it left the one before (from the last domain to the first one only if g is even), and every member
+//! leaves its domain by its own NIC in one ring. A round is that of all rings together: a member sends one block to another
+//! domain and m - 1 to its neighbour inside, hence links between and inside are busy at once, where
+//! [two levels](super::hierarchical) take turns. NCCL's channels go on apart from each other; here all pay the latency of the way
+//! between domains in every round.
+//!
+//! Blocks: share b of the buffer (of n) is cut into m, of which ring l carries the l-th.
+
+use super::parts::{Part, Sink, back};
+
+/// The rings of a group.
+#[derive(Clone, Copy)]
+pub(super) struct Rings {
+    /// Members of a domain, at least 2.
+    pub inner: u32,
+    /// Domains, at least 2.
+    pub outer: u32,
+}
+
+impl Rings {
+    fn members(self) -> u32 {
+        self.inner * self.outer
+    }
+
+    /// Where `index` stands in `ring`.
+    fn position(self, index: u32, ring: u32) -> u32 {
+        let m = self.inner;
+        let (domain, local) = (index / m, index % m);
+        let up = (local + m - ring) % m;
+        domain * m + if domain.is_multiple_of(2) { up } else { m - 1 - up }
+    }
+
+    /// Who stands at `position` of `ring`.
+    fn member(self, position: u32, ring: u32) -> u32 {
+        let m = self.inner;
+        let (domain, passed) = (position / m, position % m);
+        let up = if domain.is_multiple_of(2) { passed } else { m - 1 - passed };
+        domain * m + (ring + up) % m
+    }
+
+    /// The block of the member at `position` in `ring`.
+    fn block(self, position: u32, ring: u32) -> Part {
+        Part::one(self.member(position, ring) * self.inner + ring, self.members() * self.inner)
+    }
+
+    /// A round in which a member at position p passes on the block of p - `behind`; messages to one peer follow one
+    /// another, and are one.
+    fn pass(self, index: u32, behind: u32, sink: &mut impl Sink) {
+        let n = self.members();
+        let domain = |member: u32| member / self.inner;
+        for inside in [false, true] {
+            for ring in 0..self.inner {
+                let position = self.position(index, ring);
+                let next = self.member((position + 1) % n, ring);
+                if (domain(next) == domain(index)) == inside {
+                    sink.send(next, self.block(back(position, behind, n), ring));
+                }
+                let before = back(position, 1, n);
+                let from = self.member(before, ring);
+                if (domain(from) == domain(index)) == inside {
+                    sink.receive(from, self.block(back(before, behind, n), ring));
+                }
+            }
+        }
+    }
+
+    /// Round `round` of n - 1 of a reduce-scatter.
+    pub fn reduce_scatter(self, index: u32, round: u32, sink: &mut impl Sink) {
+        self.pass(index, round + 1, sink);
+    }
+
+    /// Round `round` of n - 1 of an all-gather.
+    pub fn all_gather(self, index: u32, round: u32, sink: &mut impl Sink) {
+        self.pass(index, round, sink);
+    }
+
+    /// (from, to, rings that use it), those between domains first.
+    pub fn edges(self) -> Vec<(u32, u32, u32)> {
+        let (m, n) = (self.inner, self.members());
+        let leave = |ring: u32| {
+            (1..=self.outer).map(move |domain| {
+                let last = domain * m - 1;
+                (self.member(last, ring), self.member((last + 1) % n, ring), 1)
+            })
+        };
+        let inside = |index: u32| {
+            let (domain, local) = (index / m, index % m);
+            let next = if domain.is_multiple_of(2) { (local + 1) % m } else { (local + m - 1) % m };
+            (index, domain * m + next, m - 1)
+        };
+        (0..m).flat_map(leave).chain((0..n).map(inside)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_those_of_members_and_leave_by_every_rail_once() {
+        for (inner, outer) in [(2, 2), (4, 2), (8, 3), (8, 4), (3, 5)] {
+            let rings = Rings { inner, outer };
+            let n = inner * outer;
+            let mut used = vec![(0, 0); n as usize];
+            for ring in 0..inner {
+                for position in 0..n {
+                    assert_eq!(rings.position(rings.member(position, ring), ring), position);
+                }
+                for domain in 1..=outer {
+                    let from = rings.member(domain * inner - 1, ring);
+                    let to = rings.member(domain * inner % n, ring);
+                    used[from as usize].0 += 1;
+                    used[to as usize].1 += 1;
+                    let wraps = domain == outer && !outer.is_multiple_of(2);
+                    assert_eq!(from % inner == to % inner, !wraps, "{inner} {outer} {ring} {domain}");
+                }
+            }
+            assert!(used.iter().all(|&ways| ways == (1, 1)));
+        }
+    }
+
+    #[test]
+    fn edges_are_those_of_a_round() {
+        #[derive(Default)]
+        struct Sends(Vec<(u32, u32)>, u32);
+        impl Sink for Sends {
+            fn send(&mut self, to: u32, _: Part) {
+                self.0.push((self.1, to));
+            }
+            fn receive(&mut self, _: u32, _: Part) {}
+        }
+        for (inner, outer) in [(2, 2), (4, 3), (8, 4)] {
+            let rings = Rings { inner, outer };
+            let mut sends = Sends::default();
+            for index in 0..inner * outer {
+                sends.1 = index;
+                rings.all_gather(index, 0, &mut sends);
+            }
+            let edges = rings.edges();
+            let mut each: Vec<(u32, u32)> = Vec::new();
+            for &(from, to, weight) in &edges {
+                each.extend((0..weight).map(|_| (from, to)));
+            }
+            each.sort_unstable();
+            sends.0.sort_unstable();
+            assert_eq!(sends.0, each);
+        }
+    }
+}
