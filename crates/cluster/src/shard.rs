@@ -15,6 +15,7 @@ use std::sync::Arc;
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, Ticket};
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{EndpointId, RankId, Time};
+use windtunnel_workload::collectives::{SizeRule, Tuner};
 use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Token, Workload};
 
@@ -130,6 +131,7 @@ pub struct Shard<'a, F, O> {
     rings: bool,
     /// See [`Shard::couple`].
     coupling: Coupling,
+    tuner: Arc<dyn Tuner + Send + Sync>,
     /// See [`Shard::exchange_whole`].
     exchanges: bool,
     /// See [`Shard::pause_every`].
@@ -186,6 +188,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             satisfied_now: false,
             rings: false,
             coupling: Coupling::default(),
+            tuner: Arc::new(SizeRule),
             exchanges: false,
             slice: SLICE,
         }
@@ -198,8 +201,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     pub fn enter(&mut self, job: ShardJob) -> Result<usize, ReplayError> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
-        let (coupling, exchanges) = (self.coupling, self.exchanges);
-        let options = ReplayOptions { job: job.number, coupling, exchanges, ..ReplayOptions::default() };
+        let (coupling, exchanges, tuner) = (self.coupling, self.exchanges, Arc::clone(&self.tuner));
+        let options = ReplayOptions { job: job.number, coupling, exchanges, tuner };
         let replay = Replay::new(job.workload.clone(), &options)?;
         for (rank, endpoint) in job.placement.iter().enumerate() {
             self.rank_at[endpoint.0 as usize] = rank as u32;
@@ -318,6 +321,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// (tests/late_members.rs of the scenario crate holds both to it).
     pub fn keep_rings_coupled(&mut self) {
         self.rings = true;
+    }
+
+    /// What `auto` stands for in collectives of the jobs that enter from now on.
+    pub fn tune(&mut self, tuner: Arc<dyn Tuner + Send + Sync>) {
+        self.tuner = tuner;
     }
 
     /// Where collectives of the jobs that enter from now on may run coupled.

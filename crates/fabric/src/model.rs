@@ -93,8 +93,8 @@ pub trait Fabric {
     fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
         self.prepare_coupled(&pairs(members), entropy)
     }
-    /// Runs a prepared group from `start`: its unit edge carries `bytes`, in `steps` dependent steps, each of which costs
-    /// the slowest edge's latency once. Its end is told to `leader` as the end of `ticket`.
+    /// Runs a prepared group from `start`: its unit edge carries `bytes`, in `steps` dependent steps, each along an edge, whose
+    /// latency it costs where blocks do not wait for a link anyway. Its end is told to `leader` as the end of `ticket`.
     fn start_coupled(
         &mut self,
         start: Time,

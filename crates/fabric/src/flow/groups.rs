@@ -38,7 +38,11 @@ pub(super) struct Group {
     pub links: Vec<(u32, f64)>,
     /// The heaviest edge counts as one flow.
     pub weight: f64,
+    /// Of an edge, in the mean by weight.
     pub latency: Span,
+    /// Seconds for each bit of a step by which the busiest link is busier than an edge is in the mean: as long does what
+    /// goes round wait for that link, and latencies pass meanwhile.
+    pub queued: f64,
     pub class: PathClass,
     /// Nothing joins the ends of an edge.
     pub severed: bool,
@@ -95,6 +99,24 @@ impl FlowNetwork {
         Span::from_seconds_ceil((by_switches - by_links).max(0.0))
     }
 
+    /// Seconds that a bit takes which loads `links` so, on an idle fabric.
+    fn seconds_a_bit(&self, links: impl Iterator<Item = (u32, f64)>) -> f64 {
+        links.map(|(link, load)| load / self.rates[link as usize]).fold(0.0, f64::max)
+    }
+
+    /// What a run of `steps` steps takes beyond the time of its bytes on the busiest link.
+    ///
+    /// A ring is as fast as its slowest cycle (Baccelli, Cohen, Olsder, Quadrat, Synchronization and Linearity, 1992,
+    /// section 2.5): that link, again and again, or the whole way round, on which each block pays every edge's latency and time.
+    /// So a step costs the edges' mean latency, but for what blocks wait for that link anyway; the last one is paid in full.
+    pub(super) fn step_latency(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {
+        let Some(further) = u64::from(steps).checked_sub(1) else { return Span::ZERO };
+        let edges = &self.groups[group.0 as usize];
+        let bits = self.wire_bytes(bytes, edges.class) as f64 * 8.0 / f64::from(steps);
+        let queued = (edges.queued * bits * 1e12) as u64;
+        edges.latency + Span(edges.latency.0.saturating_sub(queued)) * further
+    }
+
     /// Routes all groups anew, after paths have changed.
     pub(super) fn lay_groups(&mut self) {
         for number in 0..self.groups.len() {
@@ -124,8 +146,13 @@ impl FlowNetwork {
     /// The links of a coupled group's edges.
     fn lay_edges(&mut self, edges: &[(EndpointId, EndpointId, u32)], entropy: u32) -> Group {
         let (mut links, mut way) = (Vec::new(), Way::default());
+        let (mut latencies, mut total_weight, mut alone) = (0u128, 0, 0.0);
         for &(from, to, weight) in edges {
             self.lay_edge(from, to, entropy, &mut way);
+            latencies += u128::from(self.route_latency().0) * u128::from(weight);
+            total_weight += u64::from(weight);
+            alone += f64::from(weight)
+                * self.seconds_a_bit(self.route.links.iter().map(|&(link, share)| (link.0, share)));
             if weight > 0 {
                 links.extend(
                     self.route.links.iter().map(|&(link, share)| (link.0, share * f64::from(weight))),
@@ -133,18 +160,22 @@ impl FlowNetwork {
             }
         }
         let heaviest = edges.iter().map(|&(.., weight)| weight).max().unwrap_or(0).max(1);
+        let links = summed(links);
+        let busiest = self.seconds_a_bit(links.iter().copied());
         Group {
             parts: Vec::new(),
             flows: 0,
-            links: summed(links),
+            links,
+            queued: (busiest - alone / total_weight.max(1) as f64).max(0.0),
             weight: 1.0 / f64::from(heaviest),
-            latency: way.latency,
+            // What goes round passes edge after edge, each as often as its weight says.
+            latency: Span(latencies.div_ceil(u128::from(total_weight.max(1))) as u64),
             class: way.class,
             severed: way.severed,
             origin: None,
             tree: None,
             edges: edges.len() as u32,
-            total_weight: edges.iter().map(|&(.., weight)| u64::from(weight)).sum(),
+            total_weight,
             ends: edges.first().map_or_else(Default::default, |&(from, to, _)| (from, to)),
         }
     }
@@ -177,6 +208,7 @@ impl FlowNetwork {
             links,
             weight: 1.0,
             latency,
+            queued: 0.0,
             class: PathClass::Beyond,
             severed,
             origin: None,
@@ -254,6 +286,7 @@ impl FlowNetwork {
             links,
             weight: 1.0,
             latency: way.latency,
+            queued: 0.0,
             class: way.class,
             severed: way.severed,
             total_weight: members * members.saturating_sub(1),

@@ -260,7 +260,7 @@ impl Network for FlowNetwork {
     }
 
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {
-        let delay = self.held_back(group, bytes);
+        let latency = self.step_latency(group, bytes, steps) + self.held_back(group, bytes);
         let edges = &self.groups[group.0 as usize];
         let transfer = Transfer {
             subject: Subject::Coupled { run, group },
@@ -268,7 +268,7 @@ impl Network for FlowNetwork {
             to: edges.ends.1,
             bytes,
             start: at,
-            latency: edges.latency * u64::from(steps) + delay,
+            latency,
             class,
             path: edges.class,
             hops: edges.links.len().min(usize::from(u16::MAX)) as u16,
@@ -283,7 +283,9 @@ impl Network for FlowNetwork {
         let volume = self.wire_bytes(bytes, edges.class) as f64 * 8.0;
         let seconds = |&(link, multiplicity): &(u32, f64)| multiplicity * volume / self.rates[link as usize];
         let slowest = edges.links.iter().map(seconds).fold(0.0, f64::max);
-        Span::from_seconds_ceil(slowest) + edges.latency * u64::from(steps) + self.held_back(group, bytes)
+        Span::from_seconds_ceil(slowest)
+            + self.step_latency(group, bytes, steps)
+            + self.held_back(group, bytes)
     }
 
     fn next_time(&mut self) -> Time {

@@ -9,6 +9,7 @@ use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
+use windtunnel_workload::collectives::OneByOne;
 use windtunnel_workload::replay::Coupling;
 
 use super::RunOptions;
@@ -261,8 +262,13 @@ impl Simulator<'_> {
         }
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
-        if assembled.scenario.fidelity == Fidelity::Packet {
-            shard.pause_every(PACKET_STEPS);
+        match assembled.scenario.fidelity {
+            Fidelity::Packet => shard.pause_every(PACKET_STEPS),
+            Fidelity::Message => {
+                shard.tune(Arc::new(OneByOne));
+                shard.couple(Coupling::ExceptSeveralRings);
+            }
+            _ => {}
         }
         if assembled.scenario.network.exchange == ExchangeName::Hosts {
             shard.exchange_whole();

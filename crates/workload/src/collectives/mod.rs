@@ -33,7 +33,7 @@ mod tuner;
 pub use in_network::Meeting;
 pub use parts::Round;
 pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
-pub use tuner::{SizeRule, Tuner};
+pub use tuner::{OneByOne, SizeRule, Tuner};
 
 use windtunnel_kernel::Bytes;
 

@@ -4,13 +4,14 @@
 //! The group is g domains of m neighbours. Ring l enters domain 0 at the member with local index l, goes up through all of
 //! its members and leaves it at l - 1; the next domain it goes down, from l - 1 to l, and so on. So it enters a domain by
 //! the rail by which it left the one before (from the last domain to the first one only if g is even), and every member
-//! leaves its domain by its own NIC in one ring. A round is that of all rings together: a member sends one block to another
-//! domain and m - 1 to its neighbour inside, hence links between and inside are busy at once, where
-//! [two levels](super::hierarchical) take turns. NCCL's channels go on apart from each other; here all pay the latency of the way
-//! between domains in every round.
+//! leaves its domain by its own NIC in one ring. The rings go on apart from each other, as NCCL's channels do: links inside and
+//! between domains are busy at once, where [two levels](super::hierarchical) take turns, and a ring pays the latency between
+//! domains only where it leaves one. They are the lanes of a plan, or share them in turn where there are more than lanes; in a
+//! round of a lane a member sends to its neighbour inside, or to another domain in the ring in which it is the last.
 //!
-//! Blocks: share b of the buffer (of n) is cut into m, of which ring l carries the l-th.
+//! Blocks: a lane's part of the buffer is cut into a share for each member, and that into a block for each ring of the lane.
 
+use super::MAX_LANES;
 use super::parts::{Part, Sink, back};
 
 /// The rings of a group.
@@ -23,6 +24,11 @@ pub(super) struct Rings {
 }
 
 impl Rings {
+    /// Lanes over which the rings are spread evenly.
+    pub fn lanes(self) -> u32 {
+        (1..=MAX_LANES).rev().find(|&lanes| self.inner.is_multiple_of(lanes)).unwrap_or(1)
+    }
+
     fn members(self) -> u32 {
         self.inner * self.outer
     }
@@ -45,16 +51,18 @@ impl Rings {
 
     /// The block of the member at `position` in `ring`.
     fn block(self, position: u32, ring: u32) -> Part {
-        Part::one(self.member(position, ring) * self.inner + ring, self.members() * self.inner)
+        let rings = self.inner / self.lanes();
+        let block = self.member(position, ring) * rings + ring / self.lanes();
+        Part::one(block, self.members() * rings)
     }
 
-    /// A round in which a member at position p passes on the block of p - `behind`; messages to one peer follow one
+    /// A round of `lane` in which a member at position p passes on the block of p - `behind`; messages to one peer follow one
     /// another, and are one.
-    fn pass(self, index: u32, behind: u32, sink: &mut impl Sink) {
+    fn pass(self, index: u32, lane: u32, behind: u32, sink: &mut impl Sink) {
         let n = self.members();
         let domain = |member: u32| member / self.inner;
         for inside in [false, true] {
-            for ring in 0..self.inner {
+            for ring in (lane..self.inner).step_by(self.lanes() as usize) {
                 let position = self.position(index, ring);
                 let next = self.member((position + 1) % n, ring);
                 if (domain(next) == domain(index)) == inside {
@@ -70,13 +78,13 @@ impl Rings {
     }
 
     /// Round `round` of n - 1 of a reduce-scatter.
-    pub fn reduce_scatter(self, index: u32, round: u32, sink: &mut impl Sink) {
-        self.pass(index, round + 1, sink);
+    pub fn reduce_scatter(self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+        self.pass(index, lane, round + 1, sink);
     }
 
     /// Round `round` of n - 1 of an all-gather.
-    pub fn all_gather(self, index: u32, round: u32, sink: &mut impl Sink) {
-        self.pass(index, round, sink);
+    pub fn all_gather(self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+        self.pass(index, lane, round, sink);
     }
 
     /// (from, to, rings that use it), those between domains first.
@@ -134,12 +142,12 @@ mod tests {
             }
             fn receive(&mut self, _: u32, _: Part) {}
         }
-        for (inner, outer) in [(2, 2), (4, 3), (8, 4)] {
+        for (inner, outer) in [(2, 2), (4, 3), (8, 4), (16, 2)] {
             let rings = Rings { inner, outer };
             let mut sends = Sends::default();
             for index in 0..inner * outer {
                 sends.1 = index;
-                rings.all_gather(index, 0, &mut sends);
+                (0..rings.lanes()).for_each(|lane| rings.all_gather(index, lane, 0, &mut sends));
             }
             let edges = rings.edges();
             let mut each: Vec<(u32, u32)> = Vec::new();

@@ -12,7 +12,7 @@ use super::{Algorithm, CollectiveKind, CollectiveSpec, Round, SizeRule, Tuner};
 use super::{binomial, bruck, pat, recursive, ring, tree};
 
 /// No plan has more lanes.
-pub const MAX_LANES: u32 = 2;
+pub const MAX_LANES: u32 = 8;
 
 /// Chunk of a pipelined tree or chain: a step of NCCL's default buffer (4 MiB in 8 steps).
 const CHUNK: u64 = 512 << 10;
@@ -99,7 +99,7 @@ pub struct CoupledShape {
     pub edges: Vec<(u32, u32, u32)>,
     /// What an edge of weight 1 carries in all.
     pub bytes: u64,
-    /// Dependent steps, each of which costs the slowest edge's latency.
+    /// Dependent steps, each along an edge.
     pub steps: u32,
 }
 
@@ -206,6 +206,8 @@ impl Plan {
             self.lanes = 2;
             self.chunks = chunks(self.bytes.div_ceil(2));
             self.depth = self.flow().window();
+        } else if self.algorithm == A::MultiRing {
+            self.lanes = self.rings().lanes();
         } else if self.algorithm == A::Ring && matches!(self.kind, K::Broadcast { .. } | K::Reduce { .. }) {
             self.chunks = chunks(self.bytes);
         }
@@ -347,10 +349,10 @@ impl Plan {
             (A::InNetwork, _) if !self.has_levels() => {}
             (A::Hierarchical | A::InNetwork, _) => self.levels().round(index, round, sink),
             (A::MultiRing, K::AllReduce) if round >= n - 1 => {
-                self.rings().all_gather(index, round - (n - 1), sink);
+                self.rings().all_gather(index, lane, round - (n - 1), sink);
             }
-            (A::MultiRing, K::AllGather) => self.rings().all_gather(index, round, sink),
-            (A::MultiRing, _) => self.rings().reduce_scatter(index, round, sink),
+            (A::MultiRing, K::AllGather) => self.rings().all_gather(index, lane, round, sink),
+            (A::MultiRing, _) => self.rings().reduce_scatter(index, lane, round, sink),
             (A::Ring, K::Broadcast { root }) => {
                 ring::chain(n, index, back(index, root, n), self.chunks, round, sink);
             }

@@ -173,7 +173,7 @@ fn reductions_and_gathers_end_with_what_they_promise() {
             for &algorithm in kind.algorithms() {
                 let domains: Vec<u32> = match algorithm {
                     // It holds what it sends in as many blocks as a domain has members.
-                    A::MultiRing => (1..=n.min(8)).filter(|&domain| n.is_multiple_of(domain)).collect(),
+                    A::MultiRing => (1..=n.min(16)).filter(|&domain| n.is_multiple_of(domain)).collect(),
                     A::Hierarchical | A::InNetwork => {
                         (1..=n).filter(|&domain| n.is_multiple_of(domain)).collect()
                     }

@@ -24,6 +24,20 @@ pub trait Tuner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRule;
 
+/// The same where a rank takes in its messages one after another whatever way they come (LogGOPS): two levels in place of several
+/// rings, which would have no links to keep busy at once, and many more messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OneByOne;
+
+impl Tuner for OneByOne {
+    fn choose(&self, spec: &CollectiveSpec, n: u32) -> Algorithm {
+        match SizeRule.choose(spec, n) {
+            Algorithm::MultiRing => Algorithm::Hierarchical,
+            other => other,
+        }
+    }
+}
+
 /// Up to here latency outweighs bytes.
 const SMALL: u64 = 64 << 10;
 /// All-to-all blocks up to here are worth sending log2 n / 2 times.

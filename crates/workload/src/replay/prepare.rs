@@ -7,13 +7,14 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Id, RankId};
 
 use super::ReplayOptions;
-use crate::collectives::{CollectiveError, CollectiveSpec, Form, Plan};
+use crate::collectives::{Algorithm, CollectiveError, CollectiveSpec, Form, MAX_LANES, Plan};
 use crate::program::{CommSlot, OpKind, Peer, Program, Workload};
 
 /// Bits of a collective's tag: 1 (collective), communicator, sequence (cyclic), lane, round.
 const COMMUNICATOR_BITS: u32 = 20;
-const SEQUENCE_BITS: u32 = 22;
+const SEQUENCE_BITS: u32 = 20;
 const ROUND_BITS: u32 = 20;
+const LANE_BITS: u32 = MAX_LANES.ilog2();
 
 /// In place of a lane: messages outside collectives.
 const POINT_TO_POINT: u64 = u32::MAX as u64;
@@ -134,6 +135,8 @@ pub enum Coupling {
     /// Coupled wherever edges advance together.
     #[default]
     Anywhere,
+    /// The same, but several rings by steps: their messages queue at their members' ends (message fidelity).
+    ExceptSeveralRings,
     /// Coupled only where the whole group stands in one scale-up domain (packet fidelity).
     InsideDomain,
     /// Always by steps.
@@ -189,7 +192,9 @@ pub(super) fn order(kind: &OpKind) -> u8 {
 /// Tag of a collective's messages, but for lane and round.
 pub(super) fn tag_base(communicator: u32, sequence: u64) -> u64 {
     let sequence = sequence & ((1 << SEQUENCE_BITS) - 1);
-    1 << 63 | u64::from(communicator) << (SEQUENCE_BITS + ROUND_BITS + 1) | sequence << (ROUND_BITS + 1)
+    1 << 63
+        | u64::from(communicator) << (SEQUENCE_BITS + LANE_BITS + ROUND_BITS)
+        | sequence << (LANE_BITS + ROUND_BITS)
 }
 
 /// Lane and round of a tag.
@@ -303,6 +308,7 @@ impl Prepared {
         let plan = Plan::with_tuner(spec, n, &*options.tuner)?;
         let allowed = match options.coupling {
             Coupling::Anywhere => true,
+            Coupling::ExceptSeveralRings => plan.algorithm() != Algorithm::MultiRing,
             Coupling::InsideDomain => spec.domain >= n,
             Coupling::Never => false,
         };
