@@ -11,14 +11,15 @@ use windtunnel_fabric::packet::transport::{
 };
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Counters, Discipline, DropProfile, EcnSettings, Engines,
-    Forwarding, MarkAt, OpenRequest, PacketSettings, ParallelSettings, PfcSettings, PortReport, QueueSample,
-    QueueSettings, Shaper, TrimSettings, Xoff, Xon,
+    FabricPart, Forwarding, GilbertElliott, Impairments, MarkAt, OpenRequest, PacketSettings,
+    ParallelSettings, PartChange, PartState, PfcSettings, PortReport, QueueSample, QueueSettings, Shaper,
+    Share, TrimSettings, Xoff, Xon,
 };
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
 use windtunnel_topology::{
     CableSpec, ClosSpec, Dimension, DirectSpec, DragonflyRouting, DragonflySpec, Forwarder, LinkId, Peer,
-    Policy, Topology, TopologySpec, TorusRouting, TorusSpec,
+    Policy, SwitchId, Topology, TopologySpec, TorusRouting, TorusSpec,
 };
 
 const RATE: BitRate = BitRate::from_gbps(400);
@@ -493,17 +494,104 @@ fn without_acknowledgements() {
 fn around_failed_cables() {
     let topology = fat_tree(4, 1, 0.0);
     // Two cables between switches: queue pairs with one path are given one around them by their host.
-    let between = |&link: &LinkId| {
-        let Some((switch, port)) = topology.link_source(link) else { return false };
-        matches!(topology.peer(switch, port), Some(Peer::Switch { .. }))
-    };
-    let links = (0..topology.link_count() as u32).map(LinkId);
-    let failed: Vec<LinkId> = links.filter(between).step_by(23).take(2).collect();
+    let failed: Vec<LinkId> = inner(&topology).into_iter().step_by(23).take(2).collect();
     let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
     let sprayed = settings(Balancer::Spray { paths: 16 });
     let base = scenario(&topology, sprayed, transport, permutation(16, 100_000));
     let found = Scenario { failed, ..base }.check();
     assert_eq!(found.done.len(), 16);
+}
+
+/// Cables between switches.
+fn inner(topology: &Topology) -> Vec<LinkId> {
+    let between = |&link: &LinkId| {
+        let Some((switch, port)) = topology.link_source(link) else { return false };
+        matches!(topology.peer(switch, port), Some(Peer::Switch { .. }))
+    };
+    (0..topology.link_count() as u32).map(LinkId).filter(between).collect()
+}
+
+/// Cables, a NIC's cable and a switch that go down in the middle of packets and come up, while others change their rate, lose
+/// packets or are down for good, and known late elsewhere: whoever owns which end, the same packets are lost.
+fn changes(topology: &Topology) -> Impairments {
+    let ns = |ns: u64| Time(ns * 1_000 + 7);
+    let change = |at: u64, known: u64, part, state| PartChange { at: ns(at), known: ns(known), part, state };
+    let (inner, nic) = (inner(topology), topology.nic_link(0, 0));
+    let cable = |place: usize| FabricPart::Cable(inner[place % inner.len()]);
+    let last = FabricPart::Switch(SwitchId(topology.switches() - 1));
+    let (down, up) = (PartState::Down, PartState::Up);
+    let burst =
+        GilbertElliott { to_bad: 0.01, to_good: 0.2, good: Share::Packets(0.0), bad: Share::Packets(0.5) };
+    Impairments {
+        losses: vec![(inner[5 % inner.len()], burst)],
+        changes: vec![
+            change(2_300, 3_100, cable(0), down),
+            // Down again while what it lost is still on it, in the same window.
+            change(2_350, 3_150, cable(0), up),
+            change(2_400, 3_200, cable(0), down),
+            change(9_000, 9_900, cable(0), up),
+            change(3_000, 3_000, FabricPart::Cable(nic), down),
+            change(8_000, 8_000, FabricPart::Cable(nic), up),
+            change(4_000, 6_000, last, down),
+            change(4_100, 6_000, cable(2), PartState::Rate(0.25)),
+            change(7_000, 7_500, last, up),
+            change(9_000, 9_000, cable(2), PartState::Rate(1.0)),
+            change(5_000, 5_500, cable(inner.len() / 2), down),
+        ],
+        ..Impairments::default()
+    }
+}
+
+#[test]
+fn links_that_change() {
+    let balancers = [
+        Balancer::Ecmp,
+        Balancer::Spray { paths: 16 },
+        Balancer::Adaptive,
+        Balancer::Flowlet { gap: Span::from_us(1) },
+    ];
+    for (number, balancer) in balancers.into_iter().enumerate() {
+        let topology = fat_tree(4, 1 + number as u32 % 2, 0.0);
+        let forwarding = if number < 2 { Forwarding::StoreAndForward } else { Forwarding::CutThrough };
+        let sample_every = Some(Span::from_ns(700));
+        let base = settings(balancer);
+        let settings = PacketSettings { impairments: changes(&topology), forwarding, sample_every, ..base };
+        let transport = Nscc { timeout: TIMEOUT, ..Nscc::default() };
+        let mut sent = incast(15, 80_000);
+        sent.extend(permutation(16, 300_000));
+        let scenario = scenario(&topology, settings, transport, sent);
+        let found = Scenario { reaction: Some(Span::from_ns(600)), ..scenario }.check();
+        assert!(found.totals.link_down > 50, "{balancer:?}: {:?}", found.totals);
+        assert!(found.totals.corrupted > 0, "{balancer:?}: {:?}", found.totals);
+    }
+}
+
+/// The same with queues and pauses, which end with their link and are told again when it is back.
+#[test]
+fn pauses_of_links_that_change() {
+    let topology = fat_tree(4, 1, 0.0);
+    let pfc = PfcSettings { xoff: Xoff::Static(Bytes(20_000)), ..PfcSettings::default() };
+    let queues =
+        vec![QueueSettings::default(), QueueSettings { lossless: false, ..QueueSettings::default() }];
+    let buffers = vec![BufferSettings { size: Bytes(1_500_000), alpha: 1.0, reserve: Bytes(0) }];
+    for balancer in [Balancer::Ecmp, Balancer::Adaptive] {
+        let settings = PacketSettings {
+            impairments: changes(&topology),
+            queues: queues.clone(),
+            classes: vec![0, 0, 1],
+            pfc: Some(pfc),
+            buffers: buffers.clone(),
+            ..settings(balancer)
+        };
+        let recovery = Recovery::Selective { reorder: u32::MAX };
+        let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
+        let mut sent = incast(15, 200_000);
+        sent.extend(permutation(16, 150_000));
+        let scenario = scenario(&topology, settings, transport, sent);
+        let found = Scenario { reaction: Some(Span::from_ns(600)), ..scenario }.check();
+        let totals = &found.totals;
+        assert!(totals.link_down > 50 && totals.pauses > 10, "{balancer:?}: {totals:?}");
+    }
 }
 
 /// What packets decide by the queues they meet does not depend on when these were last looked at.

@@ -148,12 +148,6 @@ impl<T: Transport> Engine<T> {
         partition(&weights, &edges, &options)
     }
 
-    /// Whether it cannot be one of several: links that change act at both ends of a cable, and on the packets on it, at
-    /// once.
-    pub(super) fn is_indivisible(&self) -> bool {
-        !self.settings.impairments.changes.is_empty()
-    }
-
     /// Makes an engine of the whole fabric process `number`. It keeps a place for every port, of which it uses its own and
     /// the cable halves of those that lead to it.
     pub(super) fn settle_in(&mut self, number: u32, homes: &Arc<[u32]>, first_done: &Arc<AtomicU64>) {
@@ -200,6 +194,23 @@ impl<T: Transport> Engine<T> {
             }
         };
         [owner, far].map(|node| crossing.homes[node as usize])
+    }
+
+    /// Whether port `p` is this process's.
+    pub(super) fn owns(&self, p: u32) -> bool {
+        self.crossing.as_ref().is_none_or(|crossing| self.ends(p)[0] == crossing.number)
+    }
+
+    /// Whether it is the process that counts what all of them do.
+    pub(super) fn is_first(&self) -> bool {
+        self.crossing.as_ref().is_none_or(|crossing| crossing.number == 0)
+    }
+
+    /// Packets that have left by away port `p` in this window.
+    pub(super) fn leaving(&mut self, p: u32) -> impl Iterator<Item = &mut Packet> {
+        let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
+        let load = &mut crossing.loads[crossing.fars[p as usize] as usize];
+        load.parcels.iter_mut().filter(move |parcel| parcel.next == p)
     }
 
     /// Process of a NIC port.

@@ -85,9 +85,7 @@ impl<T: Transport> Engines<T> {
     ) -> Result<Self, PacketError> {
         let parallel = settings.parallel;
         let engine = Engine::new(topology, settings, transport)?;
-        let alone = parallel.processes.unwrap_or(parallel.threads) <= 1
-            || reaction == Span::ZERO
-            || engine.is_indivisible();
+        let alone = parallel.processes.unwrap_or(parallel.threads) <= 1 || reaction == Span::ZERO;
         let partition = (!alone).then(|| engine.partition(&parallel));
         let Some(partition) = partition.filter(|partition| partition.weights.len() > 1) else {
             return Ok(Self { parts: Parts::One(Box::new(engine)) });

@@ -171,7 +171,9 @@ impl<T: Transport> Engine<T> {
                 self.pause_event(port, key.name(), time);
             }
             class::CHANGE => {
-                self.note(key, |_| 0);
+                if self.is_first() {
+                    self.note(key, |_| 0);
+                }
                 self.change(port, time);
             }
             class::REDUCE => {

@@ -64,6 +64,8 @@ pub(super) mod flag {
     pub const FINAL: u8 = 32;
     /// Of a reduction: switches take it in.
     pub const REDUCED: u8 = 64;
+    /// Its link has gone down: it is forgotten as it reaches the far end.
+    pub const DOOMED: u8 = 128;
 }
 
 /// A packet: one cache line.

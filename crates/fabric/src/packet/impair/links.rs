@@ -8,7 +8,7 @@ use super::loss::Chain;
 use super::{FabricPart, PartState};
 use crate::packet::engine::Engine;
 use crate::packet::events::class;
-use crate::packet::packets::NONE;
+use crate::packet::packets::{NONE, Packet, flag};
 use crate::packet::port::{CONTROL, DATA};
 use crate::packet::transport::Transport;
 
@@ -18,19 +18,11 @@ const LOSS: u64 = 0x6c6f_7373;
 /// Links that are impaired, and what is to change.
 #[derive(Clone, Debug, Default)]
 pub(in crate::packet) struct Changes {
-    /// By port.
-    links: FxHashMap<u32, Impaired>,
+    /// Of the links that lose packets by a model of their own, by port.
+    chains: FxHashMap<u32, Vec<Chain>>,
     steps: Vec<Step>,
     /// When the last change happens.
     pub last: u64,
-}
-
-/// A link that may lose packets.
-#[derive(Clone, Debug)]
-struct Impaired {
-    chains: Vec<Chain>,
-    /// What reaches its far end up to here was on it when it went down.
-    doomed: Option<u64>,
 }
 
 /// What happens at an instant.
@@ -73,25 +65,19 @@ impl<T: Transport> Engine<T> {
         if impairments.moves_paths() {
             self.forwarder = Some(Forwarder::new(self.topology.clone(), impairments.policy));
         }
-        let fresh = || Impaired { chains: Vec::new(), doomed: None };
         for &(link, model) in &impairments.losses {
             let Some(port) = self.port_of(link) else { continue };
-            let chains = &mut self.changes.links.entry(port).or_insert_with(fresh).chains;
+            let chains = self.changes.chains.entry(port).or_default();
             chains.push(Chain::new(model, self.settings.seed, link.0, chains.len()));
         }
         let mut steps = Vec::new();
         for (number, change) in impairments.changes.iter().enumerate() {
-            let ports: Vec<(LinkId, u32)> = links_of(&self.topology, change.part)
-                .into_iter()
-                .filter_map(|link| Some((link, self.port_of(link)?)))
-                .collect();
             if matches!(change.state, PartState::Rate(_)) {
-                let ports = ports.iter().map(|&(link, port)| (port, kinds[&(number, link)]));
+                let ports = links_of(&self.topology, change.part)
+                    .into_iter()
+                    .filter_map(|link| Some((self.port_of(link)?, kinds[&(number, link)])));
                 steps.push((change.at, Step::Kinds(ports.collect())));
                 continue;
-            }
-            for &(_, port) in &ports {
-                self.changes.links.entry(port).or_insert_with(fresh);
             }
             steps.push((change.at, Step::Turn(change.part, change.state == PartState::Down)));
             steps.push((change.known.max(change.at), Step::Converge));
@@ -104,7 +90,8 @@ impl<T: Transport> Engine<T> {
         self.settings.impairments = impairments;
     }
 
-    /// Something changes.
+    /// Something changes. Every process carries it out: on the ports that it owns, on the cables that lead to it, and on what
+    /// its packets are led by.
     #[cold]
     pub(in crate::packet) fn change(&mut self, place: u32, now: u64) {
         match self.changes.steps[place as usize].clone() {
@@ -115,7 +102,9 @@ impl<T: Transport> Engine<T> {
             }
             Step::Kinds(kinds) => {
                 for (port, kind) in kinds {
-                    self.settle_port(port, now);
+                    if self.owns(port) {
+                        self.settle_port(port, now);
+                    }
                     self.ports[port as usize].kind = kind;
                 }
             }
@@ -149,9 +138,16 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Port `p` goes down or comes up.
+    /// Port `p` goes down or comes up. Where it belongs to another process, only what is on its cable matters here.
     fn turn(&mut self, p: u32, down: bool, now: u64) {
         if self.ports[p as usize].down == down {
+            return;
+        }
+        if !self.owns(p) {
+            self.ports[p as usize].down = down;
+            if down {
+                self.doom(p);
+            }
             return;
         }
         if !down {
@@ -192,25 +188,26 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Counts what is on the cable of port `p` as lost; it is forgotten as it reaches the far end.
+    /// Counts what is on the cable of port `p` as lost; it is forgotten as it reaches the far end. Of an away port that is what
+    /// has left in this window, which waits for its end; what left before is on the cable half at the far end.
     fn doom(&mut self, p: u32) {
-        let port = &self.ports[p as usize];
-        let impaired = self.changes.links.get_mut(&p).expect("a link that goes down is known");
-        let (mut id, mut reaches, mut lost) = (port.flight.head, port.reaches, 0);
-        let mut last = impaired.doomed;
+        let (mut id, mut lost) = (self.ports[p as usize].flight.head, 0);
+        // One that an earlier change has doomed is counted.
+        let mut doom = |packet: &mut Packet| {
+            lost += u32::from(packet.flags & flag::DOOMED == 0);
+            packet.flags |= flag::DOOMED;
+        };
         while id != NONE {
-            let packet = &self.packets[id];
-            // One that an earlier change has doomed is counted.
-            if impaired.doomed.is_none_or(|doomed| reaches > doomed) {
-                lost += 1;
-            }
-            last = Some(reaches);
-            (id, reaches) = (packet.next, packet.next_time);
+            let packet = &mut self.packets[id];
+            doom(packet);
+            id = packet.next;
         }
-        impaired.doomed = last;
-        self.totals.drops += lost;
-        self.totals.link_down += lost;
-        self.ports[p as usize].counters.drops += lost as u32;
+        if self.ports[p as usize].away {
+            self.leaving(p).for_each(doom);
+        }
+        self.totals.drops += u64::from(lost);
+        self.totals.link_down += u64::from(lost);
+        self.ports[p as usize].counters.drops += lost;
     }
 
     /// A packet meets a link that is down.
@@ -223,14 +220,14 @@ impl<T: Transport> Engine<T> {
     /// Whether the packet `id` that reaches the far end of port `p` now is lost on the way; it is gone then.
     #[cold]
     pub(in crate::packet) fn perishes(&mut self, p: u32, id: u32, kind: u16, now: u64) -> bool {
-        if let Some(impaired) = self.changes.links.get_mut(&p) {
-            if impaired.doomed.is_some_and(|doomed| now <= doomed) {
-                self.discard(id);
-                return true;
-            }
+        if self.packets[id].flags & flag::DOOMED != 0 {
+            self.discard(id);
+            return true;
+        }
+        if let Some(chains) = self.changes.chains.get_mut(&p) {
             let wire = self.packets[id].wire;
             // Every chain sees every packet.
-            let lost = impaired.chains.iter_mut().fold(false, |lost, chain| chain.loses(wire) | lost);
+            let lost = chains.iter_mut().fold(false, |lost, chain| chain.loses(wire) | lost);
             if lost {
                 self.totals.corrupted += 1;
                 self.drop_packet(p, id);
