@@ -233,3 +233,27 @@ fn queue_pairs_on_credit_begin_anew() {
     messages(Eqds::default());
     messages(Rccc::default());
 }
+
+/// Where switches do not trim, what 40 senders send unasked waits in one deep queue, for far longer than 6 idle round trips. A
+/// time-out of 6 full queues sends nothing again in vain; one that follows round trips where there is no limit at most what was
+/// unasked, 1.5 bandwidth–delay products of 13.4 KB, before the first answer. The incast ends when its bytes have fit through.
+#[test]
+fn deep_queues_are_waited_for() {
+    fn patient<T: Transport>(transport: &T, share: f64) {
+        let (n, packets) = (40, 200);
+        let deep = BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(20_000) };
+        let unasked = u64::from(n) * 5;
+        for (buffers, most) in [(vec![deep], 0), (Vec::new(), unasked)] {
+            let settings = PacketSettings { buffers, ..PacketSettings::default() };
+            let mut engine = incast(n, packets, 20_000, settings, transport.clone());
+            let last = finish(&mut engine).last().expect("messages").at.0;
+            let totals = engine.totals();
+            assert!(totals.retransmissions <= most, "{}: {totals:?}", T::NAME);
+            let sent = u64::from(n) * packets;
+            let used = ((sent + totals.retransmissions) * FULL) as f64 / last as f64;
+            assert!((share - 0.01..=1.0).contains(&used), "{}: {used} of the link", T::NAME);
+        }
+    }
+    patient(&Rccc::default(), 0.99);
+    patient(&Nscc::default(), 1.0);
+}

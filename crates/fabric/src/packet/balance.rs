@@ -276,6 +276,7 @@ mod tests {
             bdp: 500_000,
             mtu: 4_160,
             hops: 4,
+            queue: None,
         };
         Recycler::new(7, &path)
     }

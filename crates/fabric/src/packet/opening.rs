@@ -2,7 +2,7 @@
 //! again.
 
 use rustc_hash::FxHashMap;
-use windtunnel_kernel::Span;
+use windtunnel_kernel::{Bytes, Span};
 use windtunnel_topology::{LinkId, SwitchId, flow_hash};
 
 use super::balance::Recycler;
@@ -334,7 +334,22 @@ impl<T: Transport> Engine<T> {
             bdp: bits.div_ceil(8_000_000_000_000) as u64,
             mtu: u32::from(mtu),
             hops: 1 + path.len() as u32,
+            queue: path
+                .iter()
+                .map(|&p| self.longest_wait(p))
+                .try_fold(Span::ZERO, |most, wait| Some(most.max(wait?))),
         }
+    }
+
+    /// What a data packet waits for at a switch's port that holds all the data that it may alone: until it trims, else by the
+    /// dynamic threshold.
+    fn longest_wait(&self, p: u32) -> Option<Span> {
+        let port = &self.ports[p as usize];
+        let kind = &self.kinds[usize::from(port.kind)];
+        let limit = self.switches[port.owner as usize].most_alone();
+        let trim = Some(u64::from(kind.trim)).filter(|_| kind.trim != u32::MAX);
+        let bytes = limit.into_iter().chain(trim).min()?;
+        Some(kind.rate.serialise(Bytes(bytes)))
     }
 
     /// Whether so many queue pairs are done that it is worth looking which of them have nothing left in the network.

@@ -71,6 +71,13 @@ impl Switch {
         self.shared.saturating_sub(self.used)
     }
 
+    /// Bytes of data that a port may hold while the others hold nothing; `None` without a limit.
+    pub(super) fn most_alone(&self) -> Option<u64> {
+        // x = α (shared - x), in units of 2^-16.
+        let excess = u128::from(self.alpha) * u128::from(self.shared) / (65_536 + u128::from(self.alpha));
+        self.is_limited().then(|| u64::from(self.reserve) + excess as u64)
+    }
+
     #[inline]
     pub(super) fn excess(&self, held: u32) -> u64 {
         u64::from(held.saturating_sub(self.reserve))
@@ -453,6 +460,8 @@ mod tests {
         // Shared: 90,000. A port alone reaches its reserve and 0.5 × the rest: x = 0.5 (90,000 - x).
         assert!(switch.admits(0, 1_000, false) && switch.admits(0, 46_000, false));
         assert!(!switch.admits(0, 46_001, false) && switch.admits(0, 46_001, true));
+        // 1,000 + 0.5 / 1.5 × 90,000, when its own bytes are counted.
+        assert_eq!(switch.most_alone(), Some(31_000));
         switch.used = 90_000;
         assert!(switch.admits(0, 1_000, false) && !switch.admits(1_000, 1_001, true));
         let buffer = BufferSettings { size: Bytes(10_000), ..buffer };

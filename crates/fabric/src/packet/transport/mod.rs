@@ -33,6 +33,7 @@ mod ndp;
 mod newreno;
 mod none;
 mod nscc;
+mod patience;
 mod rccc;
 mod staged;
 mod steered;
@@ -90,6 +91,9 @@ pub struct PathFacts {
     pub mtu: u32,
     /// Links of the way there.
     pub hops: u32,
+    /// What a data packet waits for at most at any one port of the way there that holds all that it may alone; `None` where a
+    /// port has no limit.
+    pub queue: Option<Span>,
 }
 
 /// What an acknowledgement says.
@@ -402,6 +406,7 @@ mod tests {
             bdp,
             mtu: 4_000,
             hops: 4,
+            queue: None,
         }
     }
 

@@ -18,6 +18,7 @@
 use windtunnel_kernel::{Span, Time};
 
 use super::mixed::Mixed;
+use super::patience::Patience;
 use super::{Ack, Answer, Arrived, Loss, LossKind, Nack, PathChoice, PathFacts, Recovery, Transport};
 
 /// Bandwidth–delay product of the network that the constants are given for.
@@ -38,7 +39,7 @@ pub struct Nscc {
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
-    /// Silence after which packets are sent again: this and 6 base RTTs.
+    /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
     pub timeout: Span,
 }
 
@@ -73,7 +74,7 @@ pub struct NsccFlow {
     lost: bool,
     /// Bytes of the old window still to come, whose marks and losses are ignored.
     ignore: f64,
-    timeout: Span,
+    patience: Patience,
     paths: Mixed,
 }
 
@@ -115,12 +116,6 @@ impl NsccFlow {
     }
 }
 
-/// Time after which a packet that nothing was heard of is lost: `least`, and 6 base RTTs, which a packet takes that waits in
-/// queues of a bandwidth–delay product each on a way of 6 links.
-pub(super) fn retransmission_timeout(least: Span, path: &PathFacts) -> Span {
-    least + path.base_rtt * 6
-}
-
 fn micros(us: f64) -> Span {
     Span((us * 1e6) as u64)
 }
@@ -157,7 +152,7 @@ impl Transport for Nscc {
             achieved: 0.0,
             lost: false,
             ignore: 0.0,
-            timeout: retransmission_timeout(self.timeout, path),
+            patience: Patience::new(self.timeout, path),
             paths: Mixed::default(),
         }
     }
@@ -176,6 +171,7 @@ impl Transport for Nscc {
         let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
         let bytes = ack.bytes as f64;
         flow.paths.acknowledged(ack);
+        flow.patience.heard(ack.rtt);
         flow.achieved += bytes;
         flow.received += bytes;
         // A delay without a mark is a queue already gone, and counts as little.
@@ -247,7 +243,7 @@ impl Transport for Nscc {
     }
 
     fn timeout(&self, flow: &NsccFlow) -> Span {
-        flow.timeout
+        flow.patience.timeout()
     }
 
     /// Marked packets are acknowledged at once.

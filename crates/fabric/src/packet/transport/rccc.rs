@@ -9,7 +9,7 @@ use windtunnel_kernel::Span;
 
 use super::eqds::Begun;
 use super::mixed::Mixed;
-use super::nscc::retransmission_timeout;
+use super::patience::Patience;
 use super::{Ack, Answer, Arrived, Credit, Demand, Nack, PathChoice, PathFacts, Recovery, Transport};
 
 /// Parameters.
@@ -21,7 +21,7 @@ pub struct Rccc {
     pub packets: u32,
     /// Credit as a share of the link's rate.
     pub share: f64,
-    /// Silence after which packets are sent again: this and 6 base RTTs.
+    /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
     pub timeout: Span,
 }
 
@@ -36,7 +36,7 @@ impl Default for Rccc {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RcccFlow {
     window: u64,
-    timeout: Span,
+    patience: Patience,
     paths: Mixed,
 }
 
@@ -54,7 +54,7 @@ impl Transport for Rccc {
     fn open(&self, path: &PathFacts) -> RcccFlow {
         RcccFlow {
             window: ((path.bdp as f64 * self.largest) as u64).max(u64::from(path.mtu)),
-            timeout: retransmission_timeout(self.timeout, path),
+            patience: Patience::new(self.timeout, path),
             paths: Mixed::default(),
         }
     }
@@ -72,6 +72,7 @@ impl Transport for Rccc {
     #[inline]
     fn on_ack(&self, flow: &mut RcccFlow, ack: &Ack) {
         flow.paths.acknowledged(ack);
+        flow.patience.heard(ack.rtt);
     }
 
     fn on_nack(&self, flow: &mut RcccFlow, nack: &Nack) {
@@ -88,7 +89,7 @@ impl Transport for Rccc {
     }
 
     fn timeout(&self, flow: &RcccFlow) -> Span {
-        flow.timeout
+        flow.patience.timeout()
     }
 
     #[inline]
