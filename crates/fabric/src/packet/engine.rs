@@ -12,7 +12,6 @@ use super::balance::Balance;
 use super::credit::Credits;
 use super::crossing::Crossing;
 use super::events::{Key, PORT_BITS};
-use super::foresight::Foresight;
 use super::impair::{Changes, Clocks, PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
@@ -110,7 +109,6 @@ pub struct Engine<T: Transport> {
     /// Where packets to a NIC port leave the fabric.
     pub(super) targets: Vec<Target>,
     pub(super) packets: Packets,
-    pub(super) foresight: Foresight,
     /// Messages at their senders and at their receivers.
     pub(super) outgoing: Slots<Outgoing>,
     pub(super) incoming: Slots<Incoming>,
@@ -208,7 +206,6 @@ impl<T: Transport> Engine<T> {
             nics: vec![NicPort::default(); nic_ports as usize],
             targets: Vec::with_capacity(nic_ports as usize),
             packets: Packets::new(),
-            foresight: Foresight::new(),
             outgoing: Slots::default(),
             incoming: Slots::default(),
             senders: Vec::new(),

@@ -5,6 +5,7 @@ use windtunnel_kernel::queue::{EventKey, EventOrder};
 
 use super::crossing::Gone;
 use super::engine::{Completion, Engine};
+use super::foresight::Ways;
 use super::packets::{Kind, NONE, flag};
 use super::telemetry::Hop;
 use super::transport::Transport;
@@ -238,19 +239,12 @@ impl<T: Transport> Engine<T> {
         if arrived == NONE {
             return;
         }
-        let foreseen = self.foresight.take(arrived);
         self.note(Key::new(now, 0, p), |engine| engine.packets[arrived].digest());
         if self.kinds[usize::from(kind)].fragile && self.perishes(p, arrived, kind, now) {
             return;
         }
         match far.as_switch() {
-            Some(switch) => {
-                if self.queues.on {
-                    // It stands on no cable until it is sent on.
-                    self.packets[arrived].next_time = u64::from(p);
-                }
-                self.forward(switch, arrived, foreseen, now);
-            }
+            Some(switch) => self.forward(p, switch, arrived, now),
             None => self.deliver(p, arrived, now),
         }
     }
@@ -278,12 +272,16 @@ impl<T: Transport> Engine<T> {
     #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
     #[inline(always)]
     pub(super) fn begin(&mut self, p: u32, id: u32, start: u64) {
-        let port = &mut self.ports[p as usize];
-        let kind = &self.kinds[usize::from(port.kind)];
-        let reaches = port.transmit(&self.packets[id], kind, start);
+        let Self { ports, packets, kinds, agenda, paths, rules, switches, targets, simple, .. } = &mut *self;
+        let (port, packets) = (&mut ports[p as usize], packets.slots());
+        let packet = &mut packets[id as usize];
+        let kind = &kinds[usize::from(port.kind)];
+        let reaches = port.transmit(packet, kind, start);
+        let rules = if *simple { &rules[..] } else { &[] };
+        packet.joined = u64::from(Ways { paths, rules, switches, targets }.onwards(packet, port.far));
         if !T::TELEMETRY && !port.away {
-            if port.launch(id, reaches, &mut self.packets) {
-                self.agenda.push(p, Time(reaches));
+            if port.launch(id, reaches, packets) {
+                agenda.push(p, Time(reaches));
             }
             return;
         }
@@ -301,7 +299,7 @@ impl<T: Transport> Engine<T> {
     /// Puts a packet on the cable of port `p`, behind those that are there.
     #[inline]
     pub(super) fn launch(&mut self, p: u32, id: u32, reaches: u64) {
-        if self.ports[p as usize].launch(id, reaches, &mut self.packets) {
+        if self.ports[p as usize].launch(id, reaches, self.packets.slots()) {
             self.agenda.push(p, Time(reaches));
         }
     }

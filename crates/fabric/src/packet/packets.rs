@@ -77,7 +77,8 @@ pub(super) struct Packet {
     /// When the next packet on the cable reaches the far end; of one that waits where ports have queues, the port by
     /// which it came.
     pub next_time: u64,
-    /// When it joined the queue it stands in.
+    /// When it joined the queue it stands in; of one on a cable, the port by which it leaves the switch at the far end, or
+    /// [`NONE`] where that is the switch's to find.
     pub joined: u64,
     /// When its transmission at the sender began; of an acknowledgement that of the data packet that caused it.
     pub stamp: u64,
@@ -161,6 +162,12 @@ impl Packets {
     #[inline]
     pub(super) fn get(&self, id: u32) -> Option<&Packet> {
         self.slots.get(id as usize)
+    }
+
+    /// All places, for who looks at one again and again.
+    #[inline]
+    pub(super) fn slots(&mut self) -> &mut [Packet] {
+        &mut self.slots
     }
 
     /// Has a packet brought from memory, if there is one.

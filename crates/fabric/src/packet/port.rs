@@ -25,15 +25,21 @@ impl List {
         self.head == NONE
     }
 
-    /// Puts a packet at the end. Whether others wait is anybody's guess, so nothing branches on it: alone, a packet follows
-    /// itself for a moment.
+    /// Puts a packet at the end.
     #[inline]
     pub(super) fn push(&mut self, id: u32, packets: &mut Packets) {
+        self.push_among(id, packets.slots());
+    }
+
+    /// The same. Whether others wait is anybody's guess, so nothing branches on it: alone, a packet follows itself for a
+    /// moment.
+    #[inline]
+    pub(super) fn push_among(&mut self, id: u32, packets: &mut [Packet]) {
         let alone = self.head == NONE;
         let last = select_unpredictable(alone, id, self.tail);
         self.head = select_unpredictable(alone, id, self.head);
-        packets[last].next = id;
-        packets[id].next = NONE;
+        packets[last as usize].next = id;
+        packets[id as usize].next = NONE;
         self.tail = id;
     }
 
@@ -141,13 +147,13 @@ impl Port {
         self.waits() & (self.free_at <= now)
     }
 
-    /// Takes the packet off whose turn is next, control before data, or [`NONE`] if nothing waits.
+    /// Takes the packet off whose turn is next, control before data; something waits.
     #[inline]
-    pub(super) fn pop(&mut self, packets: &Packets) -> u32 {
+    pub(super) fn pop(&mut self, packets: &[Packet]) -> u32 {
         let class = usize::from(!self.waiting[CONTROL].is_empty());
         let list = &mut self.waiting[class];
         let id = list.head;
-        let Some(packet) = packets.get(id) else { return NONE };
+        let packet = &packets[id as usize];
         list.head = packet.next;
         self.counters.headers -= u32::from(packet.wire) * class as u32;
         id
@@ -173,15 +179,15 @@ impl Port {
 
     /// Puts a packet on the cable behind those that are there; whether the port needs an event for it.
     #[inline]
-    pub(super) fn launch(&mut self, id: u32, reaches: u64, packets: &mut Packets) -> bool {
-        packets[id].next = NONE;
+    pub(super) fn launch(&mut self, id: u32, reaches: u64, packets: &mut [Packet]) -> bool {
+        packets[id as usize].next = NONE;
         let tail = std::mem::replace(&mut self.flight.tail, id);
         if self.flight.is_empty() {
             self.flight.head = id;
             self.reaches = reaches;
             return !std::mem::replace(&mut self.armed, true);
         }
-        let last = &mut packets[tail];
+        let last = &mut packets[tail as usize];
         last.next = id;
         last.next_time = reaches;
         false

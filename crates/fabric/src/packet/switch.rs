@@ -106,76 +106,88 @@ const fn mask(yes: bool) -> u64 {
     (yes as u64).wrapping_neg()
 }
 
+/// 32 random bits for what may happen to a packet as it joins the queue of port `p`.
+fn draw(seed: u64, p: u32, packet: &Packet) -> u32 {
+    let seed = combine(seed, u64::from(p) << 32 | u64::from(packet.to));
+    (combine(seed, packet.joined ^ u64::from(packet.sequence) << 48) >> 32) as u32
+}
+
+/// Whether a queue of `depth` bytes at port `p` marks a packet.
+#[inline]
+fn marks(marking: &Marking, seed: u64, p: u32, packet: &Packet, depth: u32) -> bool {
+    marking.marks(depth, || draw(seed ^ MARK, p, packet))
+}
+
 impl<T: Transport> Engine<T> {
-    /// A packet is at the end of the pipeline of `switch`; `foreseen`: the port by which it leaves, if that is known.
+    /// A packet that came by port `p` is at the end of the pipeline of `switch`.
     #[inline]
-    pub(super) fn forward(&mut self, switch: u32, id: u32, foreseen: Option<u32>, now: u64) {
-        let simple = self.simple;
-        let packet = &mut self.packets[id];
-        let egress = if packet.flags & (flag::ROUTED | flag::REDUCED) != 0 {
-            if packet.flags & flag::REDUCED != 0 {
-                self.reduce(switch, id, now);
-                return;
-            }
-            let egress = self.paths[packet.hash as u32];
-            packet.hash += 1;
-            egress
-        } else if simple {
-            packet.flags &= !flag::FRESH;
-            foreseen.unwrap_or_else(|| self.simple_hop(switch, id))
-        } else if self.settings.balancer == Balancer::Adaptive {
-            let Some(egress) = self.least_loaded(switch, id, now) else {
-                self.drop_unled(self.switches[switch as usize].first, id);
-                return;
-            };
-            egress
-        } else {
-            let hash = match self.settings.balancer {
-                Balancer::Flowlet { gap } => self.balance.flowlet(switch, packet.hash, now, gap),
-                _ => packet.hash,
-            };
-            let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
-            let fresh = packet.flags & flag::FRESH != 0;
-            packet.flags &= !flag::FRESH;
-            let to = packet.to;
-            if fresh && self.rules.is_empty() {
-                self.show_queues(switch, to, hash, now);
-            }
-            let packet = &mut self.packets[id];
-            let target = &self.targets[to as usize];
-            if let Some(forwarder) = &mut self.forwarder {
-                let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
-                if fresh {
-                    packet.itinerary = forwarder.enter(at, target, hash, held);
-                }
-                match forwarder.next_hop(at, target, packet.itinerary, hash) {
-                    Ok(hop) => {
-                        packet.itinerary = hop.itinerary;
-                        first + hop.port
-                    }
-                    Err(_) => {
-                        self.drop_unled(first, id);
-                        return;
-                    }
-                }
-            } else if let Some(rule) = self.rules.get(switch as usize) {
-                // By flowlets.
-                first + rule.next_hop(target, hash)
-            } else {
-                if fresh {
-                    let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
-                    packet.itinerary = self.topology.enter(at, target, hash, held);
-                }
-                let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, hash);
-                packet.itinerary = itinerary;
-                first + port
-            }
-        };
+    pub(super) fn forward(&mut self, p: u32, switch: u32, id: u32, now: u64) {
+        let mut egress = self.packets[id].joined as u32;
+        if self.queues.on {
+            // It stands on no cable until it is sent on.
+            self.packets[id].next_time = u64::from(p);
+        }
+        if egress == NONE {
+            let Some(found) = self.find_hop(switch, id, now) else { return };
+            egress = found;
+        }
         if self.ports[egress as usize].down {
             self.drop_down(egress, id);
             return;
         }
         self.enqueue(egress, id, now);
+    }
+
+    /// The port by which a packet leaves `switch`, where more than its hash decides; `None` if the switch has taken it in or
+    /// dropped it.
+    fn find_hop(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
+        let packet = &mut self.packets[id];
+        if packet.flags & flag::REDUCED != 0 {
+            self.reduce(switch, id, now);
+            return None;
+        }
+        let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
+        if self.settings.balancer == Balancer::Adaptive {
+            let egress = self.least_loaded(switch, id, now);
+            if egress.is_none() {
+                self.drop_unled(first, id);
+            }
+            return egress;
+        }
+        let hash = match self.settings.balancer {
+            Balancer::Flowlet { gap } => self.balance.flowlet(switch, packet.hash, now, gap),
+            _ => packet.hash,
+        };
+        let fresh = packet.flags & flag::FRESH != 0;
+        packet.flags &= !flag::FRESH;
+        let to = packet.to;
+        if fresh && self.rules.is_empty() {
+            self.show_queues(switch, to, hash, now);
+        }
+        let packet = &mut self.packets[id];
+        let target = &self.targets[to as usize];
+        let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
+        if let Some(forwarder) = &mut self.forwarder {
+            if fresh {
+                packet.itinerary = forwarder.enter(at, target, hash, held);
+            }
+            let Ok(hop) = forwarder.next_hop(at, target, packet.itinerary, hash) else {
+                self.drop_unled(first, id);
+                return None;
+            };
+            packet.itinerary = hop.itinerary;
+            return Some(first + hop.port);
+        }
+        if let Some(rule) = self.rules.get(switch as usize) {
+            // By flowlets.
+            return Some(first + rule.next_hop(target, hash));
+        }
+        if fresh {
+            packet.itinerary = self.topology.enter(at, target, hash, held);
+        }
+        let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, hash);
+        packet.itinerary = itinerary;
+        Some(first + port)
     }
 
     /// A packet has no next hop: only what is down can be the cause, from the start or since.
@@ -201,61 +213,71 @@ impl<T: Transport> Engine<T> {
         if T::STAGED && self.is_staged(p, id) && self.stage_takes(p, id, now) {
             return;
         }
-        let Self { ports, packets, switches, kinds, .. } = &mut *self;
-        let (port, packet) = (&mut ports[p as usize], &mut packets[id]);
-        let idle = port.free_at <= now;
-        packet.joined = now;
-        let control = packet.kind.is_control();
-        if T::TELEMETRY && port.owner != NONE && packet.kind == Kind::Data {
+        if T::TELEMETRY && self.ports[p as usize].owner != NONE && self.packets[id].kind == Kind::Data {
+            let packet = &mut self.packets[id];
             packet.wire = packet.wire.saturating_add(RECORD);
         }
-        let before = if idle { 0 } else { port.held };
-        let held = before + u32::from(packet.wire);
-        if let Some(switch) = switches.get_mut(port.owner as usize) {
-            let kind = &kinds[usize::from(port.kind)];
-            // Control packets meet no thresholds of data.
-            let exempt = mask(control) as u32;
-            if held > kind.trim | exempt && held - port.counters.headers > kind.trim {
-                self.trim(p, id, now);
-                return;
-            }
-            let marks = held > kind.mark_above | exempt;
-            if switch.is_limited() {
-                if idle {
-                    switch.change(port.held, 0);
-                    port.held = 0;
-                }
-                if switch.admits(before, held, control) {
-                    switch.change(before, held);
-                    port.held = held;
-                } else if self.admits_after_all(p, before, held, control, now) {
-                    self.hold(p, held);
-                } else {
-                    self.refuse(p, id, now);
+        // Whether it is known exactly what the switch holds: it is found out for a packet that would be refused otherwise.
+        let mut exact = false;
+        loop {
+            // Everything that a hop looks at more than once is looked up once.
+            let Self { ports, packets, switches, kinds, settings, totals, .. } = &mut *self;
+            let (port, packets) = (&mut ports[p as usize], packets.slots());
+            let packet = &mut packets[id as usize];
+            packet.joined = now;
+            let (control, wire) = (packet.kind.is_control(), u32::from(packet.wire));
+            let idle = port.free_at <= now;
+            let before = if idle { 0 } else { port.held };
+            let held = before + wire;
+            if let Some(switch) = switches.get_mut(port.owner as usize) {
+                let kind = &kinds[usize::from(port.kind)];
+                // Control packets meet no thresholds of data.
+                let exempt = mask(control) as u32;
+                if held > kind.trim | exempt && held - port.counters.headers > kind.trim {
+                    self.trim(p, id, now);
                     return;
                 }
+                if switch.is_limited() {
+                    if idle {
+                        switch.change(port.held, 0);
+                        port.held = 0;
+                    }
+                    if !switch.admits(before, held, control) {
+                        if exact {
+                            self.refuse(p, id, now);
+                            return;
+                        }
+                        let owner = port.owner;
+                        self.refresh(owner, now);
+                        exact = true;
+                        continue;
+                    }
+                    switch.change(before, held);
+                }
+                if held > kind.mark_above | exempt && marks(&kind.ecn, settings.seed, p, packet, held) {
+                    port.counters.marks += 1;
+                    totals.marks += 1;
+                    packet.flags |= flag::MARKED;
+                }
             }
-            if marks {
-                self.mark(p, id, held);
-            }
-        }
-        let port = &mut self.ports[p as usize];
-        port.held = held;
-        port.counters.deepest = port.counters.deepest.max(held);
-        if idle {
-            if T::STAGED && self.is_staged(p, id) && self.stage_drops(p, id, now, 0) {
-                self.hold(p, 0);
-                self.drop_packet(p, id);
+            port.held = held;
+            port.counters.deepest = port.counters.deepest.max(held);
+            if !idle {
+                port.counters.headers += wire & mask(control) as u32;
+                port.waiting[usize::from(control)].push_among(id, packets);
+                if !port.armed {
+                    self.arm(p);
+                }
                 return;
             }
-            self.begin(p, id, now);
+            break;
+        }
+        if T::STAGED && self.is_staged(p, id) && self.stage_drops(p, id, now, 0) {
+            self.hold(p, 0);
+            self.drop_packet(p, id);
             return;
         }
-        port.counters.headers += u32::from(self.packets[id].wire) & mask(control) as u32;
-        port.waiting[usize::from(control)].push(id, &mut self.packets);
-        if !port.armed {
-            self.arm(p);
-        }
+        self.begin(p, id, now);
     }
 
     /// Something waits at port `p`, which has no event: it is away, or the header of the packet in service has left its cable.
@@ -269,14 +291,6 @@ impl<T: Transport> Engine<T> {
         port.armed = true;
         let next = port.free_at;
         self.agenda.push(p, Time(next));
-    }
-
-    /// Whether a port may hold `held` bytes once it is known exactly what its switch holds.
-    #[cold]
-    fn admits_after_all(&mut self, p: u32, before: u32, held: u32, control: bool, now: u64) -> bool {
-        let owner = self.ports[p as usize].owner;
-        self.refresh(owner, now);
-        self.switches[owner as usize].admits(before, held, control)
     }
 
     /// A packet finds no room on port `p`.
@@ -355,12 +369,19 @@ impl<T: Transport> Engine<T> {
     #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
     #[inline(always)]
     pub(super) fn start_next(&mut self, p: u32) {
-        let port = &mut self.ports[p as usize];
-        let id = port.pop(&self.packets);
-        let (start, held, kind) = (port.free_at, port.held - port.in_service, port.kind);
-        self.hold(p, held);
-        let ecn = &self.kinds[usize::from(kind)].ecn;
-        if ecn.at_dequeue && held > ecn.kmin && self.packets[id].kind == Kind::Data {
+        let Self { ports, packets, switches, kinds, .. } = &mut *self;
+        let (port, packets) = (&mut ports[p as usize], packets.slots());
+        let id = port.pop(packets);
+        let (start, before) = (port.free_at, port.held);
+        let held = before - port.in_service;
+        port.held = held;
+        if let Some(switch) = switches.get_mut(port.owner as usize)
+            && switch.is_limited()
+        {
+            switch.change(before, held);
+        }
+        let ecn = &kinds[usize::from(port.kind)].ecn;
+        if ecn.at_dequeue && held > ecn.kmin && packets[id as usize].kind == Kind::Data {
             self.mark(p, id, held);
         }
         if T::STAGED && self.is_staged(p, id) {
@@ -401,18 +422,17 @@ impl<T: Transport> Engine<T> {
 
     /// The same, by thresholds of a queue's own.
     pub(super) fn mark_by(&mut self, p: u32, id: u32, depth: u32, marking: &Marking) {
-        let packet = &self.packets[id];
-        if marking.marks(depth, || self.draw(MARK, p, packet)) {
+        let packet = &mut self.packets[id];
+        if marks(marking, self.settings.seed, p, packet, depth) {
             self.ports[p as usize].counters.marks += 1;
             self.totals.marks += 1;
-            self.packets[id].flags |= flag::MARKED;
+            packet.flags |= flag::MARKED;
         }
     }
 
     /// 32 random bits for what may happen to a packet as it joins a queue.
     pub(super) fn draw(&self, what: u64, p: u32, packet: &Packet) -> u32 {
-        let seed = combine(self.settings.seed ^ what, u64::from(p) << 32 | u64::from(packet.to));
-        (combine(seed, packet.joined ^ u64::from(packet.sequence) << 48) >> 32) as u32
+        draw(self.settings.seed ^ what, p, packet)
     }
 
     /// Makes what the ports of a switch hold exact if its shape asks for that to send a packet on its way.
