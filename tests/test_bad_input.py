@@ -340,6 +340,7 @@ LOGS: dict[str, tuple[str, str, list[str]]] = {
 JOB = "[{name: a, gpus: 8, duration: 1 h%s}]"
 FAULTS = "time_s,component,repair_s\n1,host0,5\n%s"
 OUT = "{part: host1, at: 1 h, for: 2 h}"
+DATA = ", data: {bytes: 1 TB%s}"
 
 # What fails and is drained: a log of faults, more of the job, and the scenario's `cluster`.
 OPERATIONS: dict[str, tuple[str, str, str]] = {
@@ -360,6 +361,17 @@ OPERATIONS: dict[str, tuple[str, str, str]] = {
     "maintenance: overlapping": ("", "", f"{{maintenance: [{OUT}, {{part: host1/gpu3, at: 2 h, for: 2 h}}]}}"),
     "maintenance: of no length": ("", "", "{maintenance: [{part: host1, at: 1 h, for: 0 s}]}"),
     "spares: nothing but": ("", "", "{spares: {hosts: 4}}"),
+    "storage: unknown host": ("", DATA % "", "{storage: {hosts: [hots3]}}"),
+    "storage: host twice": ("", DATA % "", "{storage: {hosts: [host3, host3]}}"),
+    "storage: no host": ("", DATA % "", "{storage: {hosts: []}}"),
+    "storage: nothing computes": ("", DATA % "", "{storage: {hosts: [host1, host2, host3]}, spares: {hosts: 1}}"),
+    "storage: of no speed": ("", DATA % "", "{storage: {hosts: [host3], rate: 0 Gbps}}"),
+    "storage: requests of nothing": ("", DATA % "", "{storage: {hosts: [host3], request: 0 B}}"),
+    "data: nowhere": ("", DATA % "", "{}"),
+    "data: from an unknown host": ("", DATA % ", from: [host33]", "{storage: {hosts: [host3]}}"),
+    "data: from a host that computes": ("", DATA % ", from: [host2]", "{storage: {hosts: [host3]}}"),
+    "data: from no host": ("", DATA % ", from: []", "{storage: {hosts: [host3]}}"),
+    "data: from hosts and at a rate": ("", DATA % ", from: [host3], rate: 1 Gbps", "{storage: {hosts: [host3]}}"),
     "checkpoint: of unknown cost": ("", ", checkpoint: {every: 1 h}", "{}"),
     "elastic: more than is asked for": ("", ", elastic: {min: 9}", "{}"),
     "elastic: under a scheduler that counts": ("", ", elastic: {min: 2}", "{scheduler: conservative}"),

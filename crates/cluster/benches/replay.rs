@@ -64,6 +64,7 @@ fn main() {
     let machine = Machine {
         endpoints,
         endpoints_per_host: 8,
+        storage: &[],
         regions: 1,
         reaction_delay: Span::from_us(1_000),
         lives: Lives::default(),

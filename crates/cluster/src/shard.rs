@@ -34,6 +34,9 @@ pub struct ShardJob {
     pub workload: Arc<Workload>,
     /// GPU of each rank.
     pub placement: Arc<[EndpointId]>,
+    /// The first so many ranks stand on GPUs of their own; those after them where other jobs' ranks may stand too, and
+    /// receive nothing there but from ranks of the first kind.
+    pub own: usize,
     /// Iterations to run before its ranks stop.
     pub iterations: u64,
     /// When its ranks start.
@@ -87,6 +90,8 @@ struct Running {
     coupler: Coupler,
     /// Number of simulated ranks.
     ranks: usize,
+    /// Ranks on endpoints that it shares, by endpoint.
+    shared: Vec<(EndpointId, RankId)>,
     /// Simulated members of each communicator.
     members: Vec<u32>,
     /// Iteration of each rank.
@@ -118,7 +123,7 @@ pub struct Shard<'a, F, O> {
     variation: &'a Variation,
     observer: O,
     jobs: Vec<Running>,
-    /// Rank at each endpoint.
+    /// Rank at each endpoint that is a job's own.
     rank_at: Vec<u32>,
     notices: Vec<Notice>,
     members: Vec<Member>,
@@ -147,6 +152,11 @@ const SLICE: u64 = 1 << 12;
 
 fn ticket(job: usize, token: Token) -> Ticket {
     Ticket((job as u64) << 32 | u64::from(token.0))
+}
+
+/// Whether a request is one of the job at this place of the shard.
+pub const fn is_of(ticket: Ticket, job: usize) -> bool {
+    (ticket.0 & !COUPLED) >> 32 == job as u64
 }
 
 /// A message or flow fabric is one process: it sends nobody mail, and its events are its own.
@@ -204,9 +214,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let (coupling, exchanges, tuner) = (self.coupling, self.exchanges, Arc::clone(&self.tuner));
         let options = ReplayOptions { job: job.number, coupling, exchanges, tuner };
         let replay = Replay::new(job.workload.clone(), &options)?;
-        for (rank, endpoint) in job.placement.iter().enumerate() {
-            self.rank_at[endpoint.0 as usize] = rank as u32;
+        let placed = job.placement.iter().zip(0..).map(|(&endpoint, rank)| (endpoint, RankId(rank)));
+        for (endpoint, rank) in placed.clone().take(job.own) {
+            self.rank_at[endpoint.0 as usize] = rank.0;
         }
+        let mut shared: Vec<(EndpointId, RankId)> = placed.skip(job.own).collect();
+        shared.sort_unstable();
         let start = job.start;
         let simulated: Vec<RankId> =
             (0..ranks as u32).map(RankId).filter(|&rank| job.is_simulated(rank)).collect();
@@ -219,6 +232,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             replay,
             coupler: Coupler::new(members.len()),
             ranks: simulated.len(),
+            shared,
             members,
             iteration: vec![0; ranks],
             open: std::collections::VecDeque::new(),
@@ -371,19 +385,24 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             if self.next_time() == Time::NEVER {
                 return false;
             }
-            let mut notices = std::mem::take(&mut self.notices);
-            self.fabric.step(&mut notices);
-            // An event may touch two hosts; they are visited in ascending order, as LogGOPSim does.
-            if notices.len() > 1 {
-                notices.sort_by_key(|notice| notice.endpoint);
-            }
-            for notice in &notices {
-                self.dispatch(notice);
-            }
-            notices.clear();
-            self.notices = notices;
+            self.step();
         }
         true
+    }
+
+    /// Handles the next event, also one after every job has done enough: what a network does behind what it has brought.
+    pub fn step(&mut self) {
+        let mut notices = std::mem::take(&mut self.notices);
+        self.fabric.step(&mut notices);
+        // An event may touch two hosts; they are visited in ascending order, as LogGOPSim does.
+        if notices.len() > 1 {
+            notices.sort_by_key(|notice| notice.endpoint);
+        }
+        for notice in &notices {
+            self.dispatch(notice);
+        }
+        notices.clear();
+        self.notices = notices;
     }
 
     /// Lets messages under way arrive, once every job has done all its iterations.
@@ -405,13 +424,22 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let mut stuck: Vec<Vec<StuckOperation>> = self.jobs.iter().map(of).collect();
         for (from, ticket) in self.fabric.unreceived() {
             let (job, token) = ((ticket.0 >> 32) as usize, Token(ticket.0 as u32));
-            let rank = RankId(self.rank_at[from.0 as usize]);
+            let rank = self.rank_on(job, from);
             let known = |operation: &StuckOperation| operation.rank == rank && operation.operation == token.0;
             if !stuck[job].iter().any(known) {
                 stuck[job].extend(self.jobs[job].replay.unreceived(rank, token));
             }
         }
         stuck.into_iter().enumerate().filter(|(_, operations)| !operations.is_empty()).collect()
+    }
+
+    /// The rank of `job` on an endpoint.
+    fn rank_on(&self, job: usize, endpoint: EndpointId) -> RankId {
+        let shared = &self.jobs[job].shared;
+        match shared.binary_search_by_key(&endpoint, |&(at, _)| at) {
+            Ok(place) => shared[place].1,
+            Err(_) => RankId(self.rank_at[endpoint.0 as usize]),
+        }
     }
 
     fn dispatch(&mut self, notice: &Notice) {
@@ -423,7 +451,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         }
         let job = (notice.ticket.0 >> 32) as usize;
         let token = Token(notice.ticket.0 as u32);
-        let rank = RankId(self.rank_at[notice.endpoint.0 as usize]);
+        let rank = self.rank_on(job, notice.endpoint);
         let done = self.with(job, rank, |replay, machine| match notice.kind {
             NoticeKind::Started => {
                 replay.started(rank, token, notice.at, machine);

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops};
+use windtunnel_fabric::packet::{
+    PacketModel, PacketSettings, ParallelSettings, TransportChoice, TrimSettings,
+};
 use windtunnel_fabric::reroute::{Rerouter, lock};
-use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
+use windtunnel_fabric::{Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, RandomStream, Span, StreamId, Tag, Time};
 use windtunnel_topology::{ClosSpec, Forwarder, Names, Policy, Tier, Topology, TopologySpec};
 
@@ -24,7 +27,7 @@ fn settings() -> FlowSettings {
     FlowSettings { mtu: Bytes(9_000), header: Bytes(0), ..FlowSettings::default() }
 }
 
-fn host(network: FlowNetwork) -> Host<FlowNetwork> {
+fn host<N: Network>(network: N) -> Host<N> {
     let spec = HostSpec { endpoints: 8, streams: 1, nics: 1 };
     let costs = LogGops { eager_limit: Bytes(u64::MAX), ..LogGops::default() };
     Host::new(spec, Costs::uniform(costs), network)
@@ -35,7 +38,7 @@ fn shared() -> Host<FlowNetwork> {
 }
 
 /// Sends `bytes` from one host to another, which waits for it; the receive's ticket is the send's and 1.
-fn transfer(host: &mut Host<FlowNetwork>, at: Time, from: u32, to: u32, bytes: u64, ticket: u64) {
+fn transfer<N: Network>(host: &mut Host<N>, at: Time, from: u32, to: u32, bytes: u64, ticket: u64) {
     let (stream, nic, tag) = (StreamId(0), NicId(0), Tag(7));
     let request = SendRequest {
         stream,
@@ -52,8 +55,9 @@ fn transfer(host: &mut Host<FlowNetwork>, at: Time, from: u32, to: u32, bytes: u
 }
 
 /// Handles what happens before `until`; the notices.
-fn run(host: &mut Host<FlowNetwork>, until: Time) -> Vec<Notice> {
+fn run<N: Network>(host: &mut Host<N>, until: Time) -> Vec<Notice> {
     let mut notices = Vec::new();
+    host.stop_at(until);
     while host.next_time() < until {
         host.step(&mut notices);
     }
@@ -90,7 +94,7 @@ fn what_is_left_of_a_flow_goes_on_alone() {
         host.calc(Time::ZERO, EndpointId(5), Ticket(40), StreamId(0), Span(1 << 50));
         let at = Time((span(SIZE as f64) * part) as u64);
         let mut notices = run(&mut host, at);
-        host.abandon(at, &[EndpointId(1), EndpointId(5)]);
+        host.abandon(at, &[EndpointId(1), EndpointId(5)], &|_| false);
         notices.extend(run(&mut host, Time::NEVER));
         // Half the rate up to there, the whole of it for the rest.
         let expected = at.0 as f64 + span(SIZE as f64) - at.0 as f64 / 2.0 + latency;
@@ -121,7 +125,7 @@ fn endpoints_begin_anew_after_they_have_stopped() {
     host.calc(Time::ZERO, EndpointId(2), Ticket(40), StreamId(0), Span(1 << 50));
     let at = Time(100_000_000);
     run(&mut host, at);
-    host.abandon(at, &[EndpointId(2), EndpointId(6)]);
+    host.abandon(at, &[EndpointId(2), EndpointId(6)], &|_| false);
     // The same tag again: the message of before is not taken for this one, and streams are free.
     transfer(&mut host, at, 2, 6, 1 << 10, 50);
     let notices = run(&mut host, Time::NEVER);
@@ -152,7 +156,7 @@ fn others_hear_the_same_as_without_them() {
             let at = Time(1 + up_to(1 << 30));
             let mut notices = run(&mut host, at);
             if with {
-                host.abandon(at, &[4, 5, 6, 7].map(EndpointId));
+                host.abandon(at, &[4, 5, 6, 7].map(EndpointId), &|_| false);
             }
             let before = notices.len();
             notices.extend(run(&mut host, Time::NEVER));
@@ -202,4 +206,92 @@ fn an_exchange_goes_on_by_other_paths() {
     assert!(end > Time::ZERO + alone, "{end}, alone {alone}");
     assert_eq!(host.network().bytes_delivered(), 8 * 7 * SIZE);
     assert_eq!(host.network().exchange_flows(), 8 * 7);
+}
+
+/// Packets of the transport of this name, in as many processes.
+fn packets(name: &str, processes: usize) -> Host<Box<dyn PacketModel>> {
+    let settings = PacketSettings {
+        nic_latency: Span::from_ns(800),
+        telemetry: name == "hpcc",
+        trimming: ["ndp", "uec"].contains(&name).then(TrimSettings::default),
+        parallel: ParallelSettings { processes: Some(processes), ..ParallelSettings::default() },
+        ..PacketSettings::default()
+    };
+    let transport = TransportChoice::by_name(name).expect("a transport");
+    host(transport.network(topology(1), settings, None).expect("settings that work"))
+}
+
+#[test]
+fn packets_of_others_hear_the_same_as_without_them() {
+    for (number, name) in TransportChoice::NAMES.into_iter().enumerate() {
+        for seed in 0..6 {
+            let processes = 1 + seed as usize % 2;
+            // Hosts of the two leaves never meet.
+            let programme = |with: bool| {
+                let mut host = packets(name, processes);
+                let mut stream = RandomStream::new(seed, "abandon-packets", number as u64);
+                let mut up_to = |most: u64| stream.below(most + 1);
+                let mut others = Vec::new();
+                for ticket in 0..12 {
+                    let (from, to, bytes) = (up_to(3) as u32, up_to(2) as u32, 1 + up_to(1 << 20));
+                    let to = if to >= from { to + 1 } else { to };
+                    transfer(&mut host, Time::ZERO, from, to, bytes, 100 + 2 * ticket);
+                    others.push((4 + from, 4 + to, bytes));
+                }
+                for (ticket, &(from, to, bytes)) in others.iter().enumerate().filter(|_| with) {
+                    transfer(&mut host, Time::ZERO, from, to, bytes, 10_000 + 2 * ticket as u64);
+                }
+                let at = Time(1 + up_to(1 << 27));
+                let mut notices = run(&mut host, at);
+                if with {
+                    host.abandon(at, &[4, 5, 6, 7].map(EndpointId), &|_| false);
+                }
+                let before = notices.len();
+                notices.extend(run(&mut host, Time::NEVER));
+                let mine = |notice: &Notice| notice.ticket.0 < 10_000;
+                assert!(notices[before..].iter().all(mine), "{name}, seed {seed}");
+                assert_eq!(host.stuck(), [], "{name}, seed {seed}");
+                if with {
+                    // The same ways again, on queue pairs of their own.
+                    let again = host.now();
+                    for (ticket, &(from, to, bytes)) in others.iter().enumerate() {
+                        transfer(&mut host, again, from, to, bytes, 20_000 + 2 * ticket as u64);
+                    }
+                    let later = run(&mut host, Time::NEVER);
+                    for ticket in 0..others.len() as u64 {
+                        assert!(end(&later, 20_001 + 2 * ticket).is_some(), "{name}, seed {seed}");
+                    }
+                }
+                let ends = notices.into_iter().filter(mine);
+                ends.map(|notice| (notice.ticket, notice.at, notice.kind)).collect::<Vec<_>>()
+            };
+            let (mut with, mut without) = (programme(true), programme(false));
+            with.sort_unstable_by_key(|(ticket, at, _)| (*at, *ticket));
+            without.sort_unstable_by_key(|(ticket, at, _)| (*at, *ticket));
+            assert_eq!(with, without, "{name}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn packets_that_stay_get_the_whole_link() {
+    for name in ["none", "dctcp", "eqds", "uec"] {
+        let mut host = packets(name, 1);
+        let bytes = 1 << 22;
+        transfer(&mut host, Time::ZERO, 0, 4, bytes, 10);
+        let alone = end(&run(&mut host, Time::NEVER), 11).expect("it arrives");
+        let mut host = packets(name, 1);
+        transfer(&mut host, Time::ZERO, 0, 4, bytes, 10);
+        transfer(&mut host, Time::ZERO, 1, 5, bytes, 20);
+        let at = Time(span(bytes as f64) as u64 / 2);
+        let mut notices = run(&mut host, at);
+        host.abandon(at, &[EndpointId(1), EndpointId(5)], &|_| false);
+        notices.extend(run(&mut host, Time::NEVER));
+        // Half the rate up to there, the whole of it for the rest: a quarter longer, but for windows that have to grow again. Without
+        // a window all that the other has sent at its NIC's rate, half of its message, is in the queue before.
+        let found = end(&notices, 11).expect("it arrives").0 as f64 / alone.0 as f64;
+        let expected = if name == "none" { 1.45..1.5 } else { 1.2..1.45 };
+        assert!(expected.contains(&found), "{name}: {found}");
+        assert!(end(&notices, 21).is_none());
+    }
 }

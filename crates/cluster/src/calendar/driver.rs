@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
 
 use super::progress::{Rate, Work};
@@ -10,7 +11,7 @@ use super::{
     Episode, EpisodeJob, EpisodeRunner, Histories, JobHistory, JobRequest, Reached, Resident, Settings,
 };
 use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, Job, JobId, Machine};
-use crate::life::{Checkpoint, Every, Lives, Segment};
+use crate::life::{Checkpoint, Every, Lives, Segment, UNKNOWN};
 use crate::placement::Placement;
 use crate::scheduler::Scheduler;
 
@@ -47,6 +48,7 @@ pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Ma
     let machine = Machine {
         endpoints: settings.endpoints,
         endpoints_per_host: settings.endpoints_per_host,
+        storage: settings.storage,
         regions: settings.regions,
         reaction_delay: settings.reaction_delay,
         lives: Lives::Each(given.iter().map(|&job| requests[job].life).collect()),
@@ -63,6 +65,8 @@ pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Ma
 struct Entry {
     id: JobId,
     placement: Vec<EndpointId>,
+    /// It loads its data; its work is the requests of that.
+    loading: bool,
     /// Number of the episode; [`NONE`] before its first.
     episode: u32,
     /// When that began.
@@ -72,7 +76,7 @@ struct Entry {
     /// What it does when from then on.
     segment: Segment,
     rate: Rate,
-    /// When it ends if its group does not change.
+    /// When it ends, or works, if its group does not change.
     end: u64,
 }
 
@@ -90,6 +94,8 @@ pub(super) struct Calendar<'a> {
     left: Vec<Work>,
     /// What was left as its last finished checkpoint began.
     left_safe: Vec<Work>,
+    /// What suspended jobs have left to load, on the GPUs in whose memory they are.
+    half_loaded: FxHashMap<JobId, (Vec<EndpointId>, Work)>,
     /// Changes of the fabric that the runner knows of.
     fabric: u64,
     faults: Vec<FaultRecord>,
@@ -119,6 +125,7 @@ impl<'a> Calendar<'a> {
             running: Vec::new(),
             left_safe: left.clone(),
             left,
+            half_loaded: FxHashMap::default(),
             fabric: 0,
             faults: Vec::new(),
             histories: vec![JobHistory::default(); requests.len()],
@@ -172,7 +179,11 @@ impl<'a> Calendar<'a> {
             }
             let end = self.running.iter().map(|entry| entry.end).min();
             let event = self.next_event(scheduler);
-            let Some(now) = end.into_iter().chain(event).min() else { break };
+            let Some(now) = end.into_iter().chain(event).min().filter(|&now| now < u64::MAX) else {
+                // Nothing will ever happen.
+                let Some(entry) = self.running.iter().find(|entry| entry.loading) else { break };
+                return Err(ClusterError::NoData { job: entry.id }.into());
+            };
             self.advance(now, scheduler);
             changed = end == Some(now);
             if changed {
@@ -208,9 +219,14 @@ impl<'a> Calendar<'a> {
                 Change::Started(id) => self.started(id),
                 Change::Stopped(id) | Change::Suspended(id) | Change::Interrupted(id) => {
                     if let Some(place) = self.running.iter().position(|entry| entry.id == id) {
-                        let entry = self.running.remove(place);
-                        self.settle(&entry);
+                        let mut entry = self.running.remove(place);
+                        self.settle(&mut entry);
+                        if entry.loading && matches!(change, Change::Suspended(_)) {
+                            self.half_loaded.insert(id, (entry.placement, entry.left));
+                            continue;
+                        }
                     }
+                    self.half_loaded.remove(&id);
                     let (left, safe) = (&mut self.left[id.0 as usize], &mut self.left_safe[id.0 as usize]);
                     match change {
                         Change::Stopped(_) => *safe = *left,
@@ -231,43 +247,70 @@ impl<'a> Calendar<'a> {
         if self.running.iter().any(|entry| entry.id == id) {
             return;
         }
-        self.histories[self.given[id.0 as usize]].start = self.cluster.first_start(id);
+        let (job, placement) = (self.given[id.0 as usize], running.placement.clone());
+        self.histories[job].start = self.cluster.first_start(id);
+        let segment = *self.cluster.segment(id).expect("it runs");
+        let loads = self.requests[job].loads.filter(|_| segment.pause.loading > 0);
+        let half = self.half_loaded.remove(&id).filter(|(there, _)| *there == placement);
+        let left = match loads {
+            Some(requests) => half.map_or(Work::iterations(requests), |(_, left)| left),
+            None => self.left[id.0 as usize],
+        };
         self.running.push(Entry {
             id,
-            placement: running.placement.clone(),
+            placement,
+            loading: loads.is_some(),
             episode: NONE,
             epoch: self.cluster.now(),
-            left: self.left[id.0 as usize],
-            segment: *self.cluster.segment(id).expect("it runs"),
+            left,
+            segment,
             rate: Rate::default(),
             end: u64::MAX,
         });
     }
 
     /// Takes what `entry` has done by now off its work.
-    fn settle(&mut self, entry: &Entry) {
+    fn settle(&mut self, entry: &mut Entry) {
         if entry.episode == NONE {
             return;
         }
-        let id = entry.id.0 as usize;
-        let (net, safe) = Rate::net(self.cluster.now() - entry.epoch, &entry.segment);
+        let (id, elapsed) = (entry.id.0 as usize, self.cluster.now() - entry.epoch);
+        if entry.loading {
+            // Of one that waits for the fabric nothing has come.
+            if entry.end < u64::MAX {
+                entry.left = entry.left.less(entry.rate.done_by(elapsed));
+            }
+            return;
+        }
+        let (net, safe) = Rate::net(elapsed, &entry.segment);
         if let Some(safe) = safe {
             self.left_safe[id] = entry.left.less(entry.rate.done_by(safe));
         }
-        self.left[id] = entry.left.less(entry.rate.done_by(net));
+        entry.left = entry.left.less(entry.rate.done_by(net));
+        self.left[id] = entry.left;
         self.histories[self.given[id]].extrapolated |= entry.rate.is_extrapolated(net);
     }
 
-    /// Ends the jobs whose time has come.
+    /// Ends the jobs whose time has come; those that have loaded their data go to work.
     fn finish(&mut self) {
         let now = self.cluster.now();
         // What fails at this instant goes first.
         let due = |entry: &Entry| entry.end == now && self.cluster.running_job(entry.id).is_some();
         let (ended, running): (Vec<Entry>, Vec<Entry>) =
-            std::mem::take(&mut self.running).into_iter().partition(due);
+            std::mem::take(&mut self.running).into_iter().partition(|entry| due(entry) && !entry.loading);
         self.running = running;
-        for entry in ended {
-            self.settle(&entry);
+        for entry in self.running.iter_mut().filter(|entry| entry.loading && entry.end == now) {
+            if self.cluster.running_job(entry.id).is_none() {
+                continue;
+            }
+            self.cluster.reload(entry.id, 0);
+            (entry.loading, entry.episode) = (false, NONE);
+            entry.left = self.left[entry.id.0 as usize];
+            entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+            entry.end = u64::MAX;
+        }
+        for mut entry in ended {
+            self.settle(&mut entry);
             self.histories[self.given[entry.id.0 as usize]].finish = Some(CalendarTime(now));
             self.cluster.end(entry.id);
             self.ended += 1;
@@ -287,6 +330,7 @@ impl<'a> Calendar<'a> {
             job: self.given[entry.id.0 as usize],
             starts: self.cluster.starts(entry.id),
             placement: &entry.placement,
+            loading: entry.loading,
         }));
         let groups = if residents.is_empty() { Vec::new() } else { runner.groups(&residents)? };
         let unchanged = |group: &Vec<usize>| {
@@ -316,6 +360,16 @@ impl<'a> Calendar<'a> {
             for ((&place, job), seen) in group.iter().zip(&episode.jobs).zip(seen) {
                 let entry = &mut self.running[place];
                 entry.rate = Rate::of(job, seen, entered);
+                if entry.loading {
+                    // Without a way to its data it waits for the next change.
+                    let stands = seen.ends.is_empty();
+                    entry.end =
+                        if stands { u64::MAX } else { now.saturating_add(entry.rate.time_for(entry.left)) };
+                    let left = if stands { UNKNOWN } else { entry.end - now };
+                    self.cluster.reload(entry.id, left.clamp(1, UNKNOWN));
+                    entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+                    continue;
+                }
                 self.plan(place);
                 let entry = &mut self.running[place];
                 entry.end = now.saturating_add(entry.rate.end_of(entry.left, &entry.segment));
@@ -346,11 +400,10 @@ impl<'a> Calendar<'a> {
         self.episodes += 1;
         self.live.insert(number, (now, group.len()));
         for &place in group {
-            let entry = self.running.remove(place);
-            self.settle(&entry);
+            let mut entry = self.running.remove(place);
+            self.settle(&mut entry);
             let segment = self.cluster.segment(entry.id).expect("it runs").split(now).1;
-            let left = self.left[entry.id.0 as usize];
-            self.running.insert(place, Entry { left, segment, epoch: now, episode: number, ..entry });
+            self.running.insert(place, Entry { segment, epoch: now, episode: number, ..entry });
         }
         let jobs = group.iter().map(|&place| self.enter(&self.running[place], group.len() > 1)).collect();
         Episode { number, jobs }
@@ -359,13 +412,24 @@ impl<'a> Calendar<'a> {
     fn enter(&self, entry: &Entry, shared: bool) -> EpisodeJob {
         let index = self.given[entry.id.0 as usize];
         let job = &self.requests[index];
+        let left = entry.left.ceil();
+        if let Some(requests) = job.loads.filter(|_| entry.loading) {
+            return EpisodeJob {
+                job: index,
+                placement: entry.placement.clone(),
+                start: Time::ZERO,
+                phase: Span::ZERO,
+                left,
+                done_before: requests - left,
+                loading: true,
+            };
+        }
         let phase = if self.settings.draw_phases && shared {
             let span = job.ideal_iteration.0.max(1);
             Span(RandomStream::new(self.settings.seed, "episode-phase", index as u64).below(span))
         } else {
             Span::ZERO
         };
-        let left = entry.left.ceil();
         EpisodeJob {
             job: index,
             placement: entry.placement.clone(),
@@ -373,6 +437,7 @@ impl<'a> Calendar<'a> {
             phase,
             left,
             done_before: job.iterations - left,
+            loading: false,
         }
     }
 }

@@ -7,7 +7,11 @@
 //! Work left is kept in 2^-64 iterations, so the same changes give the same times whatever the machine. Calendar times
 //! round up to a nanosecond.
 //!
-//! Loading, restarts and checkpoints pause a job in an episode ([`crate::life`]); what its pause leaves free others do not
+//! A job that loads its data over the network takes part in episodes too, with requests in place of iterations: it shares
+//! links with those that work, and its rate is theirs to slow. Its work begins, in an episode of its own group, with the last
+//! of its data.
+//!
+//! Other loading, restarts and checkpoints pause a job in an episode ([`crate::life`]); what its pause leaves free others do not
 //! notice, as an episode's rates are those of jobs that work. An interrupted job goes back to the work that it had done as
 //! its last finished checkpoint began. A fault in the fabric begins an episode anew.
 //!
@@ -55,6 +59,9 @@ pub struct JobRequest {
     pub locality: Locality,
     /// What it pays on its way, and what of its work is safe.
     pub life: Life,
+    /// Where its data come over the network: the requests in which they do, at least 1. They are simulated in episodes as
+    /// iterations are, and `life.loading` is an estimate.
+    pub loads: Option<u64>,
 }
 
 /// How the cluster is run.
@@ -63,6 +70,8 @@ pub struct Settings<'a> {
     pub endpoints: u32,
     /// Of which on each host.
     pub endpoints_per_host: u32,
+    /// Hosts that hold data and compute nothing, in ascending order.
+    pub storage: &'a [u32],
     /// Iterations simulated in an episode after the warm-up one.
     pub episode_iterations: u32,
     /// Whether jobs enter an episode at a drawn phase.
@@ -98,6 +107,8 @@ pub struct EpisodeJob {
     pub left: u64,
     /// Iterations that it had done before, rounded down.
     pub done_before: u64,
+    /// It loads its data, and its iterations are the requests of that.
+    pub loading: bool,
 }
 
 /// Jobs that may meet on a link, from a change of their group to the next.
@@ -137,6 +148,8 @@ pub struct Resident<'a> {
     pub starts: u32,
     /// GPU of each rank.
     pub placement: &'a [EndpointId],
+    /// Whether it loads its data: a resident other than the job at work.
+    pub loading: bool,
 }
 
 /// How far the calendar has come.
@@ -293,6 +306,7 @@ mod tests {
             priority: 0,
             locality: Locality::Anywhere,
             life: Life::default(),
+            loads: None,
         }
     }
 
@@ -306,6 +320,7 @@ mod tests {
         Settings {
             endpoints: 8,
             endpoints_per_host: 8,
+            storage: &[],
             episode_iterations: 3,
             draw_phases: false,
             reaction_delay: Span::from_us(1_000),

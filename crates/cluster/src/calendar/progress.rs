@@ -148,7 +148,7 @@ mod tests {
 
     fn job(start: u64, phase: u64) -> EpisodeJob {
         let (start, phase) = (Time(start), Span(phase));
-        EpisodeJob { job: 0, placement: vec![], start, phase, left: 30, done_before: 0 }
+        EpisodeJob { job: 0, placement: vec![], start, phase, left: 30, done_before: 0, loading: false }
     }
 
     #[test]

@@ -8,6 +8,12 @@ use crate::placement::Locality;
 /// Why a cluster cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
+    /// A job waits for its data, and nothing will join it to them.
+    #[error("job {job} waits for its data for ever: its storage hosts are cut off")]
+    NoData {
+        /// Which.
+        job: JobId,
+    },
     /// A job finds no legal GPUs even if all are free.
     #[error("job {job} needs {gpus} GPUs (`{}`), more than the cluster can give it", locality.name())]
     NoRoom {

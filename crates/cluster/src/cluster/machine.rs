@@ -1,6 +1,6 @@
 //! What jobs run on: the jobs as they are submitted, and the machine with its rules.
 
-use windtunnel_kernel::{CalendarTime, Span};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span};
 
 use crate::faults::Operations;
 use crate::free::{FreeSet, Locator};
@@ -30,6 +30,8 @@ pub struct Machine<'a> {
     pub endpoints: u32,
     /// Of which on each host.
     pub endpoints_per_host: u32,
+    /// Hosts that hold data and compute nothing, in ascending order: their GPUs are nobody's and counted nowhere.
+    pub storage: &'a [u32],
     /// Regions of equally many hosts; a job runs in one.
     pub regions: u32,
     /// From a job's end until its GPUs can be given away.
@@ -53,20 +55,30 @@ impl Machine<'_> {
         self.endpoints / self.endpoints_per_host
     }
 
+    /// GPUs that jobs may get.
+    pub(super) fn gpus(&self) -> u32 {
+        self.endpoints - self.storage.len() as u32 * self.endpoints_per_host
+    }
+
     pub(super) fn region_count(&self) -> u32 {
         self.regions.clamp(1, self.hosts().max(1))
     }
 }
 
-/// A region of `machine`, all free; regions are as equal as whole hosts allow.
+/// A region of `machine`, all free but the storage hosts; regions are as equal as whole hosts allow.
 pub(super) fn empty_region(machine: &Machine<'_>, grouped: bool, region: u32) -> FreeSet {
     let bound = |region: u32| {
         (u64::from(machine.hosts()) * u64::from(region) / u64::from(machine.region_count())) as u32
     };
     let (first, end) = (bound(region), bound(region + 1));
     let free = FreeSet::of_hosts(first, end - first, machine.endpoints_per_host);
-    match machine.locator {
+    let mut free = match machine.locator {
         Some(locator) if grouped => free.grouped(locator),
         _ => free,
+    };
+    for host in machine.storage.iter().filter(|&&host| (first..end).contains(&host)) {
+        let gpus = host * machine.endpoints_per_host..(host + 1) * machine.endpoints_per_host;
+        free.take(&gpus.map(EndpointId).collect::<Vec<_>>());
     }
+    free
 }

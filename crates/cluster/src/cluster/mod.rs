@@ -207,9 +207,7 @@ impl<'a> Cluster<'a> {
             interruptions: 0,
             futile: 0,
         };
-        let outages = machine.operations.map(|operations| {
-            Outages::new(operations, machine.endpoints, machine.endpoints_per_host, machine.seed)
-        });
+        let outages = machine.operations.map(|operations| Outages::new(operations, machine));
         let mut cluster = Self {
             jobs,
             machine,
@@ -222,7 +220,7 @@ impl<'a> Cluster<'a> {
             regions,
             grouped,
             releases: VecDeque::new(),
-            ledger: Ledger::new(u64::from(machine.endpoints)),
+            ledger: Ledger::new(u64::from(machine.gpus())),
             changes: Vec::new(),
             told: false,
             left: FxHashMap::default(),
@@ -367,6 +365,16 @@ impl<'a> Cluster<'a> {
         self.settle(place as usize);
         let (_, rest) = self.segments[place as usize].split(self.now);
         self.segments[place as usize] = Segment { first: first.max(1), every: every.max(1), ..rest };
+    }
+
+    /// A running job that loads its data has `left` nanoseconds of that before it: its driver, which moves them over a
+    /// network, knows.
+    pub fn reload(&mut self, job: JobId, left: u64) {
+        let Place::Running(place) = self.status[job.0 as usize].place else { return };
+        self.settle(place as usize);
+        let (_, mut rest) = self.segments[place as usize].split(self.now);
+        rest.pause.loading = left;
+        self.segments[place as usize] = rest;
     }
 
     fn forget_told(&mut self) {

@@ -234,6 +234,13 @@ impl Cluster<'_> {
         }
     }
 
+    /// How many of `gpus` jobs may get.
+    fn computing(&self, gpus: &[EndpointId]) -> u32 {
+        let computes =
+            |gpu: &&EndpointId| self.outages.as_ref().is_none_or(|outages| !outages.of(**gpu).storage);
+        gpus.iter().filter(computes).count() as u32
+    }
+
     fn out(&mut self) -> &mut Outages {
         self.outages.as_mut().expect("there are operations, so there is what they change")
     }
@@ -272,7 +279,7 @@ impl Cluster<'_> {
             until,
             component,
             reason: Reason::Fault(component.class),
-            gpus: out.len() as u32,
+            gpus: self.computing(&out),
             jobs,
             job,
             lost,
@@ -347,7 +354,7 @@ impl Cluster<'_> {
             until: known.end(),
             component: known.component,
             reason: Reason::Maintenance,
-            gpus: gpus.len() as u32,
+            gpus: self.computing(&gpus),
             jobs: stopped + noticed.moved,
             job: noticed.job.or(job),
             lost,

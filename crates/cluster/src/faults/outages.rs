@@ -1,6 +1,7 @@
 //! What is out, GPU by GPU, and why.
 //!
-//! A GPU is available if it is with no job nor on its way from one, has not failed, is not being drained, and is no spare.
+//! A GPU is available if it is with no job nor on its way from one, has not failed, is not being drained, is no spare, and
+//! its host computes.
 //! Causes are counted, as several may hold at once; of those the first of busy, failed, draining is what its time counts as.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windtunnel_kernel::EndpointId;
 
 use super::{Agenda, Component, Operations, Spares};
-use crate::cluster::JobId;
+use crate::cluster::{JobId, Machine};
 
 /// What is known of a GPU.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,8 @@ pub struct Out {
     pub draining: u16,
     /// Kept back.
     pub spare: bool,
+    /// Of a host that holds data: no job's.
+    pub storage: bool,
     /// When the last of its causes ends, as far as is known.
     pub until: u64,
     /// Until when the scheduler knows it to be gone; 0 if it does not.
@@ -30,11 +33,20 @@ pub struct Out {
 }
 
 impl Out {
-    const IN: Self = Self { job: None, held: false, failed: 0, draining: 0, spare: false, until: 0, told: 0 };
+    const IN: Self = Self {
+        job: None,
+        held: false,
+        failed: 0,
+        draining: 0,
+        spare: false,
+        storage: false,
+        until: 0,
+        told: 0,
+    };
 
     /// Whether nothing but a job keeps it from being given away.
     pub const fn is_in_service(&self) -> bool {
-        self.failed == 0 && self.draining == 0 && !self.spare
+        self.failed == 0 && self.draining == 0 && !self.spare && !self.storage
     }
 
     /// Whether it can be given away.
@@ -44,7 +56,7 @@ impl Out {
 
     /// Counts as (failed, draining).
     const fn counts(&self) -> (bool, bool) {
-        let free = self.job.is_none();
+        let free = self.job.is_none() && !self.storage;
         (free && self.failed > 0, free && self.failed == 0 && self.draining > 0)
     }
 }
@@ -88,19 +100,26 @@ pub(crate) struct Known {
 }
 
 impl Outages {
-    /// Nothing is out but the spares.
-    pub fn new(operations: &Operations<'_>, endpoints: u32, per_host: u32, seed: u64) -> Self {
-        let mut gpus = vec![Out::IN; endpoints as usize];
+    /// Nothing is out but the spares, and the storage hosts for good.
+    pub fn new(operations: &Operations<'_>, machine: &Machine<'_>) -> Self {
+        let per_host = machine.endpoints_per_host;
+        let mut gpus = vec![Out::IN; machine.endpoints as usize];
         let Spares { hosts, .. } = operations.spares;
-        let total = endpoints / per_host;
-        let first = total.saturating_sub(hosts);
-        for gpu in &mut gpus[(first * per_host) as usize..] {
-            (gpu.spare, gpu.until, gpu.told) = (true, u64::MAX, u64::MAX);
-        }
+        let computes = |host: &u32| machine.storage.binary_search(host).is_err();
         // The lowest is used first.
-        let pool: Vec<u32> = (first..total).rev().collect();
+        let pool: Vec<u32> =
+            (0..machine.endpoints / per_host).rev().filter(computes).take(hosts as usize).collect();
+        let mut keep = |hosts: &[u32], by: fn(&mut Out)| {
+            for gpu in hosts.iter().flat_map(|&host| host * per_host..(host + 1) * per_host) {
+                let out = &mut gpus[gpu as usize];
+                by(out);
+                (out.until, out.told) = (u64::MAX, u64::MAX);
+            }
+        };
+        keep(&pool, |out| out.spare = true);
+        keep(machine.storage, |out| out.storage = true);
         Self {
-            agenda: Agenda::new(operations, seed),
+            agenda: Agenda::new(operations, machine.seed),
             gpus,
             failed: 0,
             draining: 0,

@@ -40,13 +40,16 @@ pub struct Life {
     pub restart: u64,
     /// On top if it goes on on other GPUs than it had.
     pub migration: u64,
-    /// Before it first starts: its data come from elsewhere.
+    /// Before it first starts: its data come from elsewhere. An estimate where a network tells.
     pub loading: u64,
     /// The region where its data are, in which it does not load.
     pub data_region: Option<u32>,
     /// The fewest and the most GPUs that it can do with; `None`: those that it was asked for.
     pub elastic: Option<(u32, u32)>,
 }
+
+/// Time of a load that nothing is known of: longer than anything, with room to add to.
+pub const UNKNOWN: u64 = u64::MAX / 4;
 
 impl Life {
     /// Nanoseconds of work between writes, where that is known; for ever if there are none.

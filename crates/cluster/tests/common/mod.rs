@@ -29,6 +29,7 @@ pub fn machine(gpus: u32, per_host: u32) -> Machine<'static> {
     Machine {
         endpoints: gpus,
         endpoints_per_host: per_host,
+        storage: &[],
         regions: 1,
         reaction_delay: Span::ZERO,
         lives: Lives::default(),

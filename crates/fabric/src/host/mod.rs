@@ -117,6 +117,8 @@ pub struct Host<N> {
     /// What the network said last, unless something has changed since.
     network_next: Option<Time>,
     arrivals: Vec<Arrival>,
+    /// See [`Host::stop_at`].
+    horizon: Time,
 }
 
 impl<N: Network> Host<N> {
@@ -149,7 +151,13 @@ impl<N: Network> Host<N> {
             free_runs: Vec::new(),
             network_next: None,
             arrivals: Vec::new(),
+            horizon: Time::NEVER,
         }
+    }
+
+    /// A network that goes on for as long as nothing arrives stops here: its caller has something to say to it then.
+    pub fn stop_at(&mut self, horizon: Time) {
+        self.horizon = horizon;
     }
 
     /// The network.
@@ -255,6 +263,13 @@ impl<N: Network> Host<N> {
             Event::Head(line) => {
                 let Some(id) = self.waiting.head(line, key.time, key.number) else { return false };
                 let operation = self.operations[id];
+                if operation.state == State::Gone {
+                    self.operations.release(id);
+                    if let Some(number) = self.waiting.take(line, self.now) {
+                        self.queue.push(Sequenced { time: self.now, number }, event);
+                    }
+                    return false;
+                }
                 let (free, _) = self.needs(&operation);
                 if free > self.now {
                     self.waiting.put_off(line, free);
@@ -564,7 +579,7 @@ impl<N: Network> Fabric for Host<N> {
         }
         if next > self.now || self.queue_time() > next {
             if self.network_time() == next {
-                next = self.run_network(next, self.queue_time());
+                next = self.run_network(next, self.queue_time().min(self.horizon).max(next));
             }
             self.now = next;
         }

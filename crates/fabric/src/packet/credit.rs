@@ -196,6 +196,12 @@ impl Credits {
         }
     }
 
+    /// A receiving half wants nothing more.
+    pub(super) fn forgo(&mut self, flow: u32) {
+        let account = &mut self.accounts[flow as usize];
+        (account.asked, account.trimmed) = (account.granted, 0);
+    }
+
     /// How long to wait for a sign of life when `usual` is the time-out of packets on their way. Without credit and with
     /// nothing in flight it is the turn that is waited for, in an incast for long: only the loss of a PULL ends that wait.
     pub(super) fn patience(&self, flow: u32, in_flight: u64, usual: u64) -> u64 {

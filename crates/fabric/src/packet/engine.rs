@@ -122,6 +122,8 @@ pub struct Engine<T: Transport> {
     /// Queue pairs that are done, but may have packets left in the network; looked through when there are so many.
     pub(super) retired: Vec<QueuePair>,
     pub(super) settle_at: usize,
+    /// Queue pairs that were reset, with senders that may stand on a ring.
+    pub(super) leaving: Vec<QueuePair>,
     pub(super) feedbacks: Feedbacks,
     pub(super) paths: Paths,
     pub(super) balance: Balance,
@@ -215,6 +217,7 @@ impl<T: Transport> Engine<T> {
             named: FxHashMap::default(),
             retired: Vec::new(),
             settle_at: 0,
+            leaving: Vec::new(),
             feedbacks: Feedbacks::default(),
             paths: Paths::default(),
             balance: Balance::default(),

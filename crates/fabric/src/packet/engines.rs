@@ -408,7 +408,19 @@ impl<T: Transport> Engines<T> {
         }
     }
 
-    fn look(&self, mut what: impl FnMut(&Engine<T>)) {
+    /// The process of that number.
+    pub(super) fn at_home(&mut self, number: u32, what: impl FnOnce(&mut Engine<T>)) {
+        match &mut self.parts {
+            Parts::One(engine) => what(engine),
+            Parts::Many(many) => {
+                what(&mut many.crew.process(number as usize));
+                // Its events may be others now.
+                many.next = None;
+            }
+        }
+    }
+
+    pub(super) fn look(&self, mut what: impl FnMut(&Engine<T>)) {
         match &self.parts {
             Parts::One(engine) => what(engine),
             Parts::Many(many) => many.each(|engine| what(engine)),

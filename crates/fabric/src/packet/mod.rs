@@ -16,6 +16,7 @@
 //! **Failure modes.** Settings that cannot work are [`PacketError`]s. A packet that finds no room is dropped and counted;
 //! without recovery its message never completes, and the run ends with the message named as stuck.
 
+mod abandon;
 mod background;
 mod balance;
 mod credit;

@@ -21,11 +21,11 @@ use super::transport::{
     Around, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
 };
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
-use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::model::{Abandon, Arrival, CoupledId, Departure, Network};
 use crate::reroute::SharedRerouter;
 
 /// What a packet network of any transport lets itself be asked.
-pub trait PacketModel: Network {
+pub trait PacketModel: Network + Abandon {
     /// Makes all counters exact at `at`, an instant that has been reached: see [`Engines::catch_up`](super::Engines).
     fn catch_up(&mut self, at: Time);
     /// Keeps a digest of the events of `focus`'s span from now on.
@@ -141,6 +141,12 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn inside(&mut self) -> &mut FlowNetwork {
         self.inside()
+    }
+}
+
+impl Abandon for Box<dyn PacketModel> {
+    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival> {
+        (**self).abandon(gone)
     }
 }
 

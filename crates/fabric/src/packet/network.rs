@@ -27,20 +27,23 @@ use crate::reroute::{SharedRerouter, lock};
 const AHEAD: Span = Span(16_000_000);
 
 /// Set in the tokens of background traffic.
-const BACKGROUND: u64 = 1 << 63;
+pub(super) const BACKGROUND: u64 = 1 << 63;
+
+/// The message of somebody who has gone.
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// Events handled before the caller is asked again.
 const BUDGET: u64 = 1 << 12;
 
 /// A message outside scale-up domains.
 #[derive(Clone, Copy, Debug)]
-struct Outside {
-    message: u32,
+pub(super) struct Outside {
+    pub(super) message: u32,
     from: EndpointId,
     to: EndpointId,
     class: u8,
     /// Queue pairs that still send parts of it.
-    parts: u32,
+    pub(super) parts: u32,
     bytes: u64,
     hops: u16,
 }
@@ -49,9 +52,9 @@ struct Outside {
 #[derive(Debug)]
 pub struct PacketNetwork<T: Transport> {
     topology: Arc<Topology>,
-    engine: Engines<T>,
+    pub(super) engine: Engines<T>,
     /// Traffic inside scale-up domains.
-    inside: FlowNetwork,
+    pub(super) inside: FlowNetwork,
     balancer: Balancer,
     moves_paths: bool,
     seed: u64,
@@ -68,13 +71,13 @@ pub struct PacketNetwork<T: Transport> {
     /// Paths chosen by hosts, by sender and receiver.
     chosen: FxHashMap<(u32, u32), Vec<Vec<LinkId>>>,
     /// Queue pairs that stay open.
-    pairs: FxHashMap<(u32, u32, u32, u8), QueuePair>,
-    messages: Vec<Outside>,
-    free: Vec<u32>,
-    clock: Time,
+    pub(super) pairs: FxHashMap<(u32, u32, u32, u8), QueuePair>,
+    pub(super) messages: Vec<Outside>,
+    pub(super) free: Vec<u32>,
+    pub(super) clock: Time,
     done: Vec<Completion>,
     /// Between the NIC and the host.
-    handed: VecDeque<Completion>,
+    pub(super) handed: VecDeque<Completion>,
     completion: CompletionTimes,
     arrived: u64,
     bytes: u64,
@@ -355,6 +358,9 @@ impl<T: Transport> PacketNetwork<T> {
         }
         let Outside { message, from, to, class, bytes, hops, .. } = *outside;
         self.free.push(slot);
+        if message == NOBODY {
+            return;
+        }
         self.arrived += 1;
         self.bytes += bytes;
         self.completion.add(at.since(completion.start));

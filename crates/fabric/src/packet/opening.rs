@@ -354,16 +354,17 @@ impl<T: Transport> Engine<T> {
 
     /// Whether so many queue pairs are done that it is worth looking which of them have nothing left in the network.
     pub(super) fn is_to_settle(&self) -> bool {
-        self.retired.len() > self.settle_at
+        self.retired.len() + self.leaving.len() > self.settle_at
     }
 
     pub(super) fn take_retired(&mut self) -> Vec<QueuePair> {
+        self.retire_left();
         std::mem::take(&mut self.retired)
     }
 
     /// Those that still have.
     pub(super) fn put_retired(&mut self, retired: Vec<QueuePair>) {
-        self.settle_at = 2 * retired.len();
+        self.settle_at = 2 * (retired.len() + self.leaving.len());
         self.retired = retired;
     }
 

@@ -100,6 +100,18 @@ impl<P> Receiver<P> {
         prefetch_index(from_ref(&self.held), 0);
     }
 
+    /// The sender's NIC port.
+    pub(super) const fn sends_to(&self) -> u32 {
+        self.to
+    }
+
+    /// Awaits nothing from now on; the first message that it awaited.
+    pub(super) fn forget(&mut self) -> u32 {
+        let first = self.delivering;
+        (self.delivering, self.last, self.whole_at, self.aside) = (NO_MESSAGE, NO_MESSAGE, u32::MAX, true);
+        first
+    }
+
     /// What it held out of order is counted.
     pub(super) fn count_held(&self, reordering: &mut Reordering) {
         reordering.add(&self.held);
@@ -160,6 +172,19 @@ impl Feedbacks {
 }
 
 impl<T: Transport> Engine<T> {
+    /// The names of messages that a receiving half awaits, in order.
+    pub(super) fn awaited(&self, receiver: &Receiver<T::Peer>) -> impl Iterator<Item = u64> {
+        let mut next = receiver.delivering;
+        std::iter::from_fn(move || {
+            if next == NO_MESSAGE {
+                return None;
+            }
+            let message = &self.incoming[next];
+            next = message.next;
+            Some(message.token)
+        })
+    }
+
     /// A packet has reached its NIC.
     #[inline]
     pub(super) fn deliver(&mut self, p: u32, id: u32, now: u64) {

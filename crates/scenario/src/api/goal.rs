@@ -207,6 +207,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         number: 0,
         workload: Arc::new(workload),
         placement: (0..endpoints).map(EndpointId).collect(),
+        own: endpoints as usize,
         iterations: 1,
         start: Time::ZERO,
         done_before: 0,

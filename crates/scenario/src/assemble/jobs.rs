@@ -11,6 +11,7 @@ use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, h
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
+use super::storage::StoragePlan;
 use super::{JobPlan, ModelFacts, flows, model, nccl, operations, policies};
 use crate::error::InputError;
 use crate::schema::{
@@ -28,6 +29,8 @@ pub struct Context<'a> {
     pub scenario: &'a Scenario,
     /// The fabric.
     pub fabric: &'a FabricParts,
+    /// The hosts that hold data.
+    pub storage: Option<&'a StoragePlan>,
     /// Folder of relative paths.
     pub base: &'a Path,
     /// The job's place for messages.
@@ -35,8 +38,11 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn gpus(&self) -> u32 {
-        self.fabric.topology.endpoints()
+    /// GPUs of the hosts that compute.
+    pub fn gpus(&self) -> u32 {
+        let topology = &self.fabric.topology;
+        let storage = self.storage.map_or(0, |storage| storage.hosts.len() as u32);
+        topology.endpoints() - storage * topology.endpoints_per_host()
     }
 }
 
@@ -90,13 +96,19 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         )
         .hint("raise `topology.hosts`, or lower the job's parallelism"));
     }
-    let life = operations::life(
-        job.checkpoint.as_ref(),
-        job.restart,
-        job.data.as_ref(),
-        &context.scenario.cluster,
-        place,
-    )?;
+    let (mut loading, mut load) = (None, None);
+    if let Some(data) = &job.data {
+        let (alone, hosts) =
+            operations::loading(data, context.storage, &context.fabric.topology, ranks as u32, place)?;
+        loading = Some(alone);
+        load = context
+            .storage
+            .filter(|_| !hosts.is_empty())
+            .and_then(|storage| storage.load(data.bytes.0.0, &hosts, ranks as u32));
+    }
+    let region = job.data.as_ref().and_then(|data| data.region);
+    let cluster = &context.scenario.cluster;
+    let life = operations::life(job.checkpoint.as_ref(), job.restart, loading, region, cluster, place)?;
     let elastic =
         operations::elastic(job.elastic.as_ref(), ranks as u32, context.scenario, gpus as u32, place)?;
     if let Some(duration) = job.duration {
@@ -129,6 +141,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         duration: job.duration.map(|duration| duration.0),
         estimate: job.estimate.map(|estimate| estimate.0),
         life: Life { elastic, ..life },
+        load,
         watched,
         samples: job.workload.as_ref().and_then(|workload| workload.global_batch),
         lasts: None,

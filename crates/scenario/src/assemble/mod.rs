@@ -15,6 +15,7 @@ mod policies;
 pub mod reduce;
 mod routes;
 pub mod source;
+pub mod storage;
 mod variation;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ use self::fabric::FabricParts;
 use self::impair::Troubles;
 use self::operations::OperationsPlan;
 use self::source::JobStream;
+use self::storage::{Load, StoragePlan};
 use crate::error::InputError;
 use crate::modules::Modules;
 use crate::schema::{Fidelity, Job, Jobs, Scenario};
@@ -89,6 +91,8 @@ pub struct JobPlan {
     pub estimate: Option<Span>,
     /// What it pays on its way, and what of its work is safe.
     pub life: Life,
+    /// What it loads over the network before its first start.
+    pub load: Option<Load>,
     /// Ranks whose operations are written.
     pub watched: Vec<RankId>,
     /// The model that it trains.
@@ -133,7 +137,9 @@ pub struct Assembled {
     pub troubles: Troubles,
     /// What fails, is drained and is kept back; `None`: nothing.
     pub operations: Option<OperationsPlan>,
-    /// Links that run at a part of their rate.
+    /// The hosts that hold data.
+    pub storage: Option<StoragePlan>,
+    /// Links that run at a part of their rate, besides those of storage hosts.
     pub slow_links: Vec<(LinkId, f64)>,
     /// Shared buffers of switches by tier (packet fidelity).
     pub buffers: Vec<BufferSettings>,
@@ -179,13 +185,15 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         }
         _ => Vec::new(),
     };
+    let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let mut plans: Vec<JobPlan> = Vec::new();
     for (index, job) in scenario.jobs.list().iter().enumerate() {
         let place = at(&format!("jobs[{index}]"));
         if plans.iter().any(|plan| plan.name == job.name) {
             return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
         }
-        let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
+        let storage = storage.as_ref();
+        let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
         let mut plan = jobs::plan(job, &context, &mut evidence)?;
         // Jobs that do the same share their operations, and episodes know them as the same.
         let same = |other: &Job| format!("{:?} {:?}", other.workload, other.parallelism);
@@ -200,8 +208,11 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let mut stream = match &scenario.jobs {
         Jobs::List(_) => None,
         Jobs::Source(jobs) => {
-            let endpoints = fabric.topology.endpoints();
-            Some(source::stream(jobs, &scenario, endpoints, base, &at("jobs"), &mut evidence)?)
+            let place = at("jobs");
+            let storage = storage.as_ref();
+            let context =
+                jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+            Some(source::stream(jobs, &context, &mut evidence)?)
         }
     };
     if let Jobs::Source(jobs) = &scenario.jobs
@@ -209,7 +220,8 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         && let Some(drawn) = stream.take()
     {
         let place = at("jobs");
-        let context = jobs::Context { scenario: &scenario, fabric: &fabric, base, place: &place };
+        let storage = storage.as_ref();
+        let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
         plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
     }
     reduce::check(&scenario, &fabric, &plans, source, &mut evidence)?;
@@ -228,6 +240,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         routes,
         troubles,
         operations,
+        storage,
         slow_links,
         buffers,
         evidence,
@@ -237,6 +250,17 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
 }
 
 impl Assembled {
+    /// Hosts that hold data and compute nothing, in ascending order.
+    pub fn storage_hosts(&self) -> &[u32] {
+        self.storage.as_ref().map_or(&[], |storage| &storage.hosts)
+    }
+
+    /// All links that run at a part of their rate.
+    pub fn all_slow_links(&self) -> Vec<(LinkId, f64)> {
+        let storage = self.storage.iter().flat_map(|storage| &storage.slow);
+        self.slow_links.iter().chain(storage).copied().collect()
+    }
+
     /// What would run, for `--explain`.
     pub fn explanation(&self) -> Value {
         let jobs: Vec<Value> = self

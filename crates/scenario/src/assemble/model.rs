@@ -53,7 +53,7 @@ pub fn build(
         ModelKind::Dlrm(architecture) => {
             let ranks = match &job.parallelism {
                 Some(parallelism) => parallelism.dp,
-                None => context.fabric.topology.endpoints(),
+                None => context.gpus(),
             };
             let precision = precision(&training, &place)?.compute;
             let dlrm = DlrmTraining { architecture, global_batch, ranks, lookups: 1, precision };

@@ -9,12 +9,13 @@ use windtunnel_cluster::faults::{
 };
 use windtunnel_cluster::life::{Checkpoint, Every, Life};
 use windtunnel_cluster::scheduler::knows_elastic;
-use windtunnel_topology::Names;
+use windtunnel_topology::{Names, Topology};
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
 use super::plant::FabricPlant;
 use super::policies::unknown;
+use super::storage::StoragePlan;
 use crate::error::{InputError, nearest};
 use crate::schema::{
     CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, ElasticRule, FaultRule, Fidelity, LeaveName,
@@ -411,21 +412,49 @@ fn refuse_overlaps(
 pub fn life(
     checkpoint: Option<&CheckpointRule>,
     restart: Option<Duration>,
-    data: Option<&DataRule>,
+    loading: Option<u64>,
+    data_region: Option<u32>,
     cluster: &Cluster,
     place: &str,
 ) -> Result<Life, InputError> {
     let checkpoint =
         checkpoint.map(|rule| self::checkpoint(rule, &format!("{place}.checkpoint"))).transpose()?;
-    let loading = data.map(|data| time_of(data.bytes, data.rate, &format!("{place}.data"))).transpose()?;
     Ok(Life {
         checkpoint,
         restart: restart.unwrap_or(cluster.restart).0.ns_ceil(),
         migration: cluster.migration.0.ns_ceil(),
         loading: loading.unwrap_or(0),
-        data_region: data.and_then(|data| data.region),
+        data_region,
         elastic: None,
     })
+}
+
+/// Nanoseconds in which a job of `gpus` GPUs loads what `data` says, alone, and the storage hosts from which it does;
+/// `place` is the job's.
+///
+/// # Errors
+/// [`InputError`] for data that are nowhere, or twice.
+pub fn loading(
+    data: &DataRule,
+    storage: Option<&StoragePlan>,
+    topology: &Topology,
+    gpus: u32,
+    place: &str,
+) -> Result<(u64, Vec<u32>), InputError> {
+    let place = format!("{place}.data");
+    match (data.rate, storage) {
+        (Some(_), _) if data.from.is_some() => Err(InputError::new(place, "expected one of `from` and `rate`, found both")
+            .hint("storage hosts send as fast as the network lets them; `cluster.storage.rate` bounds them")),
+        (Some(rate), _) => Ok((time_of(data.bytes, rate, &place)?, Vec::new())),
+        (None, None) => Err(InputError::new(place, "nothing says where the data are, or how fast they come")
+            .hint("`cluster.storage: {hosts: [host63]}` names hosts that hold data; `rate: 800 Gbps` asks no network")),
+        (None, Some(storage)) => {
+            let hosts = storage.named(data, topology, &place)?;
+            let alone = storage.alone(data.bytes.0.0, hosts.len(), gpus);
+            let alone = alone.ok_or_else(|| InputError::new(place, "the bytes take longer than a few years"))?;
+            Ok((alone, hosts))
+        }
+    }
 }
 
 /// The fewest and the most GPUs of a job that asks for `asked`, of `gpus` in all; `place` is the job's.

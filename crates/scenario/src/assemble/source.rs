@@ -5,13 +5,14 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windtunnel_cluster::cluster::Job;
-use windtunnel_cluster::life::{Checkpoint, Every, Life};
+use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives};
 use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
 use windtunnel_cluster::log::{self, Format, LogError, LoggedJob, ReadOptions, Scale, Skipped};
 use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_kernel::{CalendarTime, RandomStream};
 
 use super::evidence::EvidenceList;
+use super::jobs::Context;
 use super::{operations, policies};
 use crate::error::InputError;
 use crate::schema::job_source::EstimatesName;
@@ -32,7 +33,7 @@ pub struct JobStream {
     /// How the GPUs of each are chosen.
     pub placement: &'static dyn Placement,
     /// What each pays on its way, and what of its work is safe.
-    pub life: Life,
+    pub lives: Lives,
     /// Jobs that wait at most.
     pub queue: Option<u32>,
 }
@@ -94,18 +95,17 @@ struct SheetClass {
     durations: Vec<(f64, Duration)>,
 }
 
-/// Reads or draws the jobs of `source` for `endpoints` GPUs; `place` is its key for messages.
+/// Reads or draws the jobs of `source`.
 ///
 /// # Errors
 /// [`InputError`] with the key, or the file and line, at fault.
 pub fn stream(
     source: &JobSource,
-    scenario: &Scenario,
-    endpoints: u32,
-    base: &Path,
-    place: &str,
+    context: &Context<'_>,
     evidence: &mut EvidenceList,
 ) -> Result<JobStream, InputError> {
+    let Context { scenario, base, place, .. } = *context;
+    let endpoints = context.gpus();
     let at = |key: &str| format!("{place}.{key}");
     if scenario.fidelity != Fidelity::Job && source.workloads.is_empty() {
         let message = "jobs of a log have durations and no operations, which a network could not run";
@@ -123,8 +123,9 @@ pub fn stream(
         return Err(InputError::new(at("ends"), message).hint("`count` bounds them"));
     }
     let placement = policies::placement(&source.placement, place)?;
-    let (checkpoint, data) = (source.checkpoint.as_ref(), source.data.as_ref());
-    let life = operations::life(checkpoint, source.restart, data, &scenario.cluster, place)?;
+    let region = source.data.as_ref().and_then(|data| data.region);
+    let life =
+        operations::life(source.checkpoint.as_ref(), source.restart, None, region, &scenario.cluster, place)?;
     if let Some(Checkpoint { every: Every::Iterations(_), .. }) = life.checkpoint {
         let message = "jobs of a log have no iterations";
         return Err(InputError::new(at("checkpoint.iterations"), message).hint("`every: 30 min` is a time"));
@@ -160,6 +161,7 @@ pub fn stream(
             InputError::new(place, message).hint("raise `topology.hosts`, or cap jobs by `scale.max_gpus`")
         );
     }
+    let lives = lives(life, source, &logged, context)?;
     let priorities = priorities(source, place)?;
     let job = |(index, job): (usize, &LoggedJob)| Job {
         submit: CalendarTime(job.submit),
@@ -188,9 +190,28 @@ pub fn stream(
         lines: if source.log.is_some() { logged.iter().map(|job| job.line).collect() } else { Vec::new() },
         skipped,
         placement,
-        life,
+        lives,
         queue: source.queue,
     })
+}
+
+/// Lives of the jobs: of storage hosts a large job loads faster than a small one.
+fn lives(
+    life: Life,
+    source: &JobSource,
+    jobs: &[LoggedJob],
+    context: &Context<'_>,
+) -> Result<Lives, InputError> {
+    let Some(data) = &source.data else { return Ok(Lives::Same(life)) };
+    let loading = |gpus: u32| {
+        let topology = &context.fabric.topology;
+        let (loading, _) = operations::loading(data, context.storage, topology, gpus, context.place)?;
+        Ok(Life { loading, ..life })
+    };
+    if data.rate.is_some() {
+        return loading(1).map(Lives::Same);
+    }
+    jobs.iter().map(|job| loading(job.gpus)).collect::<Result<_, _>>().map(Lives::Each)
 }
 
 const YEAR: u64 = 365 * 86_400 * 1_000_000_000;

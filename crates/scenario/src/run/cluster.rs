@@ -13,15 +13,18 @@ use crate::table::{Batch, Column};
 /// The scheduler that the program brings along, or that the scenario names.
 pub fn scheduler(assembled: &Assembled) -> Box<dyn Scheduler> {
     let cluster = &assembled.scenario.cluster;
-    let options = Options {
-        endpoints: assembled.fabric.topology.endpoints(),
-        slice: cluster.slice.0,
-        rows: cluster.slice_rows,
-    };
+    let options =
+        Options { endpoints: computing(assembled), slice: cluster.slice.0, rows: cluster.slice_rows };
     if let Some(own) = assembled.modules.make_scheduler() {
         return own;
     }
     scheduler::by_name(&cluster.scheduler, &options).expect("assembling has checked the name")
+}
+
+/// GPUs that jobs may get.
+pub fn computing(assembled: &Assembled) -> u32 {
+    let topology = &assembled.fabric.topology;
+    topology.endpoints() - assembled.storage_hosts().len() as u32 * topology.endpoints_per_host()
 }
 
 /// What became of the cluster's GPUs and jobs.

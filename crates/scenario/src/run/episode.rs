@@ -6,6 +6,8 @@ use windtunnel_cluster::calendar::steady::Enough;
 use windtunnel_cluster::calendar::{EpisodeJob, entered};
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
+use windtunnel_fabric::flow::CompletionTimes;
+use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
@@ -23,7 +25,7 @@ use super::usage;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity, FlowsTable, Fold, Jobs, LoadBalancerName};
-use crate::table::{ProgressSink, TableSink};
+use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Steps of a packet network, each up to some thousand events, between two looks at the clock.
 const PACKET_STEPS: u64 = 1 << 4;
@@ -118,6 +120,65 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Adds what a packet network came to by `now`; rows of its links.
+    pub fn add_packets(
+        &mut self,
+        packet: &mut dyn PacketModel,
+        assembled: &Assembled,
+        options: &RunOptions,
+        episode: u32,
+        now: Time,
+    ) -> Batch {
+        let topology = &assembled.fabric.topology;
+        packet.catch_up(now);
+        if let (Some(digests), Some(digest)) = (&options.digests, packet.digest()) {
+            digests.lock().expect("no holder panics").found.push(digest);
+        }
+        let (data, control) = packet.packet_hops();
+        let before = self.packet_hops.unwrap_or_default();
+        self.packet_hops = Some((before.0 + data, before.1 + control));
+        self.events += packet.totals().events;
+        self.network.add_packets(&packet.totals(), packet.queueing());
+        self.network.add_reordering(&packet.reordering());
+        self.network.add_pauses(&packet.port_reports(), topology);
+        if let Some(background) = packet.background() {
+            self.network.add_background(background);
+        }
+        let written = &assembled.scenario.network;
+        if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
+            self.network.path_unevenness = usage::unevenness(packet, topology);
+        }
+        let (links, loads) = usage::ports(packet, topology, episode, Span(now.0));
+        self.network.links_most_loaded = loads;
+        links
+    }
+
+    /// Adds the messages of a network, and keeps their completion times.
+    pub fn add_delivered(&mut self, (times, messages, bytes): (&CompletionTimes, u64, u64)) {
+        let seconds = |span: Option<Span>| span.map(Span::seconds);
+        self.flows = FlowSummary {
+            count: times.count(),
+            fct_mean_s: times.mean_seconds(),
+            fct_p50_s: seconds(times.percentile(50)),
+            fct_p99_s: seconds(times.percentile(99)),
+            fct_max_s: seconds(times.max()),
+        };
+        let network = &mut self.network;
+        network.messages = Some(network.messages.unwrap_or(0) + messages);
+        network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
+    }
+}
+
+/// Why a packet network cannot go on, if it cannot.
+pub fn packet_trouble(assembled: &Assembled, packet: &dyn PacketModel) -> Option<Failure> {
+    let cycle = packet.pause_cycle();
+    if !cycle.is_empty() {
+        return Some(cycle_failure(assembled, &cycle));
+    }
+    packet.silent_pair().map(|pair| silent_failure(assembled, pair))
+}
+
 /// What a simulation saw.
 pub struct Simulated {
     /// Its beginning, in picoseconds since the run's start.
@@ -205,6 +266,7 @@ impl Simulator<'_> {
                 let folded = match jobs {
                     [job]
                         if scenario.fold == Fold::Auto
+                            && !job.loading
                             && self.faults.is_none()
                             && assembled.troubles.impairments.changes.is_empty()
                             && variation(assembled, start).is_none() =>
@@ -276,18 +338,13 @@ impl Simulator<'_> {
         for job in jobs {
             let plan = &assembled.jobs[job.job];
             let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
-            if assembled.scenario.fidelity == Fidelity::Packet {
-                let together = fills_domains(&job.placement, assembled.fabric.topology.scale_up_size());
-                shard.couple(if together { Coupling::InsideDomain } else { Coupling::Never });
-            }
+            shard.couple(coupling(assembled, &job.placement));
             let shard_job = ShardJob {
-                number: job.job as u64,
-                workload: plan.workload.clone(),
-                placement: job.placement.clone().into(),
                 iterations: cap,
                 start: job.start,
                 done_before: job.done_before,
                 simulated: simulated.clone(),
+                ..shard_job(assembled, job)
             };
             shard.enter(shard_job).map_err(|error| {
                 let place = format!("{}: job `{}`", self.options.source, plan.name);
@@ -344,44 +401,15 @@ impl Simulator<'_> {
                 shard.observer_mut().rows("links", links);
             }
         }
-        let (mut cycle, mut silent) = (Vec::new(), None);
+        let mut trouble = None;
         let now = shard.fabric().now();
         if let Some(packet) = shard.fabric_mut().packet_network() {
-            packet.catch_up(now);
-            if let (Some(digests), Some(digest)) = (&self.options.digests, packet.digest()) {
-                digests.lock().expect("no holder panics").found.push(digest);
-            }
-            let (data, control) = packet.packet_hops();
-            let before = self.record.packet_hops.unwrap_or_default();
-            self.record.packet_hops = Some((before.0 + data, before.1 + control));
-            self.record.events += packet.totals().events;
-            self.record.network.add_packets(&packet.totals(), packet.queueing());
-            self.record.network.add_reordering(&packet.reordering());
-            self.record.network.add_pauses(&packet.port_reports(), topology);
-            (cycle, silent) = (packet.pause_cycle(), packet.silent_pair());
-            if let Some(background) = packet.background() {
-                self.record.network.add_background(background);
-            }
-            let written = &assembled.scenario.network;
-            if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
-                self.record.network.path_unevenness = usage::unevenness(packet, topology);
-            }
-            let (links, loads) = usage::ports(packet, topology, self.episode, Span(end.0));
-            self.record.network.links_most_loaded = loads;
+            let links = self.record.add_packets(packet, assembled, self.options, self.episode, now);
+            trouble = packet_trouble(assembled, packet);
             shard.observer_mut().rows("links", links);
         }
-        if let Some((times, messages, bytes)) = shard.fabric_mut().delivered() {
-            let seconds = |span: Option<Span>| span.map(Span::seconds);
-            self.record.flows = FlowSummary {
-                count: times.count(),
-                fct_mean_s: times.mean_seconds(),
-                fct_p50_s: seconds(times.percentile(50)),
-                fct_p99_s: seconds(times.percentile(99)),
-                fct_max_s: seconds(times.max()),
-            };
-            let network = &mut self.record.network;
-            network.messages = Some(network.messages.unwrap_or(0) + messages);
-            network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
+        if let Some(delivered) = shard.fabric_mut().delivered() {
+            self.record.add_delivered(delivered);
         }
         if let Some(rerouter) = rerouter {
             self.record.network.add_detours(&lock(rerouter), topology);
@@ -394,11 +422,8 @@ impl Simulator<'_> {
         if let Some(pair) = cut_off() {
             return Err(Stop::Failed(cut_off_failure(assembled, pair)));
         }
-        if !cycle.is_empty() {
-            return Err(Stop::Failed(cycle_failure(assembled, &cycle)));
-        }
-        if let Some(pair) = silent {
-            return Err(Stop::Failed(silent_failure(assembled, pair)));
+        if let Some(failure) = trouble {
+            return Err(Stop::Failed(failure));
         }
         let cancelled = match outcome {
             Outcome::Cancelled => true,
@@ -445,13 +470,42 @@ pub fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
     variation
 }
 
+/// A job at work, or one that loads its data, as a shard takes it: from the beginning to the end.
+pub fn shard_job(assembled: &Assembled, job: &EpisodeJob) -> ShardJob {
+    let plan = &assembled.jobs[job.job];
+    let (mut number, mut workload) = (job.job as u64, &plan.workload);
+    let mut placement = job.placement.clone();
+    let own = placement.len();
+    if let Some(load) = plan.load.as_ref().filter(|_| job.loading) {
+        // Other messages than the job's.
+        number += assembled.jobs.len() as u64;
+        workload = &load.workload;
+        placement.extend_from_slice(&load.storage);
+    }
+    ShardJob {
+        number,
+        workload: workload.clone(),
+        placement: placement.into(),
+        own,
+        iterations: job.left,
+        start: job.start,
+        done_before: job.done_before,
+        simulated: [].into(),
+    }
+}
+
+/// What is kept of a job.
 pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
     let mut ranks = vec![false; plan.ranks()];
     for rank in &plan.watched {
         ranks[rank.0 as usize] = true;
     }
+    if let Some(load) = plan.load.as_ref().filter(|_| job.loading) {
+        ranks = vec![false; load.workload.ranks()];
+    }
     Watched {
         job: job.job,
+        loading: job.loading,
         placement: job.placement.clone(),
         done_before: job.done_before,
         operations_of: job.left.min(iterations) - 1,
@@ -518,6 +572,15 @@ pub fn stuck_failure(
         "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
          receive needs a send of the same tag from the same rank, and the other way round"
     ))
+}
+
+/// Where collectives of a job on `placement` may run coupled.
+pub fn coupling(assembled: &Assembled, placement: &[EndpointId]) -> Coupling {
+    if assembled.scenario.fidelity != Fidelity::Packet {
+        return Coupling::default();
+    }
+    let together = fills_domains(placement, assembled.fabric.topology.scale_up_size());
+    if together { Coupling::InsideDomain } else { Coupling::Never }
 }
 
 /// Whether ranks that the workload takes for neighbours in a scale-up domain of `size` GPUs stand in one: a job that was

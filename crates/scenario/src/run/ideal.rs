@@ -143,6 +143,7 @@ fn ideal_time(
     let job = ShardJob {
         number: 0,
         workload: plan.workload.clone(),
+        own: placement.len(),
         placement: placement.into(),
         iterations,
         start: Time::ZERO,

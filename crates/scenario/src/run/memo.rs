@@ -129,7 +129,7 @@ impl<'a> Memo<'a> {
     /// What the result of an episode depends on.
     pub fn key(&self, jobs: &[EpisodeJob]) -> Vec<u64> {
         if let [job] = jobs
-            && let Some(pattern) = self.pattern(&job.placement)
+            && let Some(pattern) = self.pattern(job)
         {
             let mut key = vec![u64::MAX, self.workloads[job.job], job.start.0];
             key.extend(pattern);
@@ -141,22 +141,29 @@ impl<'a> Memo<'a> {
             key.push(u64::MAX - 1);
             let mut names = Names::default();
             for job in jobs {
-                key.extend([self.workloads[job.job], job.left.min(1_000), job.placement.len() as u64]);
+                // What jobs of one workload load may differ.
+                let what = if job.loading { u64::MAX - job.job as u64 } else { self.workloads[job.job] };
+                key.extend([what, job.left.min(1_000), job.placement.len() as u64]);
                 key.extend(job.placement.iter().map(|&gpu| names.of(self.assembled, gpu)));
             }
             return key;
         }
         for job in jobs {
-            key.extend([job.job as u64, job.start.0, job.placement.len() as u64]);
+            key.extend([
+                job.job as u64 * 2 + u64::from(job.loading),
+                job.start.0,
+                job.placement.len() as u64,
+            ]);
             key.extend(job.placement.iter().map(|gpu| u64::from(gpu.0)));
         }
         key
     }
 
-    /// The pattern of a placement that leaves the load balancer no choice, where all hosts are alike.
-    pub fn pattern(&self, placement: &[EndpointId]) -> Option<Vec<u64>> {
-        let topology = &self.assembled.fabric.topology;
-        if !self.alike {
+    /// The pattern of a job's placement that leaves the load balancer no choice, where all hosts are alike.
+    pub fn pattern(&self, job: &EpisodeJob) -> Option<Vec<u64>> {
+        let (topology, placement) = (&self.assembled.fabric.topology, &job.placement);
+        // Storage hosts are elsewhere.
+        if !self.alike || job.loading {
             return None;
         }
         let per_host = topology.endpoints_per_host();

@@ -190,6 +190,7 @@ pub fn execute(
             priority: plan.priority,
             locality: plan.locality,
             life: plan.life,
+            loads: plan.load.as_ref().map(|load| load.requests),
         })
         .collect();
     let cluster = &assembled.scenario.cluster;
@@ -204,6 +205,7 @@ pub fn execute(
     let settings = Settings {
         endpoints: assembled.fabric.topology.endpoints(),
         endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
+        storage: assembled.storage_hosts(),
         episode_iterations: if options.full { u32::MAX } else { cluster.episodes.iterations },
         draw_phases: cluster.episodes.phase == Phase::Drawn,
         reaction_delay: cluster.reaction_delay.0,
@@ -285,7 +287,7 @@ pub fn execute(
     }
     usage.over_time(&histories.timeline);
     if requests.len() > 1 {
-        let rows = cluster::usage_rows(&histories.timeline, settings.endpoints);
+        let rows = cluster::usage_rows(&histories.timeline, cluster::computing(assembled));
         sink.rows("usage", rows).map_err(Failure::Run)?;
         let name = |job: JobId| assembled.jobs[histories.given[job.0 as usize]].name.clone();
         let mut rows = Placements::of_all(settings.endpoints_per_host);

@@ -77,8 +77,8 @@ pub fn flow(
         observe_links: observe,
         records,
     };
-    let slow = assembled.slow_links.as_slice();
-    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
+    let slow = assembled.all_slow_links();
+    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, &slow)
         .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
     let network = match rerouter {
         Some(rerouter) => network.rerouted(rerouter.clone()),
@@ -132,6 +132,10 @@ pub fn library(assembled: &Assembled, given: &Backend, source: &str) -> Result<L
     if parts.faults.is_some() {
         let message = "a model of one's own is not told what has failed";
         return Err(InputError::new(place("library"), message).hint("leave `topology.failed` out"));
+    }
+    if assembled.storage.as_ref().is_some_and(|storage| !storage.slow.is_empty()) {
+        let message = "a model of one's own is not told how fast storage hosts read";
+        return Err(InputError::new(place("library"), message).hint("leave `cluster.storage.rate` out"));
     }
     if let Some((link, _)) = assembled.slow_links.first() {
         let name = parts.topology.link_name(*link);
@@ -231,7 +235,7 @@ pub fn packet_settings(
         in_flight: in_flight(assembled, balancer, &transport),
         // As in the flow model.
         nic_latency: parts.nic_latency + parts.overhead * 2,
-        slow_links: assembled.slow_links.clone(),
+        slow_links: assembled.all_slow_links(),
         queues,
         discipline,
         classes,

@@ -43,6 +43,8 @@ pub struct Watched {
     pub job: usize,
     /// GPU of each rank.
     pub placement: Vec<EndpointId>,
+    /// It loads its data: the lengths of its requests are kept, but no rows.
+    pub loading: bool,
     /// Iterations done before the episode.
     pub done_before: u64,
     /// Iteration (of the episode) whose operations are written.
@@ -240,6 +242,9 @@ impl Observer for Recorder<'_> {
             reused: false,
         };
         self.iterations[job].push(row);
+        if watched.loading {
+            return;
+        }
         let one = |value: u64| Column::U64(vec![value]);
         let mut batch = Batch::default()
             .with("job", Column::Text(vec![self.plans[watched.job].name.clone()]))

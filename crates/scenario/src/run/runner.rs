@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use windtunnel_cluster::calendar::{Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident};
 use windtunnel_cluster::faults::Component;
 use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
+use windtunnel_topology::{LoadBalancer, Route};
 
 use super::RunOptions;
 use super::drive::Pace;
@@ -34,7 +35,8 @@ const MOST_LOADED: usize = 8;
 /// An episode that goes on.
 struct Open {
     start: CalendarTime,
-    jobs: Vec<usize>,
+    /// Jobs at work; of those that load nothing is kept.
+    jobs: Vec<Option<usize>>,
     iterations: Vec<Vec<Iteration>>,
     held: Vec<Held>,
     used: Arc<[(u32, f64)]>,
@@ -56,8 +58,8 @@ pub struct FabricRunner<'a> {
     simulator: Simulator<'a>,
     ideal: &'a IdealTimes,
     memo: Memo<'a>,
-    /// Links beyond scale-up domains of each job on its GPUs, by (job, starts).
-    footprints: FxHashMap<(usize, u32), Arc<[u32]>>,
+    /// Links beyond scale-up domains of each job on its GPUs, by (job, starts, whether it loads).
+    footprints: FxHashMap<(usize, u32, bool), Arc<[u32]>>,
     /// Mean iteration time alone on the fabric, of each job in its last place.
     alone: FxHashMap<usize, f64>,
     open: BTreeMap<u32, Open>,
@@ -146,19 +148,21 @@ impl<'a> FabricRunner<'a> {
         let mut episodes = Vec::new();
         let mut starts = Vec::new();
         for resident in residents {
-            let key = (resident.job, resident.starts);
+            let key = (resident.job, resident.starts, resident.loading);
             if self.footprints.contains_key(&key) {
                 continue;
             }
             let first = resident.placement[0].0 / domain;
-            if resident.placement.iter().all(|gpu| gpu.0 / domain == first) {
+            if !resident.loading && resident.placement.iter().all(|gpu| gpu.0 / domain == first) {
                 self.footprints.insert(key, Arc::from([]));
                 continue;
             }
-            let left = assembled.jobs[resident.job].iterations;
-            let (placement, job) = (resident.placement.to_vec(), resident.job);
-            let job =
-                EpisodeJob { job, placement, start: Time::ZERO, phase: Span::ZERO, left, done_before: 0 };
+            let (placement, job, loading) = (resident.placement.to_vec(), resident.job, resident.loading);
+            let plan = &assembled.jobs[job];
+            let requests = plan.load.as_ref().filter(|_| loading).map(|load| load.requests);
+            let left = requests.unwrap_or(plan.iterations);
+            let (start, phase) = (Time::ZERO, Span::ZERO);
+            let job = EpisodeJob { job, placement, start, phase, left, done_before: 0, loading };
             episodes.push(Episode { number: u32::MAX, jobs: vec![job] });
             starts.push(key);
         }
@@ -191,13 +195,13 @@ impl<'a> FabricRunner<'a> {
             let known = fresh.get(&index).cloned().or_else(|| self.memo.find(&self.memo.key(jobs), jobs));
             let known = known.expect("it was simulated or known");
             // A pattern's links are another job's; it shares none that are not its hosts' alone.
-            let used = if fresh.contains_key(&index) || self.memo.pattern(&jobs[0].placement).is_none() {
+            let used = if fresh.contains_key(&index) || self.memo.pattern(&jobs[0]).is_none() {
                 known.used.iter().map(|&(link, _)| link).collect()
             } else {
                 self.host_links(&jobs[0].placement)
             };
             self.footprints.insert(key, used);
-            if let Some(mean) = known.mean(0) {
+            if let Some(mean) = known.mean(0).filter(|_| !jobs[0].loading) {
                 self.alone.insert(key.0, mean);
             }
         }
@@ -222,6 +226,9 @@ impl<'a> FabricRunner<'a> {
     /// Notes which jobs of an episode are congested, and why.
     fn congested(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Vec<(usize, Cause, f64)> {
         let one = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
+            if job.loading {
+                return None;
+            }
             let ideal = self.ideal.of_job(job.job)?.0 as f64;
             let slowdown = mean(seen)? / ideal;
             if slowdown <= CONGESTED {
@@ -267,29 +274,10 @@ impl<'a> FabricRunner<'a> {
         jobs.iter().map(of).collect()
     }
 
-    fn open(
-        &mut self,
-        start: CalendarTime,
-        episode: &Episode,
-        iterations: Vec<Vec<Iteration>>,
-        held: Vec<Held>,
-        used: Arc<[(u32, f64)]>,
-    ) {
-        let congested = self.congested(episode, &iterations);
-        let jobs = episode.jobs.iter().map(|job| job.job).collect();
-        self.open.insert(episode.number, Open { start, jobs, iterations, held, used, congested });
-    }
-}
-
-impl EpisodeRunner for FabricRunner<'_> {
-    type Error = Stop;
-
-    fn groups(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
-        match self.simulator.assembled.scenario.fidelity {
-            // Without a network jobs do not meet.
-            Fidelity::Job => return Ok((0..residents.len()).map(|place| vec![place]).collect()),
-            Fidelity::Flow if residents.len() > 1 => {}
-            _ => return Ok(vec![(0..residents.len()).collect()]),
+    /// Splits jobs into groups that share no link.
+    fn meeting(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
+        if self.simulator.assembled.scenario.fidelity != Fidelity::Flow || residents.len() == 1 {
+            return Ok(vec![(0..residents.len()).collect()]);
         }
         self.look(residents)?;
         // Each place's group, by its first member, with paths halved on the way.
@@ -303,7 +291,7 @@ impl EpisodeRunner for FabricRunner<'_> {
         }
         let mut user: FxHashMap<u32, usize> = FxHashMap::default();
         for (place, resident) in residents.iter().enumerate() {
-            for &link in self.footprints[&(resident.job, resident.starts)].iter() {
+            for &link in self.footprints[&(resident.job, resident.starts, resident.loading)].iter() {
                 let other = *user.entry(link).or_insert(place);
                 let (a, b) = (root(&mut first, place), root(&mut first, other));
                 first[a.max(b)] = a.min(b);
@@ -317,7 +305,30 @@ impl EpisodeRunner for FabricRunner<'_> {
         Ok(groups)
     }
 
-    fn run(
+    /// Whether a job that loads has no way to some of its data.
+    fn is_severed(&self, resident: &Resident<'_>) -> bool {
+        let load = self.simulator.assembled.jobs[resident.job].load.as_ref();
+        let (Some(faults), Some(load)) = (&self.simulator.faults, load.filter(|_| resident.loading)) else {
+            return false;
+        };
+        let (mut forwarder, mut route) = (faults.clone(), Route::new());
+        let seed = self.simulator.assembled.scenario.seed;
+        load.flows(resident.placement).any(|(from, to)| {
+            [(from, to), (to, from)].into_iter().any(|(from, to)| {
+                forwarder.route(LoadBalancer::Ecmp, seed, from, to, NicId(0), 0, &mut route).is_err()
+            })
+        })
+    }
+
+    /// Whether nothing moves in an episode: its job is cut off from its data.
+    fn stands(&self, episode: &Episode) -> bool {
+        let [job] = episode.jobs.as_slice() else { return false };
+        let EpisodeJob { job, loading, ref placement, .. } = *job;
+        self.is_severed(&Resident { job, starts: 0, placement, loading })
+    }
+
+    /// Simulates episodes, or takes them from the memo.
+    fn simulated(
         &mut self,
         start: CalendarTime,
         episodes: &[Episode],
@@ -395,12 +406,74 @@ impl EpisodeRunner for FabricRunner<'_> {
             };
             let seen = known.seen.iter().zip(&episode.jobs).map(shifted).collect();
             // Links of a pattern are another job's.
-            let elsewhere =
-                episode.jobs.len() == 1 && self.memo.pattern(&episode.jobs[0].placement).is_some();
+            let elsewhere = episode.jobs.len() == 1 && self.memo.pattern(&episode.jobs[0]).is_some();
             let used = if elsewhere { Arc::from([]) } else { known.used.clone() };
             self.open(start, episode, seen, Vec::new(), used);
         }
         Ok(results.into_iter().map(|result| result.expect("simulated or known")).collect())
+    }
+
+    fn open(
+        &mut self,
+        start: CalendarTime,
+        episode: &Episode,
+        iterations: Vec<Vec<Iteration>>,
+        held: Vec<Held>,
+        used: Arc<[(u32, f64)]>,
+    ) {
+        let congested = self.congested(episode, &iterations);
+        let jobs = episode.jobs.iter().map(|job| (!job.loading).then_some(job.job)).collect();
+        self.open.insert(episode.number, Open { start, jobs, iterations, held, used, congested });
+    }
+}
+
+impl EpisodeRunner for FabricRunner<'_> {
+    type Error = Stop;
+
+    fn groups(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
+        // Without a network jobs do not meet.
+        if self.simulator.assembled.scenario.fidelity == Fidelity::Job {
+            return Ok((0..residents.len()).map(|place| vec![place]).collect());
+        }
+        // Those that are cut off from their data wait for the fabric, each alone.
+        let waits: Vec<bool> = residents.iter().map(|resident| self.is_severed(resident)).collect();
+        let moving: Vec<Resident<'_>> = residents
+            .iter()
+            .zip(&waits)
+            .filter(|(_, waits)| !**waits)
+            .map(|(&resident, _)| resident)
+            .collect();
+        let mut groups = if moving.is_empty() { Vec::new() } else { self.meeting(&moving)? };
+        if moving.len() < residents.len() {
+            let places: Vec<usize> = (0..residents.len()).filter(|&place| !waits[place]).collect();
+            groups.iter_mut().flatten().for_each(|place| *place = places[*place]);
+            groups.extend((0..residents.len()).filter(|&place| waits[place]).map(|place| vec![place]));
+            groups.sort_unstable();
+        }
+        Ok(groups)
+    }
+
+    fn run(
+        &mut self,
+        start: CalendarTime,
+        episodes: &[Episode],
+        iterations: u64,
+    ) -> Result<Vec<Vec<EpisodeJobResult>>, Stop> {
+        let stands: Vec<bool> = episodes.iter().map(|episode| self.stands(episode)).collect();
+        if !stands.contains(&true) {
+            return self.simulated(start, episodes, iterations);
+        }
+        let moving: Vec<Episode> = episodes
+            .iter()
+            .zip(&stands)
+            .filter(|(_, stands)| !**stands)
+            .map(|(episode, _)| episode.clone())
+            .collect();
+        let mut results = self.simulated(start, &moving, iterations)?.into_iter();
+        let of = |&stands: &bool| {
+            if stands { vec![EpisodeJobResult::default()] } else { results.next().expect("it was simulated") }
+        };
+        Ok(stands.iter().map(of).collect())
     }
 
     fn lasted(&mut self, episode: u32, span: Span) -> Result<(), Stop> {
@@ -417,7 +490,9 @@ impl EpisodeRunner for FabricRunner<'_> {
         for (job, mut iterations) in open.jobs.into_iter().zip(open.iterations) {
             iterations.retain(|iteration| iteration.finish_ps <= until_ps);
             last = iterations.last().map_or(last, |iteration| last.max(iteration.finish_ps));
-            self.simulator.record.iterations[job].append(&mut iterations);
+            if let Some(job) = job {
+                self.simulator.record.iterations[job].append(&mut iterations);
+            }
         }
         let record = &mut self.simulator.record;
         record.simulated_ns = record.simulated_ns.max(last.div_ceil(1_000));

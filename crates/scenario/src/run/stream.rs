@@ -2,11 +2,10 @@
 
 use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, Machine, Stay};
 use windtunnel_cluster::free::Locator;
-use windtunnel_cluster::life::Lives;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
 use windtunnel_kernel::CalendarTime;
 
-use super::cluster::{ClusterUse, scheduler, slowdown, usage_rows};
+use super::cluster::{ClusterUse, computing, scheduler, slowdown, usage_rows};
 use super::drive::Pace;
 use super::faults;
 use super::placements::Placements;
@@ -48,9 +47,10 @@ pub fn run(
     let machine = Machine {
         endpoints: topology.endpoints(),
         endpoints_per_host: topology.endpoints_per_host(),
+        storage: assembled.storage_hosts(),
         regions: cluster.regions,
         reaction_delay: cluster.reaction_delay.0,
-        lives: Lives::Same(stream.life),
+        lives: stream.lives.clone(),
         operations: operations.as_ref(),
         seed: assembled.scenario.seed,
         queue: stream.queue,
@@ -71,7 +71,7 @@ pub fn run(
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
     let replayed = replayed.map_err(|error| failure(&error, stream, source))?;
     watcher.flush().map_err(Failure::Run)?;
-    let over_time = usage_rows(&replayed.timeline, machine.endpoints);
+    let over_time = usage_rows(&replayed.timeline, computing(assembled));
     watcher.sink.rows("usage", over_time).map_err(Failure::Run)?;
     let mut usage = watcher.usage;
     usage.over_time(&replayed.timeline);

@@ -6,28 +6,34 @@
 //!
 //! A job that is interrupted or stopped vanishes from the network in mid-iteration, with all that it had under way, and enters
 //! again at the iteration after the last one that is safe. Where cables or switches go out or come back, what is under way goes
-//! on by the paths that there are. Checkpoints are written between iterations ([`writes`]).
+//! on by the paths that there are (flow fidelity). Checkpoints are written between iterations ([`writes`]).
 //!
-//! Failure modes: a scheduler that suspends jobs in the memory of their GPUs, in mid-iteration; a span beyond what picoseconds can
-//! count.
+//! At packet fidelity a network runs on by itself for as long as nothing arrives; it is told where the cluster's next event is, and
+//! stops there.
+//!
+//! Failure modes: a scheduler that suspends jobs in the memory of their GPUs, in mid-iteration; paths that change, or reductions by
+//! switches that may be interrupted, at packet fidelity; a span beyond what picoseconds can count.
 
 mod writes;
 
 use windtunnel_cluster::calendar::timeline::Timeline;
 use windtunnel_cluster::calendar::{EpisodeJob, Histories, JobHistory, JobRequest, Settings};
 use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId};
+use windtunnel_cluster::life::{Life, UNKNOWN};
 use windtunnel_cluster::scheduler::Scheduler;
-use windtunnel_cluster::shard::{Shard, ShardJob};
-use windtunnel_fabric::Fabric;
+use windtunnel_cluster::shard::{self, Shard};
+use windtunnel_fabric::Ticket;
 use windtunnel_fabric::flow::FlowNetwork;
 use windtunnel_fabric::host::Host;
+use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
+use windtunnel_workload::collectives::Algorithm;
 
 use self::writes::Writes;
 use super::RunOptions;
-use super::drive::Pace;
-use super::episode::{Record, Stop, stuck_failure, variation, watch};
+use super::drive::{Observed, Pace};
+use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, stuck_failure, variation, watch};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::Recorder;
@@ -35,7 +41,7 @@ use super::usage;
 use crate::assemble::Assembled;
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity};
-use crate::table::{ProgressSink, TableSink};
+use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Picoseconds that the network can count, with room for a message's way.
 const LONGEST: u64 = 200 * 86_400 * 1_000_000_000;
@@ -50,6 +56,8 @@ struct Running {
     job: usize,
     /// Its place on the shard.
     place: usize,
+    /// It loads its data, and has not begun to work.
+    loading: bool,
     placement: Vec<EndpointId>,
     /// Iterations that it had done before it entered.
     before: u64,
@@ -67,115 +75,222 @@ pub fn run(
     progress: &mut dyn ProgressSink,
 ) -> Result<(Histories, Record, bool), Failure> {
     let scenario = &assembled.scenario;
-    if scenario.fidelity != Fidelity::Flow {
-        let message = "several jobs are simulated from end to end at `fidelity: flow` only";
-        return Err(InputError::new("--full", message).into());
-    }
-    let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
-    let mut cluster = Cluster::new(&order.jobs, &machine);
-    cluster.check_room()?;
-    cluster.keep_stays();
     let spec = network::spec_of(assembled, 0..jobs.len());
-    let balancer = network::balancer(scenario.network.load_balancer);
     // What always is out; and where more may go out, a rerouter in any case.
     let plan = assembled.operations.as_ref().filter(|plan| plan.changes_fabric());
     let moving = plan.map(|plan| plan.plant.forwarder(&[]));
     let rerouter = network::rerouter(moving.as_ref().or(assembled.fabric.faults.as_ref()));
-    let mut fabric = network::flow(assembled, spec, balancer, true, false, rerouter.as_ref())?;
-    if plan.is_some() {
-        fabric.network_mut().expect_changes();
+    let over = Over { assembled, options, jobs, settings, rerouter: rerouter.clone() };
+    let refused = |message: &str| Err(InputError::new("--full", message).into());
+    match scenario.fidelity {
+        Fidelity::Flow => {
+            let balancer = network::balancer(scenario.network.load_balancer);
+            let mut fabric = network::flow(assembled, spec, balancer, true, false, rerouter.as_ref())?;
+            if plan.is_some() {
+                fabric.network_mut().expect_changes();
+            }
+            over.run(fabric, scheduler, sink, progress)
+        }
+        Fidelity::Packet if scenario.network.backend.is_some() => {
+            refused("several jobs are not simulated from end to end by a model of one's own")
+        }
+        Fidelity::Packet if plan.is_some() => refused(
+            "cables and switches that fail or are drained are not simulated from end to end at `fidelity: packet`",
+        ),
+        Fidelity::Packet if reduces(assembled) && assembled.operations.is_some() => {
+            refused("reductions in the network are not interrupted at `fidelity: packet`, and jobs may be")
+        }
+        Fidelity::Packet => {
+            let (source, threads) = (&options.source, options.threads);
+            let mut fabric =
+                network::packet(assembled, spec, source, false, rerouter.as_ref(), Time::ZERO, threads)?;
+            if let Some(digests) = &options.digests {
+                fabric.network_mut().keep_digest(&digests.lock().expect("no holder panics").next());
+            }
+            over.run(fabric, scheduler, sink, progress)
+        }
+        Fidelity::Job | Fidelity::Message => {
+            refused("several jobs are simulated from end to end at `fidelity: flow` and `packet` only")
+        }
     }
-    let variation = variation(assembled, CalendarTime(0));
-    let (mut seen, mut held) = (Vec::new(), Vec::new());
-    let names =
-        PathNames::new(&assembled.fabric.topology, assembled.fabric.faults.clone(), balancer, scenario.seed);
-    let recorder = Recorder::new(&assembled.jobs, names, sink, 0, &mut seen, &mut held, false);
-    let mut shard = Shard::new(fabric, spec.endpoints, &variation, recorder);
-    shard.keep_rings_coupled();
-    if scenario.network.exchange == ExchangeName::Hosts {
-        shard.exchange_whole();
-    }
-    let mut whole = Whole {
-        assembled,
-        options,
-        settings,
-        jobs,
-        given: &order.given,
-        shard,
-        rerouter,
-        fabric: 0,
-        running: Vec::new(),
-        entered: Vec::new(),
-        safe: vec![0; jobs.len()],
-        faults: Vec::new(),
-        histories: vec![JobHistory::default(); jobs.len()],
-        timeline: Timeline::default(),
-        ended: 0,
-    };
-    let outcome = whole.run(&mut cluster, scheduler, progress);
-    let cancelled = match outcome {
-        Ok(()) => false,
-        Err(Stop::Cancelled) => true,
-        Err(Stop::Failed(failure)) => return Err(failure),
-    };
-    let topology = &assembled.fabric.topology;
-    let mut record = Record::new(jobs.len());
-    let end = whole.shard.fabric().now();
-    record.events = whole.shard.fabric().events();
-    record.simulated_ns = cluster.now();
-    let flow = whole.shard.fabric_mut().network_mut();
-    record.counts.solves = flow.solves();
-    record.counts.flows = flow.messages() + flow.coupled_runs() + flow.exchange_flows();
-    record.counts.simulated = 1;
-    record.network.messages = Some(flow.messages());
-    record.network.bytes_delivered = Some(flow.bytes_delivered());
-    let (links, loads) = usage::links(flow, topology, 0, Span(end.0));
-    record.network.links_most_loaded = loads;
-    whole.shard.observer_mut().rows("links", links);
-    whole.shard.observer_mut().release();
-    if let Some(failure) = whole.shard.observer_mut().failure() {
-        return Err(Failure::Run(failure.to_owned()));
-    }
-    let Whole { mut histories, mut timeline, entered, faults, .. } = whole;
-    let given = &order.given;
-    for (place, &job) in given.iter().enumerate() {
-        histories[job].submit = cluster.submitted_at(JobId(place as u32));
-        histories[job].time = cluster.job_time(JobId(place as u32));
-        record.started[job] = histories[job].start;
-    }
-    for (&job, iterations) in entered.iter().zip(seen) {
-        record.iterations[job].extend(iterations);
-    }
-    timeline.until(cluster.now(), cluster.gpu_states());
-    let end = CalendarTime(cluster.now());
-    let mut stays = cluster.take_stays();
-    stays.append(&mut cluster.open_stays());
-    let histories = Histories {
-        jobs: histories,
-        given: given.clone(),
-        gpu_time: cluster.gpu_time(),
-        faults,
-        tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
-        end,
-        timeline,
-        stays,
-    };
-    Ok((histories, record, cancelled))
 }
 
-struct Whole<'a> {
+/// Whether any collective is one of switches.
+fn reduces(assembled: &Assembled) -> bool {
+    let specs =
+        assembled.jobs.iter().flat_map(|plan| &plan.workload.programs).flat_map(|program| &program.specs);
+    specs.into_iter().any(|spec| spec.algorithm == Algorithm::InNetwork)
+}
+
+/// A fabric off which jobs go in mid-run, and whose paths may change.
+trait Lasting: Observed {
+    /// See [`Host::abandon`].
+    fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool);
+    /// See [`Host::stop_at`].
+    fn stop_at(&mut self, horizon: Time);
+    /// The rerouter knows other paths from `at` on.
+    fn change_paths(&mut self, at: Time);
+}
+
+impl Lasting for Host<FlowNetwork> {
+    fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool) {
+        Host::abandon(self, at, endpoints, gone);
+    }
+
+    fn stop_at(&mut self, horizon: Time) {
+        Host::stop_at(self, horizon);
+    }
+
+    fn change_paths(&mut self, at: Time) {
+        self.advance_to(at);
+        self.network_mut().paths_changed();
+    }
+}
+
+impl Lasting for Host<Box<dyn PacketModel>> {
+    fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool) {
+        Host::abandon(self, at, endpoints, gone);
+    }
+
+    fn stop_at(&mut self, horizon: Time) {
+        Host::stop_at(self, horizon);
+    }
+
+    fn change_paths(&mut self, _: Time) {
+        unreachable!("a scenario whose paths change was refused");
+    }
+}
+
+/// What is run, over whatever fabric.
+struct Over<'a> {
+    assembled: &'a Assembled,
+    options: &'a RunOptions,
+    jobs: &'a [JobRequest],
+    settings: &'a Settings<'a>,
+    rerouter: Option<SharedRerouter>,
+}
+
+impl Over<'_> {
+    fn run<F: Lasting>(
+        self,
+        fabric: F,
+        scheduler: &mut dyn Scheduler,
+        sink: &mut dyn TableSink,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<(Histories, Record, bool), Failure> {
+        let Over { assembled, options, jobs, settings, rerouter } = self;
+        let scenario = &assembled.scenario;
+        let balancer = network::balancer(scenario.network.load_balancer);
+        let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
+        let mut cluster = Cluster::new(&order.jobs, &machine);
+        cluster.check_room()?;
+        cluster.keep_stays();
+        let variation = variation(assembled, CalendarTime(0));
+        let (mut seen, mut held) = (Vec::new(), Vec::new());
+        let names = PathNames::new(
+            &assembled.fabric.topology,
+            assembled.fabric.faults.clone(),
+            balancer,
+            scenario.seed,
+        );
+        let recorder = Recorder::new(&assembled.jobs, names, sink, 0, &mut seen, &mut held, false);
+        let mut shard = Shard::new(fabric, settings.endpoints, &variation, recorder);
+        if scenario.fidelity == Fidelity::Flow {
+            shard.keep_rings_coupled();
+        }
+        if scenario.network.exchange == ExchangeName::Hosts {
+            shard.exchange_whole();
+        }
+        let mut whole = Whole {
+            assembled,
+            options,
+            settings,
+            jobs,
+            given: &order.given,
+            shard,
+            rerouter,
+            fabric: 0,
+            running: Vec::new(),
+            entered: Vec::new(),
+            began: vec![false; jobs.len()],
+            safe: vec![0; jobs.len()],
+            faults: Vec::new(),
+            histories: vec![JobHistory::default(); jobs.len()],
+            timeline: Timeline::default(),
+            ended: 0,
+        };
+        let outcome = whole.run(&mut cluster, scheduler, progress);
+        let cancelled = match outcome {
+            Ok(()) => false,
+            Err(Stop::Cancelled) => true,
+            Err(Stop::Failed(failure)) => return Err(failure),
+        };
+        let topology = &assembled.fabric.topology;
+        let mut record = Record::new(jobs.len());
+        let end = whole.shard.fabric().now();
+        record.events = whole.shard.fabric().events();
+        record.simulated_ns = cluster.now();
+        record.counts.simulated = 1;
+        let mut links = Batch::default();
+        if let Some(flow) = whole.shard.fabric_mut().flow_network() {
+            record.counts.solves = flow.solves();
+            record.counts.flows = flow.messages() + flow.coupled_runs() + flow.exchange_flows();
+            (links, record.network.links_most_loaded) = usage::links(flow, topology, 0, Span(end.0));
+        }
+        if let Some(packet) = whole.shard.fabric_mut().packet_network() {
+            links = record.add_packets(packet, assembled, options, 0, end);
+        }
+        if let Some(delivered) = whole.shard.fabric_mut().delivered() {
+            record.add_delivered(delivered);
+        }
+        whole.shard.observer_mut().rows("links", links);
+        whole.shard.observer_mut().release();
+        if let Some(failure) = whole.shard.observer_mut().failure() {
+            return Err(Failure::Run(failure.to_owned()));
+        }
+        let Whole { mut histories, mut timeline, entered, faults, .. } = whole;
+        let given = &order.given;
+        for (place, &job) in given.iter().enumerate() {
+            histories[job].submit = cluster.submitted_at(JobId(place as u32));
+            histories[job].time = cluster.job_time(JobId(place as u32));
+            record.started[job] = histories[job].start;
+        }
+        for (&(job, _), iterations) in entered.iter().zip(seen).filter(|((_, loading), _)| !loading) {
+            record.iterations[job].extend(iterations);
+        }
+        timeline.until(cluster.now(), cluster.gpu_states());
+        let end = CalendarTime(cluster.now());
+        let mut stays = cluster.take_stays();
+        stays.append(&mut cluster.open_stays());
+        let histories = Histories {
+            jobs: histories,
+            given: given.clone(),
+            gpu_time: cluster.gpu_time(),
+            faults,
+            tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
+            end,
+            timeline,
+            stays,
+        };
+        Ok((histories, record, cancelled))
+    }
+}
+
+struct Whole<'a, F> {
     assembled: &'a Assembled,
     options: &'a RunOptions,
     settings: &'a Settings<'a>,
     jobs: &'a [JobRequest],
     given: &'a [usize],
-    shard: Shard<'a, Host<FlowNetwork>, Recorder<'a>>,
+    shard: Shard<'a, F, Recorder<'a>>,
     rerouter: Option<SharedRerouter>,
     /// Changes of the fabric that the network knows of.
     fabric: u64,
     running: Vec<Running>,
-    /// The job at each place of the shard.
-    entered: Vec<usize>,
+    /// The job at each place of the shard, and whether it only loads there.
+    entered: Vec<(usize, bool)>,
+    /// Whether each job has begun to work.
+    began: Vec<bool>,
     /// Iterations of each job that no interruption undoes.
     safe: Vec<u64>,
     faults: Vec<FaultRecord>,
@@ -184,7 +299,7 @@ struct Whole<'a> {
     ended: u64,
 }
 
-impl Whole<'_> {
+impl<F: Lasting> Whole<'_, F> {
     fn run(
         &mut self,
         cluster: &mut Cluster<'_>,
@@ -202,8 +317,13 @@ impl Whole<'_> {
             let write = self.running.iter().filter_map(|running| running.writes.next()).min();
             let event = cluster.next_event().into_iter().chain(wake).filter(|_| waits).chain(write).min();
             let Some(now) = self.until(event, &mut steps, &mut pace, cluster, progress)? else {
+                if let Some(packet) = self.shard.fabric_mut().packet_network()
+                    && let Some(failure) = packet_trouble(self.assembled, packet)
+                {
+                    return Err(Stop::Failed(failure));
+                }
                 let stuck = self.shard.stuck();
-                let jobs: Vec<EpisodeJob> = self.entered.iter().map(|&job| placeless(job)).collect();
+                let jobs: Vec<EpisodeJob> = self.entered.iter().map(|&(job, _)| placeless(job)).collect();
                 return Err(Stop::Failed(stuck_failure(self.assembled, &jobs, &stuck)));
             };
             if now > LONGEST {
@@ -213,7 +333,7 @@ impl Whole<'_> {
             // What is written by now is safe from what fails now.
             self.resume(now);
             self.advance(now, cluster, scheduler);
-            self.finish(cluster);
+            self.finish(cluster)?;
             self.admit(cluster, scheduler)?;
             self.write(cluster);
         }
@@ -238,10 +358,12 @@ impl Whole<'_> {
             };
             let known = self.running.iter().filter_map(of).map(|at| Span(at.0).ns_ceil().max(cluster.now()));
             let next = known.chain(event).min();
-            if self.shard.next_event() >= next.map_or(Time::NEVER, |at| Time(at.saturating_mul(1_000))) {
+            let due = next.map_or(Time::NEVER, |at| Time(at.saturating_mul(1_000)));
+            if self.shard.next_event() >= due {
                 return Ok(next);
             }
-            self.shard.handle(1);
+            self.shard.fabric_mut().stop_at(due);
+            self.shard.step();
             *steps = steps.wrapping_add(1);
             if steps.is_multiple_of(1 << 12) {
                 if self.shard.observer_mut().held() > HELD {
@@ -268,7 +390,8 @@ impl Whole<'_> {
         self.timeline.until(now, cluster.gpu_states());
     }
 
-    fn finish(&mut self, cluster: &mut Cluster<'_>) {
+    /// Ends jobs whose last iteration has; those whose data are there go to work.
+    fn finish(&mut self, cluster: &mut Cluster<'_>) -> Result<(), Stop> {
         let (shard, now) = (&self.shard, cluster.now());
         let due = |running: &mut Running| {
             // What fails at this instant goes first.
@@ -277,10 +400,16 @@ impl Whole<'_> {
         };
         let ended: Vec<Running> = self.running.extract_if(.., due).collect();
         for running in ended {
+            if running.loading {
+                cluster.reload(running.id, 0);
+                self.enter(running.id, cluster)?;
+                continue;
+            }
             self.histories[running.job].finish = Some(CalendarTime(now));
             cluster.end(running.id);
             self.ended += 1;
         }
+        Ok(())
     }
 
     fn admit(&mut self, cluster: &mut Cluster<'_>, scheduler: &mut dyn Scheduler) -> Result<(), Stop> {
@@ -325,11 +454,12 @@ impl Whole<'_> {
         let Some(place) = self.running.iter().position(|running| running.id == id) else { return };
         let running = self.running.remove(place);
         let now = Time(now * 1_000);
-        if kept {
+        if kept && !running.loading {
             self.safe[running.job] = running.before + self.shard.ended_by(running.place, now);
         }
         self.shard.forget(running.place);
-        self.shard.fabric_mut().abandon(now, &running.placement);
+        let gone = |ticket| shard::is_of(ticket, running.place);
+        self.shard.fabric_mut().abandon(now, &running.placement, &gone);
     }
 
     /// Tells the network of cables and switches that went out or came back.
@@ -348,9 +478,7 @@ impl Whole<'_> {
         let names = PathNames::new(topology, Some(forwarder.clone()), balancer, scenario.seed);
         self.shard.observer_mut().rename_paths(names);
         *lock(rerouter).forwarder_mut() = forwarder;
-        let host = self.shard.fabric_mut();
-        host.advance_to(Time(cluster.now() * 1_000));
-        host.network_mut().paths_changed();
+        self.shard.fabric_mut().change_paths(Time(cluster.now() * 1_000));
     }
 
     fn enter(&mut self, id: JobId, cluster: &mut Cluster<'_>) -> Result<(), Stop> {
@@ -361,9 +489,13 @@ impl Whole<'_> {
         let placement = running.placement.clone();
         let job = self.given[id.0 as usize];
         let plan = &self.assembled.jobs[job];
+        let pause = cluster.segment(id).expect("it runs").pause;
+        if let Some(load) = plan.load.as_ref().filter(|_| pause.loading > 0) {
+            return self.enter_loading(id, placement, load.requests, cluster);
+        }
         let before = self.safe[job];
-        let ready = cluster.now() + cluster.segment(id).expect("it runs").pause.total();
-        let first = self.histories[job].start.is_none();
+        let ready = cluster.now() + pause.total();
+        let first = !std::mem::replace(&mut self.began[job], true);
         let phase = if self.settings.draw_phases && first {
             // As between episodes, so that both begin alike.
             let span = self.jobs[job].ideal_iteration.0.max(1);
@@ -379,30 +511,55 @@ impl Whole<'_> {
             done_before: before,
             ..placeless(job)
         };
-        self.shard.observer_mut().enter(watch(&watched, plan, u64::MAX));
-        let shard_job = ShardJob {
-            number: job as u64,
-            workload: plan.workload.clone(),
-            placement: placement.clone().into(),
-            iterations,
-            start: Time(ready * 1_000) + phase,
-            done_before: before,
-            simulated: [].into(),
-        };
-        let place = self.shard.enter(shard_job).map_err(|error| {
-            let place = format!("{}: job `{}`", self.options.source, plan.name);
-            InputError::new(place, error.to_string())
-        })?;
+        let place = self.put_on(&EpisodeJob { start: Time(ready * 1_000) + phase, ..watched })?;
         self.histories[job].start = cluster.first_start(id);
-        self.entered.push(job);
+        self.entered.push((job, false));
         let writes = Writes::new(&self.jobs[job].life, ready);
-        let mut running = Running { id, job, place, placement, before, writes };
+        let mut running = Running { id, job, place, loading: false, placement, before, writes };
         if running.writes.begin(&mut self.shard, place, iterations) {
             // When it writes, the shard shows.
             cluster.replan(id, u64::MAX, u64::MAX);
         }
         self.running.push(running);
         Ok(())
+    }
+
+    /// The data of a job, which has GPUs, are on their way to them.
+    fn enter_loading(
+        &mut self,
+        id: JobId,
+        placement: Vec<EndpointId>,
+        requests: u64,
+        cluster: &mut Cluster<'_>,
+    ) -> Result<(), Stop> {
+        let (job, now) = (self.given[id.0 as usize], cluster.now());
+        let loads = EpisodeJob {
+            placement: placement.clone(),
+            start: Time(now * 1_000),
+            left: requests,
+            loading: true,
+            ..placeless(job)
+        };
+        let place = self.put_on(&loads)?;
+        // How long it takes, the shard shows.
+        cluster.reload(id, UNKNOWN);
+        self.histories[job].start = cluster.first_start(id);
+        self.entered.push((job, true));
+        let writes = Writes::new(&Life::default(), now);
+        self.running.push(Running { id, job, place, loading: true, placement, before: 0, writes });
+        Ok(())
+    }
+
+    /// Puts a job on the shard; its place there.
+    fn put_on(&mut self, job: &EpisodeJob) -> Result<usize, Stop> {
+        let plan = &self.assembled.jobs[job.job];
+        self.shard.observer_mut().enter(watch(job, plan, u64::MAX));
+        self.shard.couple(coupling(self.assembled, &job.placement));
+        let place = self.shard.enter(shard_job(self.assembled, job)).map_err(|error| {
+            let place = format!("{}: job `{}`", self.options.source, plan.name);
+            InputError::new(place, error.to_string())
+        })?;
+        Ok(place)
     }
 
     /// Lets jobs go on whose checkpoints are written.
@@ -431,5 +588,13 @@ impl Whole<'_> {
 }
 
 fn placeless(job: usize) -> EpisodeJob {
-    EpisodeJob { job, placement: Vec::new(), start: Time::ZERO, phase: Span::ZERO, left: 1, done_before: 0 }
+    EpisodeJob {
+        job,
+        placement: Vec::new(),
+        start: Time::ZERO,
+        phase: Span::ZERO,
+        left: 1,
+        done_before: 0,
+        loading: false,
+    }
 }

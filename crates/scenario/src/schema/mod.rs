@@ -26,7 +26,7 @@ pub use jobs::{
 };
 pub use operations::{
     CheckpointRule, DataRule, ElasticRule, FaultRule, LeaveName, LifetimeName, MaintenanceWindow, RepairName,
-    SpareHosts,
+    SpareHosts, StorageHosts,
 };
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{
@@ -452,6 +452,8 @@ pub struct Cluster {
     pub maintenance: Vec<MaintenanceWindow>,
     /// Hosts that take the place of those that fail; none if left out.
     pub spares: Option<SpareHosts>,
+    /// Hosts from which jobs load their data over the network; none if left out.
+    pub storage: Option<StorageHosts>,
     /// Parts of equally many hosts; each job runs in one (`scheduler: mast`).
     pub regions: u32,
     /// Length of a time slice (`scheduler: gang`).
@@ -471,6 +473,7 @@ impl Default for Cluster {
             faults: Vec::new(),
             maintenance: Vec::new(),
             spares: None,
+            storage: None,
             regions: 1,
             slice: Duration(windtunnel_kernel::Span::from_us(600_000_000)),
             slice_rows: 4,

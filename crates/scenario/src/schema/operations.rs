@@ -118,6 +118,24 @@ pub struct SpareHosts {
     pub delay: CalendarSpan,
 }
 
+/// Hosts that hold data and compute nothing: their GPUs are no job's, and counted nowhere.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StorageHosts {
+    /// Which, such as `[host62, host63]`.
+    pub hosts: Vec<String>,
+    /// How fast each of them reads; as fast as its NICs send if left out, or more than they do.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+    /// What a GPU asks for at a time, while another such request is on its way.
+    #[serde(default = "request")]
+    pub request: Size,
+}
+
+const fn request() -> Size {
+    Size(windtunnel_kernel::Bytes(64 << 20))
+}
+
 /// Checkpoints of a job: `every` or `iterations`, and `write`, or `bytes` and `rate`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -150,14 +168,18 @@ pub struct ElasticRule {
     pub max: Option<u32>,
 }
 
-/// What a job loads before it starts.
+/// What a job loads before it starts: from storage hosts over the network, or at a `rate`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataRule {
     /// How much, all its ranks together.
     pub bytes: Size,
-    /// How fast.
-    pub rate: Rate,
+    /// The storage hosts that have it, such as `[host62, host63]`; all of `cluster.storage` if left out, and no `rate` given.
+    #[serde(default)]
+    pub from: Option<Vec<String>>,
+    /// How fast, whoever else loads: no network is asked.
+    #[serde(default)]
+    pub rate: Option<Rate>,
     /// The region where it is already: a job that starts there loads nothing.
     #[serde(default)]
     pub region: Option<u32>,
