@@ -374,7 +374,7 @@ OPERATIONS: dict[str, tuple[str, str, str]] = {
     "data: from hosts and at a rate": ("", DATA % ", from: [host3], rate: 1 Gbps", "{storage: {hosts: [host3]}}"),
     "checkpoint: of unknown cost": ("", ", checkpoint: {every: 1 h}", "{}"),
     "elastic: more than is asked for": ("", ", elastic: {min: 9}", "{}"),
-    "elastic: under a scheduler that counts": ("", ", elastic: {min: 2}", "{scheduler: conservative}"),
+    "elastic: under a scheduler that counts": ("", ", elastic: {min: 2}", "{scheduler: gang}"),
     "checkpoint: by time and iterations": ("", ", checkpoint: {every: 1 h, iterations: 5, write: 1 s}", "{}"),
 }  # fmt: skip
 

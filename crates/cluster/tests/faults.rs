@@ -422,7 +422,7 @@ fn elastic_jobs_shrink_grow_and_start_smaller() {
 #[test]
 fn elastic_work_is_conserved() {
     let mut resized = 0;
-    for seed in 0..400u64 {
+    for seed in 0..800u64 {
         let mut stream = RandomStream::new(seed, "elastic-scenarios", 0);
         let mut up_to = |most: u64| stream.below(most + 1);
         let plant = Pairs { hosts: 4, per_host: 4 };
@@ -434,13 +434,14 @@ fn elastic_work_is_conserved() {
         for _ in 0..20 {
             submit += up_to(200);
             let gpus = 1 + up_to(11) as u32;
-            jobs.push(job(submit, gpus, 100 + up_to(600)));
+            jobs.push(Job { priority: up_to(2) as i32, ..job(submit, gpus, 100 + up_to(600)) });
             let elastic = (up_to(1) == 0).then(|| (1 + gpus / 3, (gpus + 4).min(16)));
             lives.push(Life { elastic, ..every(50 + up_to(100), up_to(10), up_to(10)) });
         }
         let mut machine = with(&operations, Life::default());
         (machine.lives, machine.seed) = (Lives::Each(lives), seed);
-        let name = ["fcfs", "first-fit", "sjf", "smallest", "easy"][up_to(4) as usize];
+        let names = ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast"];
+        let name = names[up_to(7) as usize];
         let (ended, replayed) = run(name, &jobs, &machine);
         let time = replayed.gpu_time;
         assert_eq!(time.total(), u128::from(replayed.end.0) * 16, "{name}, seed {seed}");
@@ -450,5 +451,5 @@ fn elastic_work_is_conserved() {
         assert!(off <= starts * 2 * 16, "{name}, seed {seed}: {off} after {starts} starts");
         resized += ended.iter().map(|ended| ended.time.stops).sum::<u32>();
     }
-    assert!(resized > 400, "{resized}");
+    assert!(resized > 800, "{resized}");
 }

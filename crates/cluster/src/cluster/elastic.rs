@@ -2,7 +2,7 @@
 //!
 //! After the scheduler has decided all that it wants, three rules, in this order: a head of the queue that is elastic starts on
 //! what there is, if that is enough for it; for a head that is short of GPUs, running elastic jobs give some up, the latest started
-//! first, if that suffices; with an empty queue, elastic jobs take what is free, in order of submission, if they end sooner for
+//! first, if that suffices and the scheduler lets them; with an empty queue, elastic jobs take what is free, in order of submission, if they end sooner for
 //! it. To change its size a job writes a checkpoint, and restarts: it pays as one that is stopped and moves.
 //!
 //! Work is conserved: a job asked for w on n GPUs takes w·n/m on m. It is kept in nanoseconds of the n GPUs, so each stretch on
@@ -50,36 +50,55 @@ impl Cluster<'_> {
         self.machine.lives.of(job.0 as usize)
     }
 
-    /// Legal GPUs for `job`, `gpus` of them.
-    fn place_some(&self, job: JobId, gpus: u32) -> Option<Vec<EndpointId>> {
+    /// Legal GPUs for `job`, `gpus` of them, in a region.
+    fn place_some(&self, job: JobId, gpus: u32, region: u32) -> Option<Vec<EndpointId>> {
         let known = self.job(job);
         let need = Need { gpus, locality: known.locality, key: self.placement_key(job) };
-        self.machine.placements[usize::from(known.placement)].place(&self.regions[0], need)
+        self.machine.placements[usize::from(known.placement)].place(&self.regions[region as usize], need)
     }
 
     fn start_smaller(&mut self, head: JobId, scheduler: &mut dyn Scheduler) -> bool {
         let Some((least, _)) = self.life(head).elastic else { return false };
-        let most = self.job(head).gpus.min(self.free());
-        // Sizes in between are tried where placements refuse the largest.
-        let mut size = most;
-        while size >= least && size > 0 {
-            if let Some(placement) = self.place_some(head, size) {
-                self.start(head, Running { job: head, placement, region: 0 }, scheduler);
-                return true;
+        // The region with the most free GPUs first.
+        let mut regions: Vec<(std::cmp::Reverse<u32>, u32)> = self
+            .regions
+            .iter()
+            .zip(0..)
+            .map(|(free, region)| (std::cmp::Reverse(free.count()), region))
+            .collect();
+        regions.sort_unstable();
+        for (std::cmp::Reverse(free), region) in regions {
+            // Sizes in between are tried where placements refuse the largest.
+            let mut size = self.job(head).gpus.min(free);
+            while size >= least && size > 0 {
+                if let Some(placement) = self.place_some(head, size, region) {
+                    self.start(head, Running { job: head, placement, region }, scheduler);
+                    return true;
+                }
+                size = if size == least { 0 } else { (size / 2).max(least) };
             }
-            size = if size == least { 0 } else { (size / 2).max(least) };
         }
         false
     }
 
     fn shrink_for(&mut self, head: JobId, scheduler: &mut dyn Scheduler) -> bool {
         let wanted = self.life(head).elastic.map_or(self.job(head).gpus, |(least, _)| least);
-        let Some(mut short) = wanted.checked_sub(self.free()).filter(|&short| short > 0) else {
-            return false;
-        };
+        // The region that is short of the fewest.
+        let mut regions: Vec<(u32, u32)> = (0..self.regions.len() as u32)
+            .map(|region| (wanted.saturating_sub(self.regions[region as usize].count()), region))
+            .filter(|&(short, region)| short > 0 && self.regions[region as usize].total() >= wanted)
+            .collect();
+        regions.sort_unstable();
+        regions.into_iter().any(|(short, region)| self.shrink_in(region, head, short, scheduler))
+    }
+
+    /// Has jobs of a region give up `short` GPUs for `head`, if they have as many to give.
+    fn shrink_in(&mut self, region: u32, head: JobId, mut short: u32, scheduler: &mut dyn Scheduler) -> bool {
         let mut givers: Vec<(u64, JobId, u32)> = Vec::new();
-        for running in &self.running {
-            if let Some((least, _)) = self.life(running.job).elastic {
+        for running in self.running.iter().filter(|running| running.region == region) {
+            if let Some((least, _)) = self.life(running.job).elastic
+                && scheduler.may_shrink(running.job, head, self)
+            {
                 let spare = (running.placement.len() as u32).saturating_sub(least);
                 // What fails or is drained meanwhile does not come back.
                 if spare > 0 && self.given_back_by(running).len() == running.placement.len() {
@@ -114,7 +133,8 @@ impl Cluster<'_> {
         for (job, most) in elastic {
             let Some(running) = self.running_job(job) else { continue };
             let (has, asked) = (running.placement.len() as u32, self.job(job).gpus);
-            let size = most.min(self.given_back_by(running).len() as u32 + self.free());
+            let free = self.regions[running.region as usize].count();
+            let size = most.min(self.given_back_by(running).len() as u32 + free);
             if size <= has {
                 continue;
             }
@@ -138,12 +158,13 @@ impl Cluster<'_> {
         if self.stop(job, true, scheduler).is_err() {
             return false;
         }
-        let (placement, resized) = match self.place_some(job, size) {
+        let region = before.region;
+        let (placement, resized) = match self.place_some(job, size, region) {
             Some(placement) => (placement, true),
             None => (before.placement, false),
         };
-        if self.regions[0].are_free(&placement) {
-            self.start(job, Running { job, placement, region: 0 }, scheduler);
+        if self.regions[region as usize].are_free(&placement) {
+            self.start(job, Running { job, placement, region }, scheduler);
         }
         resized
     }

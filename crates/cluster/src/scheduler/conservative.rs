@@ -66,8 +66,8 @@ impl Floors {
 pub struct Conservative {
     /// Free GPUs from now on, with running jobs and reservations taken off.
     profile: Profile,
-    /// (start, end) of what is taken off for a job.
-    spans: FxHashMap<JobId, (u64, u64)>,
+    /// (start, end, GPUs) of what is taken off for a job.
+    spans: FxHashMap<JobId, (u64, u64, i64)>,
     /// Reservations to come, by time and order.
     reserved: BTreeSet<(u64, JobId)>,
     /// Jobs whose time has come.
@@ -100,15 +100,15 @@ impl Conservative {
         if end > start {
             self.profile.add(start, end, -gpus);
         }
-        self.spans.insert(job, (start, end));
+        self.spans.insert(job, (start, end, gpus));
         self.reserved.insert((start, job));
     }
 
     /// Gives back what is left of a job's span.
-    fn forget(&mut self, job: JobId, gpus: u32, now: u64) -> Option<u64> {
-        let (start, end) = self.spans.remove(&job)?;
+    fn forget(&mut self, job: JobId, now: u64) -> Option<u64> {
+        let (start, end, gpus) = self.spans.remove(&job)?;
         if end > start.max(now) {
-            self.profile.add(start.max(now), end, i64::from(gpus));
+            self.profile.add(start.max(now), end, gpus);
             // There is room where there was none.
             self.floors = Floors::default();
         }
@@ -121,7 +121,7 @@ impl Conservative {
         waiting.sort_unstable();
         for (job, start) in waiting {
             self.reserved.remove(&(start, job));
-            self.forget(job, cluster.job(job).gpus, cluster.now());
+            self.forget(job, cluster.now());
             self.reserve(job, cluster);
         }
     }
@@ -138,20 +138,27 @@ impl Scheduler for Conservative {
     }
 
     fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
-        self.due.remove(&job);
         let (now, release) = (cluster.now(), cluster.expected_release(job));
-        if self.spans.get(&job) != Some(&(now, release)) {
-            // Later than reserved.
-            let gpus = cluster.job(job).gpus;
-            self.forget(job, gpus, now);
-            self.profile.add(now, release, -i64::from(gpus));
-            self.spans.insert(job, (now, release));
+        let has = cluster.running_job(job).map_or(0, |running| running.placement.len() as i64);
+        let span = self.spans.get(&job).copied();
+        // An elastic job goes before its time, or gets others than it asked for.
+        let before =
+            !self.due.remove(&job) && span.is_some_and(|(start, ..)| self.reserved.remove(&(start, job)));
+        if span != Some((now, release, has)) {
+            // Later than reserved, or that.
+            self.forget(job, now);
+            self.profile.add(now, release, -has);
+            self.spans.insert(job, (now, release, has));
+        }
+        if before || span.is_some_and(|(.., gpus)| gpus != has) {
+            self.floors = Floors::default();
+            self.compress(cluster);
         }
     }
 
-    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
         self.profile.advance(cluster.now());
-        let end = self.forget(job, running.placement.len() as u32, cluster.now());
+        let end = self.forget(job, cluster.now());
         if end.is_some_and(|end| end > cluster.now()) {
             self.compress(cluster);
         }

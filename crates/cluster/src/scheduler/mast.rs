@@ -158,7 +158,7 @@ impl Scheduler for Mast {
         let book = &mut self.books[running.region as usize];
         let release = cluster.expected_release(job);
         book.profile.advance(cluster.now());
-        book.profile.add(cluster.now(), release, -i64::from(cluster.job(job).gpus));
+        book.profile.add(cluster.now(), release, -(running.placement.len() as i64));
         book.until.insert(job, release);
         book.running.insert(job, cluster);
     }
@@ -228,6 +228,10 @@ impl Scheduler for Mast {
 
     fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
         self.waiting.first().map(|&(_, job)| job)
+    }
+
+    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &Cluster<'_>) -> bool {
+        cluster.job(giver).priority <= cluster.job(head).priority
     }
 }
 

@@ -108,6 +108,12 @@ pub trait Scheduler: Send {
         cluster.queue().head()
     }
 
+    /// Whether `giver`, a running elastic job, may be made smaller so that `head` can start.
+    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &Cluster<'_>) -> bool {
+        let _ = (giver, head, cluster);
+        true
+    }
+
     /// What went wrong in it, once something has: the run ends there. For schedulers that are not of this program.
     fn failure(&self) -> Option<String> {
         None
@@ -163,10 +169,10 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<dyn Scheduler>> {
     })
 }
 
-/// Whether the scheduler named `name` can do with jobs that get more or fewer GPUs than they asked for: the others count by
-/// what was asked for.
+/// Whether the scheduler named `name` can do with jobs that get more or fewer GPUs than they asked for: one with a matrix of time
+/// slices cannot.
 pub fn knows_elastic(name: &str) -> bool {
-    matches!(name, "fcfs" | "first-fit" | "sjf" | "smallest" | "easy")
+    name != "gang"
 }
 
 /// Whether the scheduler named `name` works with several regions.

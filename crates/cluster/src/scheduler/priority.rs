@@ -9,8 +9,8 @@ use crate::cluster::{Cluster, JobId, Running};
 
 type Order = std::cmp::Reverse<i32>;
 
-/// The GPUs of a priority's running jobs, and those jobs, the latest started first.
-type Level = (u64, BTreeSet<(std::cmp::Reverse<u64>, JobId)>);
+/// The GPUs of a priority's running jobs, and those jobs with the GPUs of each, the latest started first.
+type Level = (u64, BTreeMap<(std::cmp::Reverse<u64>, JobId), u64>);
 
 /// Running jobs by priority, the first to stop first.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +23,18 @@ impl Victims {
     pub fn insert(&mut self, job: JobId, cluster: &Cluster<'_>) {
         let known = cluster.job(job);
         let (gpus, jobs) = self.by_priority.entry(known.priority).or_default();
-        *gpus += u64::from(known.gpus);
-        jobs.insert((std::cmp::Reverse(cluster.started(job)), job));
+        // An elastic job may have got others than it asked for.
+        let has = cluster.running_job(job).map_or(0, |running| running.placement.len() as u64);
+        *gpus += has;
+        jobs.insert((std::cmp::Reverse(cluster.started(job)), job), has);
     }
 
     /// `job` runs no longer; no effect if it does not run.
     pub fn remove(&mut self, job: JobId, cluster: &Cluster<'_>) {
         let known = cluster.job(job);
         let Some((gpus, jobs)) = self.by_priority.get_mut(&known.priority) else { return };
-        if jobs.remove(&(std::cmp::Reverse(cluster.started(job)), job)) {
-            *gpus -= u64::from(known.gpus);
+        if let Some(had) = jobs.remove(&(std::cmp::Reverse(cluster.started(job)), job)) {
+            *gpus -= had;
         }
     }
 
@@ -43,7 +45,7 @@ impl Victims {
 
     /// Jobs below `priority` in the order in which they are stopped.
     pub fn all_below(&self, priority: i32) -> impl Iterator<Item = JobId> + '_ {
-        self.by_priority.range(..priority).flat_map(|(_, (_, jobs))| jobs.iter().map(|&(_, job)| job))
+        self.by_priority.range(..priority).flat_map(|(_, (_, jobs))| jobs.keys().map(|&(_, job)| job))
     }
 
     /// The lowest priority that runs.
@@ -54,7 +56,7 @@ impl Victims {
     /// The job below `priority` to stop first.
     pub fn first_below(&self, priority: i32) -> Option<JobId> {
         let mut lower = self.by_priority.range(..priority);
-        lower.find_map(|(_, (_, jobs))| jobs.first().map(|&(_, job)| job))
+        lower.find_map(|(_, (_, jobs))| jobs.keys().next().map(|&(_, job)| job))
     }
 }
 
@@ -120,5 +122,9 @@ impl Scheduler for Priority {
 
     fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
         self.waiting.first().map(|&(_, job)| job)
+    }
+
+    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &Cluster<'_>) -> bool {
+        cluster.job(giver).priority <= cluster.job(head).priority
     }
 }

@@ -476,10 +476,8 @@ pub fn elastic(
     }
     if !knows_elastic(&scenario.cluster.scheduler) {
         let message =
-            format!("scheduler `{}` counts by the GPUs that jobs ask for", scenario.cluster.scheduler);
-        return Err(
-            InputError::new(at(""), message).hint("`fcfs`, `first-fit`, `sjf`, `smallest` and `easy` do not")
-        );
+            format!("scheduler `{}` lays jobs out by the GPUs that they ask for", scenario.cluster.scheduler);
+        return Err(InputError::new(at(""), message).hint("all others take jobs that change their size"));
     }
     if rule.min == 0 || rule.min > asked {
         let message = format!("expected 1 to the {asked} GPUs that the job asks for, found {}", rule.min);
