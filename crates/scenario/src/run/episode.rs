@@ -326,10 +326,7 @@ impl Simulator<'_> {
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
         match assembled.scenario.fidelity {
             Fidelity::Packet => shard.pause_every(PACKET_STEPS),
-            Fidelity::Message => {
-                shard.tune(Arc::new(OneByOne));
-                shard.couple(Coupling::ExceptSeveralRings);
-            }
+            Fidelity::Message => shard.tune(Arc::new(OneByOne)),
             _ => {}
         }
         if assembled.scenario.network.exchange == ExchangeName::Hosts {
@@ -576,11 +573,14 @@ pub fn stuck_failure(
 
 /// Where collectives of a job on `placement` may run coupled.
 pub fn coupling(assembled: &Assembled, placement: &[EndpointId]) -> Coupling {
-    if assembled.scenario.fidelity != Fidelity::Packet {
-        return Coupling::default();
+    match assembled.scenario.fidelity {
+        Fidelity::Message => Coupling::ExceptSeveralRings,
+        Fidelity::Packet if fills_domains(placement, assembled.fabric.topology.scale_up_size()) => {
+            Coupling::InsideDomain
+        }
+        Fidelity::Packet => Coupling::Never,
+        Fidelity::Job | Fidelity::Flow => Coupling::default(),
     }
-    let together = fills_domains(placement, assembled.fabric.topology.scale_up_size());
-    if together { Coupling::InsideDomain } else { Coupling::Never }
 }
 
 /// Whether ranks that the workload takes for neighbours in a scale-up domain of `size` GPUs stand in one: a job that was
