@@ -46,8 +46,14 @@ fn figures(summary: &Value) -> Value {
 
 #[test]
 fn a_folded_run_equals_an_unfolded_one() {
-    // Replicas between the hosts of a pipeline, and pipelines between the hosts of a replica group.
-    for (order, tp, pp) in [("[tp, cp, ep, pp, dp]", "4", "4"), ("[tp, cp, ep, dp, pp]", "8", "2")] {
+    // Replicas between the hosts of a pipeline; pipelines between the hosts of a replica group; two replicas in a host, whose
+    // gradients go round in several rings.
+    let orders = [
+        ("[tp, cp, ep, pp, dp]", "4", "4"),
+        ("[tp, cp, ep, dp, pp]", "8", "2"),
+        ("[tp, cp, ep, dp, pp]", "4", "4"),
+    ];
+    for (order, tp, pp) in orders {
         for balancer in ["spray", "ideal"] {
             for zero in ["0", "1", "3"] {
                 let with = |fold: &'static str| {
@@ -92,6 +98,10 @@ fn replicas_that_differ_are_not_folded() {
     ];
     let with = |ports: &'static str| fold(&[&pairs[..], &[("topology.tiers[0].ports_down", ports)]].concat());
     assert_eq!((with("4"), with("3")), (4.into(), 1.into()));
-    // Two replicas in a host: their gradients are reduced inside it first, by steps.
-    assert_eq!(fold(&[("jobs[0].parallelism.order", "[tp, cp, ep, dp, pp]")]), 1);
+    // Two replicas in a host whose gradients are reduced inside it first, by steps.
+    let levels = [
+        ("jobs[0].parallelism.order", "[tp, cp, ep, dp, pp]"),
+        ("jobs[0].parallelism.collectives.dp.algorithm", "hierarchical"),
+    ];
+    assert_eq!(fold(&levels), 1);
 }
