@@ -68,8 +68,8 @@ impl LogGops {
 ///
 /// In lock step a member sends at t, a message is handled at t + d + max(L, rest of the sender's own overheads) by a
 /// stream that is then held for h, the messages of a step in order at stream and NIC. A step with its receives lasts l; the
-/// next also waits for the NICs, which are free p after its begin, so steps follow at max(l, p). The last ends with its
-/// receives: (steps - 1)·max(l, p) + l. For one message this is l = max(d + L, send) + h and p = g + (s - 1)·G.
+/// next also waits for the sending NIC, which is free p after its begin, so steps follow at max(l, p); receives follow at
+/// the same distance, so their NIC adds nothing. The last ends with its receives: (steps - 1)·max(l, p) + l. For one message this is l = max(d + L, send) + h and p = g + (s - 1)·G.
 pub fn lock_step(messages: &[(LogGops, Bytes)], steps: u32, receiver: Receiver) -> Span {
     if steps == 0 || messages.is_empty() {
         return Span::ZERO;
@@ -97,7 +97,7 @@ pub fn lock_step(messages: &[(LogGops, Bytes)], steps: u32, receiver: Receiver) 
             _ => break,
         }
     }
-    stream.max(nic).max(receiving) * u64::from(steps - 1) + stream
+    stream.max(nic) * u64::from(steps - 1) + stream
 }
 
 /// (s - 1)·`fs` femtoseconds, rounded up to a picosecond; 0 bytes count as 1.
