@@ -172,7 +172,7 @@ fn lines_that_are_wrong_say_where_and_why() {
         (
             r#"{"collective": "all_reduce", "bytes": "1 MiB", "algorithm": "magic"}"#,
             "2:61: expected an algorithm, found `magic`\n\nhint: there are `auto`, `ring`, `double_binary_tree`, \
-             `recursive`, `bruck`, `pat`, `binomial`, `direct`, `pairwise`, `hierarchical`, `in_network`",
+             `recursive`, `bruck`, `pat`, `binomial`, `direct`, `pairwise`, `multi_ring`, `hierarchical`, `in_network`",
         ),
         (r#"{"collective": "all_reduce"}"#, "2:16: `all_reduce` needs `bytes`"),
         (

@@ -82,7 +82,10 @@ impl Latency {
         let messages = |edges: &[(LogGops, u64)], share: u64| -> Vec<(LogGops, Bytes)> {
             edges.iter().map(|&(costs, weight)| (costs, Bytes(share * weight))).collect()
         };
-        let rounds = steps.max(1) as usize;
+        if steps == 0 {
+            return Span::ZERO;
+        }
+        let rounds = steps as usize;
         if edges.len() < rounds {
             return lock_step(&messages(edges, bytes.0.div_ceil(rounds as u64)), steps, receiver);
         }

@@ -204,6 +204,9 @@ fn request(fabric: &mut impl Fabric, rank: u32, id: u32, op: &Op, ready: Time) {
             let peer = EndpointId(to);
             let group = if reduces {
                 fabric.prepare_reduction(&[at, peer], 0)
+            } else if peer == at {
+                // One edge: a member with two sends two messages a step.
+                fabric.prepare_coupled(&[(at, peer, weight.max(1))], 0)
             } else {
                 fabric.prepare_coupled(&[(at, peer, 1), (peer, at, weight)], 0)
             };
