@@ -70,8 +70,9 @@ impl<T: Transport> Engine<T> {
         self.nics[port as usize].starts = starts;
         let mut message = self.senders[flow as usize].oldest;
         while message != NO_MESSAGE {
+            let next = self.outgoing[message].next;
             self.outgoing.release(message);
-            message = self.outgoing[message].next;
+            message = next;
         }
         let sender = &mut self.senders[flow as usize];
         (sender.oldest, sender.sending, sender.last) = (NO_MESSAGE, NO_MESSAGE, NO_MESSAGE);
@@ -94,8 +95,9 @@ impl<T: Transport> Engine<T> {
     pub(super) fn reset_receiver(&mut self, flow: u32) {
         let mut message = self.receivers[flow as usize].forget();
         while message != NO_MESSAGE {
+            let next = self.incoming[message].next;
             self.incoming.release(message);
-            message = self.incoming[message].next;
+            message = next;
         }
         if T::CREDITED {
             self.credits.forgo(flow);

@@ -22,11 +22,11 @@ use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId};
 use windtunnel_cluster::life::{Life, UNKNOWN};
 use windtunnel_cluster::scheduler::Scheduler;
 use windtunnel_cluster::shard::{self, Shard};
-use windtunnel_fabric::Ticket;
 use windtunnel_fabric::flow::FlowNetwork;
 use windtunnel_fabric::host::Host;
 use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
+use windtunnel_fabric::{Abandon, Fabric};
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
 use windtunnel_workload::collectives::Algorithm;
 
@@ -122,41 +122,20 @@ fn reduces(assembled: &Assembled) -> bool {
     specs.into_iter().any(|spec| spec.algorithm == Algorithm::InNetwork)
 }
 
-/// A fabric off which jobs go in mid-run, and whose paths may change.
-trait Lasting: Observed {
-    /// See [`Host::abandon`].
-    fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool);
-    /// See [`Host::stop_at`].
-    fn stop_at(&mut self, horizon: Time);
-    /// The rerouter knows other paths from `at` on.
-    fn change_paths(&mut self, at: Time);
+/// A network off which jobs go in mid-run, and whose paths may change.
+trait Lasting: Abandon {
+    /// The rerouter knows other paths from the present on.
+    fn change_paths(&mut self);
 }
 
-impl Lasting for Host<FlowNetwork> {
-    fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool) {
-        Host::abandon(self, at, endpoints, gone);
-    }
-
-    fn stop_at(&mut self, horizon: Time) {
-        Host::stop_at(self, horizon);
-    }
-
-    fn change_paths(&mut self, at: Time) {
-        self.advance_to(at);
-        self.network_mut().paths_changed();
+impl Lasting for FlowNetwork {
+    fn change_paths(&mut self) {
+        self.paths_changed();
     }
 }
 
-impl Lasting for Host<Box<dyn PacketModel>> {
-    fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool) {
-        Host::abandon(self, at, endpoints, gone);
-    }
-
-    fn stop_at(&mut self, horizon: Time) {
-        Host::stop_at(self, horizon);
-    }
-
-    fn change_paths(&mut self, _: Time) {
+impl Lasting for Box<dyn PacketModel> {
+    fn change_paths(&mut self) {
         unreachable!("a scenario whose paths change was refused");
     }
 }
@@ -171,13 +150,16 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    fn run<F: Lasting>(
+    fn run<N: Lasting>(
         self,
-        fabric: F,
+        fabric: Host<N>,
         scheduler: &mut dyn Scheduler,
         sink: &mut dyn TableSink,
         progress: &mut dyn ProgressSink,
-    ) -> Result<(Histories, Record, bool), Failure> {
+    ) -> Result<(Histories, Record, bool), Failure>
+    where
+        Host<N>: Observed,
+    {
         let Over { assembled, options, jobs, settings, rerouter } = self;
         let scenario = &assembled.scenario;
         let balancer = network::balancer(scenario.network.load_balancer);
@@ -276,13 +258,13 @@ impl Over<'_> {
     }
 }
 
-struct Whole<'a, F> {
+struct Whole<'a, N: Lasting> {
     assembled: &'a Assembled,
     options: &'a RunOptions,
     settings: &'a Settings<'a>,
     jobs: &'a [JobRequest],
     given: &'a [usize],
-    shard: Shard<'a, F, Recorder<'a>>,
+    shard: Shard<'a, Host<N>, Recorder<'a>>,
     rerouter: Option<SharedRerouter>,
     /// Changes of the fabric that the network knows of.
     fabric: u64,
@@ -299,7 +281,10 @@ struct Whole<'a, F> {
     ended: u64,
 }
 
-impl<F: Lasting> Whole<'_, F> {
+impl<N: Lasting> Whole<'_, N>
+where
+    Host<N>: Observed,
+{
     fn run(
         &mut self,
         cluster: &mut Cluster<'_>,
@@ -478,7 +463,9 @@ impl<F: Lasting> Whole<'_, F> {
         let names = PathNames::new(topology, Some(forwarder.clone()), balancer, scenario.seed);
         self.shard.observer_mut().rename_paths(names);
         *lock(rerouter).forwarder_mut() = forwarder;
-        self.shard.fabric_mut().change_paths(Time(cluster.now() * 1_000));
+        let host = self.shard.fabric_mut();
+        host.advance_to(Time(cluster.now() * 1_000));
+        host.network_mut().change_paths();
     }
 
     fn enter(&mut self, id: JobId, cluster: &mut Cluster<'_>) -> Result<(), Stop> {
