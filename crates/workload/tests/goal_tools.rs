@@ -75,7 +75,7 @@ fn merged_jobs_keep_their_communicators() {
             "{{\"windtunnel_workload\": 1, \"ranks\": 3}}\n{{\"communicator\": \"{name}\", \"ranks\": [2, 0]}}\n\
              {{\"collective\": \"all_reduce\", \"communicator\": \"{name}\", \"bytes\": \"1 MiB\"}}\n"
         );
-        handwritten::read_from(text.as_bytes(), Path::new(name)).unwrap()
+        handwritten::read_from(text.as_bytes(), Path::new(name), 1).unwrap()
     };
     let merged = goal::merge(&[(job("a"), 0), (job("b"), 3)]).unwrap();
     let binding = merged.binding(RankId(3), CommSlot(0));

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form};
 use windtunnel_workload::handwritten::{self, HandwrittenError};
-use windtunnel_workload::{CommSlot, Dimension, OpKind, Peer, Workload};
+use windtunnel_workload::{CommSlot, Dimension, OpKind, Operation, Peer, Workload};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workloads/dlrm-figure25.jsonl");
 
 fn read(text: &str) -> Result<Workload, HandwrittenError> {
-    handwritten::read_from(text.as_bytes(), Path::new("job.jsonl"))
+    handwritten::read_from(text.as_bytes(), Path::new("job.jsonl"), 1)
 }
 
 fn written(workload: &Workload) -> String {
@@ -24,9 +24,36 @@ fn written(workload: &Workload) -> String {
 
 /// Figure 25: the lookups wait for the exchanged indices, the interaction for both branches, and the gradients of the
 /// dense layers are summed beside the backward pass.
+/// Domains of 4: `world` fills two, pairs share one, of ranks 4 apart no two do, and a line's own figure stands.
+#[test]
+fn groups_know_who_shares_a_domain() {
+    let text = r#"
+{"windtunnel_workload": 1, "ranks": 8}
+{"communicator": "pairs", "groups": [[0, 1], [2, 3], [4, 5], [6, 7]]}
+{"communicator": "apart", "groups": [[0, 4], [1, 5], [2, 6], [3, 7]]}
+{"communicator": "uneven", "ranks": ["0-5"]}
+{"collective": "all_reduce", "bytes": "1 MiB"}
+{"collective": "all_reduce", "communicator": "pairs", "bytes": "1 MiB"}
+{"collective": "all_reduce", "communicator": "apart", "bytes": "1 MiB"}
+{"collective": "all_reduce", "communicator": "uneven", "bytes": "1 MiB"}
+{"collective": "all_reduce", "communicator": "pairs", "bytes": "1 MiB", "domain": 1}
+"#;
+    let workload = handwritten::read_from(text.as_bytes(), Path::new("job.jsonl"), 4).unwrap();
+    let domains = |rank| {
+        let program = workload.program(RankId(rank));
+        let spec = |op: &Operation| match op.kind {
+            OpKind::Collective { spec, .. } => program.specs[spec as usize].domain,
+            _ => panic!("all are collectives"),
+        };
+        program.ops.iter().map(spec).collect::<Vec<_>>()
+    };
+    assert_eq!(domains(0), [4, 2, 1, 2, 1]);
+    assert_eq!(domains(7), [4, 2, 1, 1]);
+}
+
 #[test]
 fn the_example_is_figure_25() {
-    let workload = handwritten::read(EXAMPLE).unwrap();
+    let workload = handwritten::read(EXAMPLE, 1).unwrap();
     assert_eq!((workload.ranks(), workload.programs.len()), (8, 1), "all ranks do the same");
     let program = &workload.programs[0];
     let at = |label: &str| {
@@ -286,7 +313,7 @@ fn headers_that_are_wrong_say_where_and_why() {
     for (text, expected) in cases {
         assert_eq!(read(text).expect_err(text).to_string(), format!("job.jsonl:{expected}"), "{text}");
     }
-    let error = handwritten::read("/nonexistent/job.jsonl").unwrap_err();
+    let error = handwritten::read("/nonexistent/job.jsonl", 1).unwrap_err();
     assert!(error.to_string().starts_with("/nonexistent/job.jsonl: "), "{error}");
 }
 
@@ -345,7 +372,7 @@ proptest! {
         if mutations.len() == 1 {
             bytes.truncate(cut.index(bytes.len()));
         }
-        if let Err(error) = handwritten::read_from(&bytes[..], Path::new("x")) {
+        if let Err(error) = handwritten::read_from(&bytes[..], Path::new("x"), 8) {
             prop_assert!(error.line > 0 && error.column > 0);
         }
     }

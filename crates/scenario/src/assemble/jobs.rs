@@ -189,7 +189,8 @@ fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Resul
     if let Some(file) = &source.file {
         let path = context.base.join(file);
         sheets::present(&path, &format!("{place}.file"))?;
-        let workload = handwritten::read(&path).map_err(|error| InputError::new("", error.to_string()))?;
+        let workload = handwritten::read(&path, context.fabric.topology.scale_up_size())
+            .map_err(|error| InputError::new("", error.to_string()))?;
         evidence.add("workload", "given", &format!("hand-written file {file}"));
         return Ok(Built::plain(workload));
     }

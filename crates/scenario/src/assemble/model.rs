@@ -56,7 +56,8 @@ pub fn build(
                 None => context.gpus(),
             };
             let precision = precision(&training, &place)?.compute;
-            let dlrm = DlrmTraining { architecture, global_batch, ranks, lookups: 1, precision };
+            let domain = context.fabric.topology.scale_up_size();
+            let dlrm = DlrmTraining { architecture, global_batch, ranks, lookups: 1, precision, domain };
             let workload =
                 dlrm.workload(&kernels).map_err(|error| InputError::new(&place, error.to_string()))?;
             Ok(Built::plain(workload))

@@ -35,7 +35,7 @@ pub use parts::Round;
 pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
 pub use tuner::{OneByOne, SizeRule, Tuner};
 
-use windtunnel_kernel::Bytes;
+use windtunnel_kernel::{Bytes, RankId};
 
 /// What a collective computes. `bytes` of a [`CollectiveSpec`] are counted as nccl-tests does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -229,4 +229,21 @@ impl CollectiveSpec {
             matrix: None,
         }
     }
+}
+
+/// The [`CollectiveSpec::domain`] of `groups` alike where ranks fill scale-up domains of `gpus` in order: the greatest common
+/// divisor of the lengths of all stretches of neighbours that share a domain.
+pub fn neighbours<'a>(groups: impl IntoIterator<Item = &'a [RankId]>, gpus: u32) -> u32 {
+    let gpus = gpus.max(1);
+    let mut common = 0;
+    for group in groups {
+        for stretch in group.chunk_by(|a, b| a.0 / gpus == b.0 / gpus) {
+            common = gcd(common, stretch.len() as u32);
+        }
+    }
+    common.max(1)
+}
+
+const fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::RankId;
 
 use super::{Axis, Layout};
+use crate::collectives::neighbours;
 use crate::schedules::{Placement, Shape};
 
 /// Coordinates of a rank, by [`Axis::ALL`].
@@ -192,24 +193,9 @@ impl Groups {
             });
             groups.place.push(place);
         }
-        groups.domain = neighbours(&groups.members, layout.domain.max(1));
+        groups.domain = neighbours(groups.members.iter().map(Vec::as_slice), layout.domain);
         groups
     }
-}
-
-/// Greatest common divisor of the lengths of all stretches of members that share a domain of `gpus` ranks.
-fn neighbours(groups: &[Vec<RankId>], gpus: u32) -> u32 {
-    let mut common = 0;
-    for group in groups {
-        for stretch in group.chunk_by(|a, b| a.0 / gpus == b.0 / gpus) {
-            common = gcd(common, stretch.len() as u32);
-        }
-    }
-    common.max(1)
-}
-
-const fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 use super::fields::{Fields, Value};
 use super::names::{self, ALGORITHMS, FORMS, KINDS};
 use super::{Fault, MOST_RANKS};
-use crate::collectives::{CollectiveKind, CollectiveSpec};
+use crate::collectives::{CollectiveKind, CollectiveSpec, neighbours};
 use crate::nearest::nearest;
 use crate::program::{Binding, Communicator, ProgramError};
 use crate::{CommSlot, Dimension, OpKind, Peer, Program, ProgramBuilder, Workload};
@@ -64,6 +64,8 @@ struct Family {
     groups: std::ops::Range<u32>,
     /// Binding of each member; `None` for `world`, where rank and index are the same.
     members: Option<FxHashMap<u32, Binding>>,
+    /// Members of one scale-up domain that stand next to each other.
+    domain: u32,
 }
 
 impl Family {
@@ -78,6 +80,8 @@ impl Family {
 /// What has been read so far.
 #[derive(Default)]
 pub(super) struct Draft {
+    /// GPUs of a scale-up domain.
+    gpus: u32,
     ranks: Option<(u32, u64)>,
     families: Vec<Family>,
     communicators: Vec<Communicator>,
@@ -85,6 +89,10 @@ pub(super) struct Draft {
 }
 
 impl Draft {
+    pub(super) fn new(gpus: u32) -> Self {
+        Self { gpus, ..Self::default() }
+    }
+
     fn ranks(&self) -> u32 {
         self.ranks.map_or(0, |(ranks, _)| ranks)
     }
@@ -136,9 +144,10 @@ impl Draft {
             return Err(ranks.fault("a workload needs at least one rank, found `0`"));
         }
         self.ranks = Some((count, line));
-        let all = (0..count).map(RankId).collect();
+        let all: Vec<RankId> = (0..count).map(RankId).collect();
+        let domain = neighbours([all.as_slice()], self.gpus);
         self.communicators.push(Communicator { name: "world".to_owned(), ranks: all });
-        self.families.push(Family { name: "world".to_owned(), line, groups: 0..1, members: None });
+        self.families.push(Family { name: "world".to_owned(), line, groups: 0..1, members: None, domain });
         Ok(())
     }
 
@@ -184,8 +193,10 @@ impl Draft {
             let name = if single { name.clone() } else { format!("{name}[{group}]") };
             self.communicators.push(Communicator { name, ranks });
         }
+        let lists = self.communicators[first as usize..].iter().map(|group| group.ranks.as_slice());
+        let domain = neighbours(lists, self.gpus);
         let groups = first..self.communicators.len() as u32;
-        self.families.push(Family { name, line, groups, members: Some(members) });
+        self.families.push(Family { name, line, groups, members: Some(members), domain });
         Ok(())
     }
 
@@ -416,6 +427,7 @@ impl Draft {
         };
         let mut spec = CollectiveSpec::new(kind, Bytes(bytes));
         spec.matrix = matrix.map(Into::into);
+        spec.domain = self.families[family].domain;
         if let Some(value) = fields.get("algorithm") {
             spec.algorithm = value.name("an algorithm", &ALGORITHMS)?;
         }

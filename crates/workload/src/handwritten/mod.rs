@@ -100,22 +100,23 @@ impl Fault {
     }
 }
 
-/// Reads a file.
+/// Reads a file. Where a collective's line leaves out `domain`, it is what its communicator has on scale-up domains of `gpus`
+/// that ranks fill in order.
 ///
 /// # Errors
 /// [`HandwrittenError`].
-pub fn read(path: impl AsRef<Path>) -> Result<Workload, HandwrittenError> {
+pub fn read(path: impl AsRef<Path>, gpus: u32) -> Result<Workload, HandwrittenError> {
     let path = path.as_ref();
     let file = std::fs::File::open(path).map_err(|error| Fault::new(0, 0, error.to_string()).at(path))?;
-    read_from(std::io::BufReader::with_capacity(1 << 17, file), path)
+    read_from(std::io::BufReader::with_capacity(1 << 17, file), path, gpus)
 }
 
-/// Reads a stream; `path` names it in errors.
+/// The same of a stream; `path` names it in errors.
 ///
 /// # Errors
 /// [`HandwrittenError`].
-pub fn read_from(mut input: impl BufRead, path: &Path) -> Result<Workload, HandwrittenError> {
-    let mut draft = draft::Draft::default();
+pub fn read_from(mut input: impl BufRead, path: &Path, gpus: u32) -> Result<Workload, HandwrittenError> {
+    let mut draft = draft::Draft::new(gpus);
     let mut bytes = Vec::new();
     let mut line = 0;
     loop {

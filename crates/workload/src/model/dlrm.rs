@@ -10,11 +10,11 @@
 //! Streams: computation on 0, collectives on 1, so that both run at once.
 
 use serde::Deserialize;
-use windtunnel_kernel::{Bytes, Span, StreamId};
+use windtunnel_kernel::{Bytes, RankId, Span, StreamId};
 
 use super::kernels::{Gemm, KernelModel, Streaming};
 use super::sheets::Dtype;
-use crate::collectives::{CollectiveKind, CollectiveSpec};
+use crate::collectives::{CollectiveKind, CollectiveSpec, neighbours};
 use crate::program::{Binding, CommSlot, Communicator, Dimension, ProgramBuilder, Workload};
 
 /// Shape of a recommendation model.
@@ -72,6 +72,8 @@ pub struct DlrmTraining {
     pub lookups: u64,
     /// Format of dense layers, vectors on the wire and gradients.
     pub precision: Dtype,
+    /// GPUs of one scale-up domain; ranks fill domains in order.
+    pub domain: u32,
 }
 
 /// (inner, outer) features of an MLP's layers.
@@ -167,12 +169,12 @@ impl DlrmTraining {
         let placement = self.placement();
         let mut counts: Vec<usize> = placement.iter().map(Vec::len).collect();
         counts.dedup();
+        let world: Vec<RankId> = (0..self.ranks).map(RankId).collect();
+        let domain = neighbours([world.as_slice()], self.domain);
+        let program = |&tables: &usize| self.program(kernels, tables as u64, domain);
         let mut workload = Workload {
-            programs: counts.iter().map(|&tables| self.program(kernels, tables as u64)).collect(),
-            communicators: vec![Communicator {
-                name: "world".to_owned(),
-                ranks: (0..self.ranks).map(windtunnel_kernel::RankId).collect(),
-            }],
+            programs: counts.iter().map(program).collect(),
+            communicators: vec![Communicator { name: "world".to_owned(), ranks: world }],
             ..Workload::default()
         };
         for (rank, tables) in placement.iter().enumerate() {
@@ -183,7 +185,7 @@ impl DlrmTraining {
         Ok(workload)
     }
 
-    fn program(&self, kernels: &KernelModel, tables: u64) -> crate::Program {
+    fn program(&self, kernels: &KernelModel, tables: u64, domain: u32) -> crate::Program {
         let model = &self.architecture;
         let local = self.global_batch / u64::from(self.ranks);
         let dim = model.embedding_dim;
@@ -195,10 +197,10 @@ impl DlrmTraining {
         let pairs = Gemm { m: vectors, n: vectors, k: dim, batch: local };
         let interaction = kernels.gemm(pairs, self.precision, self.precision);
         let interaction_back = kernels.gemm(pairs, self.precision, self.precision) * 2;
-        let exchange = CollectiveSpec::new(CollectiveKind::AllToAll, self.exchange_bytes());
-        let all_reduce = |parameters: u64| {
-            CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(self.precision.bytes(parameters)))
-        };
+        let collective = |kind, bytes| CollectiveSpec { domain, ..CollectiveSpec::new(kind, bytes) };
+        let exchange = collective(CollectiveKind::AllToAll, self.exchange_bytes());
+        let all_reduce =
+            |parameters: u64| collective(CollectiveKind::AllReduce, Bytes(self.precision.bytes(parameters)));
         let dense = model.dense_parameters();
         let optimiser = kernels.streaming(Streaming::Optimiser, dense, 1, dense * 12);
 
@@ -307,6 +309,7 @@ mod tests {
             ranks,
             lookups: 1,
             precision: Dtype::Fp32,
+            domain: 1,
         }
     }
 
@@ -357,6 +360,17 @@ mod tests {
         assert!(program.requires.of(named("embedding all-to-all")).contains(&named("interaction")));
         assert_eq!(workload.programs[0].collectives_per_slot(), [4]);
         assert_eq!(workload.programs[1].collectives_per_slot(), [4]);
+    }
+
+    /// All-reduces and all-to-alls know which ranks share a domain.
+    #[test]
+    fn collectives_know_the_scale_up_domain() {
+        for (ranks, gpus, expected) in [(4, 1, 1), (4, 2, 2), (4, 8, 4), (16, 8, 8)] {
+            let training = DlrmTraining { domain: gpus, ..small(ranks) };
+            let workload = training.workload(&kernels()).unwrap();
+            let specs = workload.programs.iter().flat_map(|program| &program.specs);
+            assert!(specs.clone().count() >= 3 && specs.clone().all(|spec| spec.domain == expected));
+        }
     }
 
     #[test]
