@@ -91,6 +91,22 @@ def test_fast_forwarding_is_near_every_iteration() -> None:
         assert abs(error) < 0.05, (a["name"], error)
 
 
+def test_simulated_iterations_stand_for_those_between() -> None:
+    """Many short episodes at the beginning of a long job's time are not most of what it does."""
+    short = [job(f"short-{i}", 6, 40, 100 + 600 * i, "random") for i in range(6)]
+    result = windtunnel.run(cluster([job("long", 12, 2000, 0, "random"), *short]))
+    for one in result.summary["jobs"]:
+        time = one["finish_s"] - one["start_s"]
+        assert one["iteration_time_s"]["mean"] * one["iterations"] == pytest.approx(time, rel=0.03), one["name"]
+    first = result.summary["jobs"][0]
+    mine = result.iterations.filter(job="long")
+    # What is simulated of it is slower than what it does alone most of the time.
+    simulated = ((mine["finish_ps"] - mine["start_ps"]) / 1e12).mean()
+    assert first["simulated_iterations"] < 200 and simulated > 1.02 * first["iteration_time_s"]["mean"]
+    assert first["iteration_time_s"]["mean"] * 2000 == pytest.approx(first["finish_s"] - first["start_s"], rel=0.002)
+    assert first["iteration_time_s"]["p50"] < first["iteration_time_s"]["mean"] < first["iteration_time_s"]["max"]
+
+
 def test_a_whole_exchange_takes_the_time_of_its_bytes() -> None:
     def seconds(exchange: str) -> float:
         scenario = {

@@ -27,12 +27,29 @@ pub struct Iteration {
     pub warm_up: bool,
     /// Whether it is taken from an episode that was simulated before.
     pub reused: bool,
+    /// How many iterations of the job it stands for, in [`Iteration::ONE`]th; 0 for one that does not count.
+    pub weight: u64,
 }
 
 impl Iteration {
+    /// The weight of one that stands for itself.
+    pub const ONE: u64 = 1 << 20;
+
     /// Length in picoseconds.
     pub fn span_ps(&self) -> u64 {
         self.finish_ps - self.start_ps
+    }
+}
+
+/// Has the iterations of an episode stand for so many of their job, in [`Iteration::ONE`]th, or each for itself: those after
+/// the warm-up, or all if there is nothing else.
+pub fn weigh(iterations: &mut [Iteration], total: Option<u64>) {
+    let steady = iterations.iter().filter(|iteration| !iteration.warm_up).count() as u64;
+    let all = iterations.len() as u64;
+    let count = if steady > 0 { steady } else { all }.max(1);
+    let weight = total.map_or(Iteration::ONE, |total| (total / count).max(1));
+    for iteration in iterations {
+        iteration.weight = if iteration.warm_up && steady > 0 { 0 } else { weight };
     }
 }
 
@@ -240,6 +257,7 @@ impl Observer for Recorder<'_> {
             breakdown: Some(breakdown),
             warm_up: end.iteration == 0,
             reused: false,
+            weight: Iteration::ONE,
         };
         self.iterations[job].push(row);
         if watched.loading {

@@ -21,7 +21,7 @@ use super::episode::{Record, Simulated, Simulator, Stop};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
 use super::ideal::IdealTimes;
 use super::memo::{Known, Memo, mean};
-use super::recorder::{Held, Iteration, together};
+use super::recorder::{Held, Iteration, together, weigh};
 use super::summary::LinkLoad;
 use super::threads::{Clocked, simulate};
 use crate::assemble::Assembled;
@@ -268,6 +268,7 @@ impl<'a> FabricRunner<'a> {
                 breakdown: None,
                 warm_up: number == 0,
                 reused: false,
+                weight: Iteration::ONE,
             };
             (0..iterations.min(job.left)).map(one).collect()
         };
@@ -488,7 +489,9 @@ impl EpisodeRunner for FabricRunner<'_> {
         }
         let mut last = 0;
         for (job, mut iterations) in open.jobs.into_iter().zip(open.iterations) {
+            let done = done_by(&iterations, until_ps).filter(|_| span.0 < u64::MAX);
             iterations.retain(|iteration| iteration.finish_ps <= until_ps);
+            weigh(&mut iterations, done);
             last = iterations.last().map_or(last, |iteration| last.max(iteration.finish_ps));
             if let Some(job) = job {
                 self.simulator.record.iterations[job].append(&mut iterations);
@@ -529,6 +532,13 @@ impl EpisodeRunner for FabricRunner<'_> {
         let mut clock = Clocked { inner: self.simulator.progress, reached, events };
         if clock.progress(None, 0.0, 0) { Ok(()) } else { Err(Stop::Cancelled) }
     }
+}
+
+/// How many iterations a job does by `until_ps` at the pace of those simulated, in [`Iteration::ONE`]th.
+fn done_by(iterations: &[Iteration], until_ps: u64) -> Option<u64> {
+    let pace = mean(iterations).filter(|pace| *pace > 0.0)?;
+    let worked = until_ps.saturating_sub(iterations.first()?.start_ps);
+    Some((worked as f64 / pace * Iteration::ONE as f64) as u64)
 }
 
 fn ends(seen: &[Vec<Iteration>], origin_ps: u64) -> Vec<EpisodeJobResult> {

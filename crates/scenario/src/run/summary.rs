@@ -63,27 +63,36 @@ pub struct JobSummary<'a> {
     pub time: JobTime,
 }
 
-/// Iterations that count: those after each episode's warm-up, or all if there is nothing else.
-fn counted(iterations: &[Iteration]) -> Vec<Iteration> {
-    let steady: Vec<Iteration> = iterations.iter().filter(|iteration| !iteration.warm_up).copied().collect();
-    if steady.is_empty() { iterations.to_vec() } else { steady }
-}
-
 /// The value at quantile `q` of a sorted list, by nearest rank.
 pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }
 
+/// The same of a list of lengths and weights.
+fn weighted_quantile(sorted: &[(u64, u64)], q: f64) -> Option<u64> {
+    let total: u64 = sorted.iter().map(|&(_, weight)| weight).sum();
+    let rank = (q * total as f64).ceil() as u64;
+    let mut sum = 0;
+    let reaches = |&&(_, weight): &&(u64, u64)| {
+        sum += weight;
+        sum >= rank
+    };
+    sorted.iter().find(reaches).map(|&(span, _)| span)
+}
+
 impl JobSummary<'_> {
     /// As JSON.
     pub fn to_json(&self) -> Value {
-        let counted = counted(self.iterations);
+        let counted: Vec<&Iteration> = self.iterations.iter().filter(|one| one.weight > 0).collect();
+        let alike = counted.iter().all(|one| one.weight == counted[0].weight);
+        let weight = |one: &Iteration| if alike { 1 } else { one.weight };
+        let weights: u64 = counted.iter().map(|one| weight(one)).sum();
         let mean = |of: &dyn Fn(&Iteration) -> u64| {
-            let total: u64 = counted.iter().map(of).sum();
-            (!counted.is_empty()).then(|| seconds(total) / counted.len() as f64)
+            let sum: u128 = counted.iter().map(|one| u128::from(weight(one)) * u128::from(of(one))).sum();
+            (!counted.is_empty()).then(|| sum as f64 / 1e12 / weights as f64)
         };
-        let mut spans: Vec<u64> = counted.iter().map(Iteration::span_ps).collect();
+        let mut spans: Vec<(u64, u64)> = counted.iter().map(|one| (one.span_ps(), weight(one))).collect();
         spans.sort_unstable();
         let iteration_time = mean(&|iteration| iteration.span_ps());
         let explained = counted.iter().all(|iteration| iteration.breakdown.is_some());
@@ -110,9 +119,9 @@ impl JobSummary<'_> {
             "simulated_iterations": self.iterations.iter().filter(|iteration| !iteration.reused).count(),
             "iteration_time_s": {
                 "mean": iteration_time,
-                "p50": quantile(&spans, 0.5).map(seconds),
-                "p99": quantile(&spans, 0.99).map(seconds),
-                "max": spans.last().copied().map(seconds),
+                "p50": weighted_quantile(&spans, 0.5).map(seconds),
+                "p99": weighted_quantile(&spans, 0.99).map(seconds),
+                "max": spans.last().map(|&(span, _)| seconds(span)),
             },
             "compute_s": part(&|breakdown| breakdown.compute),
             "exposed_communication_s": part(&|breakdown| breakdown.exposed.iter().sum()),

@@ -36,7 +36,7 @@ use super::drive::{Observed, Pace};
 use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, stuck_failure, variation, watch};
 use super::network;
 use super::paths::PathNames;
-use super::recorder::Recorder;
+use super::recorder::{Recorder, weigh};
 use super::usage;
 use crate::assemble::Assembled;
 use crate::error::{Failure, InputError};
@@ -237,8 +237,9 @@ impl Over<'_> {
             histories[job].time = cluster.job_time(JobId(place as u32));
             record.started[job] = histories[job].start;
         }
-        for (&(job, _), iterations) in entered.iter().zip(seen).filter(|((_, loading), _)| !loading) {
-            record.iterations[job].extend(iterations);
+        for (&(job, _), mut iterations) in entered.iter().zip(seen).filter(|((_, loading), _)| !loading) {
+            weigh(&mut iterations, None);
+            record.iterations[job].append(&mut iterations);
         }
         timeline.until(cluster.now(), cluster.gpu_states());
         let end = CalendarTime(cluster.now());
