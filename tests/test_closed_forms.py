@@ -181,6 +181,28 @@ def test_several_rings_leave_a_host_by_every_nic() -> None:
     assert domains_ps(collective("all_reduce", "multi_ring", size, "auto"), "message") == by_steps
 
 
+@pytest.mark.parametrize(
+    ("fidelity", "nics", "ranks", "warns"),
+    [("message", 1, 8, True), ("message", 4, 8, False), ("message", 1, 4, False), ("flow", 1, 8, False)],
+)
+def test_message_fidelity_says_that_it_shares_no_nic(fidelity: str, nics: int, ranks: int, *, warns: bool) -> None:
+    """Two hosts of 4 GPUs: where they have one NIC, an all-to-all takes a quarter of its time at message fidelity."""
+    document = {
+        "windtunnel": 1,
+        "name": "shared",
+        "fidelity": fidelity,
+        "topology": {
+            "shape": "clos",
+            "hosts": 2,
+            "tiers": [{"ports_down": 2 * nics, "rate": "100 Gbps"}],
+            "host": {"gpus": 4, "nics": nics, "scale_up": {"rate": "400 GB/s"}},
+        },
+        "jobs": [{"name": "a", "workload": {"collective": {"kind": "all_to_all", "bytes": "64 MB", "ranks": ranks}}}],
+    }
+    warnings = windtunnel.run(document).summary["jobs"][0]["warnings"]
+    assert [("4 share 1" in warning and "4 times too fast" in warning) for warning in warnings] == [True] * warns
+
+
 def test_a_ring_written_as_goal_takes_as_long(tmp_path: Path) -> None:
     """The same 2 (n - 1) steps as sends and receives with dependencies."""
     n, size = 4, 400_000
