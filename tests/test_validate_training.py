@@ -115,7 +115,9 @@ def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> No
         found = READERS["megatron-bridge"](write(tmp_path, "megatron_bridge_measured_throughput.csv", [row]),
                                            read_systems(None))  # fmt: skip
         assert found is not None
-        keys = ("graphs", "fused_experts", "hidden_exchange", "capacity_factor", "dispatch", "evidence")
+        keys = (
+            "graphs", "fused_experts", "padded_experts", "hidden_exchange", "capacity_factor", "dispatch", "evidence",
+        )  # fmt: skip
         told = found.rows[0].scenario["jobs"][0]["workload"]["training"]
         return {key: told[key] for key in keys if key in told}
 
@@ -127,6 +129,8 @@ def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> No
     assert (new["graphs"], new["hidden_exchange"], "fused_experts" in new) == ("all", 0.37, False)
     assert (old["graphs"], old["fused_experts"], "hidden_exchange" in old) == ("none", False, False)
     assert padded["capacity_factor"] == 1.0
+    # HybridEP pads what it dispatches from Megatron-Core 0.16 on.
+    assert (old["padded_experts"], "padded_experts" in training("25.11", "Qwen3_30B_a3B", "DGX-GB200")) == (False, False)
     assert captured["graphs"] == "layers"
     assert dense["graphs"] == "all"
     # A launch is fitted on one system and carried over to the others.

@@ -500,6 +500,103 @@ fn experts_that_are_not_fused_are_launched_one_by_one() {
     assert_eq!(launched(&training), (vec![], vec![]));
 }
 
+/// Seconds of computation forward and backward of one layer of routed experts, nothing else around it.
+fn seconds_of_layer(training: &Training, kernels: &KernelModel) -> (f64, f64) {
+    let work = training.chunk(&middle(0..1), kernels).work;
+    (compute_time(&work.forward).seconds(), compute_time(&work.backward).seconds())
+}
+
+/// Bytes that memory moves at 85% of 3.35 TB/s, and 2 us for each kernel, as H100's sheet has it.
+fn moved(bytes: u64, kernels: u64) -> f64 {
+    bytes as f64 / (3.35e12 * 0.85) + 2e-6 * kernels as f64
+}
+
+fn near(found: f64, due: f64) {
+    assert!((found - due).abs() < 1e-9 + 1e-6 * due, "{found} s, due {due} s");
+}
+
+/// Megatron-Core 0.15, experts.py: `t + b * p` for each expert and `cat`, `clamp` of both halves and `cat`.
+#[test]
+fn biases_and_limits_of_single_experts_move_what_their_operations_read_and_write() {
+    let kernels = gpu("h100-sxm");
+    let mut with = Training::new(model("gpt-oss-120b"), 4096);
+    (with.ep, with.fused_experts) = (8, false);
+    let mut without = with.clone();
+    let experts = without.architecture.experts.as_mut().unwrap();
+    (experts.bias, experts.limited) = (false, false);
+    let (forward, backward) = seconds_of_layer(&with, &kernels);
+    let (plain_forward, plain_backward) = seconds_of_layer(&without, &kernels);
+    // 4 copies of 4,096 tokens, 2,880 features inside and outside.
+    let numbers = 4 * 4096 * 2880;
+    near(forward - plain_forward, moved((2 + 6 + 4) * numbers + (4 + 4 + 8) * numbers, 6));
+    near(backward - plain_backward, moved((4 + 2 + 4 + 2) * numbers + (8 + 14 + 8) * numbers, 11));
+    // One fused kernel has them in registers.
+    (with.fused_experts, without.fused_experts) = (true, true);
+    assert_eq!(seconds_of_layer(&with, &kernels), seconds_of_layer(&without, &kernels));
+}
+
+/// In 8 bits tokens are copied to a padded buffer and back, and converted expert by expert, unless experts are fused.
+#[test]
+fn single_experts_in_eight_bits_are_padded_and_converted_one_by_one() {
+    let kernels = kernels("h100-sxm", Dtype::Fp8, KernelProfile::default());
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    (training.ep, training.precision.compute) = (8, Dtype::Fp8);
+    let fused = seconds_of_layer(&training, &kernels);
+    (training.fused_experts, training.padded_experts) = (false, false);
+    let single = seconds_of_layer(&training, &kernels);
+    // 8 copies of 4,096 tokens, put in the order of 16 local experts and back.
+    let copied = 2 * 2 * 8 * 4096 * 2048;
+    // Two products forward, four backward, on four streams: the starts of 15 further products take the time of four.
+    // Three conversions for each expert and product but those of weights; one of them stands in the fused time.
+    let (product, conversion) = (15u64.div_ceil(4), 3 * 16 - 1);
+    near(single.0 - fused.0, moved(2 * copied, 2) + moved(0, 2 * product + 2 * conversion));
+    near(single.1 - fused.1, moved(2 * copied, 2) + moved(0, 4 * product + 2 * conversion));
+    training.padded_experts = true;
+    let padded = seconds_of_layer(&training, &kernels);
+    near(padded.0 - single.0, moved(2 * copied, 2));
+    near(padded.1 - single.1, moved(2 * copied, 2));
+    // Buffers of a fixed size are padded already; 16 bits need no padding.
+    training.capacity_factor = Some(1.0);
+    near(seconds_of_layer(&training, &kernels).0, single.0);
+    training.precision.compute = Dtype::Bf16;
+    let bf16 = gpu("h100-sxm");
+    let unpadded = Training { padded_experts: false, ..training.clone() };
+    assert_eq!(seconds_of_layer(&training, &bf16), seconds_of_layer(&unpadded, &bf16));
+}
+
+/// Megatron-LM v2.5, mpu/cross_entropy.py: 38 bytes a logit in 6 operations forward and 14 in 2 backward, where one kernel
+/// takes 12 and 8.
+#[test]
+fn a_loss_by_operations_moves_what_each_reads_and_writes() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("megatron-1.7b"), 1024);
+    let head = Chunk { layers: 0..0, embedding: false, head: true };
+    let seconds = |training: &Training| {
+        let work = training.chunk(&head, &kernels).work;
+        (compute_time(&work.forward).seconds(), compute_time(&work.backward).seconds())
+    };
+    let fused = seconds(&training);
+    training.fused_loss = false;
+    let parts = seconds(&training);
+    let logits = 1024 * training.local_vocabulary();
+    near(parts.0 - fused.0, moved(26 * logits, 5));
+    near(parts.1 - fused.1, moved(6 * logits, 1));
+}
+
+/// OpenAI's model card of August 2025, table 1: 116.83 billion parameters, 114.71 of them in experts and
+/// routers.
+#[test]
+fn gpt_oss_has_the_parameters_of_its_card() {
+    let model = model("gpt-oss-120b");
+    let billions = |count: u64| (count as f64 / 1e7).round() / 100.0;
+    let sparse = |layer| {
+        let parameters = model.layer_parameters(layer);
+        parameters.experts + parameters.router
+    };
+    let sparse: u64 = (0..model.layers).map(sparse).sum();
+    assert_eq!((billions(model.parameters()), billions(sparse)), (116.83, 114.71));
+}
+
 #[test]
 fn what_is_hidden_of_an_exchange_is_not_waited_for() {
     let kernels = gpu("h100-sxm");

@@ -461,6 +461,7 @@ impl Transformer<'_> {
             reserved: settings.reserved.map_or(0, |size| size.0.0),
             graphs,
             fused_experts: settings.fused_experts.unwrap_or(true),
+            padded_experts: settings.padded_experts.unwrap_or(true),
             dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
             optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
             expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },

@@ -123,8 +123,8 @@ pub struct ModelJob {
     pub regather: Option<bool>,
     /// Element-wise operations fused into one kernel each; on unless `false` (PyTorch without a compiler).
     pub fused: Option<bool>,
-    /// Compute the loss in one kernel; on unless `false` (PyTorch without a compiler around the loss keeps 32-bit copies of the
-    /// logits).
+    /// Compute the loss in one kernel; on unless `false` (Megatron-LM's own loss, and PyTorch without a compiler around the loss:
+    /// an operation after another, with 32-bit copies of the logits).
     pub fused_loss: Option<bool>,
     /// Memory of a GPU that the framework holds besides: contexts, communication buffers.
     pub reserved: Option<Size>,
@@ -163,6 +163,9 @@ pub struct ModelJob {
     /// Products of a rank's experts in one kernel; on unless `false` (a launch for each expert, and tokens put in the order of
     /// the local experts).
     pub fused_experts: Option<bool>,
+    /// Copy the tokens of experts in 8 or 4 bits to padded buffers and back, where they are not fused; on unless `false` (the
+    /// router or the dispatcher pads).
+    pub padded_experts: Option<bool>,
     /// Relative extra time of a backward pass that is split in input and weight gradients.
     pub split_overhead: Option<f64>,
     /// Share of the experts' all-to-alls that runs behind computations of another micro-batch and takes no time, from 0 to

@@ -156,8 +156,12 @@ pub struct Experts {
     pub shared_width: u64,
     /// Whether the shared expert's output is gated by a projection to one feature (Qwen 2 MoE).
     pub shared_gate: bool,
-    /// Whether the router has a bias per expert (DeepSeek V3's load-balancing correction).
+    /// Whether the router has a bias per expert (DeepSeek V3's load-balancing correction, GPT-OSS).
     pub router_bias: bool,
+    /// Whether the projections of a routed expert have biases (GPT-OSS).
+    pub bias: bool,
+    /// Whether gate and value are limited before they meet (GPT-OSS's `swiglu_limit`).
+    pub limited: bool,
     /// Leading dense layers.
     pub first_dense: u32,
     /// One layer in `every` is sparse, counted from the first after the dense ones.
@@ -238,7 +242,7 @@ impl Architecture {
 
     /// Feed-forward block of one routed expert.
     pub fn expert_block(&self, experts: &Experts) -> FeedForward {
-        FeedForward { width: experts.width, ..self.dense }
+        FeedForward { width: experts.width, bias: experts.bias, ..self.dense }
     }
 
     /// Parameters of layer `layer`.

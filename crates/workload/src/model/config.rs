@@ -9,11 +9,12 @@ use serde_json::{Map, Value};
 use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm};
 
 /// Values of `model_type` that [`Architecture::from_config`] knows.
-pub const MODEL_TYPES: [&str; 11] = [
+pub const MODEL_TYPES: [&str; 12] = [
     "deepseek_v2",
     "deepseek_v3",
     "gpt2",
     "gpt_neox",
+    "gpt_oss",
     "llama",
     "mistral",
     "mixtral",
@@ -190,7 +191,7 @@ impl Architecture {
         let model = match model_type {
             "gpt2" => gpt2(&keys),
             "gpt_neox" => gpt_neox(&keys),
-            "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
+            "gpt_oss" | "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
             | "deepseek_v2" | "deepseek_v3" => llama_like(&keys),
             found => Err(ConfigError::UnknownModelType { found: found.to_owned() }),
         }?;
@@ -227,7 +228,7 @@ fn short(value: &Value) -> String {
 }
 
 fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
-    let attention_bias = keys.flag("attention_bias", false)?;
+    let attention_bias = keys.flag("attention_bias", keys.model_type == "gpt_oss")?;
     let attention = match keys.model_type {
         "qwen2" | "qwen2_moe" => keys.grouped(true, false, false)?,
         "qwen3" | "qwen3_moe" => keys.grouped(attention_bias, attention_bias, true)?,
@@ -235,7 +236,7 @@ fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         _ => keys.grouped(attention_bias, attention_bias, false)?,
     };
     let experts = experts(keys)?;
-    let dense_width = if keys.model_type == "mixtral" {
+    let dense_width = if matches!(keys.model_type, "mixtral" | "gpt_oss") {
         keys.positive(&["intermediate_size"])?
     } else {
         keys.optional(&["intermediate_size"])?.or(experts.map(|experts| experts.width)).ok_or_else(|| {
@@ -274,6 +275,8 @@ fn experts(keys: &Keys<'_>) -> Result<Option<Experts>, ConfigError> {
             shared_width: 0,
             shared_gate: false,
             router_bias: false,
+            bias: false,
+            limited: false,
             first_dense: 0,
             every: 1,
         })
@@ -282,6 +285,12 @@ fn experts(keys: &Keys<'_>) -> Result<Option<Experts>, ConfigError> {
         "mixtral" => {
             Some(plain(keys.positive(&["num_local_experts"])?, keys.positive(&["intermediate_size"])?)?)
         }
+        "gpt_oss" => Some(Experts {
+            router_bias: true,
+            bias: true,
+            limited: true,
+            ..plain(keys.positive(&["num_local_experts"])?, keys.positive(&["intermediate_size"])?)?
+        }),
         "qwen2_moe" | "qwen3_moe" => Some(Experts {
             shared_width: keys.optional(&["shared_expert_intermediate_size"])?.unwrap_or(0),
             shared_gate: keys.model_type == "qwen2_moe",

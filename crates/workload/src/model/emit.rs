@@ -9,6 +9,24 @@ use crate::collectives::CollectiveKind;
 use crate::generate::{Overlap, Piece};
 use crate::program::Dimension;
 
+/// What a product of routed experts is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Product {
+    /// A result, or the gradient of a factor that has tokens.
+    Forward,
+    /// As `Forward`, and summed over the tensor-parallel ranks of the expert.
+    Summed,
+    /// The gradient of weights, from factors that were converted with those of the other two.
+    Weight,
+}
+
+/// Streams on which products of single experts run beside each other (Transformer Engine, `num_cublas_streams`).
+const EXPERT_STREAMS: u64 = 4;
+
+/// Kernels that convert one expert's tokens: largest value, scale and conversion, or, with scales by blocks, conversion
+/// and the order of both scales for the product (Transformer Engine, `quantize` and `swizzle_scaling_factors`).
+const CONVERSIONS: u64 = 3;
+
 /// The list being written.
 pub(super) struct Emit<'a> {
     training: &'a Training,
@@ -82,22 +100,45 @@ impl<'a> Emit<'a> {
     }
 
     /// A GEMM of the local experts: one kernel, or one for each.
-    pub(super) fn gemm_of_experts(&mut self, gemm: Gemm, summed: bool) {
+    pub(super) fn gemm_of_experts(&mut self, gemm: Gemm, product: Product) {
+        let starts = self.starts_of_single(gemm.batch, product);
         if !self.training.fused_experts {
             self.launch(gemm.batch - 1);
         }
-        if summed {
+        // The product stands next to the collective that it is split with.
+        if product == Product::Summed {
+            self.compute("experts", starts);
             self.gemm_before_sum("experts", gemm, self.training.expert_tp);
         } else {
             self.gemm("experts", gemm);
+            self.compute("experts", starts);
         }
     }
 
+    /// What products of single experts cost the GPU beyond one of all: each has a start and an end, of which those of four
+    /// streams overlap, and before it those of the kernels that convert its tokens, on one stream.
+    fn starts_of_single(&self, experts: u64, product: Product) -> Span {
+        if self.training.fused_experts || experts == 1 {
+            return Span::ZERO;
+        }
+        let mut starts = (experts - 1).div_ceil(EXPERT_STREAMS);
+        if self.training.casts() && product != Product::Weight {
+            // That of one kernel is in the conversion's own time.
+            starts += CONVERSIONS * experts - 1;
+        }
+        self.kernels.launch() * starts
+    }
+
     fn calc(&mut self, label: &'static str, time: Span) {
+        self.launch(u64::from(time > Span::ZERO));
+        self.compute(label, time);
+    }
+
+    /// Time of the GPU, whoever launches it.
+    fn compute(&mut self, label: &'static str, time: Span) {
         if time == Span::ZERO {
             return;
         }
-        self.launch(1);
         match self.list.last_mut() {
             Some(Piece::Calc { duration, .. }) if !self.sealed => *duration += time,
             _ => {

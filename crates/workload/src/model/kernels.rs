@@ -95,12 +95,16 @@ pub enum Streaming {
     Softmax,
     /// Table lookup or its gradient.
     Embedding,
-    /// Softmax and loss over the vocabulary.
+    /// Softmax and loss over the vocabulary, in one kernel.
     CrossEntropy,
+    /// One of the operations that make up a loss that is not one kernel.
+    CrossEntropyPart,
     /// Top-k choice of experts.
     Routing,
-    /// Tokens put in expert order or back.
+    /// Tokens put in expert order or back, padded or unpadded.
     Permute,
+    /// Biases of single experts and the limits of their gates, where they are kernels of their own.
+    ExpertBias,
     /// Conversion to a narrower format.
     Cast,
     /// Optimiser step.
@@ -137,8 +141,10 @@ impl Streaming {
             Self::Softmax => "softmax",
             Self::Embedding => "embedding",
             Self::CrossEntropy => "cross_entropy",
+            Self::CrossEntropyPart => "cross_entropy_part",
             Self::Routing => "routing",
             Self::Permute => "permute",
+            Self::ExpertBias => "expert_bias",
             Self::Cast => "cast",
             Self::Optimiser => "optimiser",
         }
@@ -269,6 +275,11 @@ impl KernelModel {
         let bytes = dtype.bytes(gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n))
             + output.bytes(gemm.batch * gemm.m * gemm.n);
         self.roofline(flops as f64 / (rate * curve.at(gemm.harmonic_size())), bytes)
+    }
+
+    /// What the start and end of a kernel cost the GPU.
+    pub fn launch(&self) -> Span {
+        Span::from_seconds_ceil(self.launch)
     }
 
     /// Flash attention, forward.

@@ -8,11 +8,18 @@
 //!
 //! Where the host launches kernels one by one ([`Training::dispatch`]) it waits, in every sparse layer forward, for the GPU
 //! to have counted the tokens of each expert; products that are not fused it launches one for each local expert. Both
-//! follow Megatron-Core's dispatcher and Transformer Engine's grouped linear layer (github.com/NVIDIA/Megatron-LM, core/transformer/moe/token_dispatcher.py and experts.py).
+//! follow Megatron-Core's dispatcher and Transformer Engine's grouped linear layer (github.com/NVIDIA/Megatron-LM core_v0.15.0,
+//! core/transformer/moe/token_dispatcher.py and experts.py), and so does what such experts cost the GPU besides:
+//!
+//! - factors in a narrow format are converted expert by expert ([`Emit::gemm_of_experts`]);
+//! - their tokens are copied to a padded buffer before the products and out of it after them (`Fp8Padding`), unless the
+//!   dispatcher pads;
+//! - biases of the second product are multiplied with the tokens' probabilities, added, and the experts' parts joined
+//!   (`_apply_bias`), and limits of gates are applied to copies of both halves (`weighted_bias_quick_geglu_impl`).
 
 use super::architecture::Experts;
 use super::chunk::Part;
-use super::emit::Emit;
+use super::emit::{Emit, Product};
 use super::kernels::{Gemm, Streaming};
 use super::training::Training;
 use crate::collectives::CollectiveKind;
@@ -61,9 +68,13 @@ impl Training {
         let ups = self.architecture.dense.ups();
         self.gather_expert_tokens(emit, experts);
         self.sort_by_expert(emit, tokens, local);
-        emit.gemm_of_experts(Gemm { m: each, n: ups * width, k: hidden, batch: local }, false);
+        self.pad(emit, tokens);
+        emit.gemm_of_experts(Gemm { m: each, n: ups * width, k: hidden, batch: local }, Product::Forward);
+        self.limit_forward(emit, experts, tokens * width);
         emit.stream("experts", Streaming::Activation, tokens, width, ups + 1);
-        emit.gemm_of_experts(Gemm { m: each, n: hidden, k: width, batch: local }, true);
+        emit.gemm_of_experts(Gemm { m: each, n: hidden, k: width, batch: local }, Product::Summed);
+        self.bias_forward(emit, experts, tokens * hidden);
+        self.pad(emit, tokens);
         self.sort_by_expert(emit, tokens, local);
         self.reduce_expert_tokens(emit, experts);
         self.expert_exchange(emit, experts, "expert combine");
@@ -88,21 +99,25 @@ impl Training {
             self.expert_exchange(emit, experts, "expert combine gradient");
             self.gather_expert_tokens(emit, experts);
             self.sort_by_expert(emit, tokens, local);
-            emit.gemm_of_experts(Gemm { m: each, n: width, k: hidden, batch: local }, false);
+            self.pad(emit, tokens);
+            self.bias_backward(emit, experts, tokens * hidden);
+            emit.gemm_of_experts(Gemm { m: each, n: width, k: hidden, batch: local }, Product::Forward);
         }
         emit.enter_experts(false);
         let trained = part.weight() && self.lora_rank.is_none();
         if trained {
-            emit.gemm_of_experts(Gemm { m: width, n: hidden, k: each, batch: local }, false);
+            emit.gemm_of_experts(Gemm { m: width, n: hidden, k: each, batch: local }, Product::Weight);
         }
         if part.input() {
             emit.stream("experts", Streaming::Activation, tokens, width, 1 + 2 * ups);
-            emit.gemm_of_experts(Gemm { m: each, n: hidden, k: ups * width, batch: local }, true);
+            self.limit_backward(emit, experts, tokens * width);
+            emit.gemm_of_experts(Gemm { m: each, n: hidden, k: ups * width, batch: local }, Product::Summed);
+            self.pad(emit, tokens);
             self.sort_by_expert(emit, tokens, local);
             self.reduce_expert_tokens(emit, experts);
         }
         if trained {
-            emit.gemm_of_experts(Gemm { m: hidden, n: ups * width, k: each, batch: local }, false);
+            emit.gemm_of_experts(Gemm { m: hidden, n: ups * width, k: each, batch: local }, Product::Weight);
         }
         if part.input() {
             self.expert_exchange(emit, experts, "expert dispatch gradient");
@@ -141,6 +156,61 @@ impl Training {
     fn sort_by_expert(&self, emit: &mut Emit<'_>, tokens: u64, local: u64) {
         if !self.fused_experts && local > 1 && self.ep > 1 {
             emit.stream("experts", Streaming::Permute, tokens, self.architecture.hidden, 2);
+        }
+    }
+
+    /// Tokens copied to a padded buffer of the experts or out of it.
+    fn pad(&self, emit: &mut Emit<'_>, tokens: u64) {
+        let copied = !self.fused_experts && self.padded_experts && self.capacity_factor.is_none();
+        if copied && self.casts() {
+            emit.stream("experts", Streaming::Permute, tokens, self.architecture.hidden, 2);
+        }
+    }
+
+    /// Kernels over `numbers` activations, each of which moves so many bytes a number, where experts are not fused.
+    fn by_operations(&self, emit: &mut Emit<'_>, numbers: u64, moved: &[u64]) {
+        if !self.fused_experts {
+            let hidden = self.architecture.hidden;
+            for bytes in moved {
+                emit.stream_bytes(
+                    "experts",
+                    Streaming::ExpertBias,
+                    numbers / hidden,
+                    hidden,
+                    bytes * numbers,
+                );
+            }
+        }
+    }
+
+    /// A bias a token: bias times probability written; read with the product, the sum written; the experts' parts joined.
+    fn bias_forward(&self, emit: &mut Emit<'_>, experts: &Experts, numbers: u64) {
+        if experts.bias {
+            self.by_operations(emit, numbers, &[2, 4 + 2, 2 + 2]);
+        }
+    }
+
+    /// For biases and for probabilities: the gradient times the other factor written, and read to be summed.
+    fn bias_backward(&self, emit: &mut Emit<'_>, experts: &Experts, numbers: u64) {
+        if experts.bias {
+            self.by_operations(emit, numbers, &[2 + 2, 2, 2 + 2, 2]);
+        }
+    }
+
+    /// Of `numbers` inner features: gate and value limited, both joined again.
+    fn limit_forward(&self, emit: &mut Emit<'_>, experts: &Experts, numbers: u64) {
+        if experts.limited {
+            self.by_operations(emit, numbers, &[2 + 2, 2 + 2, 2 * (2 + 2)]);
+        }
+    }
+
+    /// The gate has one limit and the value two: a mask of one byte for each, two of them joined, applied to the gradient;
+    /// then both halves joined again.
+    fn limit_backward(&self, emit: &mut Emit<'_>, experts: &Experts, numbers: u64) {
+        if experts.limited {
+            let (mask, applied) = (2 + 1, 1 + 2 + 2);
+            let moved = [mask, applied, mask, mask, 1 + 1 + 1, applied, 2 * (2 + 2)];
+            self.by_operations(emit, numbers, &moved);
         }
     }
 

@@ -146,8 +146,11 @@ pub struct Training {
     /// (Transformer Engine's grouped linear layer), and tokens are put in the order of the local experts after they have
     /// come and before they go.
     pub fused_experts: bool,
-    /// Whether the loss is one kernel over the logits; otherwise their 32-bit copies are alive at once (PyTorch without a
-    /// compiler around the loss).
+    /// Whether tokens of experts that are not fused are copied to and from padded buffers where factors are narrow formats:
+    /// not if whoever routes or sends them pads them.
+    pub padded_experts: bool,
+    /// Whether the loss is one kernel over the logits; otherwise it is a kernel for each operation, and their 32-bit copies are
+    /// alive at once (Megatron-LM; PyTorch without a compiler around the loss).
     pub fused_loss: bool,
     /// Bytes that the framework holds besides: contexts, communication buffers.
     pub reserved: u64,
@@ -237,6 +240,7 @@ impl Training {
             dispatch: Span::ZERO,
             graphs: Graphs::None,
             fused_experts: true,
+            padded_experts: true,
             fused_loss: true,
             reserved: 0,
             optimiser_shards: 1,
@@ -386,22 +390,22 @@ impl Training {
                     + heads * value_dim * hidden
             }
         };
-        let bias = u64::from(model.dense.bias);
-        let block = |width: u64, tp: u64| {
+        let block = |width: u64, tp: u64, bias: bool| {
             let local = width / tp;
-            (model.dense.ups() + 1) * hidden * local + bias * (model.dense.ups() * local + hidden)
+            (model.dense.ups() + 1) * hidden * local + u64::from(bias) * (model.dense.ups() * local + hidden)
         };
+        let bias = model.dense.bias;
         match (model.layer_kind(layer), &model.experts) {
             (LayerKind::Sparse, Some(experts)) => {
                 let shared = if experts.shared_width > 0 {
-                    block(experts.shared_width, tp) + u64::from(experts.shared_gate) * hidden
+                    block(experts.shared_width, tp, bias) + u64::from(experts.shared_gate) * hidden
                 } else {
                     0
                 };
-                let routed = experts.routed / self.ep * block(experts.width, self.expert_tp);
+                let routed = experts.routed / self.ep * block(experts.width, self.expert_tp, experts.bias);
                 (attention + whole.norms + whole.router + shared, routed)
             }
-            _ => (attention + whole.norms + block(model.dense.width, tp), 0),
+            _ => (attention + whole.norms + block(model.dense.width, tp, bias), 0),
         }
     }
 

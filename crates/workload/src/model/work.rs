@@ -21,6 +21,13 @@ use crate::collectives::CollectiveKind;
 use crate::generate::{ChunkWork, Overlap};
 use crate::program::Dimension;
 
+/// Bytes a logit of each operation of Megatron-LM's loss (github.com/NVIDIA/Megatron-LM v2.5, `megatron/mpu/
+/// cross_entropy.py`): logits of 16 bits converted to 32; maximum; subtraction; exponential; sum; division by it.
+const LOSS_FORWARD: [u64; 6] = [2 + 4, 4, 4 + 4, 4 + 4, 4, 4 + 4];
+
+/// And backward: multiplied with the gradient of the loss, converted back.
+const LOSS_BACKWARD: [u64; 2] = [4 + 4, 4 + 2];
+
 impl Training {
     /// The work of `chunk`, whose ranks run `kernels`. Call [`Training::check`] first.
     pub fn chunk(&self, chunk: &Chunk, kernels: &KernelModel) -> ChunkCost {
@@ -129,10 +136,14 @@ impl Training {
             emit.stream("head", Streaming::Norm, self.residual_tokens(), hidden, 2);
             emit.gather_over_tp("head all-gather", self.tokens() * hidden, emit.before());
             emit.gemm_in("head", Gemm::new(self.tokens(), vocabulary, hidden), self.precision.activations);
-            // Read the logits for the maximum, read and write them for exponentials and sums (in 32 bits).
-            emit.stream_bytes("loss", Streaming::CrossEntropy, self.tokens(), vocabulary, {
-                4 * 3 * self.tokens() * vocabulary
-            });
+            if self.fused_loss {
+                // Read the logits for the maximum, read and write them for exponentials and sums (in 32 bits).
+                emit.stream_bytes("loss", Streaming::CrossEntropy, self.tokens(), vocabulary, {
+                    4 * 3 * self.tokens() * vocabulary
+                });
+            } else {
+                self.loss_by_parts(emit, &LOSS_FORWARD);
+            }
             for label in ["loss maximum", "loss target", "loss sum"] {
                 emit.collective(
                     Dimension::Tp,
@@ -146,6 +157,15 @@ impl Training {
         }
     }
 
+    /// Operations over the logits, each of which moves so many bytes a logit. Those over one number a token are left out.
+    fn loss_by_parts(&self, emit: &mut Emit<'_>, moved: &[u64]) {
+        let (tokens, vocabulary) = (self.tokens(), self.local_vocabulary());
+        for bytes in moved {
+            let bytes = bytes * tokens * vocabulary;
+            emit.stream_bytes("loss", Streaming::CrossEntropyPart, tokens, vocabulary, bytes);
+        }
+    }
+
     fn backward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units, part: Part) {
         let hidden = self.architecture.hidden;
         let (tokens, residual) = (self.tokens(), self.residual_tokens());
@@ -154,10 +174,14 @@ impl Training {
         } else if chunk.head {
             let gemm = Gemm::new(tokens, self.local_vocabulary(), hidden);
             if part.input() {
-                // Exponentials become gradients in place.
-                emit.stream_bytes("loss", Streaming::CrossEntropy, tokens, self.local_vocabulary(), {
-                    8 * tokens * self.local_vocabulary()
-                });
+                if self.fused_loss {
+                    // Exponentials become gradients in place.
+                    emit.stream_bytes("loss", Streaming::CrossEntropy, tokens, self.local_vocabulary(), {
+                        8 * tokens * self.local_vocabulary()
+                    });
+                } else {
+                    self.loss_by_parts(emit, &LOSS_BACKWARD);
+                }
             }
             self.column_gradients(
                 emit,

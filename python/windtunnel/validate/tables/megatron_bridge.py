@@ -5,7 +5,8 @@ Recomputation is that of the repository's recipes (`src/megatron/bridge/perf_rec
 `RECOMPUTE` says otherwise. Experts are balanced by force and no token is dropped (the page's note on MoE).
 What the host launches kernel by kernel, how experts are computed and which all-to-alls hide behind another micro-batch
 is what the recipes say at the tag of a container (v0.2.0 is 25.11, v0.3.0 26.02, v0.4.2 26.04, v0.5.1 26.06):
-`cuda_graph_scope`, `cutedsl_fused_grouped_mlp`, `moe_a2a_overlap` and, for 25.09, `use_tokendrop`.
+`cuda_graph_scope`, `cutedsl_fused_grouped_mlp`, `moe_a2a_overlap`, `moe_flex_dispatcher_backend` and, for 25.09,
+`use_tokendrop`.
 """
 
 from __future__ import annotations
@@ -92,6 +93,16 @@ HIDDEN = {
 }
 """(model, chip) → container whose recipe hides all-to-alls; B200 and B300 dropped it in the next."""
 DROPPED = {("QWEN3_235B_A22B", "B200"): "26.02", ("QWEN3_235B_A22B", "B300"): "26.04"}
+PADDED = {
+    **{("DEEPSEEKV3", chip): "26.02" for chip in ("H100", "B200", "B300", "GB200", "GB300")},
+    **{("QWEN3_30B_A3B", chip): "26.02" for chip in ("B300", "GB200", "GB300")},
+    **{("QWEN3_30B_A3B", chip): "26.04" for chip in ("H100", "B200")},
+    **{("QWEN3_235B_A22B", chip): "26.02" for chip in ("GB200", "GB300")},
+    ("QWEN3_235B_A22B", "B300"): "26.04",
+    ("KIMI_K2", "GB300"): "26.04",
+}
+"""(model, chip) → container from which the dispatcher (HybridEP) or the router pads experts' tokens for 8 bits: before, and
+with other dispatchers, they are copied (Megatron-Core 0.15, `Fp8Padding`)."""
 HIDDEN_SHARE = 0.37
 """Share of the exchange that Megatron-Core hides, measured on 16 H100 with Qwen3-30B-A3B: `skills/
 nemo-mbridge-perf-moe-comm-overlap` of the repository, communication hidden by compute 36.55%."""
@@ -218,6 +229,8 @@ def _software(run: Run, *, experts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"graphs": "layers" if since(LAYERS) else "none", "fused_experts": False}
     if since(HIDDEN) and not since(DROPPED):
         found["hidden_exchange"] = HIDDEN_SHARE
+    if since(PADDED):
+        found["padded_experts"] = False
     if run.padded:
         found["capacity_factor"] = 1.0
     return found
