@@ -101,8 +101,8 @@ PADDED = {
     ("QWEN3_235B_A22B", "B300"): "26.04",
     ("KIMI_K2", "GB300"): "26.04",
 }
-"""(model, chip) → container from which the dispatcher (HybridEP) pads experts' tokens for 8 bits: before, and with other
-dispatchers, they are copied (Megatron-Core 0.15, `Fp8Padding`)."""
+"""(model, chip) → container from which the dispatcher (HybridEP) pads experts' tokens for 8 bits: before, and with
+other dispatchers, they are copied (Megatron-Core 0.15, `Fp8Padding`)."""
 HIDDEN_SHARE = 0.37
 """Share of the exchange that Megatron-Core hides, measured on 16 H100 with Qwen3-30B-A3B: `skills/
 nemo-mbridge-perf-moe-comm-overlap` of the repository, communication hidden by compute 36.55%."""
