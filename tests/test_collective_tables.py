@@ -71,6 +71,34 @@ def test_a_large_ring_takes_what_its_bytes_take(tmp_path: Path) -> None:
     assert score.predicted[0] > ideal
 
 
+def test_the_version_of_a_run_decides(tmp_path: Path) -> None:
+    # 512 KiB on 4 hosts of 8: hops of trees under Simple take 14 us with 2.18 and 28 us with 2.21.
+    named = [run("1", variant="nccl_2_18 env"), run("2", variant="nccl-tests_nccl-2.21.5-1-aws")]
+    stated = [run("3").replace("A100,,,", f"A100,{version},,") for version in ("2.21.5+cuda12.4", "22105", "unknown")]
+    stated[1], stated[2] = stated[1].replace("3,", "4,", 1), stated[2].replace("3,", "5,", 1)
+    system = SYSTEM.replace("ll128_between_hosts: {value: true", "ll128_between_hosts: {value: false")
+    data = folder(tmp_path, named + stated, [f"{i},{1 << 19},100,0" for i in range(1, 6)], system)
+    systems = read_systems(data)
+    points = list(nccl.points(data / "collectives", systems, Table("nccl-tests")))
+    assert [dict(point.run.settings).get("NCCL_VERSION") for point in points] == [
+        "2_18", "2.21.5", "2.21.5", "22105", None,
+    ]  # fmt: skip
+    asked = [
+        question(systems["made"], "all_reduce", point.size, point.run.ranks, point.run.settings)["collective"]
+        for point in points
+    ]
+    choices = Asked(asked).answer([{}])["choices"]
+    assert choices[0] != choices[1] == choices[2] == choices[3]
+    # A system's file speaks for runs that say nothing.
+    older = folder(
+        tmp_path, [run("5")], [f"5,{1 << 19},100,0"], system + "  nccl_version: {value: 2.18.5, evidence: inferred}\n"
+    )
+    made = read_systems(older)["made"]
+    one = question(made, "all_reduce", 1 << 19, points[4].run.ranks)["collective"]
+    assert one["settings"] == [["NCCL_VERSION", "2.18.5"]]
+    assert Asked([one]).answer([{}])["choices"] == choices[:1]
+
+
 def test_rows_are_left_out_by_rule_and_counted(tmp_path: Path) -> None:
     runs = [
         run("1", quality="doc_sample"),

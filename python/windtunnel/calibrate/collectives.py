@@ -36,7 +36,8 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 PRIORS: dict[str, float | tuple[float, float, float]] = {
     "launch": 6.6e-6, "issue": 3e-6, "channel": 0.2e-6,
     "base": (1e-9, 7.4e-6, 1.8e-6), "hop_scale_up": (0.6e-6, 1.9e-6, 3.4e-6),
-    "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6, "handshake": 10e-6,
+    "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6,
+    "answer": 10e-6, "handshake": 10e-6,
     "copy_launch": 7e-6,
     "share_scale_up": (0.25, 0.92, 0.96), "share_network": (0.25, 0.85, 0.92), "share_short": 0.2,
     "share_sums": 0.85, "base_sums": 25e-6,

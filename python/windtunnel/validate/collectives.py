@@ -87,6 +87,7 @@ def hardware(system: System) -> dict[str, Any]:
         "wire": wire,
         "amd": section(system, "cpu") == "amd",
         "ll128_between": bool(section(system, "ll128_between_hosts", default=False)),
+        "simple_trees": bool(section(system, "simple_trees", default=False)),
         "network_sums": bool(section(system, "network_sums", default=False)),
     }
     if section(system, "scale_up_ranks") is not None:
@@ -98,9 +99,9 @@ def hardware(system: System) -> dict[str, Any]:
         found["uplink"] = quantity(
             section(system, "network_limit"), "rate", f"{system.path}: collectives.network_limit"
         )
-    if section(system, "tree_network") is not None:
-        found["tree_network"] = quantity(
-            section(system, "tree_network"), "rate", f"{system.path}: collectives.tree_network"
+    if section(system, "channel_speed") is not None:
+        found["channel_speed"] = quantity(
+            section(system, "channel_speed"), "rate", f"{system.path}: collectives.channel_speed"
         )
     if domain > 1:
         found["domain_hosts"] = domain
@@ -108,8 +109,8 @@ def hardware(system: System) -> dict[str, Any]:
 
 
 TIMES = (
-    "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "handshake",
-    "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network",
+    "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "answer",
+    "handshake", "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network",
 )  # fmt: skip
 """Constants that are times; `sustained` is a size, the others are shares."""
 
@@ -164,6 +165,9 @@ def question(
         carried = (system.constant("nccl") or {}).get("uplink")
         if carried is not None:
             machine["uplink"] = quantity(carried, "rate", f"{system.path}: constants.nccl.uplink")
+    version = section(system, "nccl_version")
+    if version is not None and all(name != "NCCL_VERSION" for name, _ in settings):
+        settings = [*settings, ("NCCL_VERSION", str(version))]
     return {
         "collective": {
             "hardware": machine,

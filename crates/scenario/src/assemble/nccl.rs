@@ -40,7 +40,7 @@ pub fn tune(
         let at = || format!("{place}.environment.{name}");
         if !settings.set(name, value).map_err(|error| InputError::new(at(), error.to_string()))? {
             return Err(InputError::new(at(), format!("`{name}` is not followed"))
-                .hint("there are NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE, NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_CROSS_NIC, FI_HMEM_CUDA_USE_GDRCOPY and FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"));
+                .hint("there are NCCL_VERSION, NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE, NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_CROSS_NIC, FI_HMEM_CUDA_USE_GDRCOPY and FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"));
         }
     }
     let inside = hardware.gpus.min(ranks).max(1);
@@ -136,7 +136,8 @@ fn hardware(context: &Context<'_>, place: &str) -> Result<Hardware, InputError> 
         nics: topology.nics_per_host() * hosts,
         nic: nic.rate.value.bytes_per_second(),
         uplink: 0.0,
-        tree_network: 0.0,
+        channel_speed: 0.0,
+        simple_trees: false,
         amd: false,
         gpus: size,
         wire: 0.0,

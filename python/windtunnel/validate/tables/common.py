@@ -34,6 +34,10 @@ class Line:
         """A cell as it is."""
         return (self._cells[column] or "").strip()
 
+    def optional(self, column: str) -> str:
+        """A cell of a column that a table may lack; empty then."""
+        return (self._cells.get(column) or "").strip()
+
     def number_in(self, column: str) -> float:
         """A positive number. Raises `InputError` with file and line."""
         text = self.text(column)

@@ -30,6 +30,9 @@ FOLLOWED = re.compile(
     r"(NCCL_(?:ALGO|PROTO|MIN_NCHANNELS|MAX_NCHANNELS|MIN_CTAS|MAX_CTAS|BUFFSIZE|NVLS_ENABLE|COLLNET_ENABLE|CROSS_NIC)"
     r"|FI_HMEM_CUDA_USE_GDRCOPY|FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD)[=_]([\^A-Za-z0-9]+)"
 )
+VERSION = re.compile(r"nccl[ _-]v?(\d+[._]\d+(?:[._]\d+)?)", re.IGNORECASE)
+"""NCCL's version in the name of a run whose column says none."""
+STATED = re.compile(r"\d+\.\d+(?:\.\d+)?|\d{4,5}(?!\d)")
 HOSTS = re.compile(r"[a-z]+\d*-(\d+)_[a-z]+\d*-(\d+)\.log$")
 
 
@@ -171,6 +174,7 @@ def _run(line: Line, systems: Mapping[str, System]) -> Run:
         return Run(line, "one rank: a copy, no collective", nothing)
     one_process = hosts == 1 and bool(section(system, "one_process_on_one_host", default=False))
     settings = [(name, value) for name, value in FOLLOWED.findall(line.text("variant"))]
+    settings += [("NCCL_VERSION", version) for version in _version(line)]
     numbers = HOSTS.search(line.text("source"))
     return Run(
         line,
@@ -179,6 +183,13 @@ def _run(line: Line, systems: Mapping[str, System]) -> Run:
         settings,
         tuple(int(number) for number in numbers.groups()) if numbers else (),
     )
+
+
+def _version(line: Line) -> list[str]:
+    """NCCL's version, of the column or the variant; none if neither says it."""
+    stated = STATED.match(line.optional("nccl_version"))
+    named = VERSION.search(line.text("variant"))
+    return [stated[0]] if stated else [named[1]] if named else []
 
 
 def system_of(name: str, variant: str, systems: Mapping[str, System]) -> System | None:

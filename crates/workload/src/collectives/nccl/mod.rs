@@ -11,7 +11,8 @@
 //! Invariants: pure functions; a time grows with the size except where the choice changes, as NCCL's does.
 //! Failure modes: [`NcclError`] where the settings leave no algorithm for a collective.
 //!
-//! Sources: NCCL `src/graph/tuning.cc` (latencies, bandwidths, correction of trees), `src/enqueue.cc` (chunks), at
+//! Sources: NCCL `src/graph/tuning.cc` (latencies, bandwidths, correction of trees; by version, tags v2.14.3-1 to
+//! v2.23.4-1), `src/graph/search.cc` (channels), `src/enqueue.cc` (chunks), `src/device/prims_simple.h` (slices), at
 //! github.com/NVIDIA/nccl@5067397c2676; facts only. Hu et al. 2025, arXiv:2507.04786, sections 3 to 5 (protocols,
 //! channels, pipelining).
 
@@ -21,12 +22,14 @@ mod settings;
 mod tests;
 mod time;
 mod tuner;
+mod version;
 
 use serde::Deserialize;
 
 pub use self::settings::{Settings, SettingsError};
 pub use self::time::Constants;
 pub use self::tuner::{Choice, Estimate};
+pub use self::version::Version;
 
 /// What is computed; sizes are counted as nccl-tests does (see [`super::CollectiveKind`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -124,7 +127,7 @@ impl Protocol {
 }
 
 /// A generation of GPUs as the tuner tells them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
     /// Compute capability 7.
@@ -164,10 +167,14 @@ pub struct Hardware {
     /// their NICs send.
     #[serde(default)]
     pub uplink: f64,
-    /// What NCCL's search finds for trees between hosts where it finds less than for rings, bytes per second of a whole
-    /// domain; 0 if it finds as much.
+    /// Bytes per second of a channel between hosts that NCCL's search finds where it is less than the NICs' speed; 0 if it
+    /// is theirs.
     #[serde(default)]
-    pub tree_network: f64,
+    pub channel_speed: f64,
+    /// Whether the search finds no balanced trees between hosts, which would take half of their bandwidth to a second GPU,
+    /// so that the tuner takes a share off.
+    #[serde(default)]
+    pub simple_trees: bool,
     /// Whether the host's processor is AMD's, as the tuner asks.
     #[serde(default)]
     pub amd: bool,

@@ -1,12 +1,14 @@
 //! NCCL's environment and libfabric's, as far as the model follows them.
 
-use super::{Algorithm, Protocol};
+use super::{Algorithm, Protocol, Version};
 
 /// What `NCCL_…` variables change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     algorithms: [bool; 7],
     protocols: [bool; 3],
+    /// `NCCL_VERSION`, which NVIDIA's containers set: the version whose tuner decides.
+    pub version: Version,
     /// Whether `NCCL_PROTO` was given: LL128 is then allowed wherever it names it.
     pub protocols_given: bool,
     /// `NCCL_MIN_NCHANNELS`.
@@ -32,6 +34,7 @@ impl Default for Settings {
         Self {
             algorithms: [true; 7],
             protocols: [true; 3],
+            version: Version::NEWEST,
             protocols_given: false,
             channels_least: None,
             channels_most: None,
@@ -80,6 +83,9 @@ impl Settings {
             }
             "NCCL_MAX_NCHANNELS" | "NCCL_MAX_CTAS" => {
                 self.channels_most = Some(whole("a number of channels")?.clamp(1, 64) as u32);
+            }
+            "NCCL_VERSION" => {
+                self.version = Version::parse(value).ok_or_else(|| wrong("a version such as 2.18.5"))?;
             }
             "NCCL_BUFFSIZE" => self.buffer = whole("bytes")?.max(1 << 16),
             "NCCL_NVLS_ENABLE" => self.nvls = whole("0, 1 or 2")? != 0,

@@ -14,7 +14,8 @@ fn dgx_h100() -> Hardware {
         nics: 8,
         nic: 50e9,
         uplink: 0.0,
-        tree_network: 0.0,
+        channel_speed: 0.0,
+        simple_trees: false,
         amd: false,
         gpus: 8,
         wire: 1e-6,
@@ -129,17 +130,18 @@ fn the_tuner_adds_latencies_as_its_source_does() {
     let believed = communicator
         .estimated(Operation::AllReduce, (Algorithm::Ring, Protocol::Simple), bytes)
         .expect("allowed");
-    let expected = 1.4 * 108.4 + bytes as f64 / (1e3 * 100.0 * 8.0 / 14.0);
+    let expected = 1.4 * 108.4 + bytes as f64 / (1e3 * 96.0 * 8.0 / 14.0);
     assert!((believed - expected).abs() < 1e-9, "{believed} {expected}");
     // One rank a host: the network's latency of trees, 6.6 + 6 · 5 between 4 hosts.
     let alone = Communicator { layout: on(4, 1), ..communicator.clone() };
     let one = alone.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::LL).expect("allowed").latency;
     assert!((one - 36.6).abs() < 1e-9, "{one}");
-    // The ring's bandwidth: 100 GB/s of NICs by 8 of 14 steps.
+    // The ring's bandwidth: four channels of 24 GB/s, the next speed below the NICs' 25 that the search tries, by 8 of 14
+    // steps.
     let ring =
         communicator.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::Simple).expect("allowed");
-    assert!((ring.bandwidth - 100.0 * 8.0 / 14.0).abs() < 1e-9);
-    assert_eq!(prior::hop(Hop::Net, Algorithm::Ring)[2], 14.0);
+    assert!((ring.bandwidth - 96.0 * 8.0 / 14.0).abs() < 1e-9);
+    assert_eq!(prior::hop(Hop::Net, Algorithm::Ring, Version::NEWEST)[2], 14.0);
     assert_eq!(prior::tree_correction(Protocol::LL, 1 << 18), 0.4);
     assert_eq!(prior::tree_correction(Protocol::LL, 1 << 40), 1.0);
 }
@@ -162,9 +164,9 @@ fn times_are_sums_of_their_parts() {
     let communicator = Communicator { hardware: &hardware, layout: on(4, 8), settings: &settings };
     let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
     let bytes = 1u64 << 30;
-    // 62 steps, 6 of them between hosts, each with a microsecond of wire; 200 GB/s of NICs. Two channels share a NIC:
-    // while one waits the other sends.
-    let expected = 5e-6 + 0.5 * (56e-6 + 6.0 * 5e-6) + bytes as f64 * 62.0 / 32.0 / 200e9;
+    // 62 steps, every eighth between hosts, which some part begins with: 8, each with a microsecond of wire; 200 GB/s of
+    // NICs. Two channels share a NIC: while one waits the other sends.
+    let expected = 5e-6 + 0.5 * (54e-6 + 8.0 * 5e-6) + bytes as f64 * 62.0 / 32.0 / 200e9;
     let found = communicator.time_of(Operation::AllReduce, choice, bytes, &constants);
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");
     // A process that launches on 8 GPUs takes 7 launches more.
@@ -198,7 +200,8 @@ fn messages_of_a_ring_wait_for_their_proxy() {
         hop_scale_up: [0.0; 3],
         hop_ring: [0.0; 3],
         share_network: [1.0; 3],
-        short_message: 65536.0,
+        eager: 8192.0,
+        short_message: 32768.0,
         share_short: 0.1,
         handshake: 20e-6,
         copy_launch: 5e-6,
@@ -212,20 +215,162 @@ fn messages_of_a_ring_wait_for_their_proxy() {
         }
         let communicator = Communicator { hardware: &hardware, layout: on(4, 4), settings: &settings };
         let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
-        // Per step: four messages on every NIC.
+        // Per step: parts of `message` bytes, four on every NIC, each in two slices.
         communicator.time_of(Operation::AllReduce, choice, message * 16 * 16, &constants) / 30.0
     };
     let near =
         |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
     let (short, long, longer) = (65536u64, 131_072u64, 1u64 << 20);
     near(time(&[], short), 4.0 * short as f64 / 2.5e9);
-    near(time(&[], long), 4.0 * 20e-6);
+    near(time(&[], long), 8.0 * 20e-6);
     near(time(&[], longer), 4.0 * longer as f64 / 25e9);
     near(time(&[("NCCL_CROSS_NIC", "1")], short), 4.0 * short as f64 / 25e9);
-    // Six hops over the network pay for the copy, too; of four channels of a NIC one waits.
-    let copied = 4.0 * 25e-6 + 6.0 * 5e-6 / 4.0 / 30.0;
+    // Eight hops over the network pay for the copy, too; of four channels of a NIC one waits.
+    let copied = 8.0 * 25e-6 + 8.0 * 5e-6 / 4.0 / 30.0;
     near(time(&[("FI_HMEM_CUDA_USE_GDRCOPY", "0")], long), copied);
-    near(time(&[("FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD", "16777216")], short), 4.0 * 20e-6);
+    near(time(&[("FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD", "16777216")], short), 8.0 * 20e-6);
+}
+
+/// Hosts of 4 A100 on NVLink and two NICs of 200 Gbps at the processor.
+fn two_nics() -> Hardware {
+    Hardware { gpus: 4, nics: 2, ll128_between: false, ..dgx_a100() }
+}
+
+#[test]
+fn low_latency_messages_beyond_the_eager_limit_wait_one_after_another() {
+    let hardware = Hardware { wire: 0.0, ..two_nics() };
+    let settings = Settings::default();
+    let constants = Constants {
+        launch: 0.0,
+        channel: 0.0,
+        base: [0.0; 3],
+        hop_scale_up: [0.0; 3],
+        hop_ring: [0.0; 3],
+        rendezvous: 0.0,
+        share_network: [0.5; 3],
+        eager: 8192.0,
+        answer: 15e-6,
+        ..Constants::default()
+    };
+    let communicator = Communicator { hardware: &hardware, layout: on(2, 4), settings: &settings };
+    // Per step, parts of so many bytes: two channels on each of two NICs.
+    let step = |part: u64| {
+        let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::LL, channels: 4 };
+        communicator.time_of(Operation::AllReduce, choice, part * 8 * 4, &constants) / 14.0
+    };
+    // Flags double them on the wire: 2 KiB of data are sent unasked, 4 KiB are not, and parts beyond 32 KiB go in chunks.
+    assert!((step(2048) - 2.0 * 2048.0 / 12.5e9).abs() < 1e-12);
+    assert!((step(4096) - 2.0 * 15e-6).abs() < 1e-12);
+    assert!((step(131_072) - 2.0 * 4.0 * 15e-6).abs() < 1e-12);
+}
+
+#[test]
+fn a_tree_fills_once_and_is_as_deep_as_its_hosts_need() {
+    let settings = Settings::default();
+    let hardware = Hardware { wire: 0.0, ..two_nics() };
+    let constants = Constants {
+        launch: 0.0,
+        channel: 0.0,
+        base: [0.0; 3],
+        hop_tree: [4e-6; 3],
+        share_network: [1.0; 3],
+        ..Constants::default()
+    };
+    let time = |domains, protocol, bytes: u64| {
+        let communicator = Communicator { hardware: &hardware, layout: on(domains, 1), settings: &settings };
+        let choice = Choice { algorithm: Algorithm::Tree, protocol, channels: 2 };
+        communicator.time_of(Operation::AllReduce, choice, bytes, &constants)
+    };
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+    // Two hosts: the first chunk of both channels goes up and down, the others follow it one way over 25 GB/s.
+    let (bytes, first) = ((64u64 << 20) as f64, f64::from(2u32 << 19));
+    near(time(2, Protocol::Simple, 64 << 20), 8e-6 + (2.0 * first + (bytes - first)) / 25e9);
+    // Less than a chunk of Simple is not halved: all goes up, then all comes down.
+    near(time(2, Protocol::Simple, 1 << 19), 8e-6 + 2.0 * f64::from(1u32 << 19) / 25e9);
+    // Five hosts are three levels deep, and inner ones pass everything on twice.
+    let expected = 24e-6 + (6.0 * first + 2.0 * (bytes - first)) / 25e9;
+    near(time(5, Protocol::Simple, 64 << 20), expected);
+    // LL128 halves its 576,000 bytes of data while a channel has fewer than 64 · (1 + 1 + 0.1) = 134.4 chunks: 58, 116, 233.
+    let first = 2.0 * 144_000.0;
+    near(time(2, Protocol::LL128, 64 << 20), 8e-6 + (2.0 * first + (bytes - first)) / 25e9);
+}
+
+#[test]
+fn versions_of_nccl_decide_by_their_own_tables() {
+    assert_eq!(Version::parse("2.18.5"), Some(Version(2, 18, 5)));
+    assert_eq!(Version::parse("2.26.2+cuda12.8"), Some(Version(2, 26, 2)));
+    assert_eq!(Version::parse("2.23.4-1"), Some(Version(2, 23, 4)));
+    assert_eq!(Version::parse("22807"), Some(Version(2, 28, 7)));
+    assert_eq!(Version::parse("2_18"), Some(Version(2, 18, u32::MAX)));
+    assert_eq!((Version::parse("new"), Version::parse("")), (None, None));
+    assert!(Settings::default().set("NCCL_VERSION", "newest").is_err());
+
+    let hardware = two_nics();
+    let with = |version: &str| {
+        let mut settings = Settings::default();
+        assert_eq!(settings.set("NCCL_VERSION", version), Ok(true));
+        settings
+    };
+    let latency = |version, algorithm, protocol| {
+        let settings = with(version);
+        Communicator { hardware: &hardware, layout: on(8, 4), settings: &settings }
+            .estimate(Operation::AllReduce, algorithm, protocol)
+            .expect("allowed")
+            .latency
+    };
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    // Trees under Simple of 8 hosts of 4: 2 (3 · 4 + 3 · 14), 2.19 to 2.22 2 (3 · 28 + 3 · 28), since 2.23 8.4 more than first.
+    near(latency("2.18.5", Algorithm::Tree, Protocol::Simple), 108.0);
+    near(latency("2.21.5", Algorithm::Tree, Protocol::Simple), 336.0);
+    near(latency("2.23.4", Algorithm::Tree, Protocol::Simple), 116.4);
+    // Rings of LL: 62 steps of 2 us on AMD's processors, of which 16 cross, since 2.23 14, at 2.7; before 2.18 nothing for
+    // posting, 0.47 us by 1.8.
+    near(latency("2.21.5", Algorithm::Ring, Protocol::LL), 6.6 + 46.0 * 2.0 + 16.0 * 2.7);
+    near(latency("2.23.4", Algorithm::Ring, Protocol::LL), 6.6 + 48.0 * 2.0 + 14.0 * 2.7);
+    near(latency("2.14.3", Algorithm::Ring, Protocol::LL), 3.6 + 46.0 * 0.47 * 1.8 + 16.0 * 2.7);
+    // All-reduces of 1 MiB of 8 hosts: Argonne's logs show trees with 2.18 and the rings of LL with 2.21.
+    let choose = |version, layout, operation, bytes| {
+        let settings = with(version);
+        let choice = Communicator { hardware: &hardware, layout, settings: &settings }
+            .choose(operation, bytes)
+            .expect("all is allowed");
+        (choice.algorithm, choice.protocol)
+    };
+    let all_reduce = Operation::AllReduce;
+    assert_eq!(choose("2.18", on(8, 4), all_reduce, 1 << 20), (Algorithm::Tree, Protocol::Simple));
+    assert_eq!(choose("2.21", on(8, 4), all_reduce, 1 << 20), (Algorithm::Ring, Protocol::LL));
+    // PAT came with 2.23.
+    assert_eq!(choose("2.22.3", on(64, 1), Operation::AllGather, 1 << 16).0, Algorithm::Ring);
+    assert_eq!(choose("2.23.4", on(64, 1), Operation::AllGather, 1 << 16).0, Algorithm::Pat);
+}
+
+#[test]
+fn the_search_counts_channels_of_nics_whatever_the_fabric_carries() {
+    let settings = Settings::default();
+    let believed = |hardware: &Hardware, layout, algorithm| {
+        Communicator { hardware, layout, settings: &settings }
+            .estimate(Operation::AllReduce, algorithm, Protocol::Simple)
+            .expect("allowed")
+            .bandwidth
+    };
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    // Two NICs of 25 GB/s: two channels of 24; a channel of a tree of many hosts 17.8 at most on Ampere, half of it each way.
+    near(believed(&two_nics(), on(8, 4), Algorithm::Tree), 2.0 * 17.8 / 2.0);
+    near(believed(&two_nics(), on(8, 4), Algorithm::Ring), 48.0 * 32.0 / 62.0);
+    // A fabric that carries a tenth is not asked.
+    let slow = Hardware { uplink: 5e9, ..two_nics() };
+    near(believed(&slow, on(8, 4), Algorithm::Ring), 48.0 * 32.0 / 62.0);
+    // Two NICs of 50 GB/s on Hopper: 48 a NIC, in two channels of 24 each, so that trees are not bound by theirs.
+    let fast = Hardware { gpus: 4, nics: 2, ..dgx_h100() };
+    near(believed(&fast, on(8, 4), Algorithm::Tree), 96.0 * 0.92 / 2.0);
+    // Where no second GPU reaches a NIC trees are simple ones: 15 % less. So is that of a host's only GPU.
+    let simple = Hardware { simple_trees: true, ..fast };
+    near(believed(&simple, on(8, 4), Algorithm::Tree), 96.0 * 0.92 * 0.85 / 2.0);
+    near(believed(&simple, on(8, 4), Algorithm::Ring), 96.0 * 32.0 / 62.0);
+    // A speed that the system's file states: 20 GB/s a channel, which are then not doubled.
+    let stated = Hardware { channel_speed: 20e9, ..simple };
+    near(believed(&stated, on(8, 4), Algorithm::Ring), 40.0 * 32.0 / 62.0);
+    near(believed(&two_nics(), on(8, 1), Algorithm::Tree), 17.8 * 0.85 / 2.0);
 }
 
 #[test]

@@ -14,11 +14,11 @@
 //! Channels of a ring wait for their hops each by itself while the others send: of the lesser of *hops* and *bytes* only a
 //! channel's part counts, the channels of a NIC sharing it.
 //!
-//! A message above `eager` bytes waits for its receiver, `rendezvous` seconds a hop: low-latency protocols cross the
-//! limit within their sizes, Simple's messages are always beyond. Where a system states `short_message`, the messages of
-//! a ring under Simple wait one after another for the proxy of their NIC: up to so many bytes they get `share_short` of it,
-//! longer ones take `handshake` at least. Rings that may change NICs (`NCCL_CROSS_NIC=1`) were measured without that wait;
-//! why is not known. Where the driver copies (`FI_HMEM_CUDA_USE_GDRCOPY=0`) every message costs `copy_launch` more.
+//! Where the network's library has an `eager` limit, messages beyond it wait for their receivers: those of LL and LL128
+//! `rendezvous` seconds a hop, and one after another `answer` at their NIC. Simple's are always beyond: a slice of a ring
+//! takes its NIC `handshake` at least, up to `short_message` bytes what `share_short` of the rate makes of it. Rings that
+//! may change NICs (`NCCL_CROSS_NIC=1`) were measured without those waits; why is not known. Where the driver copies
+//! (`FI_HMEM_CUDA_USE_GDRCOPY=0`) a message costs `copy_launch` more, but not one of LL or LL128 that waits.
 //!
 //! Two domains whose leaves carry less than their NICs send (`uplink`) get ever less the longer they send: beyond
 //! `sustained` bytes the rate falls with the bytes to the power of `decay`.
@@ -51,7 +51,9 @@ pub struct Constants {
     pub eager: f64,
     /// What a hop costs more beyond.
     pub rendezvous: f64,
-    /// What a message of a ring under Simple takes its NIC at least, beyond `short_message`.
+    /// What a message of LL or LL128 beyond `eager` takes its NIC at least.
+    pub answer: f64,
+    /// What a message of Simple takes its NIC at least where there is such a limit, beyond `short_message`.
     pub handshake: f64,
     /// What a message costs more where the driver copies it out of the GPU's memory.
     pub copy_launch: f64,
@@ -91,7 +93,7 @@ impl Default for Constants {
     fn default() -> Self {
         Self {
             launch: 6.6e-6,
-            issue: 0.0,
+            issue: 3.0e-6,
             channel: 0.05e-6,
             base: [0.0, 7.4e-6, 1.8e-6],
             hop_scale_up: [0.6e-6, 1.9e-6, 3.4e-6],
@@ -99,6 +101,7 @@ impl Default for Constants {
             hop_ring: [2.7e-6, 4.0e-6, 14.0e-6],
             eager: 0.0,
             rendezvous: 5.0e-6,
+            answer: 10.0e-6,
             handshake: 10.0e-6,
             copy_launch: 7.0e-6,
             short_message: 0.0,
@@ -123,12 +126,12 @@ impl Default for Constants {
 /// Bytes beyond which a send to a peer is long.
 const LONG: f64 = 4194304.0;
 
-/// Chunk of a step of a protocol of the default buffers: 32 KiB of data for LL, 600 KiB for LL128 and 512 KiB for Simple
-/// (`enqueue.cc`, `device.h`: buffers of 8 steps).
+/// Data of a step of a protocol in the default buffers: 32 KiB for LL, 15 of 16 parts of 600 KiB for LL128 and 512 KiB for
+/// Simple (`calcCollChunking` in `enqueue.cc`, `device.h`: buffers of 8 steps).
 const fn step(protocol: Protocol, buffer: u64) -> u64 {
     match protocol {
         Protocol::LL => 32 << 10,
-        Protocol::LL128 => 600 << 10,
+        Protocol::LL128 => (600 << 10) / 16 * 15,
         Protocol::Simple => buffer / 8,
     }
 }
@@ -175,16 +178,17 @@ impl Communicator<'_> {
 
     fn ring(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let at = choice.protocol as usize;
-        let (steps, crossing) = self.ring_steps(operation);
+        let (steps, _) = self.ring_steps(operation);
         let steps_bytes = bytes as f64 * f64::from(steps) / f64::from(self.layout.members());
         // Rounds of a small buffer over parallel aggregated trees: a logarithm of hops, the same bytes.
         let (inside, crossing) = if choice.algorithm == Algorithm::Pat {
-            (0.0, f64::from(self.layout.domains.next_power_of_two().ilog2()))
+            (0.0, f64::from(self.levels()))
         } else {
+            let crossing = self.crossed(steps);
             (f64::from(steps - crossing), f64::from(crossing))
         };
         let mut rate = self.scale_up() * constants.share_scale_up[at];
-        let message = bytes as f64 / f64::from(self.layout.members() * choice.channels);
+        let message = self.ring_message(operation, choice, bytes);
         let mut alone = 1.0;
         if self.layout.domains > 1 {
             rate = rate.min(self.network() * self.share(choice.protocol, message, constants));
@@ -196,6 +200,36 @@ impl Communicator<'_> {
         constants.base[at] + hops.max(sent) + hops.min(sent) * alone.min(1.0)
     }
 
+    /// Data of a ring's message between hosts: of a channel's part at most a chunk, which is one step of LL or LL128 and four
+    /// of Simple. That sends a chunk in two slices, of 32 KiB at least (`genericOp` in `prims_simple.h`). A broadcast or
+    /// a reduction goes round in steps.
+    fn ring_message(&self, operation: Operation, choice: Choice, bytes: u64) -> f64 {
+        let step = step(choice.protocol, self.settings.buffer) as f64;
+        let each = bytes as f64 / f64::from(choice.channels);
+        if matches!(operation, Operation::Broadcast | Operation::Reduce) {
+            return each.min(step);
+        }
+        let part = each / f64::from(self.layout.members());
+        if choice.protocol == Protocol::Simple {
+            let chunk = part.min(4.0 * step);
+            chunk.min((chunk / 2.0).max(step / 16.0))
+        } else {
+            part.min(step)
+        }
+    }
+
+    /// How many of a ring's `steps` cross the network for the part that crosses most often. A domain of r ranks has one
+    /// crossing in r edges, and a part that sets out just before one meets it again every r edges: steps / r, rounded up.
+    /// The tuner counts the part that sets out behind one.
+    fn crossed(&self, steps: u32) -> u32 {
+        if self.layout.domains > 1 { steps.div_ceil(self.layout.ranks) } else { 0 }
+    }
+
+    /// Depth of a binary tree of all domains.
+    fn levels(&self) -> u32 {
+        self.layout.domains.next_power_of_two().ilog2()
+    }
+
     /// Bytes on the wire of a message of so many bytes of data: low-latency protocols send flags beside them.
     fn wire_bytes(protocol: Protocol, message: f64) -> f64 {
         match protocol {
@@ -205,84 +239,84 @@ impl Communicator<'_> {
         }
     }
 
-    /// What a hop over the network costs beside its latency: the wire, the wait of a message beyond the eager limit, the
-    /// driver's copy.
-    fn beyond_eager(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+    /// Whether a low-latency message is longer than its sender may send unasked.
+    fn waits(&self, protocol: Protocol, message: f64, constants: &Constants) -> bool {
         let eager =
             self.settings.copied_safely.map_or(constants.eager, |safe| constants.eager.max(safe as f64));
-        let waits = protocol != Protocol::Simple
-            && constants.eager > 0.0
-            && Self::wire_bytes(protocol, message) >= eager;
-        self.hardware.wire
-            + if waits { constants.rendezvous } else { 0.0 }
-            + if self.settings.driver_copies { constants.copy_launch } else { 0.0 }
+        protocol != Protocol::Simple && constants.eager > 0.0 && Self::wire_bytes(protocol, message) >= eager
     }
 
-    /// Share of the NICs' rate that a ring's messages get.
-    fn share(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
-        let mut share = constants.share_network[protocol as usize];
-        let proxied =
-            protocol == Protocol::Simple && constants.short_message > 0.0 && !self.settings.cross_nic;
-        if proxied {
-            let safe = self.settings.copied_safely.unwrap_or(0) as f64;
-            share = if message <= constants.short_message && message > safe {
-                share.min(constants.share_short)
+    /// What a hop over the network costs beside its latency: the wire, the wait of a message beyond the eager limit, the
+    /// driver's copy of one below.
+    fn beyond_eager(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        self.hardware.wire
+            + if self.waits(protocol, message, constants) {
+                constants.rendezvous
+            } else if self.settings.driver_copies {
+                constants.copy_launch
             } else {
-                share.min(message / (constants.handshake * self.hardware.nic))
+                0.0
+            }
+    }
+
+    /// Share of the NICs' rate that messages get which one after another keep their NIC busy at least so long, whatever
+    /// their bytes.
+    fn share(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        let share = constants.share_network[protocol as usize];
+        let waits = self.waits(protocol, message, constants);
+        let mut busy = 0.0;
+        if waits && !self.settings.cross_nic {
+            busy += constants.answer;
+        } else if protocol == Protocol::Simple && constants.eager > 0.0 && !self.settings.cross_nic {
+            let safe = self.settings.copied_safely.unwrap_or(0) as f64;
+            busy += if message <= constants.short_message && message > safe {
+                message / (self.hardware.nic * constants.share_short)
+            } else {
+                constants.handshake
             };
         }
-        if self.settings.driver_copies && message > 0.0 {
-            share = 1.0 / (1.0 / share + constants.copy_launch * self.hardware.nic / message);
+        if self.settings.driver_copies && !waits {
+            busy += constants.copy_launch;
         }
-        share
+        if busy > 0.0 { share.min(message / (busy * self.hardware.nic)) } else { share }
     }
 
     fn tree(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let at = choice.protocol as usize;
         let (domains, ranks) = (self.layout.domains, self.layout.ranks);
-        let levels = f64::from(domains.ilog2());
+        let channels = f64::from(choice.channels);
+        let levels = f64::from(self.levels());
         let inside = self.scale_up() * constants.share_scale_up[at];
-        let chunk = self.tree_chunk(choice, bytes);
         let between = self.network() * constants.share_network[at];
         let size = bytes as f64;
+        let chunk = self.tree_chunk(choice, bytes);
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
             let passes = if domains == 2 { 1.0 } else { 2.0 };
-            time = time.max(passes * size / between);
+            let waiting = self.network() * self.share(choice.protocol, chunk, constants);
+            time = time.max(passes * size / waiting);
         }
         let hops = 2.0
             * (f64::from(ranks - 1) * constants.hop_scale_up[at]
-                + levels
-                    * (constants.hop_tree[at]
-                        + self.beyond_eager(
-                            choice.protocol,
-                            bytes as f64 / f64::from(choice.channels),
-                            constants,
-                        )));
-        let chunk = chunk * f64::from(choice.channels);
+                + levels * (constants.hop_tree[at] + self.beyond_eager(choice.protocol, chunk, constants)));
         let fill = 2.0
-            * (f64::from(ranks - 1) * chunk / inside
-                + if domains > 1 { levels * chunk / between } else { 0.0 });
-        constants.base[at] + hops + fill + time
+            * (f64::from(ranks - 1) * chunk * channels / inside
+                + if domains > 1 { levels * chunk * channels / between } else { 0.0 });
+        // The first chunk of every channel is what fills the tree; those behind it keep its links busy.
+        let behind = (1.0 - chunk * channels / size.max(1.0)).max(0.0);
+        constants.base[at] + hops + fill + behind * time
     }
 
-    /// Chunk in which a tree passes on a buffer: halved while the chunks of a channel are few for its depth
-    /// (`enqueue.cc`).
+    /// Chunk in which a tree passes on a buffer: a step of the protocol, under LL128 halved while the chunks of a channel
+    /// are few for its depth (`calcCollChunking` in `enqueue.cc`).
     fn tree_chunk(&self, choice: Choice, bytes: u64) -> f64 {
         let each = bytes / u64::from(choice.channels);
         let mut chunk = step(choice.protocol, self.settings.buffer).max(1);
-        let depth = u64::from(self.layout.ranks - 1 + self.layout.domains.ilog2()).max(1);
-        if choice.protocol == Protocol::Simple {
-            for (times, least) in [(8, 128 << 10), (4, 64 << 10), (1, 32 << 10)] {
-                while each / chunk < depth * times && chunk > least {
-                    chunk /= 2;
-                }
-            }
-        } else if choice.protocol == Protocol::LL128 {
-            let ranks = u64::from(self.layout.ranks.max(1));
-            let steps = u64::from(1 + self.layout.domains.ilog2());
-            for (times, least) in [(64, 128 << 10), (16, 32 << 10)] {
-                while each / chunk < steps * times / ranks && chunk > least {
+        if choice.protocol == Protocol::LL128 {
+            let ranks = f64::from(self.layout.ranks.max(1));
+            let steps = 1.0 + f64::from(self.layout.domains.ilog2()) + 0.1 * ranks;
+            for (times, least) in [(64.0, 128 << 10), (16.0, 32 << 10)] {
+                while ((each / chunk) as f64) < steps * times / ranks && chunk > least {
                     chunk /= 2;
                 }
             }
@@ -302,8 +336,7 @@ impl Communicator<'_> {
             let passes = if self.layout.domains == 2 { 1.0 } else { 2.0 };
             let between = self.network() * constants.share_network[2];
             time = time.max(passes * size / between);
-            hops =
-                2.0 * f64::from(self.layout.domains.ilog2()) * (constants.hop_tree[2] + self.hardware.wire);
+            hops = 2.0 * f64::from(self.levels()) * (constants.hop_tree[2] + self.hardware.wire);
         }
         constants.base_sums + hops + time
     }

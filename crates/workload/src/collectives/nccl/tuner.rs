@@ -60,10 +60,15 @@ impl Communicator<'_> {
     /// NIC rate that the ranks of a domain share, bytes per second: all of a full domain, else those nearest to its
     /// ranks.
     pub(super) fn network(&self) -> f64 {
+        let (nics, uplink) = (self.nics(), self.hardware.uplink);
+        if uplink > 0.0 { nics.min(uplink) } else { nics }
+    }
+
+    /// The same, whatever the fabric carries.
+    fn nics(&self) -> f64 {
         let hardware = self.hardware;
         let share = f64::from(self.layout.ranks * hardware.nics) / f64::from(hardware.gpus.max(1));
-        let nics = hardware.nic * share.clamp(1.0, f64::from(hardware.nics.max(1)));
-        if hardware.uplink > 0.0 { nics.min(hardware.uplink) } else { nics }
+        hardware.nic * share.clamp(1.0, f64::from(hardware.nics.max(1)))
     }
 
     /// Channels that the search and the settings allow: two for each NIC, four from Hopper on where a domain has fewer
@@ -71,7 +76,7 @@ impl Communicator<'_> {
     pub(super) fn channels(&self) -> u32 {
         let hardware = self.hardware;
         let found = if self.layout.domains > 1 {
-            let used = (self.network() / hardware.nic).round() as u32;
+            let used = (self.nics() / hardware.nic).round() as u32;
             let newer = matches!(hardware.architecture, Architecture::Hopper | Architecture::Blackwell);
             used * if newer && self.layout.ranks < 8 { 4 } else { 2 }
         } else {
@@ -82,9 +87,37 @@ impl Communicator<'_> {
         channels.min(self.settings.channels_most.unwrap_or(64)).max(1)
     }
 
+    /// What the search finds between hosts: channels before they are doubled, and GB/s of each. One channel for each NIC
+    /// that ranks use, two of half the speed where that leaves few fast ones (`ncclTopoDupChannels`). It asks the NICs,
+    /// not the fabric.
+    fn searched(&self) -> (f64, f64) {
+        let hardware = self.hardware;
+        let nics = (self.nics() / hardware.nic).round().max(1.0);
+        let most = if hardware.channel_speed > 0.0 { hardware.channel_speed } else { hardware.nic };
+        let speed = prior::speed(hardware.architecture, most / 1e9);
+        let newer = hardware.architecture > Architecture::Ampere;
+        if speed < 25.0 || newer && speed < 50.0 && nics > 4.0 {
+            (nics, speed)
+        } else {
+            (2.0 * nics, speed / 2.0)
+        }
+    }
+
+    /// How many of a ring's steps the tuner believes to cross the network.
+    fn believed_crossing(&self, operation: Operation) -> u32 {
+        let (_, crossing) = self.ring_steps(operation);
+        let one_more = operation == Operation::AllReduce
+            && self.layout.domains > 1
+            && !self.settings.version.since(23, 0);
+        if one_more { crossing + 2 } else { crossing }
+    }
+
     /// Microseconds that a step of a ring takes at least where it leaves the host: what a proxy needs to post a message,
-    /// three of Simple's (`getNetOverhead`).
+    /// three of Simple's (`getNetOverhead`, since 2.18).
     fn posting(&self, protocol: Protocol) -> f64 {
+        if !self.settings.version.since(18, 0) {
+            return 0.0;
+        }
         let one = if self.hardware.amd { 2.0 } else { 1.0 };
         if protocol == Protocol::Simple { 3.0 * one } else { one }
     }
@@ -98,10 +131,17 @@ impl Communicator<'_> {
             Algorithm::Pat => {
                 matches!(operation, Operation::AllGather | Operation::ReduceScatter)
                     && protocol == Protocol::Simple
+                    && settings.version.since(23, 0)
                     && self.layout.ranks == 1
                     && domains > 1
             }
             Algorithm::Nvls => {
+                // Of sums at first, since 2.19 of the others, too.
+                let known = match operation {
+                    Operation::AllReduce => settings.version.since(17, 0),
+                    Operation::AllGather | Operation::ReduceScatter => settings.version.since(19, 0),
+                    _ => false,
+                };
                 protocol == Protocol::Simple
                     && settings.nvls
                     && hardware.scale_up_sums
@@ -109,14 +149,12 @@ impl Communicator<'_> {
                     && enough
                     && self.layout.ranks > 1
                     && domains == 1
-                    && matches!(
-                        operation,
-                        Operation::AllReduce | Operation::AllGather | Operation::ReduceScatter
-                    )
+                    && known
             }
             Algorithm::NvlsTree => {
                 protocol == Protocol::Simple
                     && settings.nvls
+                    && settings.version.since(18, 0)
                     && hardware.scale_up_sums
                     && self.linked()
                     && self.layout.ranks > 2
@@ -132,9 +170,10 @@ impl Communicator<'_> {
             }
             Algorithm::PointToPoint => false,
         };
+        let tried = settings.version.since(18, 0) || hardware.architecture <= Architecture::Ampere;
         let ll128 = protocol != Protocol::LL128
             || settings.protocols_given
-            || self.linked() && (domains == 1 || hardware.ll128_between);
+            || tried && self.linked() && (domains == 1 || hardware.ll128_between);
         fits && ll128 && settings.allows(algorithm) && settings.allows_protocol(protocol)
     }
 
@@ -150,45 +189,53 @@ impl Communicator<'_> {
         }
         let (architecture, domains) = (self.hardware.architecture, self.layout.domains);
         let (members, ranks) = (f64::from(self.layout.members()), f64::from(self.layout.ranks));
-        let channels = f64::from(self.channels());
+        let version = self.settings.version;
+        let several = domains > 1;
         let inside = self.scale_up() / 1e9;
         // A tree of two hosts crosses the network once each way; from Hopper on the search counts that.
         let twice = algorithm != Algorithm::Ring
             && domains == 2
             && matches!(architecture, Architecture::Hopper | Architecture::Blackwell);
-        let network = match algorithm {
-            Algorithm::Tree if self.hardware.tree_network > 0.0 => {
-                self.network().min(self.hardware.tree_network)
-            }
-            _ => self.network(),
-        };
-        let between = network / 1e9 * if twice { 2.0 } else { 1.0 };
-        let bus = if domains > 1 { inside.min(between) } else { inside };
-        let (steps, crossing) = self.ring_steps(operation);
+        let (channels, speed) = if several { self.searched() } else { (f64::from(self.channels()), inside) };
+        let between = channels * speed * if twice { 2.0 } else { 1.0 };
+        let bus = if several { inside.min(between) } else { inside };
+        // The first tables ended with Ampere's.
+        let bus =
+            if architecture == Architecture::Ampere && !version.since(18, 0) { bus.min(235.0) } else { bus };
+        let steps = self.ring_steps(operation).0;
+        let crossing = self.believed_crossing(operation);
         let at = protocol as usize;
         let ratio = match algorithm {
             Algorithm::Ring => members / f64::from(steps),
-            Algorithm::Nvls => 1.0,
-            Algorithm::Pat => members / (members - 1.0),
+            Algorithm::Nvls | Algorithm::Pat => 1.0,
             _ => 0.5,
         };
-        let ll_most = prior::ll_most(architecture, self.hardware.amd, domains);
+        let ll_most = prior::ll_most(architecture, self.hardware.amd, domains, version);
+        // A domain's only GPU has no second one to balance its tree.
+        let simple = several && (ranks < 2.0 || self.hardware.simple_trees) && version.since(18, 3);
+        let simple_tree = if simple { 0.85 } else { 1.0 };
         let bus = match (algorithm, protocol) {
-            (Algorithm::Ring, Protocol::LL) => (bus * 0.5).min(ll_most),
+            (Algorithm::Ring, Protocol::LL) => {
+                let sums = matches!(operation, Operation::AllReduce | Operation::Reduce);
+                (bus * prior::ring_ll_share(version, several, sums)).min(ll_most)
+            }
             (Algorithm::Ring, Protocol::LL128) => {
-                let factor = if ranks < 2.0 { 0.7 } else { 0.92 };
-                (bus * factor).min(channels * prior::ring_ll128_per_channel(architecture))
+                let factor = if ranks < 2.0 && !version.since(23, 0) { 0.7 } else { 0.92 };
+                (bus * factor).min(channels * prior::ring_ll128_per_channel(architecture, version))
             }
             (Algorithm::Tree, _) => {
-                let tree = (bus * 0.92).min(channels * prior::tree_per_channel(architecture, domains));
-                match protocol {
+                let tree =
+                    (bus * 0.92).min(channels * prior::tree_per_channel(architecture, domains, version));
+                let tree = match protocol {
                     Protocol::LL => (tree / 3.8).min(ll_most),
                     Protocol::LL128 => {
                         let factor = if domains == 1 { 7.0 / 9.0 } else { 120.0 / 128.0 };
-                        (tree * factor).min(channels * prior::tree_ll128_per_channel(architecture, domains))
+                        let most = prior::tree_ll128_per_channel(architecture, domains, version);
+                        (tree * factor).min(channels * most)
                     }
                     Protocol::Simple => tree,
-                }
+                };
+                tree * simple_tree
             }
             (Algorithm::Nvls, _) => {
                 let whole = inside * prior::nvls_efficiency(architecture);
@@ -198,13 +245,19 @@ impl Communicator<'_> {
                 (inside * prior::nvls_efficiency(architecture) * 2.0).min(between * 0.92)
             }
             (Algorithm::CollnetDirect | Algorithm::CollnetChain, _) => 2.0 * bus * 0.9,
+            (Algorithm::Pat, _) => bus * 0.85,
             _ => bus,
         };
-        let hw = |hop| prior::hop(hop, algorithm)[at];
+        let hw = |hop| prior::hop(hop, algorithm, version)[at];
         let intra = hw(if self.linked() { Hop::NvLink } else { Hop::Pci });
+        // Before the tuner knew what posting costs it believed steps of LL to be slower where they leave the host.
+        let early = several && protocol == Protocol::LL && !version.since(18, 0);
+        let intra = if early { 1.8 * intra } else { intra };
         // One rank a domain hides no hop behind the others': the network latency of trees counts.
         let inter = match algorithm {
-            Algorithm::Ring if self.layout.ranks == 1 => prior::hop(Hop::Net, Algorithm::Tree)[at],
+            Algorithm::Ring if self.layout.ranks == 1 && version.since(23, 0) => {
+                prior::hop(Hop::Net, Algorithm::Tree, version)[at]
+            }
             _ => hw(Hop::Net),
         };
         let levels = f64::from(domains.max(1).ilog2());
@@ -219,10 +272,10 @@ impl Communicator<'_> {
             Algorithm::Tree => 2.0 * ((ranks - 1.0) * intra + levels * inter),
             Algorithm::Nvls => intra,
             Algorithm::NvlsTree => intra + 2.0 * levels * inter,
-            Algorithm::Pat => f64::from(domains.max(2).next_power_of_two().ilog2()) * inter / 2.0,
+            Algorithm::Pat => levels * inter / 3.5 + members * 2.8,
             _ => 2.0 * ((ranks - 1.0).min(1.0) * intra) + inter,
         };
-        Some(Estimate { latency: prior::base(algorithm)[at] + hops, bandwidth: bus * ratio })
+        Some(Estimate { latency: prior::base(algorithm, version)[at] + hops, bandwidth: bus * ratio })
     }
 
     /// What the tuner believes `bytes` take, microseconds.
@@ -232,14 +285,25 @@ impl Communicator<'_> {
         if algorithm == Algorithm::Tree {
             bandwidth *= prior::tree_correction(protocol, bytes);
         }
-        let each = bytes / u64::from(self.channels() * self.layout.members());
+        let (version, members) = (self.settings.version, self.layout.members());
+        let long = if version.since(18, 0) {
+            bytes / u64::from(self.channels() * members) >= 64
+        } else {
+            bytes >= 4096 * u64::from(members)
+        };
         let plateau = algorithm == Algorithm::Ring
             && protocol == Protocol::Simple
             && self.layout.domains > 1
             && operation == Operation::AllReduce
-            && each >= 64;
+            && long;
         if plateau {
-            latency *= if self.hardware.architecture == Architecture::Volta { 1.9 } else { 1.4 };
+            latency *= match self.hardware.architecture {
+                _ if !version.since(17, 0) => 1.9,
+                Architecture::Volta => 1.9,
+                Architecture::Ampere if !version.since(18, 0) => 1.9,
+                _ if !version.since(18, 0) => 1.5,
+                _ => 1.4,
+            };
         }
         Some(latency + bytes as f64 / (1e3 * bandwidth))
     }
