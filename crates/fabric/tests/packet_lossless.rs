@@ -10,7 +10,7 @@ use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Engine, FabricPart, Forwarding, Impairments, OpenRequest,
     PacketError, PacketSettings, PartChange, PartState, PfcSettings, QueueSettings, Xoff, Xon,
 };
-use windtunnel_kernel::{BitRate, Bytes, Span, Time};
+use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
 use windtunnel_topology::{
     CableSpec, ClosSpec, Dimension, DirectSpec, LinkId, Topology, TopologySpec, TorusRouting, TorusSpec,
 };
@@ -282,9 +282,9 @@ fn pauses_that_cannot_work_are_refused() {
             "`pfc.xon_offset` is 60000 B, expected at most `pfc.xoff`: 50000 B",
             "`pfc.xoff` is 1000 B, expected at least `mtu`: 4160 B",
             "`pfc.alpha` is a share of the free buffer, but `buffers` sets no size",
-            "`buffers[0]` keeps 1600000 B aside, 200000 B of headroom for each of 8 ports and reserves, expected less \
+            "`buffers[0]` keeps 1608192 B aside, 200000 B of headroom for each of 8 ports and reserves, expected less \
              than the 1000000 B that it shares",
-            "`pfc.xoff` is 300000 B, expected at most what `buffers[0]` shares beside reserves and headroom: 200000 B",
+            "`pfc.xoff` is 300000 B, expected at most what `buffers[0]` shares beside reserves and headroom: 191808 B",
             "`pfc.alpha` is 0, expected a number above 0, at most 1024",
         ]
     );
@@ -309,6 +309,31 @@ fn clos(
     let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"));
     let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
     (topology, PacketSettings { forwarding, buffers, ack_every, pfc: Some(pfc), ..PacketSettings::default() })
+}
+
+/// Thresholds of four ingresses that the shared part cannot hold together: data of paused senders fill it, and
+/// acknowledgements have room all the same.
+#[test]
+fn acknowledgements_pass_where_paused_data_fill_the_buffer() {
+    let pfc = PfcSettings {
+        xoff: Xoff::Static(Bytes(81_209)),
+        xon: Xon::Below(Bytes(16_972)),
+        response: Span::from_ns(500),
+        ..PfcSettings::default()
+    };
+    let (topology, settings) = clos(Forwarding::StoreAndForward, pfc, 900_000, 1);
+    for seed in 0..20 {
+        let mut draw = RandomStream::new(seed, "incasts", 0);
+        let mut engine =
+            Engine::new(topology.clone(), settings.clone(), NoTransport::default()).expect("they work");
+        for token in 0..50 {
+            let (from, to) = (draw.below(16) as u32, draw.below(3) as u32);
+            let to = if from == to { 15 } else { to };
+            send(&mut engine, draw.below(20_000_000), from, to, 1 + draw.below(300_000), token);
+        }
+        assert_eq!((drain(&mut engine).len(), engine.totals().drops), (50, 0), "seed {seed}");
+        assert!(engine.totals().pauses > 50, "seed {seed}");
+    }
 }
 
 proptest! {

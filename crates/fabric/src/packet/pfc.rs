@@ -14,6 +14,9 @@
 //! **Invariants.** Sums over queues and ingresses of a switch's lossless bytes are equal. `pausing` lists the ingresses
 //! with `paused`. Pause frames of one cable arrive in the order in which they were decided.
 //!
+//! **Control packets** are no ingress's. What paused senders have sent may fill the shared part for long, so where there are pauses
+//! every port keeps room for some of them aside; without, acknowledgements would be lost of data that are not.
+//!
 //! **Failure modes.** Headroom set below what the cable needs drops packets (counted as drops of the egress). Pauses that
 //! wait for one another in a cycle end the run, unless a watchdog breaks them.
 //!
@@ -36,6 +39,9 @@ use super::queues::{Queues, share};
 use super::settings::PacketError;
 use super::statistics::PauseCounters;
 use super::transport::Transport;
+
+/// Control packets for which every port keeps room. They overtake data, so few wait at once.
+const CONTROLS: u64 = 16;
 
 /// Pauses in numbers.
 #[derive(Clone, Debug)]
@@ -243,7 +249,7 @@ impl<T: Transport> Engine<T> {
         Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.0 }.headroom(self.settings.mtu)
     }
 
-    /// Takes headroom and the queues' reserves out of each switch's shared part.
+    /// Takes headroom, the queues' reserves and room for control packets out of each switch's shared part.
     fn set_headroom_aside(&mut self) -> Result<(), PacketError> {
         let lossless = self.queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
         let mut headroom = vec![0u64; self.switches.len()];
@@ -262,14 +268,17 @@ impl<T: Transport> Engine<T> {
             rules.map(|rule| u64::from(rule.reserve)).sum()
         };
         let (per_ingress, per_port) = (reserved(true), reserved(false));
+        let for_control = if pfc { CONTROLS * self.settings.control.0 } else { 0 };
         for number in 0..self.switches.len() {
             let tier = self.topology.tier(SwitchId(number as u32));
             let switch = &mut self.switches[number];
             if !switch.is_limited() {
                 continue;
             }
-            let aside =
-                headroom[number] + per_ingress * ingresses[number] + per_port * u64::from(switch.count);
+            let more = switch.reserve_least(for_control as u32);
+            let aside = headroom[number]
+                + per_ingress * ingresses[number]
+                + (per_port + u64::from(more)) * u64::from(switch.count);
             let (size, ports) = (Bytes(switch.shared), ingresses[number] as u32);
             match switch.shared.checked_sub(aside) {
                 Some(left) if left > 0 => switch.shared = left,

@@ -60,6 +60,13 @@ impl Switch {
         }
     }
 
+    /// Has each port keep so much at least; by how much more that is.
+    pub(super) fn reserve_least(&mut self, least: u32) -> u32 {
+        let before = self.reserve;
+        self.reserve = before.max(least);
+        self.reserve - before
+    }
+
     #[inline]
     pub(super) const fn is_limited(&self) -> bool {
         self.shared != u64::MAX
