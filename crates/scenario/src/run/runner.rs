@@ -538,7 +538,8 @@ impl EpisodeRunner for FabricRunner<'_> {
 fn done_by(iterations: &[Iteration], until_ps: u64) -> Option<u64> {
     let pace = mean(iterations).filter(|pace| *pace > 0.0)?;
     let worked = until_ps.saturating_sub(iterations.first()?.start_ps);
-    Some((worked as f64 / pace * Iteration::ONE as f64) as u64)
+    // Of many episodes, too, the sum fits.
+    Some(((worked as f64 / pace * Iteration::ONE as f64) as u64).min(u64::MAX >> 24))
 }
 
 fn ends(seen: &[Vec<Iteration>], origin_ps: u64) -> Vec<EpisodeJobResult> {
