@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use windtunnel_cluster::life::Life;
 use windtunnel_kernel::{CalendarTime, RankId, Span, StreamId};
-use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan};
+use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan, neighbours};
 use windtunnel_workload::program::{Binding, Communicator};
 use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, handwritten};
 
@@ -272,18 +272,6 @@ fn only_one(source: &WorkloadSource, place: &str) -> Result<(), InputError> {
     }
 }
 
-/// Members of the group that share a scale-up domain and stand next to each other, if all domains are alike.
-fn domain_of(ranks: u32, context: &Context<'_>) -> u32 {
-    let size = context.fabric.topology.scale_up_size().max(1);
-    if ranks.is_multiple_of(size) {
-        size
-    } else if ranks < size {
-        ranks
-    } else {
-        1
-    }
-}
-
 fn collective_workload(
     job: &CollectiveJob,
     context: &Context<'_>,
@@ -306,7 +294,8 @@ fn collective_workload(
     spec.algorithm = algorithm(job.algorithm);
     spec.form = form(job.form);
     spec.outstanding = job.outstanding;
-    spec.domain = domain_of(ranks, context);
+    let members: Vec<RankId> = (0..ranks).map(RankId).collect();
+    spec.domain = neighbours([members.as_slice()], context.fabric.topology.scale_up_size());
     let mut before = Span::ZERO;
     if job.tuner == TunerName::Nccl {
         if job.algorithm != AlgorithmName::Auto {

@@ -190,22 +190,29 @@ fn times_are_sums_of_their_parts() {
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");
 }
 
-#[test]
-fn messages_of_a_ring_wait_for_their_proxy() {
-    let hardware = Hardware { gpus: 4, nics: 4, ..dgx_a100() };
-    let constants = Constants {
+/// Constants of rings that cost nothing but their bytes.
+fn without_hops() -> Constants {
+    Constants {
         launch: 0.0,
         channel: 0.0,
         base: [0.0; 3],
         hop_scale_up: [0.0; 3],
         hop_ring: [0.0; 3],
+        ..Constants::default()
+    }
+}
+
+#[test]
+fn messages_of_a_ring_wait_for_their_proxy() {
+    let hardware = Hardware { gpus: 4, nics: 4, ..dgx_a100() };
+    let constants = Constants {
         share_network: [1.0; 3],
         eager: 8192.0,
         short_message: 32768.0,
         share_short: 0.1,
         handshake: 20e-6,
         copy_launch: 5e-6,
-        ..Constants::default()
+        ..without_hops()
     };
     let hardware = Hardware { wire: 0.0, ..hardware };
     let time = |pairs: &[(&str, &str)], message: u64| {
@@ -241,16 +248,11 @@ fn low_latency_messages_beyond_the_eager_limit_wait_one_after_another() {
     let hardware = Hardware { wire: 0.0, ..two_nics() };
     let settings = Settings::default();
     let constants = Constants {
-        launch: 0.0,
-        channel: 0.0,
-        base: [0.0; 3],
-        hop_scale_up: [0.0; 3],
-        hop_ring: [0.0; 3],
         rendezvous: 0.0,
         share_network: [0.5; 3],
         eager: 8192.0,
         answer: 15e-6,
-        ..Constants::default()
+        ..without_hops()
     };
     let communicator = Communicator { hardware: &hardware, layout: on(2, 4), settings: &settings };
     // Per step, parts of so many bytes: two channels on each of two NICs.
