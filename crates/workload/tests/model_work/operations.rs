@@ -1,0 +1,295 @@
+//! What a framework adds to the kernels of a model: launches, single experts, losses by operations, recomputation.
+
+use windtunnel_kernel::Span;
+use windtunnel_workload::Dimension;
+use windtunnel_workload::generate::Piece;
+use windtunnel_workload::model::{
+    Chunk, Dtype, Gemm, Graphs, KernelModel, KernelProfile, Recompute, Streaming, Training, compute_time,
+};
+
+use super::{collectives, gpu, kernels, middle, model};
+
+/// Every unit of every pass begins with what its kernels and collectives take to launch, and nothing else changes.
+#[test]
+fn launches_stand_before_what_they_launch() {
+    let kernels = gpu("a100-80");
+    let mut training = Training::new(model("megatron-7.5b"), 2048);
+    (training.tp, training.recompute) = (4, Recompute::Full);
+    let chunk = Chunk { layers: 0..3, embedding: true, head: true };
+    let without = training.chunk(&chunk, &kernels).work;
+    training.dispatch = Span(1_000);
+    let with = training.chunk(&chunk, &kernels).work;
+    let launches = |pieces: &[Piece]| -> Vec<u64> {
+        let launch = |piece: &Piece| if let Piece::Launch { span, .. } = piece { Some(span.0) } else { None };
+        pieces.iter().filter_map(launch).collect()
+    };
+    for (before, after) in [
+        (&without.forward, &with.forward),
+        (&without.backward, &with.backward),
+        (&without.backward_weight, &with.backward_weight),
+    ] {
+        let rest: Vec<Piece> =
+            after.iter().filter(|piece| !matches!(piece, Piece::Launch { .. })).copied().collect();
+        assert_eq!(&rest, before);
+        for unit in after.split(|piece| matches!(piece, Piece::UnitDone(_))).filter(|unit| !unit.is_empty()) {
+            assert!(matches!(unit[0], Piece::Launch { .. }), "{unit:?}");
+        }
+    }
+    // A layer forward: 2 norms, 2 residual additions, 4 projections, attention, rotary or not, activation; 2 all-reduces.
+    let forward = launches(&with.forward);
+    let collectives = |pieces: &[Piece]| collectives(pieces).len() as u64;
+    assert_eq!(forward.len(), 5);
+    assert!(forward[1..4].iter().all(|&launch| launch == forward[1]), "equal layers");
+    let kernels = forward[1] / 1_000 - 2;
+    assert!((10..=14).contains(&kernels), "{kernels} kernels a layer");
+    assert!(forward.iter().sum::<u64>() / 1_000 > collectives(&with.forward));
+    // Backward with recomputation: the forward again, and two GEMMs for each.
+    let backward = launches(&with.backward);
+    assert!(backward[1] > 2 * forward[1] && backward[1] < 4 * forward[1], "{backward:?} {forward:?}");
+}
+
+/// Transformer Engine's grouped linear layer: a product forward and two backward for each local expert and projection.
+#[test]
+fn experts_that_are_not_fused_are_launched_one_by_one() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    (training.ep, training.dispatch, training.graphs) = (8, Span(1_000), Graphs::Layers);
+    let chunk = Chunk { layers: 0..1, embedding: false, head: false };
+    let launched = |training: &Training| {
+        let work = training.chunk(&chunk, &kernels).work;
+        let of = |pieces: &[Piece]| -> Vec<(u64, bool)> {
+            let launch = |piece: &Piece| match piece {
+                Piece::Launch { span, waits } => Some((span.0 / 1_000, *waits)),
+                _ => None,
+            };
+            pieces.iter().filter_map(launch).collect()
+        };
+        (of(&work.forward), of(&work.backward))
+    };
+    let (forward, backward) = launched(&training);
+    // Graphs hold all but the experts: one stretch of launches, for which the host waits forward.
+    let ([(one, true)], [(back, false)]) = (&forward[..], &backward[..]) else {
+        panic!("{forward:?} {backward:?}");
+    };
+    training.fused_experts = false;
+    let (forward, backward) = launched(&training);
+    // 128 experts over 8 ranks; the tokens are also put in order twice.
+    assert_eq!(forward[0], (one + 2 * 15 + 2, true));
+    assert_eq!(backward[0], (back + 4 * 15 + 2, false));
+    // Padded buffers have no tokens to count, and whole graphs nothing to launch.
+    training.capacity_factor = Some(1.0);
+    assert_eq!(launched(&training).0, [(one + 2 * 15 + 2, false)]);
+    training.graphs = Graphs::All;
+    assert_eq!(launched(&training), (vec![], vec![]));
+}
+
+/// Seconds of computation forward and backward of one layer of routed experts, nothing else around it.
+fn seconds_of_layer(training: &Training, kernels: &KernelModel) -> (f64, f64) {
+    let work = training.chunk(&middle(0..1), kernels).work;
+    (compute_time(&work.forward).seconds(), compute_time(&work.backward).seconds())
+}
+
+/// Bytes that memory moves at 85% of 3.35 TB/s, and 2 us for each kernel, as H100's sheet has it.
+fn moved(bytes: u64, kernels: u64) -> f64 {
+    bytes as f64 / (3.35e12 * 0.85) + 2e-6 * kernels as f64
+}
+
+fn near(found: f64, due: f64) {
+    assert!((found - due).abs() < 1e-9 + 1e-6 * due, "{found} s, due {due} s");
+}
+
+/// Megatron-Core 0.15, experts.py: `t + b * p` for each expert and `cat`, `clamp` of both halves and `cat`.
+#[test]
+fn biases_and_limits_of_single_experts_move_what_their_operations_read_and_write() {
+    let kernels = gpu("h100-sxm");
+    let mut with = Training::new(model("gpt-oss-120b"), 4096);
+    (with.ep, with.fused_experts) = (8, false);
+    let mut without = with.clone();
+    let experts = without.architecture.experts.as_mut().unwrap();
+    (experts.bias, experts.limited) = (false, false);
+    let (forward, backward) = seconds_of_layer(&with, &kernels);
+    let (plain_forward, plain_backward) = seconds_of_layer(&without, &kernels);
+    // 4 copies of 4,096 tokens, 2,880 features inside and outside.
+    let numbers = 4 * 4096 * 2880;
+    near(forward - plain_forward, moved((2 + 6 + 4) * numbers + (4 + 4 + 8) * numbers, 6));
+    near(backward - plain_backward, moved((4 + 2 + 4 + 2) * numbers + (8 + 14 + 8) * numbers, 11));
+    // One fused kernel has them in registers.
+    (with.fused_experts, without.fused_experts) = (true, true);
+    assert_eq!(seconds_of_layer(&with, &kernels), seconds_of_layer(&without, &kernels));
+}
+
+/// In 8 bits tokens are copied to a padded buffer and back, and converted expert by expert, unless experts are fused.
+#[test]
+fn single_experts_in_eight_bits_are_padded_and_converted_one_by_one() {
+    let kernels = kernels("h100-sxm", Dtype::Fp8, KernelProfile::default());
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    (training.ep, training.precision.compute) = (8, Dtype::Fp8);
+    let fused = seconds_of_layer(&training, &kernels);
+    (training.fused_experts, training.padded_experts) = (false, false);
+    let single = seconds_of_layer(&training, &kernels);
+    // 8 copies of 4,096 tokens, put in the order of 16 local experts and back.
+    let copied = 2 * 2 * 8 * 4096 * 2048;
+    // Two products forward, four backward, on four streams: the starts of 15 further products take the time of four.
+    // Three conversions for each expert and product but those of weights; one of them stands in the fused time.
+    let (product, conversion) = (15u64.div_ceil(4), 3 * 16 - 1);
+    near(single.0 - fused.0, moved(2 * copied, 2) + moved(0, 2 * product + 2 * conversion));
+    near(single.1 - fused.1, moved(2 * copied, 2) + moved(0, 4 * product + 2 * conversion));
+    training.padded_experts = true;
+    let padded = seconds_of_layer(&training, &kernels);
+    near(padded.0 - single.0, moved(2 * copied, 2));
+    near(padded.1 - single.1, moved(2 * copied, 2));
+    // Buffers of a fixed size are padded already; 16 bits need no padding.
+    training.capacity_factor = Some(1.0);
+    near(seconds_of_layer(&training, &kernels).0, single.0);
+    training.precision.compute = Dtype::Bf16;
+    let bf16 = gpu("h100-sxm");
+    let unpadded = Training { padded_experts: false, ..training.clone() };
+    assert_eq!(seconds_of_layer(&training, &bf16), seconds_of_layer(&unpadded, &bf16));
+}
+
+/// Megatron-LM v2.5, mpu/cross_entropy.py: 38 bytes a logit in 6 operations forward and 14 in 2 backward, where one kernel
+/// takes 12 and 8.
+#[test]
+fn a_loss_by_operations_moves_what_each_reads_and_writes() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("megatron-1.7b"), 1024);
+    let head = Chunk { layers: 0..0, embedding: false, head: true };
+    let seconds = |training: &Training| {
+        let work = training.chunk(&head, &kernels).work;
+        (compute_time(&work.forward).seconds(), compute_time(&work.backward).seconds())
+    };
+    let fused = seconds(&training);
+    training.fused_loss = false;
+    let parts = seconds(&training);
+    let logits = 1024 * training.local_vocabulary();
+    near(parts.0 - fused.0, moved(26 * logits, 5));
+    near(parts.1 - fused.1, moved(6 * logits, 1));
+}
+
+/// OpenAI's model card of August 2025, table 1: 116.83 billion parameters, 114.71 of them in experts and
+/// routers.
+#[test]
+fn gpt_oss_has_the_parameters_of_its_card() {
+    let model = model("gpt-oss-120b");
+    let billions = |count: u64| (count as f64 / 1e7).round() / 100.0;
+    let sparse = |layer| {
+        let parameters = model.layer_parameters(layer);
+        parameters.experts + parameters.router
+    };
+    let sparse: u64 = (0..model.layers).map(sparse).sum();
+    assert_eq!((billions(model.parameters()), billions(sparse)), (116.83, 114.71));
+}
+
+#[test]
+fn what_is_hidden_of_an_exchange_is_not_waited_for() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    training.ep = 8;
+    let chunk = Chunk { layers: 0..1, embedding: false, head: false };
+    let bytes = |training: &Training| -> u64 {
+        let sent = |piece: &Piece| match piece {
+            Piece::Collective { axis: Dimension::Ep, bytes, .. } => bytes.0,
+            _ => 0,
+        };
+        training.chunk(&chunk, &kernels).work.forward.iter().map(sent).sum()
+    };
+    let whole = bytes(&training);
+    assert_eq!(whole, 2 * 2 * 4096 * 8 * 2048);
+    training.hidden_exchange = 0.25;
+    assert_eq!(bytes(&training), whole * 3 / 4);
+    training.hidden_exchange = 1.0;
+    assert!(training.check().unwrap_err().to_string().starts_with("`hidden_exchange`: expected a share"));
+}
+
+/// Hu et al. 2021: frozen weights have no gradients, so the backward pass multiplies once for the forward's once; adapters of
+/// rank r beside a projection from a to b features add 6r(a + b) per token.
+#[test]
+fn adapters_save_the_weight_gradients() {
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    let kernels = gpu("h100-sxm");
+    let chunk = middle(0..4);
+    let whole = training.chunk(&chunk, &kernels);
+    training.lora_rank = Some(16);
+    let adapted = training.chunk(&chunk, &kernels);
+    let attention = 4 * 1024 * training.architecture.attention_flops_per_token(1024, true) / 32;
+    let adapters = 4 * 1024 * 2 * 16 * (4096 + 6144 + 4096 + 4096);
+    assert_eq!(adapted.flops.forward, whole.flops.forward + adapters);
+    // Attention's backward is twice its forward as before; the products' is once.
+    let products = whole.flops.forward - attention;
+    assert_eq!(adapted.flops.backward, products + 2 * attention + 2 * adapters);
+    let gradients: u64 = adapted.work.gradient_bytes.iter().map(|bytes| bytes.0).sum();
+    assert_eq!(gradients, 4 * 2 * 16 * (4096 + 6144 + 4096 + 4096));
+    assert!(adapted.work.optimiser < whole.work.optimiser);
+}
+
+/// torchtitan's selective checkpointing: projections of keys, of attention's output and of the gate are computed twice.
+#[test]
+fn operations_recompute_every_second_product() {
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    let chunk = middle(0..2);
+    let kernels = gpu("h100-sxm");
+    let plain = training.chunk(&chunk, &kernels);
+    let all = training.layer_activation_bytes(0);
+    training.recompute = Recompute::Operations;
+    let again = training.chunk(&chunk, &kernels);
+    let products = 2 * 2 * 1024 * 4096 * (1024 + 4096 + 14336);
+    assert_eq!(again.flops.recomputed - plain.flops.recomputed, products);
+    assert_eq!(again.flops.backward, plain.flops.backward);
+    let kept = training.layer_activation_bytes(0).0;
+    // Input, queries, values, attention with its sums, and the results of the two other products of the feed-forward block.
+    assert_eq!(kept, 1024 * (2 * (4096 + 4096 + 1024 + 4096 + 4096 + 14336) + 4 * 32));
+    assert!(kept < all.0);
+}
+
+#[test]
+fn only_the_first_layers_are_recomputed_where_a_number_is_given() {
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    training.recompute = Recompute::Full;
+    let kernels = gpu("h100-sxm");
+    let chunk = middle(8..12);
+    let recomputed = |training: &Training| training.chunk(&chunk, &kernels).flops.recomputed;
+    let all = recomputed(&training);
+    training.recompute_layers = Some(0);
+    let none = recomputed(&training);
+    training.recompute_layers = Some(1);
+    assert_eq!(4 * (recomputed(&training) - none), all - none);
+    let (one, bytes) = (training.chunk_activation_bytes(&chunk).0, training.layer_activation_bytes(8).0);
+    training.recompute = Recompute::None;
+    assert_eq!(one, bytes + 3 * training.layer_activation_bytes(9).0);
+}
+
+/// A measured layer takes the place of its kernels and of its collectives.
+#[test]
+fn measured_layers_take_the_place_of_their_kernels() {
+    let profile = "kernel,m,n,k,dtype,time\n\
+        layer_forward,1024,4096,4,bf16,1 ms\nlayer_backward,1024,4096,4,bf16,2 ms\n\
+        head_forward,1024,4096,4,bf16,5 ms\nhead_backward,1024,4096,4,bf16,7 ms\noptimiser_layer,4096,4,0,bf16,3 ms\n";
+    let kernels = kernels("h100-sxm", Dtype::Bf16, KernelProfile::parse(profile).unwrap());
+    let mut training = Training::new(model("llama3-8b"), 1024);
+    training.tp = 4;
+    let chunk = Chunk { layers: 29..32, embedding: false, head: true };
+    let work = training.chunk(&chunk, &kernels).work;
+    assert_eq!(compute_time(&work.forward), Span::from_us(8_000));
+    assert_eq!(compute_time(&work.backward), Span::from_us(13_000));
+    assert_eq!(work.optimiser, Span::from_us(12_000));
+    assert_eq!(collectives(&work.forward), []);
+    training.tp = 2;
+    assert_ne!(compute_time(&training.chunk(&chunk, &kernels).work.forward), Span::from_us(8_000));
+}
+
+/// A share of the compute rates lengthens what they bound and nothing else; separate kernels what memory bounds.
+#[test]
+fn shares_and_separate_kernels_lengthen_what_they_bound() {
+    let kernels = gpu("h100-sxm");
+    let half = kernels.clone().sustained(0.5);
+    let gemm = Gemm::new(8192, 8192, 8192);
+    let launch = Span::from_us(2);
+    let (whole, slower) =
+        (kernels.gemm(gemm, Dtype::Bf16, Dtype::Bf16), half.gemm(gemm, Dtype::Bf16, Dtype::Bf16));
+    assert!(((slower - launch).seconds() / (whole - launch).seconds() - 2.0).abs() < 1e-6);
+    let norm = |kernels: &KernelModel| kernels.streaming(Streaming::Norm, 8192, 8192, 4 * 8192 * 8192);
+    assert_eq!(norm(&kernels), norm(&half));
+    let separate = (norm(&kernels.clone().separately(true)) - launch).seconds();
+    assert!((separate / (norm(&kernels) - launch).seconds() - 10.0).abs() < 1e-6);
+    assert_eq!(norm(&kernels.clone().separately(false)), norm(&kernels));
+}
