@@ -181,12 +181,9 @@ def test_several_rings_leave_a_host_by_every_nic() -> None:
     assert domains_ps(collective("all_reduce", "multi_ring", size, "auto"), "message") == by_steps
 
 
-@pytest.mark.parametrize(
-    ("fidelity", "nics", "ranks", "warns"),
-    [("message", 1, 8, True), ("message", 4, 8, False), ("message", 1, 4, False), ("flow", 1, 8, False)],
-)
-def test_message_fidelity_says_that_it_shares_no_nic(fidelity: str, nics: int, ranks: int, *, warns: bool) -> None:
-    """Two hosts of 4 GPUs: where they have one NIC, an all-to-all takes a quarter of its time at message fidelity."""
+def nics_s(kind: str, algorithm: str, fidelity: str, *, nics: int, jobs: int = 1) -> float:
+    """Mean time of the slowest of equal jobs that fill two hosts of 4 GPUs and `nics` NICs of 100 Gbps."""
+    collective = {"kind": kind, "algorithm": algorithm, "bytes": "64 MB", "ranks": 8 // jobs}
     document = {
         "windtunnel": 1,
         "name": "shared",
@@ -197,10 +194,42 @@ def test_message_fidelity_says_that_it_shares_no_nic(fidelity: str, nics: int, r
             "tiers": [{"ports_down": 2 * nics, "rate": "100 Gbps"}],
             "host": {"gpus": 4, "nics": nics, "scale_up": {"rate": "400 GB/s"}},
         },
-        "jobs": [{"name": "a", "workload": {"collective": {"kind": "all_to_all", "bytes": "64 MB", "ranks": ranks}}}],
+        "jobs": [
+            {
+                "name": f"job{job}",
+                "iterations": 3,
+                "placement": "packed" if jobs == 1 else "spread",
+                "workload": {"collective": collective},
+            }
+            for job in range(jobs)
+        ],
     }
-    warnings = windtunnel.run(document).summary["jobs"][0]["warnings"]
-    assert [("4 share 1" in warning and "4 times too fast" in warning) for warning in warnings] == [True] * warns
+    summary = windtunnel.run(document).summary
+    return float(max(job["iteration_time_s"]["mean"] for job in summary["jobs"]))
+
+
+@pytest.mark.parametrize("nics", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [
+        ("all_reduce", "ring"),
+        ("all_reduce", "multi_ring"),
+        ("all_reduce", "hierarchical"),
+        ("all_gather", "ring"),
+        ("all_to_all", "pairwise"),
+    ],
+)
+def test_gpus_take_turns_at_a_nic_that_they_share(kind: str, algorithm: str, nics: int) -> None:
+    """Messages take as long as flows, which share every link, also where a host has fewer NICs than GPUs."""
+    message, flow = (nics_s(kind, algorithm, fidelity, nics=nics) for fidelity in ("message", "flow"))
+    assert message == pytest.approx(flow, rel=0.02)
+
+
+def test_jobs_take_turns_at_a_nic_that_they_share() -> None:
+    """Four rings of two GPUs on one NIC a host: bytes of four jobs, each 2 (n - 1) / n = 1 of its own, at line rate."""
+    for fidelity in ("message", "flow"):
+        together = nics_s("all_reduce", "ring", fidelity, nics=1, jobs=4)
+        assert together == pytest.approx(4 * 64e6 * 8 / 100e9, rel=0.03), fidelity
 
 
 def test_a_ring_written_as_goal_takes_as_long(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Goal, Kind, Op, replay, ring};
 use proptest::prelude::*;
-use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, Stuck, StuckKind};
+use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, SharedNics, Stuck, StuckKind};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::{CoupledId, Fabric, Notice, NoticeKind, SendRequest, Ticket};
 use windtunnel_kernel::{Bytes, EndpointId, Span, StreamId, Tag, Time};
@@ -48,6 +50,8 @@ struct Literal {
     streams: Vec<[Time; 4]>,
     sending: Vec<[Time; 4]>,
     receiving: Vec<[Time; 4]>,
+    /// Endpoints of a host, if its endpoints share its NICs: their clocks are behind those of all endpoints.
+    host: Option<usize>,
     posted: Vec<Vec<Item>>,
     unexpected: Vec<Vec<Item>>,
     /// The greatest weight of an edge of each group.
@@ -62,8 +66,8 @@ fn fits(receive: &Item, message: &Item) -> bool {
 }
 
 impl Literal {
-    fn new(ranks: usize, costs: LogGops, receiver: Receiver) -> Self {
-        let clocks = || vec![[Time::ZERO; 4]; ranks];
+    fn new(ranks: usize, costs: LogGops, receiver: Receiver, host: Option<usize>) -> Self {
+        let clocks = || vec![[Time::ZERO; 4]; 2 * ranks];
         Self {
             costs,
             receiver,
@@ -74,10 +78,20 @@ impl Literal {
             streams: clocks(),
             sending: clocks(),
             receiving: clocks(),
+            host,
             posted: vec![Vec::new(); ranks],
             unexpected: vec![Vec::new(); ranks],
             groups: Vec::new(),
             runs: Vec::new(),
+        }
+    }
+
+    /// Whose NICs a message uses at `endpoint`.
+    fn owner(&self, endpoint: usize, item: &Item) -> usize {
+        let to = item.peer.expect("a message has a receiver").0 as usize;
+        match self.host {
+            Some(size) if item.endpoint.0 as usize / size != to / size => self.posted.len() + endpoint / size,
+            _ => endpoint,
         }
     }
 
@@ -87,11 +101,13 @@ impl Literal {
         match item.what {
             What::Calc(_) | What::Receive => of(&self.streams, item.endpoint, item.stream),
             What::Send => {
-                of(&self.streams, item.endpoint, item.stream).max(of(&self.sending, item.endpoint, item.nic))
+                let owner = EndpointId(self.owner(item.endpoint.0 as usize, item) as u32);
+                of(&self.streams, item.endpoint, item.stream).max(of(&self.sending, owner, item.nic))
             }
             What::Message => {
                 let to = item.peer.expect("a message has a receiver");
-                of(&self.streams, to, item.stream).max(of(&self.receiving, to, item.nic))
+                let owner = EndpointId(self.owner(to.0 as usize, item) as u32);
+                of(&self.streams, to, item.stream).max(of(&self.receiving, owner, item.nic))
             }
             What::Coupled => item.time,
         }
@@ -125,7 +141,8 @@ impl Literal {
             let from = message.endpoint.0 as usize;
             let clock = &mut self.streams[from][usize::from(message.stream)];
             *clock = self.now.max(*clock);
-            let clock = &mut self.sending[from][usize::from(message.nic)];
+            let owner = self.owner(from, &message);
+            let clock = &mut self.sending[owner][usize::from(message.nic)];
             *clock = self.now.max(*clock);
             notices.push(Notice {
                 endpoint: message.endpoint,
@@ -167,7 +184,8 @@ impl Literal {
             What::Send => {
                 let end = now + overhead + copy;
                 self.streams[endpoint][stream] = end;
-                self.sending[endpoint][nic] = now + gap + wire;
+                let owner = self.owner(endpoint, &item);
+                self.sending[owner][nic] = now + gap + wire;
                 let arrival = match self.receiver {
                     Receiver::Held => now + overhead + latency,
                     Receiver::Free => end + latency + wire,
@@ -188,7 +206,8 @@ impl Literal {
                     Receiver::Free => (gap + overhead + copy, gap),
                 };
                 self.streams[to][stream] = now + held;
-                self.receiving[to][nic] = now + nic_held;
+                let owner = self.owner(to, &item);
+                self.receiving[owner][nic] = now + nic_held;
                 let message = Item { taken: now + held, ..item };
                 match self.posted[to].iter().position(|receive| fits(receive, &message)) {
                     Some(at) => {
@@ -304,7 +323,7 @@ impl Fabric for Literal {
         }
         let bytes = bytes.0.div_ceil(u64::from(steps)) * weight;
         let eager = LogGops { eager_limit: Bytes(u64::MAX), ..self.costs };
-        let mut ends = Self::new(2, eager, self.receiver);
+        let mut ends = Self::new(2, eager, self.receiver, None);
         let last = replay(&ring(2, steps, bytes), &mut ends).iter().map(|notice| notice.at).max();
         last.unwrap_or(Time::ZERO).since(Time::ZERO)
     }
@@ -421,19 +440,31 @@ proptest! {
         costs in parameters(),
         receiver in prop_oneof![Just(Receiver::Held), Just(Receiver::Free)],
         ranks in 1..5u32,
+        host in prop::option::of(1..3u32),
         draws in prop::collection::vec(any::<Draw>(), 0..60),
         edges in prop::collection::vec(any::<(u8, prop::sample::Index, prop::sample::Index, bool)>(), 0..60),
     ) {
         let goal = program(ranks, &draws, &edges);
-        let both = Costs::uniform(costs).with_receiver(receiver);
+        let size = host;
+        let both = match size {
+            None => Costs::uniform(costs),
+            Some(size) => {
+                let class = move |from: EndpointId, to: EndpointId| usize::from(from.0 / size != to.0 / size);
+                let of = (0..ranks).flat_map(|rank| [rank / size * 2, rank / size * 2 + 1]).collect();
+                let shared = SharedNics { from_class: 1, count: 2 * ranks.div_ceil(size), of };
+                Costs::by_class(vec![costs; 2], Arc::new(class)).with_shared_nics(shared)
+            }
+        };
+        let both = both.with_receiver(receiver);
         let mut host = Host::new(HostSpec { endpoints: ranks, streams: 3, nics: 2 }, both.clone(), Latency::new(both));
-        let mut literal = Literal::new(ranks as usize, costs, receiver);
+        let mut literal = Literal::new(ranks as usize, costs, receiver, size.map(|size| size as usize));
         let (fast, slow) = (replay(&goal, &mut host), replay(&goal, &mut literal));
         prop_assert_eq!(fast, slow);
         prop_assert_eq!(host.events(), literal.events());
         prop_assert_eq!(host.stuck(), literal.stuck());
         prop_assert_eq!(host.unreceived(), literal.unreceived());
-        let finish: Vec<Time> = literal.streams.iter().map(|clocks| *clocks.iter().max().expect("clocks")).collect();
+        let clocks = literal.streams.iter().take(ranks as usize);
+        let finish: Vec<Time> = clocks.map(|clocks| *clocks.iter().max().expect("clocks")).collect();
         prop_assert_eq!(host.finish_times(), finish);
     }
 
@@ -447,7 +478,7 @@ proptest! {
         }
         let both = Costs::uniform(costs);
         let mut host = Host::new(HostSpec { endpoints: 2, streams: 1, nics: 1 }, both.clone(), Latency::new(both));
-        let mut literal = Literal::new(2, costs, Receiver::Held);
+        let mut literal = Literal::new(2, costs, Receiver::Held, None);
         let log = replay(&goal, &mut host);
         prop_assert_eq!(&log, &replay(&goal, &mut literal));
         // Receives end in the order of their posting, each with its own message.

@@ -3,7 +3,8 @@
 //!
 //! An operation stands in exactly one place: a line, a matcher, the network, or the queue of events. From the first three it is
 //! taken; in the queue, and in the lines of endpoints that go on, it stays, marked, until its event comes up. Lines of the
-//! endpoints that stop are dissolved, so their clocks may go back to the present.
+//! endpoints that stop are dissolved, so their clocks may go back to the present; those of NICs that others share stay as they are,
+//! with what was handed to them.
 
 use windtunnel_kernel::{EndpointId, Time};
 

@@ -139,18 +139,30 @@ pub struct Holds {
 /// Which class of path joins two endpoints: an index into the parameters.
 pub type PathClassOf = Arc<dyn Fn(EndpointId, EndpointId) -> usize + Send + Sync>;
 
+/// NICs that endpoints of a host have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedNics {
+    /// Messages of this class of path and of those after it hold them; the others have their endpoint's own ends.
+    pub from_class: u8,
+    /// How many there are.
+    pub count: u32,
+    /// Of each endpoint, which is its first, second and so on: `endpoints × NICs of each` numbers below `count`.
+    pub of: Arc<[u32]>,
+}
+
 /// The parameters of a fabric.
 #[derive(Clone)]
 pub struct Costs {
     classes: Vec<LogGops>,
     class_of: Option<PathClassOf>,
     receiver: Receiver,
+    shared: Option<SharedNics>,
 }
 
 impl Costs {
     /// The same parameters for every pair.
     pub fn uniform(parameters: LogGops) -> Self {
-        Self { classes: vec![parameters], class_of: None, receiver: Receiver::Held }
+        Self { classes: vec![parameters], class_of: None, receiver: Receiver::Held, shared: None }
     }
 
     /// Parameters by class of path; `class_of` must stay below `classes.len()`, which is at most 256.
@@ -163,13 +175,25 @@ impl Costs {
             "between 1 and 256 classes of path, found {}",
             classes.len()
         );
-        Self { classes, class_of: Some(class_of), receiver: Receiver::Held }
+        Self { classes, class_of: Some(class_of), receiver: Receiver::Held, shared: None }
     }
 
     /// With another way to pay for the bytes at the receiver.
     #[must_use]
     pub fn with_receiver(self, receiver: Receiver) -> Self {
         Self { receiver, ..self }
+    }
+
+    /// With NICs that endpoints share.
+    #[must_use]
+    pub fn with_shared_nics(self, shared: SharedNics) -> Self {
+        Self { shared: Some(shared), ..self }
+    }
+
+    /// NICs that endpoints share, if any do.
+    #[inline]
+    pub fn shared_nics(&self) -> Option<&SharedNics> {
+        self.shared.as_ref()
     }
 
     /// The class of the path from `from` to `to`.
@@ -207,6 +231,7 @@ impl fmt::Debug for Costs {
         f.debug_struct("Costs")
             .field("classes", &self.classes)
             .field("receiver", &self.receiver)
+            .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
 }

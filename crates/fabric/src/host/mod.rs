@@ -11,6 +11,9 @@
 //! | message at its receiver | the *sender's* stream and NIC numbers there | t + o + max((s-1)·O, (s-1)·G); t + g + (s-1)·G |
 //! | receive | at once | costs nothing: its message does |
 //!
+//! Where endpoints of a host have fewer NICs than they are ([`SharedNics`]), messages that leave the host hold the clocks of a
+//! NIC that several endpoints use, and only these; those inside it hold clocks of their endpoints as before.
+//!
 //! 0 bytes count as 1. A message leaves at (start of the send) + o and is then the [`Network`]'s; with LogGOPS its first
 //! byte arrives L later. A message of at most S bytes is eager: its send is over when its overhead is. A longer one is a
 //! rendezvous: its send is over when the receiver matches it. [`Receiver::Free`] is the variant of ATLAHS.
@@ -20,7 +23,7 @@
 //!
 //! **Waiting.** LogGOPSim puts a blocked operation back into the global queue for the instant F at which its resources
 //! will be free, so n operations waiting for one NIC cost n² attempts. Here the blocked operations of one group (same
-//! endpoint, kind, stream, NIC: the same F at any moment) wait in a line ordered by insertion number, and only its head
+//! endpoint, kind, stream, NIC, shared or not: the same F at any moment) wait in a line ordered by insertion number, and only its head
 //! has an event, at (F, its number). The results are equal, because (a) clocks never go back, so F never falls; (b) in
 //! the re-queueing form every blocked operation of the group has been tried before F and then waits at F, so at instant
 //! F all of them stand in the queue in order of their numbers and the lowest is tried first; (c) a failed attempt
@@ -50,7 +53,7 @@ mod waiting;
 use windtunnel_kernel::queue::{EventQueue, Sequenced};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
 
-pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver, lock_step};
+pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver, SharedNics, lock_step};
 use self::matcher::Matcher;
 use self::operations::{NONE, Operation, Operations, State};
 pub use self::stuck::{Stuck, StuckKind};
@@ -104,7 +107,7 @@ pub struct Host<N> {
     queue: EventQueue<Event, Sequenced>,
     operations: Operations,
     waiting: Waiting,
-    /// When each stream of each endpoint is free, and each NIC for sending and for receiving.
+    /// When each stream of each endpoint is free, and each NIC for sending and for receiving; shared ones are behind the others.
     stream_free: Vec<Time>,
     send_free: Vec<Time>,
     receive_free: Vec<Time>,
@@ -125,12 +128,20 @@ impl<N: Network> Host<N> {
     /// Hosts with nothing to do, at time zero.
     ///
     /// # Panics
-    /// If the spec has no stream or NIC, or more than 256.
+    /// If the spec has no stream or NIC, or more than 256, or other ones than the shared NICs are given for.
     pub fn new(spec: HostSpec, costs: Costs, network: N) -> Self {
         assert!((1..=256).contains(&spec.streams), "between 1 and 256 streams, found {}", spec.streams);
         assert!((1..=256).contains(&spec.nics), "between 1 and 256 NICs, found {}", spec.nics);
         let endpoints = spec.endpoints as usize;
         let (streams, nics) = (usize::from(spec.streams), usize::from(spec.nics));
+        let shared = costs.shared_nics().map_or(0, |shared| shared.count as usize);
+        if let Some(shared) = costs.shared_nics() {
+            assert!(
+                shared.of.len() == endpoints * nics,
+                "{} shared NICs of {endpoints} × {nics}",
+                shared.of.len()
+            );
+        }
         Self {
             network,
             costs,
@@ -142,8 +153,8 @@ impl<N: Network> Host<N> {
             operations: Operations::new(),
             waiting: Waiting::new(endpoints),
             stream_free: vec![Time::ZERO; endpoints * streams],
-            send_free: vec![Time::ZERO; endpoints * nics],
-            receive_free: vec![Time::ZERO; endpoints * nics],
+            send_free: vec![Time::ZERO; endpoints * nics + shared],
+            receive_free: vec![Time::ZERO; endpoints * nics + shared],
             matchers: vec![Matcher::default(); endpoints],
             order: 0,
             wildcards: false,
@@ -188,10 +199,18 @@ impl<N: Network> Host<N> {
         endpoint.0 as usize * usize::from(self.spec.streams) + usize::from(stream)
     }
 
+    /// The clock of a message's NIC at `endpoint`, and whether other endpoints have it too.
     #[inline]
-    fn nic_clock(&self, endpoint: EndpointId, nic: u8) -> usize {
+    fn nic_clock(&self, endpoint: EndpointId, message: &Operation) -> (usize, bool) {
+        let Operation { nic, path, .. } = *message;
         assert!(u16::from(nic) < self.spec.nics, "NIC {nic} of {}", self.spec.nics);
-        endpoint.0 as usize * usize::from(self.spec.nics) + usize::from(nic)
+        let own = endpoint.0 as usize * usize::from(self.spec.nics) + usize::from(nic);
+        match self.costs.shared_nics() {
+            Some(shared) if path >= shared.from_class => {
+                (self.send_free.len() - shared.count as usize + shared.of[own] as usize, true)
+            }
+            _ => (own, false),
+        }
     }
 
     /// When what the operation needs next is free, and its group.
@@ -206,9 +225,9 @@ impl<N: Network> Host<N> {
             State::Message => (EndpointId(operation.peer), 2, &self.receive_free),
             _ => (operation.endpoint, 1, &self.send_free),
         };
-        let (stream_free, nic_free) =
-            (self.stream_free[self.stream_clock(endpoint, stream)], nics[self.nic_clock(endpoint, nic)]);
-        (stream_free.max(nic_free), Group { endpoint, needs: [side, stream, nic] })
+        let (clock, shared) = self.nic_clock(endpoint, operation);
+        let free = self.stream_free[self.stream_clock(endpoint, stream)].max(nics[clock]);
+        (free, Group { endpoint, needs: [side + 2 * u8::from(shared), stream, nic] })
     }
 
     /// Takes the insertion number of a request.
@@ -324,7 +343,7 @@ impl<N: Network> Host<N> {
         let holds = costs.holds(operation.bytes(), self.costs.receiver());
         let rendezvous = operation.bytes() > costs.eager_limit;
         let (from, to) = (operation.endpoint, EndpointId(operation.peer));
-        let (stream, nic) = (self.stream_clock(from, operation.stream), self.nic_clock(from, operation.nic));
+        let (stream, nic) = (self.stream_clock(from, operation.stream), self.nic_clock(from, operation).0);
         let end = self.now + holds.send_stream;
         self.stream_free[stream] = end;
         self.send_free[nic] = self.now + holds.send_nic;
@@ -371,7 +390,7 @@ impl<N: Network> Host<N> {
         let to = EndpointId(message.peer);
         let holds =
             self.costs.of_class(usize::from(message.path)).holds(message.bytes(), self.costs.receiver());
-        let (stream, nic) = (self.stream_clock(to, message.stream), self.nic_clock(to, message.nic));
+        let (stream, nic) = (self.stream_clock(to, message.stream), self.nic_clock(to, message).0);
         let taken = self.now + holds.receive_stream;
         self.stream_free[stream] = taken;
         self.receive_free[nic] = self.now + holds.receive_nic;
@@ -410,7 +429,7 @@ impl<N: Network> Host<N> {
         let message = self.operations[id];
         if message.rendezvous {
             let from = message.endpoint;
-            let (stream, nic) = (self.stream_clock(from, message.stream), self.nic_clock(from, message.nic));
+            let (stream, nic) = (self.stream_clock(from, message.stream), self.nic_clock(from, &message).0);
             self.stream_free[stream] = self.stream_free[stream].max(self.now);
             self.send_free[nic] = self.send_free[nic].max(self.now);
             let kind = NoticeKind::Finished { remote: self.now };

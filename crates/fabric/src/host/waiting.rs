@@ -27,7 +27,7 @@ impl EventOrder for Number {
 pub struct Group {
     /// Whose resources.
     pub endpoint: EndpointId,
-    /// Kind, stream and NIC.
+    /// Kind (and whether its NIC is shared), stream and NIC.
     pub needs: [u8; 3],
 }
 

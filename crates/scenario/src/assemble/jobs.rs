@@ -89,8 +89,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     let locality = policies::locality(&job.locality, place)?;
     let built = build(job, context, evidence)?;
     let (ranks, gpus) = (built.workload.ranks(), context.gpus() as usize);
-    let mut warnings = built.warnings;
-    warnings.extend(shared_nics(ranks as u32, context));
+    let warnings = built.warnings;
     if ranks > gpus {
         return Err(InputError::new(
             place,
@@ -150,21 +149,6 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         line: 0,
         model: built.model,
         warnings,
-    })
-}
-
-/// What message fidelity leaves out where GPUs of a host share NICs, for a job that leaves its host.
-fn shared_nics(ranks: u32, context: &Context<'_>) -> Option<String> {
-    let topology = &context.fabric.topology;
-    let (gpus, nics) = (topology.endpoints_per_host(), topology.nics_per_host());
-    let concerned = context.scenario.fidelity == Fidelity::Message && nics < gpus && ranks > gpus;
-    concerned.then(|| {
-        format!(
-            "{}: `fidelity: message` gives each GPU the whole of its NIC, but {gpus} share {nics} here: between hosts it \
-             can be up to {} times too fast, `flow` is not",
-            context.place,
-            gpus.div_ceil(nics.max(1))
-        )
     })
 }
 

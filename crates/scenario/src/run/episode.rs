@@ -573,13 +573,19 @@ pub fn stuck_failure(
 
 /// Where collectives of a job on `placement` may run coupled.
 pub fn coupling(assembled: &Assembled, placement: &[EndpointId]) -> Coupling {
+    let topology = &assembled.fabric.topology;
+    let alone_at_its_nic = assembled.scenario.network.loggops.is_some() || !network::shares_nics(topology);
     match assembled.scenario.fidelity {
-        Fidelity::Message => Coupling::ExceptSeveralRings,
-        Fidelity::Packet if fills_domains(placement, assembled.fabric.topology.scale_up_size()) => {
-            Coupling::InsideDomain
-        }
-        Fidelity::Packet => Coupling::Never,
         Fidelity::Job | Fidelity::Flow => Coupling::default(),
+        Fidelity::Message if alone_at_its_nic => Coupling::ExceptSeveralRings,
+        // Messages of several groups queue one by one where they meet.
+        Fidelity::Message | Fidelity::Packet => {
+            if fills_domains(placement, topology.scale_up_size()) {
+                Coupling::InsideDomain
+            } else {
+                Coupling::Never
+            }
+        }
     }
 }
 

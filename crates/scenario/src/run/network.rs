@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windtunnel_backend::{BackendNetwork, BackendSettings, Library};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
-use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver};
+use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, SharedNics};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
 use windtunnel_fabric::packet::{
@@ -318,10 +318,28 @@ pub fn message(
                 eager_limit: given.S.0,
             })
         }
-        None => by_class(scenario, parts, rerouter),
+        None => match shared_nics(&parts.topology, spec.nics) {
+            Some(shared) => by_class(scenario, parts, rerouter).with_shared_nics(shared),
+            None => by_class(scenario, parts, rerouter),
+        },
     };
     let costs = costs.with_receiver(receiver);
     Ok(Host::new(spec, costs.clone(), Latency::new(costs).observed(records)))
+}
+
+/// Whether GPUs of a host share NICs.
+pub fn shares_nics(topology: &Topology) -> bool {
+    topology.nics_per_host() < topology.endpoints_per_host()
+}
+
+/// Which NIC each GPU has, of `nics` that its programs name, where GPUs share them; the paths beyond the scale-up domain use it.
+fn shared_nics(topology: &Topology, nics: u16) -> Option<SharedNics> {
+    let of = |gpu: u32| (0..nics).map(move |nic| topology.nic(EndpointId(gpu), NicId(nic as u8)));
+    shares_nics(topology).then(|| SharedNics {
+        from_class: 2,
+        count: topology.hosts() * topology.nics_per_host(),
+        of: (0..topology.endpoints()).flat_map(of).collect(),
+    })
 }
 
 /// Classes of path that [`Costs`] tells apart at most.
