@@ -28,6 +28,8 @@ pub struct Member {
 #[derive(Debug, Default)]
 struct Run {
     members: Vec<Member>,
+    /// Members to come in all, of a meeting.
+    size: usize,
     /// Latest arrival so far.
     start: Time,
 }
@@ -49,8 +51,8 @@ pub struct Coupler {
     groups: Vec<Vec<Known>>,
     /// Meetings that wait for members, by tag and first member.
     meetings: FxHashMap<(u64, u32), u32>,
-    /// Reductions prepared, by communicator, first member and whether a scale-up domain's switch sums.
-    reductions: FxHashMap<(u32, u32, bool), CoupledId>,
+    /// What meets, prepared, by communicator, first member, stride and whether it is a ring.
+    met: FxHashMap<(u32, u32, u32, bool), CoupledId>,
 }
 
 /// A plan of a communicator, prepared.
@@ -125,12 +127,18 @@ impl Coupler {
     }
 
     /// Adds an arrival at the meeting called `name` (its tag and its first member); returns the run and its start if this was
-    /// the last of `size` members.
-    pub fn meet(&mut self, name: (u64, u32), size: usize, member: Member) -> Option<(u32, Time)> {
+    /// the last of its members, of which there are `size`, asked once a meeting.
+    pub fn meet(
+        &mut self,
+        name: (u64, u32),
+        size: impl FnOnce() -> usize,
+        member: Member,
+    ) -> Option<(u32, Time)> {
         let index = match self.meetings.get(&name) {
             Some(&index) => index,
             None => {
                 let index = self.open();
+                self.runs[index as usize].size = size();
                 self.meetings.insert(name, index);
                 index
             }
@@ -138,7 +146,7 @@ impl Coupler {
         let run = &mut self.runs[index as usize];
         run.members.push(member);
         run.start = run.start.max(member.ready);
-        if run.members.len() < size {
+        if run.members.len() < run.size {
             return None;
         }
         self.meetings.remove(&name);
@@ -152,10 +160,9 @@ impl Coupler {
         })
     }
 
-    /// The reduction called `name` (communicator, first member, whether inside a scale-up domain), prepared by `make` the first
-    /// time.
-    pub fn reduction(&mut self, name: (u32, u32, bool), make: impl FnOnce() -> CoupledId) -> CoupledId {
-        *self.reductions.entry(name).or_insert_with(make)
+    /// The edges of what meets as `name` (communicator, first member, stride, whether in a ring), prepared by `make` the first time.
+    pub fn met(&mut self, name: (u32, u32, u32, bool), make: impl FnOnce() -> CoupledId) -> CoupledId {
+        *self.met.entry(name).or_insert_with(make)
     }
 
     /// Members of a run, in rank order.

@@ -20,7 +20,7 @@ use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, 
 use windtunnel_workload::{Token, Workload};
 
 use self::bridge::Bridge;
-use self::groups::{Complete, Coupled, start_group, start_reduction};
+use self::groups::{Complete, Coupled, start_group, start_meeting};
 use crate::coupler::{Coupler, Member};
 use crate::explain::{self, CriticalPath};
 use crate::variation::Variation;
@@ -481,6 +481,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             job,
             placement: &running.job.placement,
             members: &running.members,
+            workload: &running.job.workload,
+            simulated: &running.job.simulated,
             iteration: running.job.done_before + running.iteration[rank.0 as usize],
         };
         let result = act(&mut running.replay, &mut bridge);
@@ -497,7 +499,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             let join = match group.what {
                 Coupled::Join(join) => join,
                 Coupled::Meet(meet) => {
-                    start_reduction(&mut self.fabric, &mut self.jobs[job], job, group, &meet);
+                    start_meeting(&mut self.fabric, &mut self.jobs[job], job, group, &meet);
                     continue;
                 }
             };

@@ -47,13 +47,14 @@ fn figures(summary: &Value) -> Value {
 #[test]
 fn a_folded_run_equals_an_unfolded_one() {
     // Replicas between the hosts of a pipeline; pipelines between the hosts of a replica group; two replicas in a host, whose
-    // gradients go round in several rings.
+    // gradients go round in several rings, or by two levels.
     let orders = [
-        ("[tp, cp, ep, pp, dp]", "4", "4"),
-        ("[tp, cp, ep, dp, pp]", "8", "2"),
-        ("[tp, cp, ep, dp, pp]", "4", "4"),
+        ("[tp, cp, ep, pp, dp]", "4", "4", "auto"),
+        ("[tp, cp, ep, dp, pp]", "8", "2", "auto"),
+        ("[tp, cp, ep, dp, pp]", "4", "4", "auto"),
+        ("[tp, cp, ep, dp, pp]", "4", "4", "hierarchical"),
     ];
-    for (order, tp, pp) in orders {
+    for (order, tp, pp, algorithm) in orders {
         for balancer in ["spray", "ideal"] {
             for zero in ["0", "1", "3"] {
                 let with = |fold: &'static str| {
@@ -62,6 +63,7 @@ fn a_folded_run_equals_an_unfolded_one() {
                         ("jobs[0].parallelism.tp", tp),
                         ("jobs[0].parallelism.pp", pp),
                         ("jobs[0].parallelism.zero", zero),
+                        ("jobs[0].parallelism.collectives.dp.algorithm", algorithm),
                         ("network.load_balancer", balancer),
                         ("fold", fold),
                     ])
@@ -70,9 +72,13 @@ fn a_folded_run_equals_an_unfolded_one() {
                 assert_eq!(
                     (folded["fold"].clone(), whole["fold"].clone()),
                     (4.into(), 1.into()),
-                    "{order} {zero}"
+                    "{order} {zero} {algorithm}"
                 );
-                assert_eq!(figures(&folded), figures(&whole), "{order}, {balancer}, zero {zero}");
+                assert_eq!(
+                    figures(&folded),
+                    figures(&whole),
+                    "{order}, {balancer}, zero {zero}, {algorithm}"
+                );
                 assert!(folded["events"].as_u64() < whole["events"].as_u64());
             }
         }
@@ -98,10 +104,11 @@ fn replicas_that_differ_are_not_folded() {
     ];
     let with = |ports: &'static str| fold(&[&pairs[..], &[("topology.tiers[0].ports_down", ports)]].concat());
     assert_eq!((with("4"), with("3")), (4.into(), 1.into()));
-    // Two replicas in a host whose gradients are reduced inside it first, by steps.
+    // Halving and doubling goes by steps.
     let levels = [
         ("jobs[0].parallelism.order", "[tp, cp, ep, dp, pp]"),
-        ("jobs[0].parallelism.collectives.dp.algorithm", "hierarchical"),
+        ("jobs[0].parallelism.zero", "0"),
+        ("jobs[0].parallelism.collectives.dp.algorithm", "recursive"),
     ];
     assert_eq!(fold(&levels), 1);
 }

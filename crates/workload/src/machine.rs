@@ -47,7 +47,7 @@ pub struct Join {
     pub dimension: Dimension,
 }
 
-/// A rank's arrival at a reduction by switches.
+/// A rank's arrival at a reduction by switches, or at a ring of a collective of two levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meet {
     /// Communicator, index into [`crate::Workload::communicators`].
@@ -78,6 +78,7 @@ pub trait Machine {
     );
     /// Arrives at a collective that runs as one coupled group; it starts when its last member has arrived.
     fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join);
-    /// Hands its vector to switches that sum; told to all members as finished when the sum is there.
+    /// Hands its vector to switches that sum, or enters a ring; told to all members as finished when the sum is there, or the ring's
+    /// last step done.
     fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet);
 }

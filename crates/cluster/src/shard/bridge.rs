@@ -3,7 +3,7 @@
 use windtunnel_fabric::{Fabric, SendRequest};
 use windtunnel_kernel::{EndpointId, RankId, Span, StreamId, Tag, Time};
 use windtunnel_workload::machine::{Join, Meet};
-use windtunnel_workload::{Machine, Outgoing, Token};
+use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
 use super::groups::{Complete, Coupled};
 use super::ticket;
@@ -19,6 +19,9 @@ pub(super) struct Bridge<'a, F> {
     pub complete: &'a mut Vec<Complete>,
     pub placement: &'a [EndpointId],
     pub members: &'a [u32],
+    pub workload: &'a Workload,
+    /// Which ranks are, if not all.
+    pub simulated: &'a [bool],
     pub iteration: u64,
 }
 
@@ -71,7 +74,13 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
     }
 
     fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet) {
-        let (name, size) = ((meet.tag.0, meet.meeting.first), meet.meeting.count as usize);
+        // The ranks of a fold that are not simulated do not come.
+        let comes = |member: u32| {
+            let rank = self.workload.communicators[meet.communicator as usize].ranks[member as usize];
+            self.simulated.get(rank.0 as usize).is_none_or(|simulated| *simulated)
+        };
+        let size = || meet.meeting.members().filter(|&member| comes(member)).count();
+        let name = (meet.tag.0, meet.meeting.first);
         if let Some((run, start)) = self.coupler.meet(name, size, Member { rank, token, ready }) {
             self.complete.push(Complete { run, start, what: Coupled::Meet(meet) });
         }

@@ -21,7 +21,7 @@ pub(super) struct Complete {
 pub(super) enum Coupled {
     /// A collective as one group.
     Join(Join),
-    /// A reduction by switches.
+    /// A reduction by switches, or a ring of two levels.
     Meet(Meet),
 }
 
@@ -81,9 +81,10 @@ pub(super) fn start_group<F: Fabric>(
     true
 }
 
-/// Hands a reduction by switches to the fabric. However far apart its members come, the last one's vector has to go all the
-/// way, and the switches hold no more than a few segments of the others' before it.
-pub(super) fn start_reduction<F: Fabric>(
+/// Hands a reduction by switches, or a ring of two levels, to the fabric, however far apart its members come: the last one's vector
+/// has to go all the way, and the switches hold no more than a few segments of the others' before it; for rings see
+/// [`Shard::keep_rings_coupled`].
+pub(super) fn start_meeting<F: Fabric>(
     fabric: &mut F,
     running: &mut Running,
     job: usize,
@@ -94,13 +95,13 @@ pub(super) fn start_reduction<F: Fabric>(
     let ranks = &workload.communicators[meet.communicator as usize].ranks;
     let meeting = meet.meeting;
     let place = |index: u32| placement[ranks[index as usize].0 as usize];
-    let group = coupler.reduction((meet.communicator, meeting.first, meeting.inside), || {
+    let group = coupler.met((meet.communicator, meeting.first, meeting.stride, meeting.ring), || {
         let members: Vec<EndpointId> = meeting.members().map(place).collect();
         let entropy = replay.collective_entropy(meet.communicator);
-        if !meeting.inside {
+        if !meeting.ring {
             return fabric.prepare_reduction(&members, entropy.wrapping_add(meeting.first));
         }
-        // Every member's link carries the same each way, as those of a ring do.
+        // Of a domain's switch that sums, too, every member's link carries the same each way.
         let next = members.iter().cycle().skip(1);
         let edges: Vec<_> = members.iter().zip(next).map(|(&from, &to)| (from, to, 1)).collect();
         fabric.prepare_coupled(&edges, entropy)

@@ -119,7 +119,7 @@ fn asked(plan: &JobPlan) -> Option<(bool, bool)> {
             let Ok(plan) = Plan::new(spec, group.ranks.len() as u32) else { continue };
             let meets = (0..plan.rounds(0)).find_map(|round| plan.meeting(0, round));
             if let Some(meeting) = meets.filter(|_| !plan.is_empty()) {
-                if meeting.inside { found.0 = true } else { found.1 = true }
+                if meeting.ring { found.0 = true } else { found.1 = true }
             }
         }
     }

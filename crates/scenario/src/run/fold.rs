@@ -9,8 +9,8 @@
 //!   parts never exceed it);
 //! - every pair of neighbours in a group inside a replica (tensor, context, expert, pipeline) has a path of the same
 //!   class and latency in every replica, and no two replicas share a NIC;
-//! - every collective with members in several replicas runs coupled: its group keeps the edges of all members, only its
-//!   joins are those of the simulated ones.
+//! - every collective with members in several replicas runs coupled, or as rings that do: a group keeps the edges of all members,
+//!   only its joins are those of the simulated ones.
 //!
 //! The folded run routes as on an ideal fabric. A test proves it equal to `fold: off`.
 
@@ -95,7 +95,8 @@ fn coupled_across(plan: &JobPlan, simulated: &[bool]) -> bool {
             }
             checked.push(key);
             let spec = &program.specs[spec as usize];
-            let coupled = Plan::new(spec, size).is_ok_and(|plan| plan.is_empty() || plan.coupled().is_some());
+            let coupled = Plan::new(spec, size)
+                .is_ok_and(|plan| plan.is_empty() || plan.coupled().is_some() || plan.by_rings().is_some());
             if spec.form == Form::Steps || !coupled {
                 return false;
             }

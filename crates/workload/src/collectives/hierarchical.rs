@@ -5,7 +5,11 @@
 //! The n = g·m blocks of the group are seen as a table of g rows and m columns. Inside a domain, rings work on columns
 //! (all blocks of one local index); between domains, on one column's blocks. A reduce-scatter goes in then out, an
 //! all-gather out then in, an all-reduce in, out and in again.
+//!
+//! By messages each step of a ring is a round. By rings ([`Levels::by_rings`]) each ring is one round without messages, in which its
+//! members meet: their edges advance together, as those of a ring over the whole group do.
 
+use super::in_network::Meeting;
 use super::parts::{Part, Sink};
 use super::{Algorithm, recursive, ring};
 
@@ -27,6 +31,8 @@ pub(super) struct Levels {
     pub outer: u32,
     /// Ring or (powers of two only) recursive between domains; or a meeting, in one round without messages.
     pub between: Algorithm,
+    /// Whether a ring is one round.
+    pub by_rings: bool,
 }
 
 impl Levels {
@@ -34,21 +40,49 @@ impl Levels {
         let phases = if self.task == Task::AllReduce { 2 } else { 1 };
         match self.between {
             Algorithm::InNetwork => 1,
+            _ if self.by_rings => 1,
             Algorithm::Recursive => phases * self.outer.ilog2(),
             _ => phases * (self.outer - 1),
         }
     }
 
+    fn inner_rounds(self) -> u32 {
+        if self.by_rings { 1 } else { self.inner - 1 }
+    }
+
     /// Rounds in all.
     pub fn rounds(self) -> u32 {
         let inside = if self.task == Task::AllReduce { 2 } else { 1 };
-        inside * (self.inner - 1) + self.outer_rounds()
+        inside * self.inner_rounds() + self.outer_rounds()
+    }
+
+    /// The ring of member `index` in round `round` of `bytes`, by rings.
+    pub fn meeting(self, bytes: u64, index: u32, round: u32) -> Meeting {
+        let Self { inner, outer, task, .. } = self;
+        let (domain, local) = (index / inner, index % inner);
+        let between = u32::from(task != Task::AllGather);
+        let carried = |steps: u32, bytes: u64, n: u32| {
+            (u128::from(steps) * u128::from(bytes)).div_ceil(u128::from(n)) as u64
+        };
+        if round == between {
+            let steps = if task == Task::AllReduce { 2 * (outer - 1) } else { outer - 1 };
+            let column = Part { first: local, step: inner, count: outer, blocks: inner * outer };
+            let bytes = carried(steps, column.bytes(bytes), outer);
+            Meeting { first: local, stride: inner, count: outer, bytes, steps, ring: true }
+        } else {
+            let steps = inner - 1;
+            let bytes = carried(steps, bytes, inner);
+            Meeting { first: domain * inner, stride: 1, count: inner, bytes, steps, ring: true }
+        }
     }
 
     /// Round `round` of `index`.
     pub fn round(self, index: u32, round: u32, sink: &mut impl Sink) {
+        if self.by_rings {
+            return;
+        }
         let (domain, local) = (index / self.inner, index % self.inner);
-        let (inside, between) = (self.inner - 1, self.outer_rounds());
+        let (inside, between) = (self.inner_rounds(), self.outer_rounds());
         let (before, after) = match self.task {
             Task::AllReduce => (inside, inside),
             Task::ReduceScatter => (inside, 0),

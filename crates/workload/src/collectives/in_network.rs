@@ -14,7 +14,7 @@
 
 use super::parts::Part;
 
-/// A reduction by switches, in place of a round's messages.
+/// What some members do together in place of a round's messages: a reduction by switches, or all steps of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Meeting {
     /// Its members by index in the group: `first`, then every `stride`-th, `count` of them.
@@ -27,8 +27,9 @@ pub struct Meeting {
     pub bytes: u64,
     /// Dependent steps, each of which costs the latency once.
     pub steps: u32,
-    /// Whether the switch of a scale-up domain sums, not those of the fabric.
-    pub inside: bool,
+    /// Whether it loads the links of a ring from each member to the next, as a scale-up domain's switch that sums loads its members'
+    /// links; else the switches of the fabric sum.
+    pub ring: bool,
 }
 
 impl Meeting {
@@ -40,10 +41,10 @@ impl Meeting {
 
 /// The meeting of member `index` in the round in which its domain of `inner` meets others, and what of the vector it is about.
 pub(super) fn meeting(n: u32, inner: u32, bytes: u64, index: u32) -> (Meeting, Part) {
-    let all = Meeting { first: 0, stride: 1, count: n, bytes, steps: 1, inside: false };
+    let all = Meeting { first: 0, stride: 1, count: n, bytes, steps: 1, ring: false };
     if inner >= n {
         let bytes = bytes + bytes.div_ceil(u64::from(n));
-        return (Meeting { bytes, steps: 2, inside: true, ..all }, Part::whole());
+        return (Meeting { bytes, steps: 2, ring: true, ..all }, Part::whole());
     }
     if inner == 1 {
         return (all, Part::whole());

@@ -113,6 +113,8 @@ pub struct Plan {
     domain: u32,
     /// Algorithm between domains, where there are any.
     between: Algorithm,
+    /// Whether each ring of two levels is one round.
+    by_rings: bool,
     chunks: u32,
     depth: u32,
     rounds: u32,
@@ -170,6 +172,7 @@ impl Plan {
             bytes,
             domain: spec.domain.min(n),
             between: Algorithm::Ring,
+            by_rings: false,
             chunks: 1,
             depth: 1,
             rounds: 0,
@@ -236,9 +239,30 @@ impl Plan {
         self.domain > 1 && self.domain < self.n
     }
 
-    /// What switches do for `index` in round `round`, in place of messages.
+    /// The same with each ring of its two levels as one group of edges that advance together; `None` if it has no levels or other than
+    /// rings.
+    #[must_use]
+    pub fn by_rings(mut self) -> Option<Self> {
+        let rings = self.algorithm == Algorithm::Hierarchical
+            && matches!(
+                self.kind,
+                CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::ReduceScatter
+            )
+            && self.between == Algorithm::Ring;
+        if !rings || !self.has_levels() || self.is_empty() {
+            return None;
+        }
+        self.by_rings = true;
+        self.rounds = self.levels().rounds();
+        Some(self)
+    }
+
+    /// What `index` does together with others in round `round`, in place of messages.
     #[inline]
     pub fn meeting(&self, index: u32, round: u32) -> Option<Meeting> {
+        if self.by_rings {
+            return Some(self.levels().meeting(self.bytes, index, round));
+        }
         if self.algorithm != Algorithm::InNetwork {
             return None;
         }
@@ -334,7 +358,13 @@ impl Plan {
             CollectiveKind::ReduceScatter => Task::ReduceScatter,
             _ => Task::AllReduce,
         };
-        Levels { task, inner: self.domain, outer: self.n / self.domain, between: self.between }
+        Levels {
+            task,
+            inner: self.domain,
+            outer: self.n / self.domain,
+            between: self.between,
+            by_rings: self.by_rings,
+        }
     }
 
     fn rings(&self) -> Rings {

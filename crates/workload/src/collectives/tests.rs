@@ -426,14 +426,54 @@ fn switches_sum_what_members_send_once() {
     };
     let between = plan(16, 1);
     assert_eq!((between.rounds(0), between.coupled()), (1, None));
-    let all = Meeting { first: 0, stride: 1, count: 16, bytes: 8_000, steps: 1, inside: false };
+    let all = Meeting { first: 0, stride: 1, count: 16, bytes: 8_000, steps: 1, ring: false };
     assert_eq!(between.meeting(3, 0), Some(all));
-    let inside = Meeting { count: 8, bytes: 9_000, steps: 2, inside: true, ..all };
+    let inside = Meeting { count: 8, bytes: 9_000, steps: 2, ring: true, ..all };
     assert_eq!(plan(8, 8).meeting(5, 0), Some(inside));
     let both = plan(32, 8);
     assert_eq!(both.rounds(0), 7 + 1 + 7);
-    let column = Meeting { first: 5, stride: 8, count: 4, bytes: 1_000, steps: 1, inside: false };
+    let column = Meeting { first: 5, stride: 8, count: 4, bytes: 1_000, steps: 1, ring: false };
     assert_eq!((both.meeting(13, 7), both.meeting(13, 6)), (Some(column), None));
+}
+
+/// Each ring of two levels as one meeting: it carries what the messages of its steps do, in as many steps.
+#[test]
+fn rings_of_two_levels_carry_what_their_messages_do() {
+    for (kind, meetings) in [(K::AllReduce, 3), (K::AllGather, 2), (K::ReduceScatter, 2)] {
+        for (n, domain) in [(6, 2), (12, 4), (24, 8), (10, 5)] {
+            let bytes = 5_040 << 20;
+            let spec = CollectiveSpec { domain, ..spec(kind, A::Hierarchical, bytes) };
+            let messages = Plan::new(&spec, n).unwrap();
+            let rings = messages.clone().by_rings().unwrap();
+            assert_eq!((rings.rounds(0), rings.algorithm(), rings.kind()), (meetings, A::Hierarchical, kind));
+            for index in 0..n {
+                let (mut sent, mut steps, mut carried) = (0, 0, 0);
+                let mut round = Round::new();
+                for number in 0..messages.rounds(0) {
+                    assert_eq!(messages.meeting(index, number), None);
+                    messages.round(index, 0, number, &mut round);
+                    sent += round.sends.iter().map(|send| send.1).sum::<u64>();
+                }
+                for number in 0..rings.rounds(0) {
+                    rings.round(index, 0, number, &mut round);
+                    assert!(round.is_empty());
+                    let meeting = rings.meeting(index, number).unwrap();
+                    assert!(meeting.ring && meeting.members().any(|member| member == index));
+                    let neighbours = meeting.members().all(|member| member / domain == index / domain);
+                    let alike = meeting.members().all(|member| member % domain == index % domain);
+                    assert!(if meeting.count == domain { neighbours } else { alike }, "{meeting:?}");
+                    carried += meeting.bytes;
+                    steps += meeting.steps;
+                }
+                assert_eq!((carried, steps), (sent, messages.rounds(0)), "{kind:?} {n} {domain} {index}");
+            }
+        }
+    }
+    // Halving and doubling between domains has no ring there, a single domain has one anyway.
+    let with = |domain, bytes| CollectiveSpec { domain, ..spec(K::AllReduce, A::Hierarchical, bytes) };
+    assert_eq!(Plan::new(&with(2, 1_000), 8).unwrap().by_rings(), None);
+    assert_eq!(Plan::new(&with(8, 1 << 30), 8).unwrap().by_rings(), None);
+    assert_eq!(Plan::new(&spec(K::AllReduce, A::Ring, 1 << 30), 8).unwrap().by_rings(), None);
 }
 
 #[test]

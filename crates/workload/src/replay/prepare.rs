@@ -132,7 +132,7 @@ pub enum ReplayError {
 /// How collectives that could run coupled are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Coupling {
-    /// Coupled wherever edges advance together.
+    /// Coupled wherever edges advance together, in two levels ring by ring.
     #[default]
     Anywhere,
     /// The same, but several rings by steps: their messages queue at their members' ends (message fidelity).
@@ -305,7 +305,7 @@ impl Prepared {
         n: u32,
         options: &ReplayOptions,
     ) -> Result<GroupPlan, CollectiveError> {
-        let plan = Plan::with_tuner(spec, n, &*options.tuner)?;
+        let mut plan = Plan::with_tuner(spec, n, &*options.tuner)?;
         let allowed = match options.coupling {
             Coupling::Anywhere => true,
             Coupling::ExceptSeveralRings => plan.algorithm() != Algorithm::MultiRing,
@@ -314,7 +314,10 @@ impl Prepared {
         };
         let one = plan.coupled().is_some() || options.exchanges && plan.exchange().is_some();
         let coupled = allowed && spec.form != Form::Steps && one;
-        if allowed && spec.form == Form::Coupled && !coupled && !plan.is_empty() {
+        let rings = options.coupling == Coupling::Anywhere && spec.form != Form::Steps && !coupled;
+        if let Some(rings) = rings.then(|| plan.clone().by_rings()).flatten() {
+            plan = rings;
+        } else if allowed && spec.form == Form::Coupled && !coupled && !plan.is_empty() {
             return Err(CollectiveError::NotCoupled { kind: plan.kind(), algorithm: plan.algorithm() });
         }
         let window = if plan.is_empty() { 0 } else { plan.lanes() * plan.depth(0) };

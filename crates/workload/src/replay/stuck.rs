@@ -95,8 +95,13 @@ fn rounds(replay: &Replay, slot: &Slot) -> String {
     };
     let plan = &replay.prepared.plans[slot.plan as usize].plan;
     let describe = |(number, round): &(u32, crate::collectives::Round)| {
-        if plan.meeting(slot.index, *number).is_some() {
-            return format!("round {number} (the sum, from switches)");
+        match plan.meeting(slot.index, *number) {
+            Some(ring) if ring.ring => {
+                let members: Vec<(u32, u64)> = ring.members().map(|member| (member, 0)).collect();
+                return format!("round {number} (the ring of {})", list(&members));
+            }
+            Some(_) => return format!("round {number} (the sum, from switches)"),
+            None => {}
         }
         format!("round {number} (from {}; to {})", list(&round.receives), list(&round.sends))
     };

@@ -291,10 +291,14 @@ fn coupled_and_step_forms_agree_on_an_ideal_fabric() {
         (K::Broadcast { root: 2 }, A::Ring, 1),
         (K::Reduce { root: 2 }, A::Ring, 1),
         (K::AllReduce, A::Hierarchical, 3),
+        (K::AllReduce, A::Hierarchical, 2),
+        (K::AllGather, A::Hierarchical, 2),
+        (K::ReduceScatter, A::Hierarchical, 2),
     ] {
+        let n = if domain == 2 { 6 } else { 3 };
         let spec = CollectiveSpec { domain, ..steps(kind, algorithm, 96 << 20) };
-        let by_steps = time_of(spec.clone(), 3).into_iter().max().unwrap();
-        let coupled = time_of(CollectiveSpec { form: Form::Coupled, ..spec }, 3);
+        let by_steps = time_of(spec.clone(), n).into_iter().max().unwrap();
+        let coupled = time_of(CollectiveSpec { form: Form::Coupled, ..spec }, n);
         assert!(
             coupled.iter().all(|&time| time.abs_diff(by_steps) * 100 <= by_steps),
             "{coupled:?} {by_steps}"
