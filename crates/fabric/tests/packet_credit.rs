@@ -257,3 +257,36 @@ fn deep_queues_are_waited_for() {
     patient(&Rccc::default(), 0.99);
     patient(&Nscc::default(), 1.0);
 }
+
+/// Messages shorter than what may be sent unasked, of which a sender has several at once: its speculation ends before the last have
+/// begun, and what is left of them is granted although they had asked for little. The sender's port is never idle for a round trip.
+#[test]
+fn short_messages_that_share_a_port_wait_for_no_time_out() {
+    fn scatter<T: Transport>(transport: T, window: u64) {
+        let (n, packets) = (15u64, 48);
+        let mut engine = Engine::new(star(n as u32 + 1, 100, 200_000), settings(40), transport)
+            .expect("settings that work");
+        for to in 1..=n as u32 {
+            let request = OpenRequest { from: 0, to, entropy: to, keep: false, route: [&[], &[]] };
+            let pair = engine.open(&request);
+            engine.send(Time::ZERO, pair, Bytes(packets * PAYLOAD), u64::from(to));
+        }
+        let last = finish(&mut engine).last().expect("messages").at.0;
+        let totals = engine.totals();
+        assert_eq!((totals.timeouts, totals.retransmissions), (0, 0), "{} {totals:?}", T::NAME);
+        // A round trip of 4.3 us at most beside the transmission of all.
+        let least = n * packets * FULL + 2_000_000;
+        assert!((least..least + 5 * US).contains(&last), "{}: {last}, at least {least}", T::NAME);
+        // No more than about a window each beyond what they had, though receivers have nobody else to grant to.
+        let most = n * (packets * 4_160 + window) * 11 / 10;
+        assert!(totals.credit <= most, "{}: {} B granted, at most {most}", T::NAME, totals.credit);
+    }
+    // 48 packets are 200 KB.
+    let unasked = 150 * 4_160;
+    scatter(Eqds { packets: Some(150), ..Eqds::default() }, unasked);
+    scatter(Ndp { packets: Some(150), ..Ndp::default() }, unasked);
+    scatter(Rccc { largest: 12.0, ..Rccc::default() }, 12 * 53_800);
+    // Less than a message unasked.
+    scatter(Eqds { packets: Some(20), ..Eqds::default() }, 20 * 4_160);
+    scatter(Rccc::default(), 3 * 53_800 / 2);
+}

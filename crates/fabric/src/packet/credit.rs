@@ -6,6 +6,11 @@
 //! packet, and as much later as these bytes take at the port's rate times [`Credit::share`] it grants the next. PULLs say
 //! what was granted in all, so one that is lost or overtaken costs nothing that the next does not make good.
 //!
+//! A sender that says how much it has left ([`Demand::Backlog`]) counts on what it may send unasked, which ends with the first
+//! sign of its receiver: lest it then has data and no credit and no way to say so, it asks for a packet more than it was granted
+//! for as long as it has any left. With [`Credit::idle`] a port that nobody wants anything of goes on to grant to those who did, up
+//! to a window each, until all has arrived that they had.
+//!
 //! **Invariants.** A port grants nothing before the time that its last grant takes has passed: whatever its queue pairs
 //! want, credit comes at no more than its share of the link. A queue pair is on at most one ring, and only once. Grants depend
 //! on the order of arrivals at the port alone; a port's event has the port's number in its key.
@@ -32,7 +37,7 @@ pub(super) struct Purse {
     trimmed: u64,
     /// Bytes on the wire of what has not been sent.
     pub backlog: u64,
-    /// What may be sent unasked, and the most that may be saved.
+    /// What may be sent unasked, and the most that may be saved where no idle credit comes.
     unasked: u64,
     /// One more than the last packet that was sent as the final one.
     ended: u32,
@@ -54,12 +59,23 @@ struct Account {
     after: u32,
     /// Whether it is on a ring.
     queued: bool,
+    /// What may be granted to it beyond its demand, and its place among those that are granted that.
+    most_idle: u64,
+    after_idle: u32,
+    idle: bool,
+    /// Whether all has arrived that its sender had.
+    over: bool,
 }
 
 impl Account {
     /// Bytes to be granted.
     fn wanted(&self) -> u64 {
         (self.asked + self.trimmed).saturating_sub(self.granted)
+    }
+
+    /// Whether it may be granted more than it wants.
+    fn may_idle(&self) -> bool {
+        !self.over && self.granted < self.asked + self.trimmed + self.most_idle
     }
 }
 
@@ -68,6 +84,8 @@ impl Account {
 struct Pacer {
     /// Queue pairs that want more than they were granted.
     ring: List,
+    /// Those that want no more and are granted some while nobody does.
+    idle: List,
     /// No grant before.
     next: u64,
     /// When its event is due.
@@ -96,11 +114,17 @@ impl Credits {
     pub(super) fn new(scheme: Credit, rates: impl Iterator<Item = u64>) -> Self {
         let pacer = |rate: u64| Pacer {
             ring: List::EMPTY,
+            idle: List::EMPTY,
             next: 0,
             due: u64::MAX,
             per_byte: 8e12 / (rate as f64 * scheme.share),
         };
         Self { scheme, pacers: rates.map(pacer).collect(), ..Self::default() }
+    }
+
+    /// Whether ports that nobody wants anything of grant credit.
+    pub(super) fn grants_idle(&self) -> bool {
+        self.scheme.idle
     }
 
     /// A new sending half.
@@ -111,17 +135,19 @@ impl Credits {
             Purse { credit: unasked as i64, unasked, speculating: true, ..Purse::default() };
     }
 
-    /// A new receiving half. A predecessor in its place may still stand on a ring, of which it is then the next to leave.
-    pub(super) fn open_receiver(&mut self, flow: u32) {
+    /// A new receiving half, to which no more than `most_idle` is granted beyond its demand. A predecessor in its place may still
+    /// stand on a ring, of which it is then the next to leave.
+    pub(super) fn open_receiver(&mut self, flow: u32, most_idle: u64) {
         let places = self.accounts.len().max(flow as usize + 1);
         self.accounts.resize(places, Account::default());
         let account = &mut self.accounts[flow as usize];
-        *account = Account { after: account.after, queued: account.queued, ..Account::default() };
+        let Account { after, queued, after_idle, idle, .. } = *account;
+        *account = Account { after, queued, after_idle, idle, most_idle, ..Account::default() };
     }
 
     /// Whether a receiving half is still to be granted something.
     pub(super) fn is_queued(&self, flow: u32) -> bool {
-        self.accounts[flow as usize].queued
+        self.accounts[flow as usize].queued || self.accounts[flow as usize].idle
     }
 
     /// A packet is paid for. What it says that its sender asks for, and whether the credit is used up.
@@ -134,11 +160,16 @@ impl Credits {
             Demand::Arrivals => purse.credit -= mtu as i64,
             Demand::Backlog => {
                 purse.credit -= i64::from(sent.wire);
-                // What was trimmed the receiver has counted itself.
-                let left = purse.backlog.min(purse.unasked) + sent.again;
-                let spent = purse.granted as i64 - purse.credit;
-                let asked = (left as i64 + spent - purse.trimmed as i64).max(0) as u64;
-                purse.asked = purse.asked.max(asked);
+                let left = (purse.backlog.min(purse.unasked) + sent.again) as i64;
+                let mut short = left - purse.credit;
+                if purse.speculating && left > 0 {
+                    short = short.max(mtu as i64);
+                }
+                // What was trimmed the receiver has counted itself. Who has enough asks for nothing, nor for idle credit.
+                if short > 0 {
+                    let asked = purse.granted as i64 + short - purse.trimmed as i64;
+                    purse.asked = purse.asked.max(asked.max(0) as u64);
+                }
             }
         }
         if sent.last {
@@ -158,10 +189,13 @@ impl Credits {
         }
     }
 
-    /// The sender has something to send and nothing on its way. It begins anew if nothing is due to it either: `next` is its
-    /// next new packet.
+    /// The sender has something to send and nothing on its way. It begins anew if it has no credit for it and none is due to it
+    /// either: `next` is its next new packet.
     pub(super) fn restart(&mut self, flow: u32, next: u32) {
         let purse = &mut self.purses[flow as usize];
+        if self.scheme.idle && purse.credit >= purse.backlog.clamp(1, purse.unasked.max(1)) as i64 {
+            return;
+        }
         let due = match self.scheme.demand {
             Demand::Arrivals => purse.ended < next,
             Demand::Backlog => purse.asked + purse.trimmed > purse.granted,
@@ -190,7 +224,11 @@ impl Credits {
         self.heard(flow);
         let purse = &mut self.purses[flow as usize];
         if granted > purse.granted {
-            purse.credit = (purse.credit + (granted - purse.granted) as i64).min(purse.unasked as i64);
+            purse.credit += (granted - purse.granted) as i64;
+            // Idle credit is bounded where it is granted: a window beyond what was asked for, which is a window at most.
+            if !self.scheme.idle {
+                purse.credit = purse.credit.min(purse.unasked as i64);
+            }
             purse.granted = granted;
             purse.rescues = 0;
         }
@@ -199,7 +237,7 @@ impl Credits {
     /// A receiving half wants nothing more.
     pub(super) fn forgo(&mut self, flow: u32) {
         let account = &mut self.accounts[flow as usize];
-        (account.asked, account.trimmed) = (account.granted, 0);
+        (account.asked, account.trimmed, account.over) = (account.granted, 0, true);
     }
 
     /// How long to wait for a sign of life when `usual` is the time-out of packets on their way. Without credit and with
@@ -230,6 +268,56 @@ fn push(ring: &mut List, flow: u32, accounts: &mut [Account]) {
     ring.append(flow, |before| accounts[before as usize].after = flow);
 }
 
+/// The same, of those that are granted more than they want.
+fn push_idle(ring: &mut List, flow: u32, accounts: &mut [Account]) {
+    accounts[flow as usize].after_idle = NONE;
+    accounts[flow as usize].idle = true;
+    ring.append(flow, |before| accounts[before as usize].after_idle = flow);
+}
+
+impl Pacer {
+    /// Takes the next queue pair to be granted credit, and how much; `None` if nobody is.
+    fn take(&mut self, accounts: &mut [Account], scheme: &Credit, mtu: u64) -> Option<(u32, u64)> {
+        loop {
+            let flow = self.ring.head;
+            if flow == NONE {
+                break;
+            }
+            let account = &mut accounts[flow as usize];
+            self.ring.head = account.after;
+            account.queued = false;
+            if account.wanted() > 0 {
+                // Whole packets, lest PULLs be for a few bytes each.
+                let grant = account.wanted().next_multiple_of(mtu).min(u64::from(scheme.quantum));
+                account.granted += grant;
+                if account.wanted() > 0 {
+                    push(&mut self.ring, flow, accounts);
+                } else if account.may_idle() && !account.idle {
+                    push_idle(&mut self.idle, flow, accounts);
+                }
+                return Some((flow, grant));
+            }
+        }
+        loop {
+            let flow = self.idle.head;
+            if flow == NONE {
+                return None;
+            }
+            let account = &mut accounts[flow as usize];
+            self.idle.head = account.after_idle;
+            account.idle = false;
+            if account.may_idle() {
+                let grant = u64::from(scheme.quantum);
+                account.granted += grant;
+                if account.may_idle() {
+                    push_idle(&mut self.idle, flow, accounts);
+                }
+                return Some((flow, grant));
+            }
+        }
+    }
+}
+
 impl<T: Transport> Engine<T> {
     /// A data packet that says `asked` has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair
     /// may want credit.
@@ -237,6 +325,7 @@ impl<T: Transport> Engine<T> {
         let mtu = self.settings.mtu.0;
         let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
         let account = &mut accounts[flow as usize];
+        account.over = false;
         match scheme.demand {
             Demand::Arrivals => account.asked += mtu,
             Demand::Backlog => {
@@ -255,8 +344,9 @@ impl<T: Transport> Engine<T> {
 
     /// All that the sender had has arrived: nothing follows it.
     pub(super) fn satisfied(&mut self, flow: u32) {
+        let account = &mut self.credits.accounts[flow as usize];
+        account.over = true;
         if self.credits.scheme.demand == Demand::Arrivals {
-            let account = &mut self.credits.accounts[flow as usize];
             account.asked = account.granted;
         }
     }
@@ -264,7 +354,7 @@ impl<T: Transport> Engine<T> {
     /// Lets NIC port `p` grant as soon as it may, if somebody wants it.
     fn arm_pacer(&mut self, p: u32, now: u64) {
         let pacer = &mut self.credits.pacers[p as usize];
-        if pacer.due == u64::MAX && !pacer.ring.is_empty() {
+        if pacer.due == u64::MAX && !(pacer.ring.is_empty() && pacer.idle.is_empty()) {
             pacer.due = pacer.next.max(now);
             let due = pacer.due;
             self.schedule(due, class::CREDIT, p);
@@ -280,27 +370,9 @@ impl<T: Transport> Engine<T> {
             return;
         }
         pacer.due = u64::MAX;
-        let (flow, granted, grant) = loop {
-            let flow = pacer.ring.head;
-            if flow == NONE {
-                return;
-            }
-            let account = &mut accounts[flow as usize];
-            pacer.ring.head = account.after;
-            account.queued = false;
-            if account.wanted() == 0 {
-                continue;
-            }
-            // Whole packets, lest PULLs be for a few bytes each.
-            let grant = account.wanted().next_multiple_of(mtu).min(u64::from(scheme.quantum));
-            account.granted += grant;
-            let granted = account.granted;
-            if account.wanted() > 0 {
-                push(&mut pacer.ring, flow, accounts);
-            }
-            pacer.next = now + (grant as f64 * pacer.per_byte).ceil() as u64;
-            break (flow, granted, grant);
-        };
+        let Some((flow, grant)) = pacer.take(accounts, scheme, mtu) else { return };
+        pacer.next = now + (grant as f64 * pacer.per_byte).ceil() as u64;
+        let granted = accounts[flow as usize].granted;
         self.totals.grants += 1;
         self.totals.credit += grant;
         self.send_pull(flow, granted, now);

@@ -224,7 +224,14 @@ impl<T: Transport> Engine<T> {
             }
         };
         if T::CREDITED {
-            self.credits.open_receiver(slot);
+            let [from, back] = plan.ports.map(|[port, _]| port);
+            let most_idle = if self.credits.grants_idle() {
+                let facts = self.facts(from, &plan.paths[0], back, &plan.paths[1]);
+                self.transport.unasked(&self.transport.open(&facts))
+            } else {
+                0
+            };
+            self.credits.open_receiver(slot, most_idle);
         }
         slot
     }

@@ -8,8 +8,8 @@
 //! A path number that was marked, or on which a packet was trimmed, is left out once when its turn comes.
 //!
 //! **As far as it goes.** Trimmed packets are granted in the turn of their queue pair; the authors' simulator serves those
-//! first. Idle credit, which a receiver with nothing to grant spreads among senders that asked for none, is not modelled: a
-//! queue pair that has fallen idle speculates again.
+//! first. Idle credit goes to those who asked for some before and have not sent all they had; a queue pair that has fallen idle
+//! speculates again.
 
 use windtunnel_kernel::Span;
 
@@ -102,7 +102,7 @@ impl Transport for Eqds {
     }
 
     fn credit(&self, mtu: u32) -> Credit {
-        Credit { quantum: mtu, share: self.share, demand: Demand::Backlog, keeps_unasked: false }
+        Credit { quantum: mtu, share: self.share, demand: Demand::Backlog, keeps_unasked: false, idle: true }
     }
 
     fn unasked(&self, flow: &EqdsFlow) -> u64 {

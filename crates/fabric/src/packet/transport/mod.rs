@@ -227,6 +227,8 @@ pub struct Credit {
     pub demand: Demand,
     /// Whether what is sent unasked goes on after the receiver was heard of.
     pub keeps_unasked: bool,
+    /// Whether a NIC port that nobody wants anything of grants to those who did before, up to what a sender may send unasked.
+    pub idle: bool,
 }
 
 /// What a receiver answers beside the acknowledgements that are due.

@@ -74,7 +74,7 @@ impl Transport for Ndp {
     fn on_nack(&self, _: &mut NdpFlow, _: &Nack) {}
 
     fn credit(&self, mtu: u32) -> Credit {
-        Credit { quantum: mtu, share: self.share, demand: Demand::Arrivals, keeps_unasked: true }
+        Credit { quantum: mtu, share: self.share, demand: Demand::Arrivals, keeps_unasked: true, idle: false }
     }
 
     fn unasked(&self, flow: &NdpFlow) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Senders say how much they have to send, up to a largest window of 1.5 bandwidth–delay products, which they may also send
 //! unasked until they hear of the receiver; the receiver's NIC port grants 4 packets' worth of credit at a time, round robin,
-//! at 0.99 of its rate. Trimmed packets are answered by a NACK and paid for on top of the demand. Path numbers are chosen as
+//! at 0.99 of its rate, and goes on where nobody asks for more, up to a window each. Trimmed packets are answered by a NACK and paid for on top of the demand. Path numbers are chosen as
 //! with the sender's control ([`Nscc`](super::Nscc)).
 
 use windtunnel_kernel::Span;
@@ -81,7 +81,7 @@ impl Transport for Rccc {
 
     fn credit(&self, mtu: u32) -> Credit {
         let quantum = mtu * self.packets;
-        Credit { quantum, share: self.share, demand: Demand::Backlog, keeps_unasked: false }
+        Credit { quantum, share: self.share, demand: Demand::Backlog, keeps_unasked: false, idle: true }
     }
 
     fn unasked(&self, flow: &RcccFlow) -> u64 {
