@@ -142,7 +142,7 @@ impl Credits {
         self.accounts.resize(places, Account::default());
         let account = &mut self.accounts[flow as usize];
         let Account { after, queued, after_idle, idle, .. } = *account;
-        *account = Account { after, queued, after_idle, idle, most_idle, ..Account::default() };
+        *account = Account { after, queued, most_idle, after_idle, idle, ..Account::default() };
     }
 
     /// Whether a receiving half is still to be granted something.
