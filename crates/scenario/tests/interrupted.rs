@@ -119,12 +119,67 @@ fn every_iteration_simulated_comes_to_the_same() {
     }
 }
 
+/// Four leaves of two hosts below two spines, one job over all.
+fn fabric(fidelity: &str, transport: &str, balancer: &str, more: &str, jobs: &str) -> String {
+    format!(
+        "windtunnel: 1\nname: rerouted\nseed: 3\nfidelity: {fidelity}\ntopology:\n  shape: clos\n  hosts: 8\n  tiers:\n    - \
+         {{ports_down: 2, rate: 100 Gbps, length: 20 m}}\n    - {{ports_down: 4, rate: 100 Gbps, length: \
+         20 m}}\n  host: {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-5}}\nnetwork: {{mtu: 4096 B, header: 66 B, transport: \
+         {transport}, load_balancer: {balancer}, timeout: 100 us}}\ncluster:\n  reaction_delay: 20 us\n  episodes: {{phase: aligned}}\n{more}results: \
+         {{operations: none, flows: none}}\njobs:\n{jobs}"
+    )
+}
+
+/// One of two spines goes out and comes back: no job is interrupted; what was on it is sent again, and meanwhile all share the other.
+#[test]
+fn packets_go_round_a_spine_that_goes_out_in_mid_run() {
+    let out = "  maintenance: [{part: spine0, at: 1 ms, for: 3 ms}]\n";
+    let jobs = job("a", 4, 40, "") + &job("b", 4, 40, "");
+    for (transport, balancer) in [("dcqcn", "ecmp"), ("uec", "spray"), ("dctcp", "ecmp")] {
+        let text = |more: &str| fabric("packet", transport, balancer, more, &jobs);
+        let (whole, broken) = (run(&text(""), true), run(&text(out), true));
+        let kinds = broken["network"]["link_down"].as_u64().expect("a count");
+        assert!(kinds > 0, "{transport}: nothing was on the spine");
+        assert_eq!(whole["network"]["link_down"], 0);
+        sums_are_exact(&broken);
+        for number in 0..2 {
+            let (before, after) = (finish(&whole, number), finish(&broken, number));
+            // For 3 ms half of the paths, and a few time-outs.
+            assert!(before < after && after < before + 4e-3, "{transport} {number}: {before} {after}");
+            assert_eq!(broken["jobs"][number]["interruptions"], whole["jobs"][number]["interruptions"]);
+        }
+        for threads in [2, 3] {
+            let again =
+                outcome(&text(out), true, Some(threads)).unwrap_or_else(|message| panic!("{message}"));
+            assert_eq!(again["jobs"], broken["jobs"], "{transport} on {threads} threads");
+            assert_eq!(again["network"], broken["network"], "{transport} on {threads} threads");
+        }
+    }
+}
+
+/// A leaf goes out with its hosts: the job on them begins anew elsewhere once the cluster has reacted, the other one goes on.
+#[test]
+fn a_leaf_goes_out_with_its_jobs() {
+    let out = "  maintenance: [{part: leaf0, at: 1 ms, for: 1 s}]\n";
+    let jobs = job("a", 2, 60, "") + &job("b", 2, 60, "");
+    for fidelity in ["flow", "packet"] {
+        let of = |more: &str| run(&fabric(fidelity, "none", "ecmp", more, &jobs), true);
+        let (whole, broken) = (of(""), of(out));
+        sums_are_exact(&broken);
+        assert_eq!(broken["jobs"][0]["interruptions"], 1, "{fidelity}: {}", broken["jobs"][0]);
+        let (found, expected) = (finish(&broken, 0), 1.02e-3 + finish(&whole, 0));
+        assert!((found / expected - 1.0).abs() < 0.01, "{fidelity}: {found} {expected}");
+        assert_eq!(finish(&broken, 1), finish(&whole, 1), "{fidelity}");
+    }
+}
+
 #[test]
 fn what_full_runs_cannot_do_is_refused() {
     let jobs = job("a", 2, 4, "") + &job("b", 2, 4, "");
     let out = "  maintenance: [{part: leaf0, at: 1 ms, for: 1 s}]\n";
-    let message = outcome(&cluster("packet", "none", out, &jobs), true, None).expect_err("it is refused");
-    assert!(message.contains("cables and switches that fail or are drained"), "{message}");
+    let text = fabric("packet", "none", "destination_modulo", out, &jobs);
+    let message = outcome(&text, true, None).expect_err("it is refused");
+    assert!(message.contains("`load_balancer: destination_modulo` has one path for a pair"), "{message}");
     let message = outcome(&cluster("message", "none", "", &jobs), true, None).expect_err("it is refused");
     assert!(message.contains("at `fidelity: flow` and `packet` only"), "{message}");
 }

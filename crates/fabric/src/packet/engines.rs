@@ -126,6 +126,15 @@ impl<T: Transport> Engines<T> {
         Self { parts }
     }
 
+    /// Has packets go where `forwarder` says from `at` on, an instant that has not been reached; what it says is out goes down, with
+    /// what is on it.
+    pub fn lead_from(&mut self, at: Time, forwarder: &Forwarder) {
+        self.each(|engine| engine.lead_from(at, forwarder));
+        if let Parts::Many(many) = &mut self.parts {
+            many.next = None;
+        }
+    }
+
     /// Keeps all threads at work even where one alone would be faster; to measure what threads cost.
     #[must_use]
     pub fn keep_together(self) -> Self {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::executor::RunStatistics;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
-use windtunnel_topology::{LinkId, Topology};
+use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::background::BackgroundUse;
 use super::network::{PacketNetwork, PacketNetworkError};
@@ -64,6 +64,10 @@ pub trait PacketModel: Network + Abandon {
     fn take_records(&mut self, records: &mut Vec<FlowRecord>);
     /// The flows inside scale-up domains.
     fn inside(&mut self) -> &mut FlowNetwork;
+    /// See [`PacketNetwork::expect_changes`].
+    fn expect_changes(&mut self);
+    /// See [`PacketNetwork::change_paths`].
+    fn change_paths(&mut self, forwarder: &Forwarder);
 }
 
 impl<T: Transport> PacketModel for PacketNetwork<T> {
@@ -141,6 +145,14 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn inside(&mut self) -> &mut FlowNetwork {
         self.inside()
+    }
+
+    fn expect_changes(&mut self) {
+        self.expect_changes();
+    }
+
+    fn change_paths(&mut self, forwarder: &Forwarder) {
+        self.change_paths(forwarder);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
-use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology, flow_hash};
+use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology, flow_hash};
 
 use super::background::{BackgroundUse, Generator};
 use super::engine::{Completion, OpenRequest, QueuePair};
@@ -159,6 +159,17 @@ impl<T: Transport> PacketNetwork<T> {
         self.engine = self.engine.rerouted(&forwarder);
         self.rerouter = Some(rerouter);
         self
+    }
+
+    /// Paths will [change](Self::change_paths): no queue pair is bound to one.
+    pub fn expect_changes(&mut self) {
+        self.moves_paths = true;
+    }
+
+    /// What has failed is other than it was: right after the present packets go where `forwarder` says, and what is on links that are
+    /// out is lost. The rerouter that it was [given](Self::rerouted) is to know the same.
+    pub fn change_paths(&mut self, forwarder: &Forwarder) {
+        self.engine.lead_from(self.clock + Span(1), forwarder);
     }
 
     /// Whether a path joins both ends, in both directions.

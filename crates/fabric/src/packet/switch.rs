@@ -200,7 +200,7 @@ impl<T: Transport> Engine<T> {
     /// A packet has no next hop: only what is down can be the cause, from the start or since.
     #[cold]
     fn drop_unled(&mut self, p: u32, id: u32) {
-        if self.settings.impairments.moves_paths() {
+        if self.changes.last > 0 {
             self.totals.link_down += 1;
         }
         self.drop_packet(p, id);

@@ -6,13 +6,13 @@
 //!
 //! A job that is interrupted or stopped vanishes from the network in mid-iteration, with all that it had under way, and enters
 //! again at the iteration after the last one that is safe. Where cables or switches go out or come back, what is under way goes
-//! on by the paths that there are (flow fidelity). Checkpoints are written between iterations ([`writes`]).
+//! on by the paths that there are; packets on them are lost, and sent again when their transport finds out. Checkpoints are written between iterations ([`writes`]).
 //!
 //! At packet fidelity a network runs on by itself for as long as nothing arrives; it is told where the cluster's next event is, and
 //! stops there.
 //!
-//! Failure modes: a scheduler that suspends jobs in the memory of their GPUs, in mid-iteration; paths that change, or reductions by
-//! switches that may be interrupted, at packet fidelity; a span beyond what picoseconds can count.
+//! Failure modes: a scheduler that suspends jobs in the memory of their GPUs, in mid-iteration; reductions by switches that may be
+//! interrupted, at packet fidelity; a span beyond what picoseconds can count.
 
 mod writes;
 
@@ -28,6 +28,7 @@ use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_fabric::{Abandon, Fabric};
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
+use windtunnel_topology::Forwarder;
 use windtunnel_workload::collectives::Algorithm;
 
 use self::writes::Writes;
@@ -40,7 +41,7 @@ use super::recorder::{Recorder, weigh};
 use super::usage;
 use crate::assemble::Assembled;
 use crate::error::{Failure, InputError};
-use crate::schema::{ExchangeName, Fidelity};
+use crate::schema::{ExchangeName, Fidelity, LoadBalancerName};
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Picoseconds that the network can count, with room for a message's way.
@@ -94,8 +95,11 @@ pub fn run(
         Fidelity::Packet if scenario.network.backend.is_some() => {
             refused("several jobs are not simulated from end to end by a model of one's own")
         }
-        Fidelity::Packet if plan.is_some() => refused(
-            "cables and switches that fail or are drained are not simulated from end to end at `fidelity: packet`",
+        Fidelity::Packet if plan.is_some() && assembled.troubles.impairments.moves_paths() => refused(
+            "cables and switches fail or are drained by `cluster` or by `impairments` at `fidelity: packet`, not by both",
+        ),
+        Fidelity::Packet if plan.is_some() && balancer_is_fixed(assembled) => refused(
+            "`load_balancer: destination_modulo` has one path for a pair, but cables or switches fail or are drained",
         ),
         Fidelity::Packet if reduces(assembled) && assembled.operations.is_some() => {
             refused("reductions in the network are not interrupted at `fidelity: packet`, and jobs may be")
@@ -104,6 +108,9 @@ pub fn run(
             let (source, threads) = (&options.source, options.threads);
             let mut fabric =
                 network::packet(assembled, spec, source, false, rerouter.as_ref(), Time::ZERO, threads)?;
+            if plan.is_some() {
+                fabric.network_mut().expect_changes();
+            }
             if let Some(digests) = &options.digests {
                 fabric.network_mut().keep_digest(&digests.lock().expect("no holder panics").next());
             }
@@ -115,6 +122,11 @@ pub fn run(
     }
 }
 
+/// Whether a pair keeps its path though it has failed.
+fn balancer_is_fixed(assembled: &Assembled) -> bool {
+    assembled.scenario.network.load_balancer == LoadBalancerName::DestinationModulo
+}
+
 /// Whether any collective is one of switches.
 fn reduces(assembled: &Assembled) -> bool {
     let specs =
@@ -124,19 +136,19 @@ fn reduces(assembled: &Assembled) -> bool {
 
 /// A network off which jobs go in mid-run, and whose paths may change.
 trait Lasting: Abandon {
-    /// The rerouter knows other paths from the present on.
-    fn change_paths(&mut self);
+    /// From the present on paths are as `forwarder` has them, which the rerouter knows already.
+    fn change_paths(&mut self, forwarder: &Forwarder);
 }
 
 impl Lasting for FlowNetwork {
-    fn change_paths(&mut self) {
+    fn change_paths(&mut self, _: &Forwarder) {
         self.paths_changed();
     }
 }
 
 impl Lasting for Box<dyn PacketModel> {
-    fn change_paths(&mut self) {
-        unreachable!("a scenario whose paths change was refused");
+    fn change_paths(&mut self, forwarder: &Forwarder) {
+        (**self).change_paths(forwarder);
     }
 }
 
@@ -463,10 +475,10 @@ where
         let topology = &self.assembled.fabric.topology;
         let names = PathNames::new(topology, Some(forwarder.clone()), balancer, scenario.seed);
         self.shard.observer_mut().rename_paths(names);
-        *lock(rerouter).forwarder_mut() = forwarder;
+        *lock(rerouter).forwarder_mut() = forwarder.clone();
         let host = self.shard.fabric_mut();
         host.advance_to(Time(cluster.now() * 1_000));
-        host.network_mut().change_paths();
+        host.network_mut().change_paths(&forwarder);
     }
 
     fn enter(&mut self, id: JobId, cluster: &mut Cluster<'_>) -> Result<(), Stop> {

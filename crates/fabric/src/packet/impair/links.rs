@@ -1,6 +1,7 @@
 //! Links that lose packets, and changes of links in mid-run.
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::{Forwarder, LinkId, Node, SwitchId, Topology};
 
@@ -34,6 +35,8 @@ enum Step {
     Kinds(Vec<(u32, u16)>),
     /// Every switch knows what is down.
     Converge,
+    /// All that a forwarder says is out goes down, all else comes up, and packets go where it says.
+    Lead(Box<Forwarder>),
 }
 
 /// Both directions of a part's cables.
@@ -90,6 +93,15 @@ impl<T: Transport> Engine<T> {
         self.settings.impairments = impairments;
     }
 
+    /// From `at` on, which lies ahead, packets go where `forwarder` says, which every switch knows at once, and what it says is out
+    /// carries nothing.
+    pub(in crate::packet) fn lead_from(&mut self, at: Time, forwarder: &Forwarder) {
+        let place = self.changes.steps.len() as u32;
+        self.changes.steps.push(Step::Lead(Box::new(forwarder.clone())));
+        self.changes.last = self.changes.last.max(at.0);
+        self.schedule(at.0, class::CHANGE, place);
+    }
+
     /// Something changes. Every process carries it out: on the ports that it owns, on the cables that lead to it, and on what
     /// its packets are led by.
     #[cold]
@@ -107,6 +119,19 @@ impl<T: Transport> Engine<T> {
                     }
                     self.ports[port as usize].kind = kind;
                 }
+            }
+            Step::Lead(forwarder) => {
+                let dead: Vec<bool> = (0..self.topology.link_count() as u32)
+                    .map(|link| forwarder.is_dead(LinkId(link)))
+                    .collect();
+                self.lead_by(*forwarder);
+                for (link, dead) in (0..).map(LinkId).zip(dead) {
+                    if let Some(port) = self.port_of(link) {
+                        self.turn(port, dead, now);
+                    }
+                }
+                // It has been carried out, and its tables may be large.
+                self.changes.steps[place as usize] = Step::Converge;
             }
             Step::Turn(part, down) => {
                 let Some(forwarder) = &mut self.forwarder else { return };
