@@ -6,6 +6,7 @@ Tolerance: 1e-9 relative or 1 ps per step, whichever is larger. S is the size as
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -223,6 +224,52 @@ def test_gpus_take_turns_at_a_nic_that_they_share(kind: str, algorithm: str, nic
     """Messages take as long as flows, which share every link, also where a host has fewer NICs than GPUs."""
     message, flow = (nics_s(kind, algorithm, fidelity, nics=nics) for fidelity in ("message", "flow"))
     assert message == pytest.approx(flow, rel=0.02)
+
+
+@pytest.mark.parametrize("fidelity", ["message", "flow", "packet"])
+@pytest.mark.parametrize("n", [2, 5, 8, 16])
+def test_a_binomial_broadcast_takes_a_message_a_level(n: int, fidelity: str) -> None:
+    """ceil(log2 n) messages one after the other: who has the data sends to one after another, not to all at once."""
+
+    def taken(ranks: int) -> float:
+        collective = {"kind": "broadcast", "algorithm": "binomial", "bytes": "16 MB", "ranks": ranks}
+        document = {
+            "windtunnel": 1,
+            "name": "broadcast",
+            "fidelity": fidelity,
+            "topology": {"shape": "clos", "hosts": 16, "tiers": [{"ports_down": 16, "rate": "100 Gbps"}], "host": {}},
+            "jobs": [{"name": "a", "workload": {"collective": collective}}],
+        }
+        return float(windtunnel.run(document).summary["jobs"][0]["iteration_time_s"]["mean"])
+
+    assert taken(n) == pytest.approx(math.ceil(math.log2(n)) * taken(2), rel=0.01)
+
+
+def test_a_message_from_rail_to_rail_pays_for_its_bytes(tmp_path: Path) -> None:
+    """Between two hosts, all of whose rails are one leaf each: GPU 0 of one to GPU 1 of the other goes by a spine."""
+    lines = [
+        {"windtunnel_workload": 1, "ranks": 4},
+        {"rank": 0, "id": "send", "send": {"to": 3, "bytes": "16 MB", "tag": 1}},
+        {"rank": 3, "id": "receive", "receive": {"from": 0, "tag": 1}},
+    ]
+    (tmp_path / "send.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    times = []
+    for fidelity in ("message", "flow"):
+        document = {
+            "windtunnel": 1,
+            "name": "rails",
+            "fidelity": fidelity,
+            "topology": {
+                "shape": "clos",
+                "hosts": 2,
+                "tiers": [{"ports_down": 2, "rate": "100 Gbps"}, {"ports_down": 2, "rate": "100 Gbps"}],
+                "host": {"gpus": 2, "nics": 2, "rails": True, "scale_up": {"rate": "300 GB/s"}},
+            },
+            "jobs": [{"name": "a", "workload": {"file": str(tmp_path / "send.jsonl")}}],
+        }
+        times.append(windtunnel.run(document).summary["jobs"][0]["iteration_time_s"]["mean"])
+    assert times[0] == pytest.approx(times[1], rel=0.01)
+    assert times[0] > 16e6 * 8 / 100e9
 
 
 def test_jobs_take_turns_at_a_nic_that_they_share() -> None:

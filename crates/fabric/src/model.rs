@@ -31,6 +31,8 @@ pub struct SendRequest {
     /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver and
     /// entropy. Otherwise it has a connection of its own.
     pub ordered: bool,
+    /// Whether the send is over only when the receiver has the message, however short it is.
+    pub waits: bool,
 }
 
 /// What became known of a request.

@@ -49,6 +49,7 @@ fn transfer<N: Network>(host: &mut Host<N>, at: Time, from: u32, to: u32, bytes:
         class: 0,
         entropy: 0,
         ordered: true,
+        waits: false,
     };
     host.send(at, EndpointId(from), Ticket(ticket), request);
     host.post_receive(at, EndpointId(to), Ticket(ticket + 1), stream, Some(EndpointId(from)), Some(tag));
@@ -132,6 +133,7 @@ fn endpoints_begin_anew_after_they_have_stopped() {
         class: 0,
         entropy: 0,
         ordered: true,
+        waits: false,
     };
     host.send(Time::ZERO, EndpointId(2), Ticket(20), request);
     host.post_receive(Time::ZERO, EndpointId(6), Ticket(30), StreamId(0), Some(EndpointId(2)), Some(Tag(9)));

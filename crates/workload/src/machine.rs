@@ -32,6 +32,8 @@ pub struct Outgoing {
     pub entropy: u32,
     /// Whether it goes by a communicator's connection, which sends one message after the other.
     pub ordered: bool,
+    /// Whether the send is over only when the receiver has the message.
+    pub waits: bool,
 }
 
 /// A rank's arrival at a coupled collective.

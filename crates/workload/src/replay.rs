@@ -417,7 +417,8 @@ impl<M: Machine> Step<'_, M> {
                 let to = workload.resolve(rank, peer);
                 let entropy = self.prepared.message_entropy(rank, peer);
                 let ordered = matches!(peer, Peer::Member(..));
-                let message = Outgoing { stream, nic, to, bytes, tag, dimension, entropy, ordered };
+                let message =
+                    Outgoing { stream, nic, to, bytes, tag, dimension, entropy, ordered, waits: false };
                 self.machine.send(ready, rank, token, message);
             }
             OpKind::Receive { peer, tag, stream } => {

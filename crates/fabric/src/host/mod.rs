@@ -16,7 +16,7 @@
 //!
 //! 0 bytes count as 1. A message leaves at (start of the send) + o and is then the [`Network`]'s; with LogGOPS its first
 //! byte arrives L later. A message of at most S bytes is eager: its send is over when its overhead is. A longer one is a
-//! rendezvous: its send is over when the receiver matches it. [`Receiver::Free`] is the variant of ATLAHS.
+//! rendezvous, as is one that asks for it ([`SendRequest::waits`]): its send is over when the receiver matches it. [`Receiver::Free`] is the variant of ATLAHS.
 //!
 //! **Order.** Events are handled one by one in the order (time, insertion number). What is released by an event is
 //! inserted right after it, and a blocked operation keeps its number when it tries again.
@@ -341,7 +341,7 @@ impl<N: Network> Host<N> {
     fn start_send(&mut self, id: u32, operation: &Operation, notices: &mut Vec<Notice>) {
         let costs = self.costs.of_class(usize::from(operation.path));
         let holds = costs.holds(operation.bytes(), self.costs.receiver());
-        let rendezvous = operation.bytes() > costs.eager_limit;
+        let rendezvous = operation.rendezvous || operation.bytes() > costs.eager_limit;
         let (from, to) = (operation.endpoint, EndpointId(operation.peer));
         let (stream, nic) = (self.stream_clock(from, operation.stream), self.nic_clock(from, operation).0);
         let end = self.now + holds.send_stream;
@@ -513,6 +513,7 @@ impl<N: Network> Fabric for Host<N> {
             peer: request.to.0,
             entropy: request.entropy,
             ordered: request.ordered,
+            rendezvous: request.waits,
             stream: request.stream.0,
             nic: request.nic.0,
             class: request.class,
@@ -655,6 +656,7 @@ mod tests {
                     class: 0,
                     entropy: 0,
                     ordered: false,
+                    waits: false,
                 };
                 host.send(now, EndpointId(0), Ticket(0), request);
                 host.post_receive(

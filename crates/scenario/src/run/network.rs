@@ -373,14 +373,18 @@ fn by_class(scenario: &Scenario, parts: &FabricParts, rerouter: Option<&SharedRe
         eager_limit: EAGER,
     };
     let samples = samples(topology);
+    // A class that no path from endpoint 0 is of costs as much as the furthest that one is.
+    let furthest =
+        samples.iter().skip(PathClass::SameLeaf as usize).flatten().max_by_key(|sample| sample.latency);
+    let beyond = |class: PathClass| outside(samples[class as usize].or(furthest.copied()));
     if rerouter.is_none() && topology.shape_name() == "clos" {
         let classes = vec![
             inside(None),
             inside(samples[PathClass::ScaleUp as usize]),
-            outside(samples[PathClass::SameLeaf as usize]),
-            outside(samples[PathClass::SamePod as usize]),
-            outside(samples[PathClass::Beyond as usize]),
-            outside(samples[PathClass::OtherBuilding as usize]),
+            beyond(PathClass::SameLeaf),
+            beyond(PathClass::SamePod),
+            beyond(PathClass::Beyond),
+            beyond(PathClass::OtherBuilding),
         ];
         let shape = topology.clone();
         return Costs::by_class(classes, Arc::new(move |from, to| shape.path_class(from, to) as usize));
@@ -462,15 +466,16 @@ struct Sample {
     rate: BitRate,
 }
 
-/// The longest latency and slowest end link seen of each class, from endpoint 0 to its own host, to every power of two
-/// of hosts and to the last one.
+/// The longest latency and slowest end link seen of each class, from endpoint 0 to its own host, and to every GPU of each power of
+/// two of hosts and of the last one: with rails a GPU's class of path is that of its number too.
 fn samples(topology: &Topology) -> [Option<Sample>; 6] {
     let mut found: [Option<Sample>; 6] = [None; 6];
     let per_host = topology.endpoints_per_host();
     let near = 1..per_host;
     let far = (0..32).map(|power| 1u32 << power).take_while(|host| *host < topology.hosts());
     let last = topology.hosts().saturating_sub(1);
-    let hosts = far.chain([last]).map(|host| host * per_host);
+    let gpus = |host: u32| (0..per_host).map(move |gpu| host * per_host + gpu);
+    let hosts = far.chain([last]).flat_map(gpus);
     let mut route = Route::new();
     for to in near.chain(hosts).filter(|&to| to > 0) {
         let (from, to) = (EndpointId(0), EndpointId(to));

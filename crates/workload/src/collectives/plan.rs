@@ -278,6 +278,12 @@ impl Plan {
         Some(in_network::meeting(self.n, self.domain, self.bytes, index))
     }
 
+    /// Whether a member's send is over only when its receiver has the message, as with MPI's blocking sends of long messages: where a
+    /// member sends in several rounds and receives in none between, they would otherwise leave at once and share its NIC.
+    pub fn sends_in_turn(&self) -> bool {
+        self.algorithm == Algorithm::Binomial
+    }
+
     /// Group size.
     pub fn members(&self) -> u32 {
         self.n
