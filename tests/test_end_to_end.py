@@ -153,7 +153,8 @@ def test_the_same_bytes_for_any_number_of_threads(
     assert "iteration time" in other.stdout
     assert windtunnel.load(tmp_path / "e").summary["jobs"] != first[0]["jobs"]
     done = command("run", scenario, "--check-determinism", *more)
-    assert done.stderr.startswith("deterministic: the same bytes")
+    # On a busy machine its progress is shown before.
+    assert done.stderr.splitlines()[-1].startswith("deterministic: the same bytes")
 
 
 def test_overrides_and_comparison(command: Command, scenario: Path) -> None:
