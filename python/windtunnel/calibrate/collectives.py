@@ -187,7 +187,7 @@ def calibrate(system: System, data: Path, systems: Mapping[str, System]) -> tupl
     rows = rows_of(system, data, systems)
     if not rows.ids:
         raise InputError(f"no rows of system `{system.name}` to fit on in {data}")
-    stated = {name: value for name, value in constants(system).items() if name in {"eager", "short_message"}}
+    stated = {name: value for name, value in constants(system).items() if name in {"eager", "pulled", "short_message"}}
     asked = Asked(rows.asked)
 
     def predict(sets: list[dict[str, float]]) -> np.ndarray:

@@ -129,7 +129,7 @@ def constants(system: System) -> dict[str, Any]:
             found[name] = quantity(value, "size", f"{place}.{name}")
         else:
             found[name] = value
-    for name in ("eager", "short_message"):
+    for name in ("eager", "pulled", "short_message"):
         limit = section(system, name)
         if limit is not None:
             found[name] = quantity(limit, "size", f"{system.path}: collectives.{name}")

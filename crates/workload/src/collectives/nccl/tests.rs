@@ -267,6 +267,35 @@ fn low_latency_messages_beyond_the_eager_limit_wait_one_after_another() {
 }
 
 #[test]
+fn a_low_latency_message_beyond_the_rendezvous_threshold_is_pulled() {
+    let hardware = Hardware { wire: 0.0, ..two_nics() };
+    let settings = Settings::default();
+    let constants = Constants {
+        launch: 0.0,
+        channel: 0.0,
+        base: [0.0; 3],
+        hop_tree: [4e-6; 3],
+        share_network: [0.05, 0.05, 0.8],
+        eager: 8192.0,
+        rendezvous: 10e-6,
+        pulled: 16384.0,
+        ..Constants::default()
+    };
+    let communicator = Communicator { hardware: &hardware, layout: on(2, 1), settings: &settings };
+    let choice = Choice { algorithm: Algorithm::Tree, protocol: Protocol::LL, channels: 2 };
+    // A chunk on each of two channels, up and down: LL's flags double it on the wire of 25 GB/s.
+    let time = |chunk: u64| communicator.time_of(Operation::AllReduce, choice, 2 * chunk, &constants);
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+    // 16 KiB on the wire are copied at LL's own share, 32 KiB are pulled at Simple's.
+    near(time(8192), 2.0 * 14e-6 + 2.0 * 16384.0 / (0.05 * 25e9));
+    near(time(16384), 2.0 * 14e-6 + 2.0 * 2.0 * 32768.0 / (0.8 * 25e9));
+    // Without such a threshold all are copied.
+    let copied = Constants { pulled: 0.0, ..constants.clone() };
+    let all = communicator.time_of(Operation::AllReduce, choice, 2 * 16384, &copied);
+    near(all, 2.0 * 14e-6 + 2.0 * 32768.0 / (0.05 * 25e9));
+}
+
+#[test]
 fn a_tree_fills_once_and_is_as_deep_as_its_hosts_need() {
     let settings = Settings::default();
     let hardware = Hardware { wire: 0.0, ..two_nics() };

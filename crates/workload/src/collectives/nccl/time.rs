@@ -20,6 +20,10 @@
 //! may change NICs (`NCCL_CROSS_NIC=1`) were measured without those waits; why is not known. Where the driver copies
 //! (`FI_HMEM_CUDA_USE_GDRCOPY=0`) a message costs `copy_launch` more, but not one of LL or LL128 that waits.
 //!
+//! What is sent unasked is copied at the receiver. Where the library states from which size on the receiver's NIC pulls a
+//! message instead (`pulled`; libfabric, `fi_cxi(7)`: the rendezvous protocol, an RDMA get into the buffer that matches),
+//! one of LL or LL128 beyond it moves as Simple's do: at Simple's share for its wire bytes, `handshake` at least.
+//!
 //! Two domains whose leaves carry less than their NICs send (`uplink`) get ever less the longer they send: beyond
 //! `sustained` bytes the rate falls with the bytes to the power of `decay`.
 
@@ -51,6 +55,8 @@ pub struct Constants {
     pub eager: f64,
     /// What a hop costs more beyond.
     pub rendezvous: f64,
+    /// Wire bytes beyond which the receiver's NIC pulls a message into place; 0 if there is no such limit.
+    pub pulled: f64,
     /// What a message of LL or LL128 beyond `eager` takes its NIC at least.
     pub answer: f64,
     /// What a message of Simple takes its NIC at least where there is such a limit, beyond `short_message`.
@@ -101,6 +107,7 @@ impl Default for Constants {
             hop_ring: [2.7e-6, 4.0e-6, 14.0e-6],
             eager: 0.0,
             rendezvous: 5.0e-6,
+            pulled: 0.0,
             answer: 10.0e-6,
             handshake: 10.0e-6,
             copy_launch: 7.0e-6,
@@ -246,11 +253,27 @@ impl Communicator<'_> {
         protocol != Protocol::Simple && constants.eager > 0.0 && Self::wire_bytes(protocol, message) >= eager
     }
 
+    /// Whether a low-latency message is long enough to be pulled by its receiver's NIC.
+    fn pulls(protocol: Protocol, message: f64, constants: &Constants) -> bool {
+        protocol != Protocol::Simple
+            && constants.pulled > 0.0
+            && Self::wire_bytes(protocol, message) > constants.pulled
+    }
+
+    /// Share of the NICs' rate for data of messages of so many bytes.
+    fn carried(protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        if Self::pulls(protocol, message, constants) {
+            constants.share_network[Protocol::Simple as usize] * message / Self::wire_bytes(protocol, message)
+        } else {
+            constants.share_network[protocol as usize]
+        }
+    }
+
     /// What a hop over the network costs beside its latency: the wire, the wait of a message beyond the eager limit, the
     /// driver's copy of one below.
     fn beyond_eager(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
         self.hardware.wire
-            + if self.waits(protocol, message, constants) {
+            + if self.waits(protocol, message, constants) || Self::pulls(protocol, message, constants) {
                 constants.rendezvous
             } else if self.settings.driver_copies {
                 constants.copy_launch
@@ -262,11 +285,12 @@ impl Communicator<'_> {
     /// Share of the NICs' rate that messages get which one after another keep their NIC busy at least so long, whatever
     /// their bytes.
     fn share(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
-        let share = constants.share_network[protocol as usize];
-        let waits = self.waits(protocol, message, constants);
+        let share = Self::carried(protocol, message, constants);
+        let pulls = Self::pulls(protocol, message, constants);
+        let waits = pulls || self.waits(protocol, message, constants);
         let mut busy = 0.0;
         if waits && !self.settings.cross_nic {
-            busy += constants.answer;
+            busy += if pulls { constants.handshake } else { constants.answer };
         } else if protocol == Protocol::Simple && constants.eager > 0.0 && !self.settings.cross_nic {
             let safe = self.settings.copied_safely.unwrap_or(0) as f64;
             busy += if message <= constants.short_message && message > safe {
@@ -287,9 +311,9 @@ impl Communicator<'_> {
         let channels = f64::from(choice.channels);
         let levels = f64::from(self.levels());
         let inside = self.scale_up() * constants.share_scale_up[at];
-        let between = self.network() * constants.share_network[at];
         let size = bytes as f64;
         let chunk = self.tree_chunk(choice, bytes);
+        let between = self.network() * Self::carried(choice.protocol, chunk, constants);
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
             let passes = if domains == 2 { 1.0 } else { 2.0 };
