@@ -275,8 +275,8 @@ def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
     assert [row.groups["algorithm"] for row in score.rows] == ["all_reduce by ring", "all_reduce by bine_whole"]
     assert sum(e.rows for e in score.excluded) == 4
     ring, _ = score.predicted
-    # 6 rounds of 16 MiB at most at the port's 12.5 GB/s, and no faster than that.
-    assert ring > 6 * 16 * 2**20 / 12.5e9
+    # 6 rounds of 16 MiB at most at the 25 GB/s of two ports, and no faster than that.
+    assert ring > 6 * 16 * 2**20 / 25e9
 
 
 def test_names_of_pico_become_definitions() -> None:
@@ -293,6 +293,32 @@ def test_names_of_pico_become_definitions() -> None:
     assert buffered is not None
     assert not buffered["announced"]
     assert pico.definition("ALLREDUCE", "bine_bdw_remap_segmented_over") is None
+    # Those for any even number of ranks leave none aside.
+    for collective in ("ALLREDUCE", "ALLGATHER", "REDUCE_SCATTER"):
+        even = pico.definition(collective, "bine_block_by_block_over_any_even")
+        assert even is not None
+        assert even["algorithm"] == "bine_blocks_even"
+
+
+def test_a_job_on_most_leaves_of_the_machine_is_known_as_wide(tmp_path: Path) -> None:
+    topology = tmp_path / "collectives" / "pico_topology"
+    topology.mkdir(parents=True)
+    nodes = "".join(f"NODE {n} RACK 1 CELL 1 ROW 1 SWITCH {n // 2}\n" for n in range(20))
+    (topology / "leonardo.txt.gz").write_bytes(gzip.compress(nodes.encode()))
+    rows = [f"leonardo,t{n},0,{n},1,{n},ALLGATHER,OMPI,no,ring_ompi,int32,67108864,9000,null" for n in (10, 12)]
+    (tmp_path / "collectives" / "pico_mpi_collectives.csv.gz").write_bytes(
+        gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode())
+    )
+    # Ten leaves of two hosts, of which the first ones are taken whole.
+    hosts = [f"leonardo,t{n},a.csv,{host},lrdn{host:04}" for n in (10, 12) for host in range(n)]
+    (tmp_path / "collectives" / "pico_allocations.csv.gz").write_bytes(
+        gzip.compress(("system,timestamp,alloc_file,mpi_rank,node\n" + "".join(f"{h}\n" for h in hosts)).encode())
+    )
+    found = list(pico.rows(tmp_path / "collectives", read_systems(None), Table("pico")))
+    fabrics = [row.scenario["mpi"]["fabric"]["switches"] for row in found]
+    # Six leaves of ten are most of them.
+    assert [(len(set(f["leaves"])), f["wide"], f["exposed"]) for f in fabrics] == [(5, False, 0.0), (6, True, 0.0)]
+    assert {f["rails"] for f in fabrics} == {2.0}
 
 
 def test_a_note_and_an_allocation_say_how_many_ranks_a_host_had(tmp_path: Path) -> None:

@@ -144,8 +144,9 @@ def _set(values: Mapping[str, float], fixed: Mapping[str, Any]) -> dict[str, Any
 
 
 MPI_PRIORS: dict[str, float] = {
-    "latency": 1.5e-6, "disturbance": 0.02e-6, "message": 0.5e-6, "segment": 0.5e-6, "plan": 20e-12, "block": 25e-9,
-    "rendezvous": 2e-6, "post": 1e-6, "split": 1e-6, "register": 5e-6, "share": 0.9, "share_fabric": 0.5,
+    "latency": 1.5e-6, "forward": 1e-6, "disturbance": 0.02e-6, "message": 0.5e-6, "segment": 0.5e-6, "plan": 20e-12,
+    "block": 25e-9, "rendezvous": 2e-6, "post": 1e-6, "split": 1e-6, "register": 5e-6, "share": 0.9,
+    "share_wide": 0.5, "share_fabric": 0.5, "inside": 8e9,
     "reduction": 8e9, "reduction_memory": 4e9, "copy": 6e9, "fresh": 2.5e9,
 }  # fmt: skip
 """Constants of MPI's algorithms: orders of magnitude of the machines, inferred."""

@@ -44,7 +44,7 @@ ALGORITHMS = {
     ("ALLREDUCE", "bine_lat"): "bine_whole",
     ("ALLREDUCE", "bine_bdw_remap"): "bine",
     ("ALLREDUCE", "bine_bdw_static"): "bine",
-    ("ALLREDUCE", "bine_block_by_block_any_even"): "bine_blocks",
+    ("ALLREDUCE", "bine_block_by_block_any_even"): "bine_blocks_even",
     ("ALLGATHER", "ring"): "ring",
     ("ALLGATHER", "neighbor"): "neighbour_exchange",
     ("ALLGATHER", "recursive_doubling"): "recursive_doubling",
@@ -54,7 +54,7 @@ ALGORITHMS = {
     ("ALLGATHER", "bine_2_blocks"): "bine_two_blocks",
     ("ALLGATHER", "bine_2_blocks_dtype"): "bine_two_blocks",
     ("ALLGATHER", "bine_block_by_block"): "bine_blocks",
-    ("ALLGATHER", "bine_block_by_block_any_even"): "bine_blocks",
+    ("ALLGATHER", "bine_block_by_block_any_even"): "bine_blocks_even",
     ("ALLGATHER", "bine_send_remap"): "bine",
     ("ALLGATHER", "bine_send_static"): "bine",
     ("ALLGATHER", "bine_permute_remap"): "bine+permute",
@@ -65,7 +65,7 @@ ALGORITHMS = {
     ("REDUCE_SCATTER", "bine_send_remap"): "bine",
     ("REDUCE_SCATTER", "bine_permute_remap"): "bine+permute",
     ("REDUCE_SCATTER", "bine_block_by_block"): "bine_blocks",
-    ("REDUCE_SCATTER", "bine_block_by_block_any_even"): "bine_blocks",
+    ("REDUCE_SCATTER", "bine_block_by_block_any_even"): "bine_blocks_even",
     ("REDUCE_SCATTER", "pairwise"): "pairwise",
     ("BCAST", "binomial"): "binomial",
     ("BCAST", "scatter_allgather"): "scatter_allgather",
@@ -276,11 +276,13 @@ class Places:
                 "leaves": [leaves.setdefault(leaf, len(leaves)) for leaf, _ in under],
                 "groups": [groups.setdefault(group, len(groups)) for _, group in under],
                 "host_rate": _figure(system, "host_rate", "rate"),
+                "rails": float(section(system, "rails", 1)),
                 "leaf_rate": _figure(system, "leaf_rate", "rate"),
                 "group_rate": _figure(system, "group_rate", "rate"),
                 "memory_rate": _figure(system, "memory_rate", "rate"),
                 "latencies": [0.0, SWITCH + 10 * METRE, 3 * SWITCH + 40 * METRE, 5 * SWITCH + 100 * METRE],
                 "exposed": float(self._exposed(leaves, hosts)),
+                "wide": self._wide(leaves),
             }
         }
 
@@ -299,9 +301,7 @@ class Places:
 
         None where a job has hosts on most leaves of the machine: it then had the machine to itself.
         """
-        if not self._hosts_of or not any(leaf in self._hosts_of for leaf in leaves):
-            return 0
-        if len(leaves) >= ALONE * len(self._hosts_of):
+        if not self._hosts_of or not any(leaf in self._hosts_of for leaf in leaves) or self._wide(leaves):
             return 0
         mine: Counter[object] = Counter()
         for name in hosts:
@@ -310,6 +310,11 @@ class Places:
             if under is not None:
                 mine[under[0]] += 1
         return sum(self._hosts_of[leaf] > mine[leaf] for leaf in mine)
+
+    def _wide(self, leaves: Mapping[object, int]) -> bool:
+        """Whether a job has hosts on most leaves of a machine whose leaves are known."""
+        known = sum(leaf in self._hosts_of for leaf in leaves)
+        return known > 0 and known >= ALONE * len(self._hosts_of)
 
     def _nodes(self, line: Line, count: int, tasks: int) -> list[str]:
         files = self._allocations.get((line.text("system"), line.text("timestamp")), {})
@@ -361,9 +366,10 @@ def _figure(system: System, key: str, kind: str) -> float:
 
 
 KINDS = {
-    "latency": "time", "disturbance": "time", "message": "time", "segment": "time", "plan": "time", "block": "time",
-    "rendezvous": "time", "post": "time", "split": "time", "register": "time",
-    "reduction": "rate", "reduction_memory": "rate", "copy": "rate", "fresh": "rate", "eager": "size", "cache": "size",
+    "latency": "time", "forward": "time", "disturbance": "time", "message": "time", "segment": "time", "plan": "time",
+    "block": "time", "rendezvous": "time", "post": "time", "split": "time", "register": "time",
+    "inside": "rate", "reduction": "rate", "reduction_memory": "rate", "copy": "rate", "fresh": "rate",
+    "eager": "size", "cache": "size",
 }  # fmt: skip
 """Units of the constants; the others are shares."""
 

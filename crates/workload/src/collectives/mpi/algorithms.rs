@@ -12,6 +12,8 @@ pub enum Pattern {
     /// Every rank with its partner of step `k` of a Bine tree: (1 - (-2)^(k+1)) / 3 further on for even ranks, back for odd
     /// ones.
     Bine(u32),
+    /// The same where all ranks take part, whose number is even but no power of two.
+    BineEven(u32),
     /// Ranks beyond the largest power of two with those below.
     Fold,
     /// Every rank with every other: a message each.
@@ -35,29 +37,13 @@ pub struct Phase {
     pub reduced: f64,
     /// Bytes that a rank copies in a round.
     pub copied: f64,
-    /// Bytes that a rank copies into a buffer of this call.
-    pub buffered: f64,
     /// Part of the pattern's ranks that send: a tree's first rounds have few.
     pub active: f64,
 }
 
 impl Phase {
     fn send(pattern: Pattern, bytes: f64) -> Self {
-        Self {
-            rounds: 1.0,
-            pattern,
-            bytes,
-            messages: 1.0,
-            reduced: 0.0,
-            copied: 0.0,
-            buffered: 0.0,
-            active: 1.0,
-        }
-    }
-
-    /// Nothing is sent: bytes are copied into a buffer asked for anew.
-    fn buffer(bytes: f64) -> Self {
-        Self { messages: 0.0, buffered: bytes, ..Self::send(Pattern::Shift(0), 0.0) }
+        Self { rounds: 1.0, pattern, bytes, messages: 1.0, reduced: 0.0, copied: 0.0, active: 1.0 }
     }
 
     fn times(self, rounds: f64) -> Self {
@@ -77,6 +63,19 @@ impl Phase {
 fn levels(n: u32) -> (u32, u32) {
     let steps = n.ilog2();
     (steps, n - (1 << steps))
+}
+
+/// Blocks that a rank has more after each round over any number of ranks, farthest partners first: the step and how many.
+fn gathered(n: u32) -> Vec<(u32, f64)> {
+    let mut had = 1;
+    (0..n.next_power_of_two().ilog2())
+        .rev()
+        .map(|step| {
+            let more = had.min(n - had);
+            had += more;
+            (step, f64::from(more))
+        })
+        .collect()
 }
 
 /// The phases of `algorithm` for `collective` of `bytes` over ranks in a torus of `sides`, or in one row.
@@ -122,6 +121,17 @@ pub fn phases(
     let blocks = |phases: Vec<Phase>| {
         phases.into_iter().map(|phase| phase.blocks(phase.bytes / block)).collect::<Vec<_>>()
     };
+    let even = |reduce: bool| {
+        let round = |(step, blocks): (u32, f64)| {
+            let phase = Phase::send(Pattern::BineEven(step), blocks * block).blocks(blocks);
+            if reduce { phase.reducing() } else { phase }
+        };
+        let mut all: Vec<Phase> = gathered(n).into_iter().map(round).collect();
+        if reduce {
+            all.reverse();
+        }
+        all
+    };
     let mut found = match (collective, algorithm) {
         (C::AllReduce, A::Ring) => {
             let mut all = rings(true);
@@ -149,6 +159,12 @@ pub fn phases(
             all.extend(blocks(halving(Pattern::Bine, true, false)));
             all
         }
+        (C::AllReduce, A::BineBlocksEven) => {
+            let mut all = even(true);
+            all.extend(even(false));
+            all
+        }
+        (C::AllGather | C::ReduceScatter, A::BineBlocksEven) => even(collective == C::ReduceScatter),
         (C::AllGather | C::ReduceScatter, A::Ring) => rings(collective == C::ReduceScatter),
         (C::AllGather, A::NeighbourExchange) => {
             vec![
@@ -157,18 +173,17 @@ pub fn phases(
             ]
         }
         (C::AllGather, A::RecursiveDoubling) => halving(Pattern::Bit, false, false),
-        (C::AllGather, A::Bruck) => {
-            let mut all: Vec<Phase> = (0..n.next_power_of_two().ilog2())
-                .map(|k| {
-                    let sent = f64::from((1u32 << k).min(n - (1 << k)));
-                    Phase::send(Pattern::Shift(1 << k), sent * block)
-                })
-                .collect();
-            // The result is rotated into place, by way of a buffer.
-            all.push(Phase::buffer(bytes));
-            all
-        }
-        (C::AllGather, A::Sparbit) => blocks(halving(Pattern::Bit, false, false)),
+        (C::AllGather, A::Bruck) => (0..n.next_power_of_two().ilog2())
+            .map(|k| {
+                let sent = f64::from((1u32 << k).min(n - (1 << k)));
+                Phase::send(Pattern::Shift(1 << k), sent * block)
+            })
+            .collect(),
+        // Few blocks go far, many to the next rank (Loch, Koslovski 2021).
+        (C::AllGather, A::Sparbit) => gathered(n)
+            .into_iter()
+            .map(|(step, blocks)| Phase::send(Pattern::Shift(1 << step), blocks * block).blocks(blocks))
+            .collect(),
         (C::AllGather, A::Bine) => halving(Pattern::Bine, true, false),
         (C::AllGather, A::BineTwoBlocks) => {
             halving(Pattern::Bine, true, false).into_iter().map(|phase| phase.blocks(2.0)).collect()
@@ -250,7 +265,10 @@ pub fn phases(
         C::Gather if tree => found = outwards(found),
         _ => {}
     }
-    let any_number = matches!(algorithm, A::Ring | A::NeighbourExchange | A::Bruck | A::Linear | A::Pairwise);
+    let any_number = matches!(
+        algorithm,
+        A::Ring | A::NeighbourExchange | A::Bruck | A::Sparbit | A::BineBlocksEven | A::Linear | A::Pairwise
+    );
     if beyond > 0 && !any_number {
         // Ranks beyond the power of two hand over what they have and get what they are due.
         let (given, due) = match collective {
@@ -265,17 +283,6 @@ pub fn phases(
         if due > 0.0 {
             found.push(Phase::send(Pattern::Fold, due));
         }
-    }
-    // Partial sums may not be left in the caller's vector. An all-reduce has the result's beside it and asks for the part
-    // that it receives; a ring's parts are small.
-    let buffered = match (collective, algorithm) {
-        (C::AllReduce, A::Ring) => 0.0,
-        (C::AllReduce, A::RecursiveDoubling | A::BineWhole) | (C::ReduceScatter | C::Reduce, _) => bytes,
-        (C::AllReduce, _) => bytes / 2.0,
-        _ => 0.0,
-    };
-    if buffered > 0.0 {
-        found.insert(0, Phase::buffer(buffered));
     }
     Ok(found)
 }

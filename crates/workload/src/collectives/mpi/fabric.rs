@@ -16,8 +16,11 @@ pub enum Fabric {
         leaves: Vec<u32>,
         /// Group of every host.
         groups: Vec<u32>,
-        /// What a host's ranks send together, bytes per second.
+        /// What a host's ranks send together over one port, bytes per second.
         host_rate: f64,
+        /// Ports over which a message is spread that is not sent unasked.
+        #[serde(default = "one")]
+        rails: f64,
         /// What leaves a leaf upwards, bytes per second.
         leaf_rate: f64,
         /// What two groups exchange one way, all paths together, bytes per second.
@@ -29,6 +32,9 @@ pub enum Fabric {
         /// Leaves of the job that other jobs send over, too.
         #[serde(default)]
         exposed: f64,
+        /// Whether the job has hosts on most leaves of the machine.
+        #[serde(default)]
+        wide: bool,
     },
     /// A torus, ranks in order with the last dimension fastest.
     Torus {
@@ -42,6 +48,10 @@ pub enum Fabric {
         /// Seconds of a hop.
         hop: f64,
     },
+}
+
+const fn one() -> f64 {
+    1.0
 }
 
 /// What a pattern asks of a fabric.
@@ -61,6 +71,8 @@ pub struct Load {
     pub beyond: f64,
     /// The same in a host's memory, for messages that stay there.
     pub memory: f64,
+    /// Whether a message stays in its host.
+    pub stays: bool,
 }
 
 impl Fabric {
@@ -86,6 +98,19 @@ impl Fabric {
             Self::Switches { exposed, .. } => *exposed,
             Self::Torus { .. } => 0.0,
         }
+    }
+
+    /// Ports of a message that is not sent unasked.
+    pub fn rails(&self) -> f64 {
+        match self {
+            Self::Switches { rails, .. } => *rails,
+            Self::Torus { .. } => 1.0,
+        }
+    }
+
+    /// Whether the job has hosts on most leaves of the machine.
+    pub fn wide(&self) -> bool {
+        matches!(self, Self::Switches { wide: true, .. })
     }
 
     /// Ranks of the fullest host.
@@ -140,14 +165,18 @@ fn target(pattern: Pattern, rank: u32, n: u32) -> Option<u32> {
     match pattern {
         Pattern::Shift(d) => Some((rank + d) % n),
         Pattern::Bit(k) => (rank < power).then(|| rank ^ (1 << k)).filter(|&to| to < n),
-        Pattern::Bine(k) => {
-            let distance = bine_distance(k);
-            let step = if rank.is_multiple_of(2) { distance } else { -distance };
-            (rank < power).then(|| (i64::from(rank) + step).rem_euclid(i64::from(power)) as u32)
-        }
+        Pattern::Bine(k) => (rank < power).then(|| bine(rank, k, power)),
+        Pattern::BineEven(k) => Some(bine(rank, k, n)),
         Pattern::Fold => (rank >= power).then(|| rank - power),
         Pattern::All | Pattern::Root => None,
     }
+}
+
+/// The partner of `rank` in step `k` of a Bine tree around `n` ranks.
+fn bine(rank: u32, k: u32, n: u32) -> u32 {
+    let distance = bine_distance(k);
+    let step = if rank.is_multiple_of(2) { distance } else { -distance };
+    (i64::from(rank) + step).rem_euclid(i64::from(n)) as u32
 }
 
 fn switches(
@@ -233,6 +262,7 @@ fn switches(
         network: most(&sent) / host_rate,
         beyond,
         memory: 2.0 * most(&kept) / memory_rate,
+        stays: most(&kept) > 0.0,
     }
 }
 
@@ -248,7 +278,7 @@ fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, ports: u32, pat
     let own = |side: u32| if side == 2 { along } else { 1.0 };
     let (distance, alone, shared) = match pattern {
         Pattern::Shift(d) if d <= 1 => (1, own(longest), 1.0),
-        Pattern::Bit(k) | Pattern::Bine(k) => {
+        Pattern::Bit(k) | Pattern::Bine(k) | Pattern::BineEven(k) => {
             let (side, step) = dimension(sides, k);
             let lanes = (f64::from(side) / f64::from(straight)).sqrt().max(1.0);
             let (far, shared) = if matches!(pattern, Pattern::Bit(_)) {
@@ -279,6 +309,7 @@ fn torus(sides: &[u32], straight: u32, link_rate: f64, hop: f64, ports: u32, pat
         network: alone / link_rate,
         beyond: shared.max(1.0) / link_rate,
         memory: 0.0,
+        stays: false,
     }
 }
 

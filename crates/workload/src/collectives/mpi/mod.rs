@@ -10,9 +10,11 @@
 //!
 //! Sources: Thakur, Rabenseifner, Gropp 2005 (recursive doubling and halving, Rabenseifner, ring, binomial); Bruck et al.
 //! 1997; Chen et al. 2005 (neighbour exchange); Loch, Koslovski 2021 (Sparbit); De Sensi et al. 2025, arXiv:2508.17311
-//! (Bine trees); Chan et al. 2007 (binomial trees).
+//! (Bine trees); Chan et al. 2007 (binomial trees). What they allocate and copy: libbine at
+//! github.com/HLC-Lab/pico@413bc5d0f98f, Open MPI's `coll/base`; facts only.
 
 mod algorithms;
+mod buffers;
 mod fabric;
 #[cfg(test)]
 mod tests;
@@ -63,7 +65,7 @@ pub enum Algorithm {
     Bruck,
     /// Pairs of neighbours exchange two blocks.
     NeighbourExchange,
-    /// Sparbit: a logarithm of rounds, every block a message of its own.
+    /// Sparbit: a logarithm of rounds, far ones first, every block a message of its own.
     Sparbit,
     /// Bine tree on whole vectors.
     BineWhole,
@@ -71,6 +73,8 @@ pub enum Algorithm {
     Bine,
     /// Bine tree with halving vectors, every block a message of its own.
     BineBlocks,
+    /// The same on any even number of ranks, none of which stands beside.
+    BineBlocksEven,
     /// Bine tree with halving vectors, two messages a round.
     BineTwoBlocks,
     /// Binomial tree.

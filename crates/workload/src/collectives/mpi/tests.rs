@@ -13,7 +13,9 @@ fn switches(hosts: u32, per_leaf: u32, per_group: u32) -> Fabric {
         group_rate: 40e9,
         memory_rate: 1e18,
         latencies: [0.0, 1e-6, 2e-6, 3e-6],
+        rails: 1.0,
         exposed: 0.0,
+        wide: false,
     }
 }
 
@@ -28,6 +30,7 @@ fn free() -> Constants {
         reduction_memory: 1e18,
         copy: 1e18,
         fresh: 1e18,
+        inside: 1e18,
         rendezvous: 0.0,
         ..Constants::default()
     }
@@ -161,7 +164,9 @@ fn rings_take_the_mean_of_their_links_and_other_jobs_delay_every_round() {
         group_rate: 1e18,
         memory_rate: 1e18,
         latencies: [0.0, 1e-6, 2e-6, 3e-6],
+        rails: 1.0,
         exposed,
+        wide: false,
     };
     let constants = [Constants { disturbance: 0.1e-6, ..free() }];
     let time = |exposed, algorithm| {
@@ -177,19 +182,102 @@ fn rings_take_the_mean_of_their_links_and_other_jobs_delay_every_round() {
 }
 
 #[test]
-fn long_partial_sums_fill_memory_asked_for_anew() {
+fn long_buffers_are_filled_page_by_page() {
     let fabric = switches(4, 4, 4);
-    let constants = Constants { fresh: 1e9, cache: 3e6, ..free() };
-    let more = |algorithm, bytes| {
-        let asked = ask(Collective::AllReduce, algorithm, bytes);
-        let both = asked.times(&fabric, &[constants.clone(), Constants { fresh: 1e18, ..constants.clone() }]);
+    let constants = Constants { fresh: 1e9, copy: 2e9, ..free() };
+    let costs = |collective, algorithm, bytes, segment| {
+        let asked = Question { segment, ..ask(collective, algorithm, bytes) };
+        let both = asked
+            .times(&fabric, &[constants.clone(), Constants { fresh: 1e18, copy: 1e18, ..constants.clone() }]);
         let both = both.expect("defined");
         both[0] - both[1]
     };
-    assert!((more(Algorithm::RecursiveDoubling, 4e6) - 4e-3).abs() < 1e-9);
-    assert!((more(Algorithm::Rabenseifner, 4e6) - 2e-3).abs() < 1e-9);
-    assert_eq!(more(Algorithm::Ring, 4e6), 0.0);
-    assert_eq!(more(Algorithm::RecursiveDoubling, 1e6), 0.0);
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    // Open MPI and libbine: whole vectors are exchanged from a copy of the caller's in a buffer, 64 MiB of it mapped anew.
+    let (short, long) = (8_388_608.0, 67_108_864.0);
+    near(costs(Collective::AllReduce, Algorithm::RecursiveDoubling, long, 0.0), long / 1e9);
+    near(costs(Collective::AllReduce, Algorithm::RecursiveDoubling, short, 0.0), short / 2e9);
+    // Rabenseifner's copies into the caller's result and receives half a vector; segments need no such buffer.
+    near(costs(Collective::AllReduce, Algorithm::Rabenseifner, long, 0.0), long / 2e9 + long / 2.0 / 1e9);
+    near(costs(Collective::AllReduce, Algorithm::Bine, long, 4096.0), long / 2e9);
+    near(costs(Collective::AllReduce, Algorithm::Ring, long, 0.0), long / 2e9);
+    // A reduce-scatter copies the vector and receives half of it; an all-gather lands where it is wanted.
+    near(costs(Collective::ReduceScatter, Algorithm::RecursiveHalving, long, 0.0), 1.5 * long / 1e9);
+    near(costs(Collective::AllGather, Algorithm::RecursiveDoubling, long, 0.0), 0.0);
+    // What is received is not copied.
+    near(costs(Collective::Gather, Algorithm::Binomial, short, 0.0), 0.0);
+}
+
+#[test]
+fn any_even_number_of_ranks_gathers_in_a_logarithm_of_rounds() {
+    for n in [6u32, 10, 200, 254] {
+        let rounds = n.next_power_of_two().ilog2() as usize;
+        for algorithm in [Algorithm::Sparbit, Algorithm::BineBlocksEven] {
+            let found = phases(Collective::AllGather, algorithm, f64::from(n), &[n]).expect("defined");
+            // A rank has its own block and gets each of the others once, a message each.
+            assert_eq!(found.len(), rounds);
+            assert_eq!(found.iter().map(|phase| phase.bytes).sum::<f64>(), f64::from(n - 1));
+            assert_eq!(found.iter().map(|phase| phase.messages).sum::<f64>(), f64::from(n - 1));
+        }
+        // Bine partners choose each other around any even number (arXiv:2508.17311).
+        let ranks: Vec<i64> = (0..i64::from(n)).collect();
+        for step in 0..rounds as u32 {
+            let partner = |rank: i64| {
+                let distance = bine_distance(step);
+                (rank + if rank % 2 == 0 { distance } else { -distance }).rem_euclid(i64::from(n))
+            };
+            assert!(ranks.iter().all(|&rank| partner(partner(rank)) == rank));
+        }
+    }
+    // Sparbit sends one block half way round and half of them to the next rank.
+    let found = phases(Collective::AllGather, Algorithm::Sparbit, 8.0, &[8]).expect("defined");
+    let pairs: Vec<_> = found.iter().map(|phase| (phase.pattern, phase.bytes)).collect();
+    assert_eq!(pairs, [(Pattern::Shift(4), 1.0), (Pattern::Shift(2), 2.0), (Pattern::Shift(1), 4.0)]);
+}
+
+#[test]
+fn long_messages_take_all_rails() {
+    let with = |ports, most_leaves| {
+        let mut fabric = switches(4, 4, 4);
+        if let Fabric::Switches { rails, wide, .. } = &mut fabric {
+            (*rails, *wide) = (ports, most_leaves);
+        }
+        fabric
+    };
+    let constants = Constants { eager: 1e3, share: 0.5, share_wide: 0.25, ..free() };
+    let rate = |fabric: &Fabric, bytes: f64| {
+        let time = |bytes| {
+            ask(Collective::AllGather, Algorithm::Ring, bytes)
+                .times(fabric, std::slice::from_ref(&constants))
+                .expect("defined")[0]
+        };
+        // Three blocks of a fourth.
+        0.75 * bytes / (time(bytes) - 3.0 * 2e-6)
+    };
+    let near =
+        |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+    near(rate(&with(1.0, false), 2e6), 0.5 * 10e9);
+    near(rate(&with(2.0, false), 2e3), 0.5 * 10e9);
+    near(rate(&with(2.0, false), 2e6), 0.5 * 20e9);
+    near(rate(&with(2.0, true), 2e6), 0.25 * 20e9);
+}
+
+#[test]
+fn trees_on_a_torus_pass_messages_on() {
+    let fabric = Fabric::Torus { sides: vec![2, 2, 2], straight: 24, link_rate: 1e18, hop: 0.0 };
+    let constants = [Constants { forward: 0.25e-6, post: 3e-6, split: 0.0, ..free() }];
+    let time = |collective, announced, ports| {
+        let asked = Question { ports, announced, ..ask(collective, Algorithm::Bine, 8.0) };
+        asked.times(&fabric, &constants).expect("defined")[0]
+    };
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+    // Three rounds: the first is begun, two pass on; further ports post once.
+    near(time(Collective::Broadcast, false, 1), 1.5e-6);
+    near(time(Collective::Broadcast, false, 3), 1.5e-6 + 2.0 * 3e-6);
+    near(time(Collective::Scatter, false, 1), 1.5e-6);
+    // Where receivers announce themselves every round hears of them first, and an exchange waits for both ways.
+    near(time(Collective::Broadcast, true, 1), 6e-6);
+    near(time(Collective::AllGather, false, 1), 3e-6);
 }
 
 #[test]
