@@ -82,7 +82,7 @@ def test_neither_memo_nor_threads_change_a_result() -> None:
 
 def test_fast_forwarding_is_near_every_iteration() -> None:
     noise = {"kernel_noise": {"distribution": "normal", "cv": 0.03}}
-    scenario = cluster(twelve(300), variation=noise)
+    scenario = cluster(twelve(600), variation=noise)
     fast, full = windtunnel.run(scenario), windtunnel.run(scenario, full=True)
     for a, b in zip(fast.summary["jobs"], full.summary["jobs"], strict=True):
         assert b["simulated_iterations"] == b["iterations"] > 4 * a["simulated_iterations"]

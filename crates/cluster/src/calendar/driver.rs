@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
 
 use super::progress::{Rate, Work};
@@ -83,6 +84,19 @@ struct Entry {
 /// No episode.
 const NONE: u32 = u32::MAX;
 
+/// An episode that goes on.
+#[derive(Clone, Copy)]
+struct Live {
+    began: u64,
+    /// How many jobs it has.
+    jobs: usize,
+    /// When its group came about, and how often that was simulated since.
+    formed: u64,
+    looks: u64,
+    /// When what was seen of it is not good any more.
+    expires: u64,
+}
+
 pub(super) struct Calendar<'a> {
     requests: &'a [JobRequest],
     settings: &'a Settings<'a>,
@@ -103,8 +117,7 @@ pub(super) struct Calendar<'a> {
     /// Jobs that have ended.
     ended: u64,
     episodes: u32,
-    /// Of each episode that goes on: when it began, and its jobs.
-    live: BTreeMap<u32, (u64, usize)>,
+    live: BTreeMap<u32, Live>,
     timeline: Timeline,
 }
 
@@ -173,13 +186,16 @@ impl<'a> Calendar<'a> {
         let mut changed = true;
         while self.ended < enough {
             if changed {
-                self.renew(runner)?;
+                let event = self.next_event(scheduler);
+                self.renew(event, runner)?;
                 let now = CalendarTime(self.cluster.now());
                 runner.reached(Reached { now, ended: self.ended, jobs: enough })?;
             }
             let end = self.running.iter().map(|entry| entry.end).min();
             let event = self.next_event(scheduler);
-            let Some(now) = end.into_iter().chain(event).min().filter(|&now| now < u64::MAX) else {
+            let expiry = self.live.values().map(|live| live.expires).min();
+            let next = end.into_iter().chain(event).chain(expiry).min();
+            let Some(now) = next.filter(|&now| now < u64::MAX) else {
                 // Nothing will ever happen.
                 let Some(entry) = self.running.iter().find(|entry| entry.loading) else { break };
                 return Err(ClusterError::NoData { job: entry.id }.into());
@@ -190,9 +206,9 @@ impl<'a> Calendar<'a> {
                 self.finish();
             }
             changed |= self.admit(scheduler)?;
-            changed |= self.cluster.fabric_changes() != self.fabric;
+            changed |= self.cluster.fabric_changes() != self.fabric || expiry == Some(now);
         }
-        for (episode, (began, _)) in std::mem::take(&mut self.live) {
+        for (episode, Live { began, .. }) in std::mem::take(&mut self.live) {
             runner.lasted(episode, Span((self.cluster.now() - began).saturating_mul(1_000)))?;
         }
         Ok(())
@@ -317,8 +333,9 @@ impl<'a> Calendar<'a> {
         }
     }
 
-    /// Begins episodes for the groups that have changed.
-    fn renew<R: EpisodeRunner>(&mut self, runner: &mut R) -> Result<(), R::Error> {
+    /// Begins episodes for the groups that have changed, or of which too little was seen for as long as they last; `event` is the
+    /// next thing that is known to happen.
+    fn renew<R: EpisodeRunner>(&mut self, event: Option<u64>, runner: &mut R) -> Result<(), R::Error> {
         let now = self.cluster.now();
         let changes = self.cluster.fabric_changes();
         let anew = std::mem::replace(&mut self.fabric, changes) != changes;
@@ -333,12 +350,14 @@ impl<'a> Calendar<'a> {
             loading: entry.loading,
         }));
         let groups = if residents.is_empty() { Vec::new() } else { runner.groups(&residents)? };
-        let unchanged = |group: &Vec<usize>| {
+        let present = |group: &[usize]| {
             let episode = self.running[group[0]].episode;
             let same = group.iter().all(|&place| self.running[place].episode == episode);
-            !anew && same && self.live.get(&episode).is_some_and(|&(_, jobs)| jobs == group.len())
+            self.live.get(&episode).filter(|live| !anew && same && live.jobs == group.len()).copied()
         };
-        let (kept, new): (Vec<_>, Vec<_>) = groups.into_iter().partition(unchanged);
+        let (kept, new): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| present(group).is_some_and(|live| live.expires > now));
+        let outlasted: Vec<Option<Live>> = new.iter().map(|group| present(group)).collect();
         let mut gone = std::mem::take(&mut self.live);
         for group in &kept {
             let episode = self.running[group[0]].episode;
@@ -346,10 +365,12 @@ impl<'a> Calendar<'a> {
                 self.live.insert(episode, entry);
             }
         }
-        for (episode, (began, _)) in gone {
+        for (episode, Live { began, .. }) in gone {
             runner.lasted(episode, Span((now - began).saturating_mul(1_000)))?;
         }
-        let episodes: Vec<Episode> = new.iter().map(|group| self.begin(group)).collect();
+        let next = event.map_or(u64::MAX, |at| at - now);
+        let begin = |(group, before): (&Vec<usize>, &Option<Live>)| self.begin(group, *before, next);
+        let episodes: Vec<Episode> = new.iter().zip(&outlasted).map(begin).collect();
         if episodes.is_empty() {
             return Ok(());
         }
@@ -357,6 +378,10 @@ impl<'a> Calendar<'a> {
         let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
             let entered = episode.entered();
+            let good_for = seen.iter().filter_map(|seen| seen.good_for).min();
+            if let (Some(good_for), Some(live)) = (good_for, self.live.get_mut(&episode.number)) {
+                live.expires = now.saturating_add(good_for.ns_ceil().max(1));
+            }
             for ((&place, job), seen) in group.iter().zip(&episode.jobs).zip(seen) {
                 let entry = &mut self.running[place];
                 entry.rate = Rate::of(job, seen, entered);
@@ -394,23 +419,35 @@ impl<'a> Calendar<'a> {
         entry.segment = *self.cluster.segment(entry.id).expect("it runs");
     }
 
-    /// A new episode of `group`, places in `running`.
-    fn begin(&mut self, group: &[usize]) -> Episode {
+    /// A new episode of `group`, places in `running`, which comes after another one of it if it has outlasted that; in `next`
+    /// nanoseconds something happens.
+    fn begin(&mut self, group: &[usize], before: Option<Live>, next: u64) -> Episode {
         let (number, now) = (self.episodes, self.cluster.now());
         self.episodes += 1;
-        self.live.insert(number, (now, group.len()));
+        let (formed, looks) = before.map_or((now, 0), |before| (before.formed, before.looks + 1));
+        let live = Live { began: now, jobs: group.len(), formed, looks, expires: u64::MAX };
+        self.live.insert(number, live);
+        // What did not end it so far may not do so in future either.
+        let horizon = Span(next.max(now - formed).saturating_mul(1_000));
         for &place in group {
             let mut entry = self.running.remove(place);
             self.settle(&mut entry);
             let segment = self.cluster.segment(entry.id).expect("it runs").split(now).1;
             self.running.insert(place, Entry { segment, epoch: now, episode: number, ..entry });
         }
-        let jobs = group.iter().map(|&place| self.enter(&self.running[place], group.len() > 1)).collect();
-        Episode { number, jobs }
+        let name = |entry: &Entry| self.given[entry.id.0 as usize] as u64 * 2 + u64::from(entry.loading);
+        let names = group.iter().map(|&place| name(&self.running[place]));
+        let names = names.fold(looks, combine);
+        let shared = (group.len() > 1).then_some(names);
+        let jobs = group.iter().map(|&place| self.enter(&self.running[place], shared)).collect();
+        Episode { number, jobs, horizon }
     }
 
-    fn enter(&self, entry: &Entry, shared: bool) -> EpisodeJob {
+    /// As a member of a group of that name, or alone.
+    fn enter(&self, entry: &Entry, group: Option<u64>) -> EpisodeJob {
         let index = self.given[entry.id.0 as usize];
+        let started = self.cluster.first_start(entry.id).map_or(0, |start| self.cluster.now() - start.0);
+        let age = Span(started.saturating_mul(1_000));
         let job = &self.requests[index];
         let left = entry.left.ceil();
         if let Some(requests) = job.loads.filter(|_| entry.loading) {
@@ -422,13 +459,15 @@ impl<'a> Calendar<'a> {
                 left,
                 done_before: requests - left,
                 loading: true,
+                age,
             };
         }
-        let phase = if self.settings.draw_phases && shared {
-            let span = job.ideal_iteration.0.max(1);
-            Span(RandomStream::new(self.settings.seed, "episode-phase", index as u64).below(span))
-        } else {
-            Span::ZERO
+        let phase = match group.filter(|_| self.settings.draw_phases) {
+            Some(group) => {
+                let (span, entity) = (job.ideal_iteration.0.max(1), combine(group, index as u64));
+                Span(RandomStream::new(self.settings.seed, "episode-phase", entity).below(span))
+            }
+            None => Span::ZERO,
         };
         EpisodeJob {
             job: index,
@@ -438,6 +477,7 @@ impl<'a> Calendar<'a> {
             left,
             done_before: job.iterations - left,
             loading: false,
+            age,
         }
     }
 }

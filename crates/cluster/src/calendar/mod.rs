@@ -18,8 +18,14 @@
 //! A job alone is a cluster with one job and goes the same way; if its iterations fit into one episode, nothing is
 //! extrapolated.
 //!
-//! **Phases.** In a group of several jobs each enters at a phase of its iteration drawn once for (seed, job). It is a
-//! device of the simulation: while it lasts the job goes on at its mean.
+//! **Phases.** In a group of several jobs each enters at a phase of its iteration drawn for (seed, group, job): the same group
+//! is simulated alike wherever it comes about, and another one does not repeat its errors. It is a device of the simulation:
+//! while it lasts the job goes on at its mean.
+//!
+//! **How long an episode may stand.** The mean of a few iterations is off by something, and the longer the episode that it
+//! stands for, the more of its jobs' time is off by that ([`steady`]). So the runner is told how long an episode will last as
+//! far as the calendar knows, and tells for how long what it saw is good. A group that outlasts that is simulated anew, at
+//! other phases, for as long again as it has lasted.
 
 mod driver;
 mod progress;
@@ -109,6 +115,8 @@ pub struct EpisodeJob {
     pub done_before: u64,
     /// It loads its data, and its iterations are the requests of that.
     pub loading: bool,
+    /// Time since its first start.
+    pub age: Span,
 }
 
 /// Jobs that may meet on a link, from a change of their group to the next.
@@ -118,18 +126,15 @@ pub struct Episode {
     pub number: u32,
     /// In the order in which they started.
     pub jobs: Vec<EpisodeJob>,
+    /// How long it will last if none of its jobs ends, as far as that is known.
+    pub horizon: Span,
 }
 
 impl Episode {
-    /// When the last of its jobs enters, from its start.
+    /// When the last of its jobs enters, from its start; iterations that begin before are not those of the whole group.
     pub fn entered(&self) -> Time {
-        entered(&self.jobs)
+        self.jobs.iter().map(|job| job.start).max().unwrap_or(Time::ZERO)
     }
-}
-
-/// When the last of `jobs` enters; iterations that begin before are not those of the whole group.
-pub fn entered(jobs: &[EpisodeJob]) -> Time {
-    jobs.iter().map(|job| job.start).max().unwrap_or(Time::ZERO)
 }
 
 /// What an episode's simulation saw of a job.
@@ -137,6 +142,8 @@ pub fn entered(jobs: &[EpisodeJob]) -> Time {
 pub struct EpisodeJobResult {
     /// End of each iteration, from the episode's start.
     pub ends: Vec<Time>,
+    /// How long the episode may last before their mean is known too little for it; `None`: however long.
+    pub good_for: Option<Span>,
 }
 
 /// A job that runs, for [`EpisodeRunner::groups`].
@@ -283,7 +290,7 @@ mod tests {
                 let result = |job: &EpisodeJob| {
                     let span = self.0[job.job] * count;
                     let ends = (1..=iterations.min(job.left)).map(|i| job.start + span * i);
-                    EpisodeJobResult { ends: ends.collect() }
+                    EpisodeJobResult { ends: ends.collect(), good_for: None }
                 };
                 episode.jobs.iter().map(result).collect()
             };
@@ -437,6 +444,51 @@ mod tests {
         assert_eq!(submits, [Some(0), Some(0), Some(1_100_000), Some(2_200_000), None, None]);
         assert_eq!(histories.end, CalendarTime(2_300_000));
         assert_eq!(histories.jobs.iter().filter(|job| job.finish.is_some()).count(), 3);
+    }
+
+    /// What was seen of two jobs that meet is good for 100 us; notes start, horizon and phases of each simulation.
+    #[derive(Default)]
+    struct Forgetful(Vec<(u64, Span, Vec<Span>)>);
+
+    impl EpisodeRunner for Forgetful {
+        type Error = ClusterError;
+
+        fn run(
+            &mut self,
+            start: CalendarTime,
+            episodes: &[Episode],
+            iterations: u64,
+        ) -> Result<Vec<Vec<EpisodeJobResult>>, Self::Error> {
+            for Episode { jobs, horizon, .. } in episodes {
+                self.0.push((start.0, *horizon, jobs.iter().map(|job| job.phase).collect()));
+            }
+            let mut results = Fixed(vec![Span::from_us(10); 9]).run(start, episodes, iterations)?;
+            for result in results.iter_mut().filter(|jobs| jobs.len() > 1).flatten() {
+                result.good_for = Some(Span::from_us(100));
+            }
+            Ok(results)
+        }
+
+        fn lasted(&mut self, _: u32, _: Span) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_group_is_seen_anew_once_what_was_seen_of_it_is_not_good_any_more() {
+        // Two that run for 260 us, and two that come meanwhile and wait.
+        let jobs = [job(4, 13, 0), job(4, 13, 0), job(8, 1, 50_000), job(8, 1, 160_000)];
+        let mut runner = Forgetful::default();
+        let settings = Settings { draw_phases: true, ..settings() };
+        let (histories, outcome) = run(&jobs, &settings, &mut Ordered::fcfs(), &mut runner);
+        outcome.unwrap();
+        assert_eq!(histories.jobs[1].finish, Some(CalendarTime(260_000)));
+        let pairs: Vec<_> = runner.0.iter().filter(|(.., phases)| phases.len() == 2).collect();
+        // The next submission ends it as far as is known; later it is taken to last as long again as it has, or to the next event.
+        let known: Vec<(u64, Span)> = pairs.iter().map(|&&(start, horizon, _)| (start, horizon)).collect();
+        let for_ever = Span(u64::MAX);
+        assert_eq!(known, [(0, Span::from_us(50)), (100_000, Span::from_us(100)), (200_000, for_ever)]);
+        assert!(pairs[0].2 != pairs[1].2 && pairs[1].2 != pairs[2].2, "{pairs:?}");
     }
 
     /// A phase orders the simulation and costs nothing.

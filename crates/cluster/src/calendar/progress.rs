@@ -148,13 +148,26 @@ mod tests {
 
     fn job(start: u64, phase: u64) -> EpisodeJob {
         let (start, phase) = (Time(start), Span(phase));
-        EpisodeJob { job: 0, placement: vec![], start, phase, left: 30, done_before: 0, loading: false }
+        EpisodeJob {
+            job: 0,
+            placement: vec![],
+            start,
+            phase,
+            left: 30,
+            done_before: 0,
+            loading: false,
+            age: Span::ZERO,
+        }
+    }
+
+    fn seen(ends: Vec<Time>) -> EpisodeJobResult {
+        EpisodeJobResult { ends, good_for: None }
     }
 
     #[test]
     fn a_remnant_of_work_is_no_reason_for_a_checkpoint() {
         let ends = [50_000_000, 100_000_000].map(Time).to_vec();
-        let rate = Rate::of(&job(0, 0), &EpisodeJobResult { ends }, Time(0));
+        let rate = Rate::of(&job(0, 0), &seen(ends), Time(0));
         let (pause, write) = (crate::life::Parts::default(), 7_000);
         let segment = Segment { begin: 0, pause, first: 100_000, every: 100_000, write };
         assert!((100_000..=100_001).contains(&rate.end_of(Work(2 * Work::ONE + 1), &segment)));
@@ -165,7 +178,7 @@ mod tests {
     fn a_slow_first_iteration_is_not_done_before_its_end() {
         // The first iteration takes 110, disturbed by a job that ends at 90; the others 40 (all ns).
         let ends = [120_000, 160_000, 200_000].map(Time).to_vec();
-        let rate = Rate::of(&job(10_000, 0), &EpisodeJobResult { ends }, Time(10_000));
+        let rate = Rate::of(&job(10_000, 0), &seen(ends), Time(10_000));
         assert_eq!(rate.mean, Span(40_000));
         assert_eq!(rate.done_by(65), Work(Work::ONE / 2));
         assert_eq!(rate.done_by(120), Work::iterations(1));
@@ -178,9 +191,7 @@ mod tests {
     fn iterations_before_the_last_job_enters_tell_nothing_of_the_rate() {
         // Another job enters at 45: iterations of 20 become ones of 30.
         let ends: Vec<Time> = [20_000, 40_000, 65_000, 95_000, 125_000].map(Time).to_vec();
-        let mean = |ends: &[Time], entered| {
-            Rate::of(&job(0, 0), &EpisodeJobResult { ends: ends.to_vec() }, Time(entered)).mean
-        };
+        let mean = |ends: &[Time], entered| Rate::of(&job(0, 0), &seen(ends.to_vec()), Time(entered)).mean;
         assert_eq!(mean(&ends, 45_000), Span(30_000));
         // Where none has begun since, the last one is what is known.
         assert_eq!(mean(&ends[..3], 45_000), Span(25_000));
@@ -190,7 +201,7 @@ mod tests {
     #[test]
     fn a_phase_takes_no_work() {
         let ends = [70_000, 110_000].map(Time).to_vec();
-        let rate = Rate::of(&job(30_000, 30_000), &EpisodeJobResult { ends }, Time(30_000));
+        let rate = Rate::of(&job(30_000, 30_000), &seen(ends), Time(30_000));
         // Three quarters of an iteration of 40 while the phase lasts, then as simulated, then at the mean.
         assert_eq!(rate.done_by(20), Work(Work::ONE / 2));
         assert_eq!(rate.done_by(90), Work(Work::ONE * 9 / 4));
@@ -213,7 +224,7 @@ mod tests {
             };
             let ends = (0..=seed % 6).map(|_| one()).collect();
             let entered = Time(start + random.below(200_000_000));
-            let rate = Rate::of(&job(start, phase), &EpisodeJobResult { ends }, entered);
+            let rate = Rate::of(&job(start, phase), &seen(ends), entered);
             let work = Work(u128::from(1 + random.below(12 << 16)) << 48);
             let at = rate.time_for(work);
             // Divisions round down by a few 2^-64 of an iteration.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use windtunnel_cluster::calendar::steady::Enough;
-use windtunnel_cluster::calendar::{EpisodeJob, entered};
+use windtunnel_cluster::calendar::{Episode, EpisodeJob};
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::flow::CompletionTimes;
@@ -22,6 +21,7 @@ use super::paths::PathNames;
 use super::recorder::{Held, Iteration, Recorder, Watched};
 use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
+use super::verdict::Judge;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity, FlowsTable, Fold, Jobs, LoadBalancerName};
@@ -189,6 +189,10 @@ pub struct Simulated {
     pub held: Vec<Held>,
     /// Iterations that some rank of each job has begun.
     pub begun: Vec<u64>,
+    /// How far it went: iterations of the slowest job, with the first.
+    pub until: u64,
+    /// For how long what was seen of each job is good; `None`: however long.
+    pub good_for: Vec<Option<Span>>,
     /// Links beyond scale-up domains that carried anything, in order, with their mean bytes per second.
     pub used: Arc<[(u32, f64)]>,
     /// Whether the progress sink stopped it.
@@ -216,18 +220,19 @@ pub struct Simulator<'a> {
 }
 
 impl Simulator<'_> {
-    /// Simulates `jobs` from `start` until each has done `iterations` or all it has left.
+    /// Simulates `episode` from `start` until each of its jobs has done `iterations` or all it has left, and further where jobs
+    /// meet and more have to be seen.
     ///
     /// # Errors
     /// What stops the run.
     pub fn run(
         &mut self,
-        episode: u32,
         start: CalendarTime,
-        jobs: &[EpisodeJob],
+        episode: &Episode,
         iterations: u64,
     ) -> Result<Simulated, Stop> {
-        self.episode = episode;
+        self.episode = episode.number;
+        let jobs = episode.jobs.as_slice();
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
         let spec = network::spec_of(assembled, jobs.iter().map(|job| job.job));
@@ -238,11 +243,11 @@ impl Simulator<'_> {
                 let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
                 let fabric = network::message(assembled, spec, &self.options.source, records, rerouter)?;
-                self.simulate(fabric, start, jobs, iterations, None, rerouter)
+                self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
             Fidelity::Packet if let Some(backend) = &scenario.network.backend => {
                 let fabric = network::backend(assembled, spec, backend, &self.options.source, records)?;
-                self.simulate(fabric, start, jobs, iterations, None, None)
+                self.simulate(fabric, start, episode, iterations, None, None)
             }
             Fidelity::Packet => {
                 let rerouter = network::rerouter(self.faults.as_ref());
@@ -259,7 +264,7 @@ impl Simulator<'_> {
                 if let Some(digests) = &self.options.digests {
                     fabric.network_mut().keep_digest(&digests.lock().expect("no holder panics").next());
                 }
-                self.simulate(fabric, start, jobs, iterations, None, rerouter)
+                self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
             Fidelity::Flow => {
                 let balancer = network::balancer(scenario.network.load_balancer);
@@ -284,7 +289,7 @@ impl Simulator<'_> {
                     InputError::new(format!("{}: impairments", self.options.source), error.to_string())
                 })?;
                 fabric.network_mut().change(&impairments);
-                self.simulate(fabric, start, jobs, iterations, folded, rerouter)
+                self.simulate(fabric, start, episode, iterations, folded, rerouter)
             }
         }
     }
@@ -293,12 +298,12 @@ impl Simulator<'_> {
         &mut self,
         fabric: F,
         start: CalendarTime,
-        jobs: &[EpisodeJob],
+        episode: &Episode,
         iterations: u64,
         folded: Option<Folded>,
         rerouter: Option<&SharedRerouter>,
     ) -> Result<Simulated, Stop> {
-        let assembled = self.assembled;
+        let (assembled, jobs) = (self.assembled, episode.jobs.as_slice());
         let variation = variation(assembled, start);
         let simulated: Arc<[bool]> = match folded {
             Some(folded) => {
@@ -357,21 +362,18 @@ impl Simulator<'_> {
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
         let sample_every = assembled.scenario.results.queues.map(|every| every.0);
         let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
-        let enough = enough(assembled);
-        let entered_ps = origin_ps + entered(jobs).0;
+        let judge = Judge::of(assembled);
         let mut until = iterations;
-        let outcome = loop {
+        let (outcome, verdict) = loop {
             let flows = FlowRows::of(assembled, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
             self.flow_rows += rows;
-            let most = u64::from(enough.most) + 1;
-            let known = |job| enough.is_known(shard.observer().spans(job, entered_ps));
-            let meets = jobs.len() > 1 && matches!(outcome, Outcome::Dry) && shard.satisfied();
-            let ended = |job: usize| shard.ended(job) == jobs[job].left;
-            if !meets || until >= most || (0..jobs.len()).all(|job| ended(job) || known(job)) {
-                break outcome;
+            if jobs.len() == 1 || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
+                break (outcome, None);
             }
-            until = (until + u64::from(enough.batch)).min(most);
+            let verdict = judge.judge(episode, shard.observer().iterations(), origin_ps, until);
+            let (None, Some(next)) = (&verdict, judge.after(until)) else { break (outcome, verdict) };
+            until = next;
             shard.stop_after(until);
         };
         self.record.events += shard.fabric().events();
@@ -431,15 +433,16 @@ impl Simulator<'_> {
             Outcome::Dry => false,
         };
         self.record.counts.simulated += 1;
-        Ok(Simulated { origin_ps, seen, held, begun, used: used.into(), cancelled })
+        let mut good_for = vec![None; jobs.len()];
+        if let Some(verdict) = verdict {
+            for (iterations, &count) in seen.iter_mut().zip(&verdict.counts) {
+                iterations.truncate(count);
+            }
+            held.retain(|held: &Held| held.of.1 < verdict.counts[held.of.0] as u64);
+            good_for = verdict.good_for;
+        }
+        Ok(Simulated { origin_ps, seen, held, begun, until, good_for, used: used.into(), cancelled })
     }
-}
-
-/// How long the scenario wants to look at jobs that meet.
-fn enough(assembled: &Assembled) -> Enough {
-    let episodes = &assembled.scenario.cluster.episodes;
-    let most = episodes.max_iterations.max(episodes.iterations);
-    Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most }
 }
 
 /// How hosts differ, with its instants counted from the episode's start.

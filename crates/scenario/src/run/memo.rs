@@ -5,18 +5,22 @@
 //! job whose GPUs leave the load balancer no choice (one host, or one leaf of hosts with one NIC each) only the pattern
 //! of the placement counts. `memo: symmetric` takes patterns over leaves and pods for any group of several jobs.
 //!
+//! How far an episode is simulated depends on how long it will last too, and on how old its jobs are. One that was simulated
+//! further than another one would be holds that one: its first iterations are the same.
+//!
 //! Life cycle: one memo a run, emptied when the fabric changes. A key holds several results where jobs had other numbers of
-//! iterations left.
+//! iterations left, or where more was needed than was known.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use windtunnel_cluster::calendar::{EpisodeJob, EpisodeJobResult};
-use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Time};
+use windtunnel_cluster::calendar::{Episode, EpisodeJob};
+use windtunnel_kernel::{CalendarTime, EndpointId, NicId};
 use windtunnel_workload::Workload;
 
 use super::episode::{Simulated, variation};
 use super::recorder::Iteration;
+use super::verdict::{Judge, Verdict};
 use crate::assemble::{Assembled, JobPlan};
 use crate::schema::{Fidelity, MemoName};
 
@@ -27,6 +31,8 @@ pub struct Known {
     begun: Vec<u64>,
     /// Iterations that each job had left.
     left: Vec<u64>,
+    /// How far it was simulated: iterations of the slowest job, with the first.
+    until: u64,
     /// Links beyond scale-up domains that carried anything, with their mean bytes per second.
     pub used: Arc<[(u32, f64)]>,
 }
@@ -48,6 +54,7 @@ impl Known {
             seen: simulated.seen.iter().zip(jobs).map(relative).collect(),
             begun: simulated.begun.clone(),
             left: jobs.iter().map(|job| job.left).collect(),
+            until: simulated.until,
             used: simulated.used.clone(),
         }
     }
@@ -58,12 +65,19 @@ impl Known {
         of.into_iter().all(|((&left, &begun), job)| left == job.left || left.min(job.left) > begun)
     }
 
-    /// As the calendar asks for them.
-    pub fn results(&self) -> Vec<EpisodeJobResult> {
-        let ends = |iterations: &Vec<Iteration>| EpisodeJobResult {
-            ends: iterations.iter().map(|iteration| Time(iteration.finish_ps)).collect(),
-        };
-        self.seen.iter().map(ends).collect()
+    /// What simulating `episode` would come to, at first until its jobs have done `iterations`; `None`: it would go further.
+    fn judge(&self, judge: &Judge, episode: &Episode, iterations: u64) -> Option<Verdict> {
+        if episode.jobs.len() == 1 {
+            return Some(Verdict::of_all(&self.seen));
+        }
+        let mut until = iterations;
+        loop {
+            let verdict = judge.judge(episode, &self.seen, 0, until);
+            if verdict.is_some() {
+                return verdict;
+            }
+            until = judge.after(until).filter(|&next| next <= self.until)?;
+        }
     }
 
     /// Mean iteration of a job after the first, in picoseconds.
@@ -75,6 +89,7 @@ impl Known {
 /// Episodes by what their results depend on.
 pub struct Memo<'a> {
     assembled: &'a Assembled,
+    judge: Judge,
     /// Number of each job's workload, among the distinct ones.
     workloads: Vec<u64>,
     known: FxHashMap<Vec<u64>, Vec<Arc<Known>>>,
@@ -97,7 +112,14 @@ impl<'a> Memo<'a> {
             && assembled.jobs.len() > 1
             && variation(assembled, CalendarTime(0)).is_none();
         let alike = assembled.fabric.faults.is_none() && assembled.slow_links.is_empty();
-        Self { assembled, workloads, known: FxHashMap::default(), remembers, alike }
+        Self {
+            assembled,
+            judge: Judge::of(assembled),
+            workloads,
+            known: FxHashMap::default(),
+            remembers,
+            alike,
+        }
     }
 
     /// Whether anything is kept.
@@ -195,9 +217,14 @@ impl<'a> Memo<'a> {
         Some(placement.iter().map(place).collect())
     }
 
-    /// What is known of an episode with this key, as far as its jobs have iterations left.
-    pub fn find(&self, key: &[u64], jobs: &[EpisodeJob]) -> Option<Arc<Known>> {
-        self.known.get(key)?.iter().find(|known| known.holds_for(jobs)).cloned()
+    /// What is known of an episode with this key, as far as its jobs have iterations left, and what of that it comes to if its
+    /// jobs do `iterations` at first.
+    pub fn find(&self, key: &[u64], episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Verdict)> {
+        let known = self.known.get(key)?.iter().filter(|known| known.holds_for(&episode.jobs));
+        known.into_iter().find_map(|known| {
+            let verdict = known.judge(&self.judge, episode, iterations)?;
+            Some((known.clone(), verdict))
+        })
     }
 }
 

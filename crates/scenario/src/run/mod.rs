@@ -27,6 +27,7 @@ mod stream;
 mod summary;
 mod threads;
 mod usage;
+mod verdict;
 mod whole;
 
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,7 @@
 
 use windtunnel_cluster::explain::{Breakdown, Category, Segment};
 use windtunnel_cluster::shard::{IterationEnd, Observer};
-use windtunnel_kernel::{EndpointId, RankId, Span, Time};
+use windtunnel_kernel::{EndpointId, RankId, Time};
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{Dimension, OpKind, Operation, Program};
 
@@ -92,6 +92,8 @@ pub struct Recorder<'a> {
 /// Rows about an iteration, kept until it is known whether the episode lasted to its end.
 #[derive(Debug)]
 pub struct Held {
+    /// Job of the episode, and which of its iterations there.
+    pub of: (usize, u64),
     /// End of the iteration, in picoseconds since the run's start.
     pub finish_ps: u64,
     /// Table.
@@ -133,11 +135,9 @@ impl<'a> Recorder<'a> {
         self.iterations.push(Vec::new());
     }
 
-    /// Lengths of the iterations of a job that begin after its first, and not before `from_ps`.
-    pub fn spans(&self, job: usize, from_ps: u64) -> impl ExactSizeIterator<Item = Span> {
-        let iterations = &self.iterations[job];
-        let from = iterations.partition_point(|iteration| iteration.start_ps < from_ps).max(1);
-        iterations.iter().skip(from).map(|iteration| Span(iteration.span_ps()))
+    /// Iterations so far, by job.
+    pub fn iterations(&self) -> &[Vec<Iteration>] {
+        self.iterations
     }
 
     /// Links have other names from now on, as paths have changed.
@@ -176,7 +176,7 @@ impl<'a> Recorder<'a> {
     fn critical_path(
         &mut self,
         job: usize,
-        iteration: u64,
+        (iteration, number): (u64, u64),
         rank: RankId,
         segments: &[Segment],
         replay: &Replay,
@@ -198,7 +198,7 @@ impl<'a> Recorder<'a> {
         let n = segments.len();
         let batch = Batch::default()
             .with("job", Column::repeated(&plan.name, n))
-            .with("iteration", Column::U64(vec![iteration; n]))
+            .with("iteration", Column::U64(vec![number; n]))
             .with("step", Column::U32((0..n as u32).collect()))
             .with("rank", Column::U32(vec![rank.0; n]))
             .with("label", Column::Text(segments.iter().map(label).collect()))
@@ -206,7 +206,7 @@ impl<'a> Recorder<'a> {
             .with("start_ps", Column::U64(segments.iter().map(|s| self.at(s.start)).collect()))
             .with("finish_ps", Column::U64(segments.iter().map(|s| self.at(s.finish)).collect()))
             .with("links", Column::Text(segments.iter().map(links).collect()));
-        self.held.push(Held { finish_ps, table: "critical_path", batch });
+        self.held.push(Held { of: (job, iteration), finish_ps, table: "critical_path", batch });
     }
 }
 
@@ -286,9 +286,10 @@ impl Observer for Recorder<'_> {
             .with("bubble_ps", one(breakdown.bubble))
             .with("straggler_ps", one(breakdown.straggler))
             .with("host_ps", one(breakdown.host));
-        self.held.push(Held { finish_ps: row.finish_ps, table: "iterations", batch });
+        let of = (job, end.iteration);
+        self.held.push(Held { of, finish_ps: row.finish_ps, table: "iterations", batch });
         if self.paths {
-            self.critical_path(job, number, end.path.rank, &end.path.segments, replay);
+            self.critical_path(job, (end.iteration, number), end.path.rank, &end.path.segments, replay);
         }
     }
 }

@@ -24,6 +24,7 @@ use super::memo::{Known, Memo, mean};
 use super::recorder::{Held, Iteration, together, weigh};
 use super::summary::LinkLoad;
 use super::threads::{Clocked, simulate};
+use super::verdict::Verdict;
 use crate::assemble::Assembled;
 use crate::error::Failure;
 use crate::schema::{Fidelity, Jobs};
@@ -162,18 +163,16 @@ impl<'a> FabricRunner<'a> {
             let requests = plan.load.as_ref().filter(|_| loading).map(|load| load.requests);
             let left = requests.unwrap_or(plan.iterations);
             let (start, phase) = (Time::ZERO, Span::ZERO);
-            let job = EpisodeJob { job, placement, start, phase, left, done_before: 0, loading };
-            episodes.push(Episode { number: u32::MAX, jobs: vec![job] });
+            let age = Span::ZERO;
+            let job = EpisodeJob { job, placement, start, phase, left, done_before: 0, loading, age };
+            episodes.push(Episode { number: u32::MAX, jobs: vec![job], horizon: Span(u64::MAX) });
             starts.push(key);
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.
         let iterations = assembled.scenario.cluster.episodes.iterations;
         let iterations = if self.memo.remembers() { u64::from(iterations) + 1 } else { 1 };
         let unknown: Vec<usize> = (0..episodes.len())
-            .filter(|&index| {
-                !self.memo.remembers()
-                    || self.memo.find(&self.memo.key(&episodes[index].jobs), &episodes[index].jobs).is_none()
-            })
+            .filter(|&index| !self.memo.remembers() || self.memo_of(&episodes[index], iterations).is_none())
             .collect();
         let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
         let seen = simulate(&mut self.simulator, self.reached, CalendarTime(0), &run, iterations)?;
@@ -192,7 +191,8 @@ impl<'a> FabricRunner<'a> {
         }
         for (index, key) in starts.into_iter().enumerate() {
             let jobs = &episodes[index].jobs;
-            let known = fresh.get(&index).cloned().or_else(|| self.memo.find(&self.memo.key(jobs), jobs));
+            let before = || self.memo_of(&episodes[index], iterations).map(|(known, _)| known);
+            let known = fresh.get(&index).cloned().or_else(before);
             let known = known.expect("it was simulated or known");
             // A pattern's links are another job's; it shares none that are not its hosts' alone.
             let used = if fresh.contains_key(&index) || self.memo.pattern(&jobs[0]).is_none() {
@@ -206,6 +206,11 @@ impl<'a> FabricRunner<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What the memo knows of an episode.
+    fn memo_of(&self, episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Verdict)> {
+        self.memo.find(&self.memo.key(&episode.jobs), episode, iterations)
     }
 
     /// The links between the NICs of `placement` and their leaves.
@@ -343,7 +348,8 @@ impl<'a> FabricRunner<'a> {
             let mut results = Vec::with_capacity(episodes.len());
             for episode in episodes {
                 let seen = self.without_network(start, &episode.jobs, iterations);
-                results.push(ends(&seen, start.0 * 1_000));
+                let good_for = vec![None; seen.len()];
+                results.push(ends(&seen, &good_for, start.0 * 1_000));
                 self.open(start, episode, seen, Vec::new(), Arc::from([]));
             }
             return Ok(results);
@@ -356,10 +362,17 @@ impl<'a> FabricRunner<'a> {
             if self.memo.remembers() {
                 let alike = fresh.get(keys[index].as_slice());
                 let same = |&other: &usize| {
+                    let needs = |job: &EpisodeJob| (job.left, job.age);
+                    let other = &episodes[other];
                     let left = |job: &EpisodeJob| job.left;
-                    episodes[other].jobs.iter().map(left).eq(episode.jobs.iter().map(left))
+                    if episode.jobs.len() == 1 {
+                        return other.jobs.iter().map(left).eq(episode.jobs.iter().map(left));
+                    }
+                    other.horizon == episode.horizon
+                        && other.jobs.iter().map(needs).eq(episode.jobs.iter().map(needs))
                 };
-                if self.memo.find(&keys[index], &episode.jobs).is_some() || alike.is_some_and(same) {
+                let known = self.memo.find(&keys[index], episode, iterations);
+                if known.is_some() || alike.is_some_and(same) {
                     continue;
                 }
                 fresh.insert(&keys[index], index);
@@ -377,8 +390,8 @@ impl<'a> FabricRunner<'a> {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
-            let Simulated { seen, held, used, origin_ps, .. } = simulated;
-            results[index] = Some(ends(&seen, origin_ps));
+            let Simulated { seen, held, used, origin_ps, good_for, .. } = simulated;
+            results[index] = Some(ends(&seen, &good_for, origin_ps));
             self.open(start, episode, seen, held, used);
         }
         if cancelled {
@@ -393,19 +406,21 @@ impl<'a> FabricRunner<'a> {
                 continue;
             }
             self.hits += 1;
-            let known = self.memo.find(&keys[index], &episode.jobs).expect("one like it was just simulated");
-            results[index] = Some(known.results());
+            let known = self.memo.find(&keys[index], episode, iterations);
+            let (known, Verdict { counts, good_for }) = known.expect("one like it was just simulated");
             let origin = start.0 * 1_000;
-            let shifted = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
+            let shifted = |((iterations, count), job): ((&Vec<Iteration>, usize), &EpisodeJob)| {
                 let one = |iteration: &Iteration| Iteration {
                     number: job.done_before + iteration.number,
                     start_ps: origin + iteration.start_ps,
                     finish_ps: origin + iteration.finish_ps,
                     ..*iteration
                 };
-                iterations.iter().map(one).collect()
+                iterations[..count].iter().map(one).collect()
             };
-            let seen = known.seen.iter().zip(&episode.jobs).map(shifted).collect();
+            let seen: Vec<Vec<Iteration>> =
+                known.seen.iter().zip(counts).zip(&episode.jobs).map(shifted).collect();
+            results[index] = Some(ends(&seen, &good_for, origin));
             // Links of a pattern are another job's.
             let elsewhere = episode.jobs.len() == 1 && self.memo.pattern(&episode.jobs[0]).is_some();
             let used = if elsewhere { Arc::from([]) } else { known.used.clone() };
@@ -542,9 +557,10 @@ fn done_by(iterations: &[Iteration], until_ps: u64) -> Option<u64> {
     Some(((worked as f64 / pace * Iteration::ONE as f64) as u64).min(u64::MAX >> 24))
 }
 
-fn ends(seen: &[Vec<Iteration>], origin_ps: u64) -> Vec<EpisodeJobResult> {
-    let of = |iterations: &Vec<Iteration>| EpisodeJobResult {
+fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> Vec<EpisodeJobResult> {
+    let of = |(iterations, &good_for): (&Vec<Iteration>, &Option<Span>)| EpisodeJobResult {
         ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
+        good_for,
     };
-    seen.iter().map(of).collect()
+    seen.iter().zip(good_for).map(of).collect()
 }

@@ -31,9 +31,8 @@ pub fn simulate(
     if threads <= 1 || simulator.assembled.scenario.fidelity != Fidelity::Flow {
         let mut seen = Vec::with_capacity(episodes.len());
         for episode in episodes {
-            let Episode { number, jobs } = episode;
             if !several {
-                seen.push(simulator.run(*number, start, jobs, iterations)?);
+                seen.push(simulator.run(start, episode, iterations)?);
                 continue;
             }
             let mut clock = Clocked { inner: simulator.progress, reached, events };
@@ -44,7 +43,7 @@ pub fn simulate(
                 faults: simulator.faults.clone(),
                 ..*simulator
             };
-            let outcome = inner.run(*number, start, jobs, iterations);
+            let outcome = inner.run(start, episode, iterations);
             let (record, rows) = (inner.record, inner.flow_rows);
             (simulator.record, simulator.flow_rows) = (record, rows);
             seen.push(outcome?);
@@ -62,7 +61,7 @@ pub fn simulate(
             scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(Episode { number, jobs }) = episodes.get(index) else { break };
+                    let Some(&episode) = episodes.get(index) else { break };
                     let (mut sink, mut progress) = (Buffer::default(), Quiet(stop));
                     let mut simulator = Simulator {
                         assembled,
@@ -74,7 +73,7 @@ pub fn simulate(
                         episode: 0,
                         faults: faults.clone(),
                     };
-                    let outcome = simulator.run(*number, start, jobs, iterations);
+                    let outcome = simulator.run(start, episode, iterations);
                     let (record, rows) = (simulator.record, simulator.flow_rows);
                     // The receiver waits until all senders have gone.
                     let _ = sender.send((index, (outcome, record, sink, rows)));

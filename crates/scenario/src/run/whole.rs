@@ -497,7 +497,7 @@ where
         let ready = cluster.now() + pause.total();
         let first = !std::mem::replace(&mut self.began[job], true);
         let phase = if self.settings.draw_phases && first {
-            // As between episodes, so that both begin alike.
+            // As the members of an episode do.
             let span = self.jobs[job].ideal_iteration.0.max(1);
             Span(RandomStream::new(self.settings.seed, "episode-phase", job as u64).below(span))
         } else {
@@ -596,5 +596,6 @@ fn placeless(job: usize) -> EpisodeJob {
         left: 1,
         done_before: 0,
         loading: false,
+        age: Span::ZERO,
     }
 }

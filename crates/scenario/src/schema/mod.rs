@@ -487,10 +487,10 @@ impl Default for Cluster {
 pub struct Episodes {
     /// Iterations simulated after a warm-up one, by the slowest job; the rest go on at their mean.
     pub iterations: u32,
-    /// Where jobs meet their iterations differ for good: more are simulated until the standard error of each job's mean
-    /// (of batches of `iterations`) is at most this part of it. 1 never asks for more.
+    /// Where jobs meet their iterations differ for good: more are simulated until the time of each job, as far as it depends on
+    /// their mean, is off by no more than this part of it, with a confidence of 95%. 1 never asks for more.
     pub tolerance: f64,
-    /// Iterations simulated to that end, at most; `iterations` if those are more.
+    /// Iterations simulated to that end at once, at most; `iterations` if those are more.
     pub max_iterations: u32,
     /// Whether jobs enter an episode at a drawn phase of their iteration or all at once.
     pub phase: Phase,
@@ -517,7 +517,7 @@ impl Default for Episodes {
         Self {
             iterations: 3,
             tolerance: 0.02,
-            max_iterations: 48,
+            max_iterations: 400,
             phase: Phase::Drawn,
             memo: MemoName::Exact,
         }
@@ -528,7 +528,7 @@ impl Default for Episodes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Drawn from (seed, job) within the job's ideal iteration time. A job alone starts at once.
+    /// Drawn from (seed, jobs that meet, job) within the job's ideal iteration time. A job alone starts at once.
     #[default]
     Drawn,
     /// All at once.
