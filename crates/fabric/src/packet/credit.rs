@@ -55,17 +55,19 @@ struct Account {
     /// Bytes that were trimmed.
     trimmed: u64,
     granted: u64,
-    /// Next on the ring.
-    after: u32,
-    /// Whether it is on a ring.
-    queued: bool,
-    /// What may be granted to it beyond its demand, and its place among those that are granted that.
+    /// Next on each ring, and whether it is on it.
+    after: [u32; 2],
+    on: [bool; 2],
+    /// What may be granted to it beyond its demand.
     most_idle: u64,
-    after_idle: u32,
-    idle: bool,
     /// Whether all has arrived that its sender had.
     over: bool,
 }
+
+/// The ring of those that want credit.
+const WANTS: usize = 0;
+/// The ring of those that want no more and are granted some while nobody does.
+const IDLE: usize = 1;
 
 impl Account {
     /// Bytes to be granted.
@@ -73,19 +75,21 @@ impl Account {
         (self.asked + self.trimmed).saturating_sub(self.granted)
     }
 
-    /// Whether it may be granted more than it wants.
-    fn may_idle(&self) -> bool {
-        !self.over && self.granted < self.asked + self.trimmed + self.most_idle
+    /// The ring on which it belongs.
+    fn ring(&self) -> Option<usize> {
+        if self.wanted() > 0 {
+            return Some(WANTS);
+        }
+        let may_idle = !self.over && self.granted < self.asked + self.trimmed + self.most_idle;
+        may_idle.then_some(IDLE)
     }
 }
 
 /// The scheduler of a NIC port.
 #[derive(Clone, Copy, Debug)]
 struct Pacer {
-    /// Queue pairs that want more than they were granted.
-    ring: List,
-    /// Those that want no more and are granted some while nobody does.
-    idle: List,
+    /// Queue pairs that stand for a grant.
+    rings: [List; 2],
     /// No grant before.
     next: u64,
     /// When its event is due.
@@ -113,8 +117,7 @@ impl Credits {
     /// Schedulers of NIC ports whose rates, in bits a second, are given.
     pub(super) fn new(scheme: Credit, rates: impl Iterator<Item = u64>) -> Self {
         let pacer = |rate: u64| Pacer {
-            ring: List::EMPTY,
-            idle: List::EMPTY,
+            rings: [List::EMPTY; 2],
             next: 0,
             due: u64::MAX,
             per_byte: 8e12 / (rate as f64 * scheme.share),
@@ -141,13 +144,12 @@ impl Credits {
         let places = self.accounts.len().max(flow as usize + 1);
         self.accounts.resize(places, Account::default());
         let account = &mut self.accounts[flow as usize];
-        let Account { after, queued, after_idle, idle, .. } = *account;
-        *account = Account { after, queued, most_idle, after_idle, idle, ..Account::default() };
+        *account = Account { after: account.after, on: account.on, most_idle, ..Account::default() };
     }
 
     /// Whether a receiving half is still to be granted something.
     pub(super) fn is_queued(&self, flow: u32) -> bool {
-        self.accounts[flow as usize].queued || self.accounts[flow as usize].idle
+        self.accounts[flow as usize].on.contains(&true)
     }
 
     /// A packet is paid for. What it says that its sender asks for, and whether the credit is used up.
@@ -261,60 +263,36 @@ pub(super) struct Spent {
     pub again: u64,
 }
 
-/// Puts a queue pair at the end of a ring.
-fn push(ring: &mut List, flow: u32, accounts: &mut [Account]) {
-    accounts[flow as usize].after = NONE;
-    accounts[flow as usize].queued = true;
-    ring.append(flow, |before| accounts[before as usize].after = flow);
-}
-
-/// The same, of those that are granted more than they want.
-fn push_idle(ring: &mut List, flow: u32, accounts: &mut [Account]) {
-    accounts[flow as usize].after_idle = NONE;
-    accounts[flow as usize].idle = true;
-    ring.append(flow, |before| accounts[before as usize].after_idle = flow);
-}
-
 impl Pacer {
+    /// Puts a queue pair at the end of the ring on which it belongs, if it is not there.
+    fn stand(&mut self, flow: u32, accounts: &mut [Account]) {
+        let account = &mut accounts[flow as usize];
+        let Some(ring) = account.ring().filter(|&ring| !account.on[ring]) else { return };
+        (account.after[ring], account.on[ring]) = (NONE, true);
+        self.rings[ring].append(flow, |before| accounts[before as usize].after[ring] = flow);
+    }
+
     /// Takes the next queue pair to be granted credit, and how much; `None` if nobody is.
     fn take(&mut self, accounts: &mut [Account], scheme: &Credit, mtu: u64) -> Option<(u32, u64)> {
-        loop {
-            let flow = self.ring.head;
-            if flow == NONE {
-                break;
-            }
-            let account = &mut accounts[flow as usize];
-            self.ring.head = account.after;
-            account.queued = false;
-            if account.wanted() > 0 {
+        for ring in [WANTS, IDLE] {
+            while !self.rings[ring].is_empty() {
+                let flow = self.rings[ring].head;
+                let account = &mut accounts[flow as usize];
+                self.rings[ring].head = account.after[ring];
+                account.on[ring] = false;
+                if account.ring() != Some(ring) {
+                    continue;
+                }
+                let most = u64::from(scheme.quantum);
                 // Whole packets, lest PULLs be for a few bytes each.
-                let grant = account.wanted().next_multiple_of(mtu).min(u64::from(scheme.quantum));
+                let grant =
+                    if ring == WANTS { account.wanted().next_multiple_of(mtu).min(most) } else { most };
                 account.granted += grant;
-                if account.wanted() > 0 {
-                    push(&mut self.ring, flow, accounts);
-                } else if account.may_idle() && !account.idle {
-                    push_idle(&mut self.idle, flow, accounts);
-                }
+                self.stand(flow, accounts);
                 return Some((flow, grant));
             }
         }
-        loop {
-            let flow = self.idle.head;
-            if flow == NONE {
-                return None;
-            }
-            let account = &mut accounts[flow as usize];
-            self.idle.head = account.after_idle;
-            account.idle = false;
-            if account.may_idle() {
-                let grant = u64::from(scheme.quantum);
-                account.granted += grant;
-                if account.may_idle() {
-                    push_idle(&mut self.idle, flow, accounts);
-                }
-                return Some((flow, grant));
-            }
-        }
+        None
     }
 }
 
@@ -336,8 +314,8 @@ impl<T: Transport> Engine<T> {
                 account.trimmed += if trimmed { mtu } else { 0 };
             }
         }
-        if account.wanted() > 0 && !account.queued {
-            push(&mut pacers[p as usize].ring, flow, accounts);
+        if account.wanted() > 0 {
+            pacers[p as usize].stand(flow, accounts);
         }
         self.arm_pacer(p, now);
     }
@@ -354,7 +332,7 @@ impl<T: Transport> Engine<T> {
     /// Lets NIC port `p` grant as soon as it may, if somebody wants it.
     fn arm_pacer(&mut self, p: u32, now: u64) {
         let pacer = &mut self.credits.pacers[p as usize];
-        if pacer.due == u64::MAX && !(pacer.ring.is_empty() && pacer.idle.is_empty()) {
+        if pacer.due == u64::MAX && pacer.rings.iter().any(|ring| !ring.is_empty()) {
             pacer.due = pacer.next.max(now);
             let due = pacer.due;
             self.schedule(due, class::CREDIT, p);
