@@ -21,7 +21,8 @@ const LOSS: u64 = 0x6c6f_7373;
 pub(in crate::packet) struct Changes {
     /// Of the links that lose packets by a model of their own, by port.
     chains: FxHashMap<u32, Vec<Chain>>,
-    steps: Vec<Step>,
+    /// What has not happened yet.
+    steps: Vec<Option<Step>>,
     /// When the last change happens.
     pub last: u64,
 }
@@ -88,7 +89,7 @@ impl<T: Transport> Engine<T> {
         for (place, (at, step)) in (0..).zip(steps) {
             self.schedule(at.0, class::CHANGE, place);
             self.changes.last = self.changes.last.max(at.0);
-            self.changes.steps.push(step);
+            self.changes.steps.push(Some(step));
         }
         self.settings.impairments = impairments;
     }
@@ -97,7 +98,7 @@ impl<T: Transport> Engine<T> {
     /// carries nothing.
     pub(in crate::packet) fn lead_from(&mut self, at: Time, forwarder: &Forwarder) {
         let place = self.changes.steps.len() as u32;
-        self.changes.steps.push(Step::Lead(Box::new(forwarder.clone())));
+        self.changes.steps.push(Some(Step::Lead(Box::new(forwarder.clone()))));
         self.changes.last = self.changes.last.max(at.0);
         self.schedule(at.0, class::CHANGE, place);
     }
@@ -106,7 +107,8 @@ impl<T: Transport> Engine<T> {
     /// its packets are led by.
     #[cold]
     pub(in crate::packet) fn change(&mut self, place: u32, now: u64) {
-        match self.changes.steps[place as usize].clone() {
+        let Some(step) = self.changes.steps[place as usize].take() else { return };
+        match step {
             Step::Converge => {
                 if let Some(forwarder) = &mut self.forwarder {
                     forwarder.converge();
@@ -130,8 +132,6 @@ impl<T: Transport> Engine<T> {
                         self.turn(port, dead, now);
                     }
                 }
-                // It has been carried out, and its tables may be large.
-                self.changes.steps[place as usize] = Step::Converge;
             }
             Step::Turn(part, down) => {
                 let Some(forwarder) = &mut self.forwarder else { return };
