@@ -58,6 +58,14 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         JUMBO, *SMALL_MODEL, ("topology.hosts", 16), (f"{W}.global_batch", 16), (f"{P}.dp", 4),
         ("jobs[0].iterations", 1),
     ),
+    "elastic": (
+        JUMBO, *SMALL_MODEL, ("topology.hosts", 2), (f"{W}.global_batch", 48), (f"{P}.dp", 16),
+        ("jobs[0].iterations", 40), ("jobs[0].elastic.min", 8), ("jobs[0].restart", "2 s"),
+        ("jobs[0].checkpoint", "{iterations: 10, write: 1 s}"),
+        ("jobs[1].workload", "{model: megatron-1.7b, sequence: 2048, global_batch: 8}"),
+        ("jobs[1].parallelism.dp", 4), ("jobs[1].submit", "2 s"), ("jobs[1].iterations", 10),
+        ("cluster.faults", "[]"), ("cluster.episodes.iterations", 1),
+    ),
     "llama3-8b-fsdp": (JUMBO, *SMALL_MODEL, ("topology.hosts", 2), (f"{W}.global_batch", 16), (f"{P}.dp", 16)),
     "llama3-8b-hsdp": (JUMBO, *SMALL_MODEL),
     "mixtral-8x7b-ep": (

@@ -7,7 +7,7 @@ use windtunnel_cluster::cluster::{Cluster, Job, Machine, Reason};
 use windtunnel_cluster::faults::{
     Class, Component, KnownFault, Leave, Lifetime, Maintenance, Operations, Plant, Process, Repair, Spares,
 };
-use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives};
+use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives, Sizes};
 use windtunnel_cluster::replay::{Ended, Replayed, replay};
 use windtunnel_kernel::{EndpointId, RandomStream, Span, math};
 
@@ -246,7 +246,7 @@ fn moving_costs_where_the_gpus_are_others_and_loading_where_the_data_are_not() {
     let window = Maintenance { component, at: 100, lasts: 10, notice: 0, leave: Leave::Migrated };
     let operations = Operations { maintenance: vec![window], ..nothing(&plant) };
     let life = Life { migration: 30, loading: 40, restart: 2, ..Life::default() };
-    let (ended, replayed) = run("fcfs", &[job(0, 1, 200)], &with(&operations, life));
+    let (ended, replayed) = run("fcfs", &[job(0, 1, 200)], &with(&operations, life.clone()));
     assert_eq!((ended[0].finish.0, ended[0].time.stops), (40 + 200 + 2 + 30, 1));
     assert_eq!((replayed.gpu_time.loading, replayed.gpu_time.restart), (40, 32));
     let near = Life { data_region: Some(0), ..life };
@@ -388,9 +388,9 @@ fn elastic_jobs_shrink_grow_and_start_smaller() {
     let known = |faults: &[KnownFault]| Operations { known: faults.to_vec(), ..nothing(&plant) };
     let with_lives = |operations: &Operations<'_>, restart: u64, jobs: &[Job]| {
         let mut machine = with(operations, Life::default());
-        let elastic = Life { elastic: Some((2, 8)), restart, ..Life::default() };
+        let elastic = Life { elastic: Some(Sizes::Between(2, 8)), restart, ..Life::default() };
         machine.lives = Lives::Each(
-            (0..jobs.len()).map(|job| if job == 0 { elastic } else { Life::default() }).collect(),
+            (0..jobs.len()).map(|job| if job == 0 { elastic.clone() } else { Life::default() }).collect(),
         );
         let (ended, replayed) = run("easy", jobs, &machine);
         assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 8);
@@ -435,7 +435,13 @@ fn elastic_work_is_conserved() {
             submit += up_to(200);
             let gpus = 1 + up_to(11) as u32;
             jobs.push(Job { priority: up_to(2) as i32, ..job(submit, gpus, 100 + up_to(600)) });
-            let elastic = (up_to(1) == 0).then(|| (1 + gpus / 3, (gpus + 4).min(16)));
+            let (least, most) = (1 + gpus / 3, (gpus + 4).min(16));
+            let elastic = match up_to(3) {
+                0 => Some(Sizes::Between(least, most)),
+                // Every third number, the one asked for among them.
+                1 => Some(Sizes::Only((least..=most).filter(|n| n % 3 == gpus % 3).collect())),
+                _ => None,
+            };
             lives.push(Life { elastic, ..every(50 + up_to(100), up_to(10), up_to(10)) });
         }
         let mut machine = with(&operations, Life::default());

@@ -52,7 +52,7 @@ pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Ma
         storage: settings.storage,
         regions: settings.regions,
         reaction_delay: settings.reaction_delay,
-        lives: Lives::Each(given.iter().map(|&job| requests[job].life).collect()),
+        lives: Lives::Each(given.iter().map(|&job| requests[job].life.clone()).collect()),
         operations: settings.operations,
         seed: settings.seed,
         queue: settings.queue,
@@ -407,7 +407,7 @@ impl<'a> Calendar<'a> {
     fn plan(&mut self, place: usize) {
         let entry = &mut self.running[place];
         let id = entry.id.0 as usize;
-        let life = self.requests[self.given[id]].life;
+        let life = &self.requests[self.given[id]].life;
         let Some(Checkpoint { every: Every::Iterations(count), .. }) = life.checkpoint else { return };
         let pause = entry.segment.pause;
         // A write under way keeps all that is done.

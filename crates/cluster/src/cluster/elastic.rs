@@ -5,13 +5,16 @@
 //! first, if that suffices and the scheduler lets them; with an empty queue, elastic jobs take what is free, in order of submission, if they end sooner for
 //! it. To change its size a job writes a checkpoint, and restarts: it pays as one that is stopped and moves.
 //!
+//! A job whose work can be laid out over some numbers of GPUs only goes from one of those to another ([`Sizes`]), and gives up a
+//! few more than are missed.
+//!
 //! Work is conserved: a job asked for w on n GPUs takes w·n/m on m. It is kept in nanoseconds of the n GPUs, so each stretch on
 //! others rounds away less than one.
 
 use windtunnel_kernel::EndpointId;
 
 use super::{Cluster, JobId, Running};
-use crate::life::Life;
+use crate::life::{Life, Sizes};
 use crate::placement::Need;
 use crate::scheduler::Scheduler;
 
@@ -58,7 +61,7 @@ impl Cluster<'_> {
     }
 
     fn start_smaller(&mut self, head: JobId, scheduler: &mut dyn Scheduler) -> bool {
-        let Some((least, _)) = self.life(head).elastic else { return false };
+        let Some(sizes) = self.life(head).elastic.clone() else { return false };
         // The region with the most free GPUs first.
         let mut regions: Vec<(std::cmp::Reverse<u32>, u32)> = self
             .regions
@@ -69,20 +72,20 @@ impl Cluster<'_> {
         regions.sort_unstable();
         for (std::cmp::Reverse(free), region) in regions {
             // Sizes in between are tried where placements refuse the largest.
-            let mut size = self.job(head).gpus.min(free);
-            while size >= least && size > 0 {
+            let mut next = sizes.up_to(self.job(head).gpus.min(free));
+            while let Some(size) = next {
                 if let Some(placement) = self.place_some(head, size, region) {
                     self.start(head, Running { job: head, placement, region }, scheduler);
                     return true;
                 }
-                size = if size == least { 0 } else { (size / 2).max(least) };
+                next = sizes.after(size);
             }
         }
         false
     }
 
     fn shrink_for(&mut self, head: JobId, scheduler: &mut dyn Scheduler) -> bool {
-        let wanted = self.life(head).elastic.map_or(self.job(head).gpus, |(least, _)| least);
+        let wanted = self.life(head).elastic.as_ref().map_or(self.job(head).gpus, Sizes::least);
         // The region that is short of the fewest.
         let mut regions: Vec<(u32, u32)> = (0..self.regions.len() as u32)
             .map(|region| (wanted.saturating_sub(self.regions[region as usize].count()), region))
@@ -96,10 +99,10 @@ impl Cluster<'_> {
     fn shrink_in(&mut self, region: u32, head: JobId, mut short: u32, scheduler: &mut dyn Scheduler) -> bool {
         let mut givers: Vec<(u64, JobId, u32)> = Vec::new();
         for running in self.running.iter().filter(|running| running.region == region) {
-            if let Some((least, _)) = self.life(running.job).elastic
+            if let Some(sizes) = &self.life(running.job).elastic
                 && scheduler.may_shrink(running.job, head, self)
             {
-                let spare = (running.placement.len() as u32).saturating_sub(least);
+                let spare = (running.placement.len() as u32).saturating_sub(sizes.least());
                 // What fails or is drained meanwhile does not come back.
                 if spare > 0 && self.given_back_by(running).len() == running.placement.len() {
                     givers.push((self.started(running.job), running.job, spare));
@@ -111,10 +114,11 @@ impl Cluster<'_> {
         }
         givers.sort_unstable_by_key(|&(started, job, _)| (std::cmp::Reverse(started), job));
         for (_, job, spare) in givers {
-            let gives = spare.min(short);
             let has = self.running_job(job).map_or(0, |running| running.placement.len() as u32);
-            if self.resize(job, has - gives, scheduler) {
-                short -= gives;
+            let sizes = self.life(job).elastic.as_ref();
+            let size = sizes.and_then(|sizes| sizes.up_to(has - spare.min(short))).expect("as much is spare");
+            if self.resize(job, size, scheduler) {
+                short = short.saturating_sub(has - size);
             }
             if short == 0 {
                 break;
@@ -127,18 +131,20 @@ impl Cluster<'_> {
         if self.free() == 0 {
             return;
         }
-        let of = |running: &Running| self.life(running.job).elastic.map(|(_, most)| (running.job, most));
-        let mut elastic: Vec<(JobId, u32)> = self.running.iter().filter_map(of).collect();
+        let is_elastic = |job: &JobId| self.life(*job).elastic.is_some();
+        let mut elastic: Vec<JobId> =
+            self.running.iter().map(|running| running.job).filter(is_elastic).collect();
         elastic.sort_unstable();
-        for (job, most) in elastic {
+        for job in elastic {
             let Some(running) = self.running_job(job) else { continue };
             let (has, asked) = (running.placement.len() as u32, self.job(job).gpus);
             let free = self.regions[running.region as usize].count();
-            let size = most.min(self.given_back_by(running).len() as u32 + free);
+            let (segment, life) = (*self.segment(job).expect("it runs"), self.life(job));
+            let within = self.given_back_by(running).len() as u32 + free;
+            let Some(size) = life.elastic.as_ref().and_then(|sizes| sizes.up_to(within)) else { continue };
             if size <= has {
                 continue;
             }
-            let (segment, life) = (*self.segment(job).expect("it runs"), *self.life(job));
             let state = segment.at(self.now);
             let did = done_in(state.parts.work, u64::from(has), u64::from(asked));
             let left = self.job(job).estimate.saturating_sub(self.done(job) + did).max(1);

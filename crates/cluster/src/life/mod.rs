@@ -10,8 +10,10 @@
 //! checkpoint or work ([`Parts`]).
 
 mod segment;
+mod sizes;
 
 pub use segment::{Parts, Segment, State};
+pub use sizes::Sizes;
 
 /// When a job writes checkpoints, and what each costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub enum Every {
 }
 
 /// What a job pays in the course of its life, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
     /// Its checkpoints; `None`: an interruption costs all work.
     pub checkpoint: Option<Checkpoint>,
@@ -44,8 +46,8 @@ pub struct Life {
     pub loading: u64,
     /// The region where its data are, in which it does not load.
     pub data_region: Option<u32>,
-    /// The fewest and the most GPUs that it can do with; `None`: those that it was asked for.
-    pub elastic: Option<(u32, u32)>,
+    /// The numbers of GPUs that it can do with; `None`: those that it was asked for.
+    pub elastic: Option<Sizes>,
 }
 
 /// Time of a load that nothing is known of: longer than anything, with room to add to.

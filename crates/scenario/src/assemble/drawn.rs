@@ -8,9 +8,9 @@ use windtunnel_kernel::{CalendarTime, RandomStream, Span};
 use super::evidence::EvidenceList;
 use super::jobs::{self, Context};
 use super::source::JobStream;
-use super::{JobPlan, model};
+use super::{JobPlan, elastic, model};
 use crate::error::InputError;
-use crate::schema::{Duration, Job, JobKind, JobSource, OperationsTable, WorkloadSource};
+use crate::schema::{Duration, Job, JobKind, JobSource, WorkloadSource};
 
 /// A kind laid out over a number of GPUs; `None` if it does not fit them.
 struct Laid {
@@ -31,7 +31,6 @@ pub fn plans(
 ) -> Result<Vec<JobPlan>, InputError> {
     let kinds = &source.workloads;
     check(kinds, context.place)?;
-    let all = context.scenario.results.operations == OperationsTable::All;
     let mut laid: Vec<Laid> = Vec::new();
     let mut plans = Vec::with_capacity(stream.jobs.len());
     for (index, (job, &duration)) in stream.jobs.iter().zip(&stream.durations).enumerate() {
@@ -61,7 +60,6 @@ pub fn plans(
             estimate: Some(Span(job.estimate.saturating_mul(1_000))),
             lasts: kind.iterations.is_none().then(|| Span(duration.saturating_mul(1_000))),
             line: stream.lines.get(index).copied().unwrap_or(0),
-            watched: if all { plan.watched.clone() } else { Vec::new() },
             ..plan.clone()
         });
     }
@@ -162,7 +160,7 @@ fn lay(
         checkpoint: source.checkpoint.clone(),
         restart: source.restart,
         data: source.data.clone(),
-        elastic: None,
+        elastic: source.elastic.as_ref().map(|shares| elastic::of_shares(shares, gpus, context.gpus())),
     };
     let plan = jobs::plan(&job, context, evidence)?;
     Ok((plan.ranks() == gpus as usize).then_some(plan))

@@ -11,11 +11,12 @@ use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, h
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
-use super::storage::StoragePlan;
-use super::{JobPlan, ModelFacts, flows, model, nccl, operations, policies};
+use super::storage::{Load, StoragePlan};
+use super::{JobPlan, ModelFacts, Work, elastic, flows, model, nccl, operations, policies};
 use crate::error::InputError;
 use crate::schema::{
-    AlgorithmName, CollectiveJob, CollectiveName, Fidelity, Job, OperationsTable, Scenario, WorkloadSource,
+    AlgorithmName, CollectiveJob, CollectiveName, Fidelity, Job, Jobs, OperationsTable, Scenario,
+    WorkloadSource,
     jobs::{FormName, TunerName},
 };
 use crate::sheets;
@@ -74,6 +75,24 @@ impl Built {
             warnings: Vec::new(),
         }
     }
+
+    /// What the ranks do after their `load`, and which of them are watched.
+    pub fn into_work(self, load: Option<Load>, context: &Context<'_>) -> Work {
+        let ranks = self.workload.ranks();
+        let drawn = matches!(context.scenario.jobs, Jobs::Source(_));
+        let watched = match context.scenario.results.operations {
+            OperationsTable::All => (0..ranks as u32).map(RankId).collect(),
+            OperationsTable::None => Vec::new(),
+            // Of a few listed jobs, not of thousands.
+            OperationsTable::Pipeline if drawn => Vec::new(),
+            OperationsTable::Pipeline if self.pipeline.is_empty() => {
+                (0..ranks.min(WATCHED) as u32).map(RankId).collect()
+            }
+            OperationsTable::Pipeline => self.pipeline,
+        };
+        let workload = Arc::new(self.workload);
+        Work { workload, stages: self.stages, first_replica: self.first_replica, watched, load }
+    }
 }
 
 /// Builds a job.
@@ -89,7 +108,6 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     let locality = policies::locality(&job.locality, place)?;
     let built = build(job, context, evidence)?;
     let (ranks, gpus) = (built.workload.ranks(), context.gpus() as usize);
-    let warnings = built.warnings;
     if ranks > gpus {
         return Err(InputError::new(
             place,
@@ -110,30 +128,23 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     let region = job.data.as_ref().and_then(|data| data.region);
     let cluster = &context.scenario.cluster;
     let life = operations::life(job.checkpoint.as_ref(), job.restart, loading, region, cluster, place)?;
-    let elastic =
-        operations::elastic(job.elastic.as_ref(), ranks as u32, context.scenario, gpus as u32, place)?;
+    let (elastic, resized) = elastic::sizes(job, ranks as u32, load.as_ref(), context, evidence)?;
     if let Some(duration) = job.duration {
         operations::check_length(
             duration.0.ns_ceil(),
             job.iterations,
             ranks as u32,
-            &Life { elastic, ..life },
+            elastic.as_ref(),
+            &life,
             place,
         )?;
     }
-    let watched = match context.scenario.results.operations {
-        OperationsTable::None => Vec::new(),
-        OperationsTable::All => (0..ranks as u32).map(RankId).collect(),
-        OperationsTable::Pipeline if built.pipeline.is_empty() => {
-            (0..ranks.min(WATCHED) as u32).map(RankId).collect()
-        }
-        OperationsTable::Pipeline => built.pipeline,
-    };
+    let warnings = built.warnings.clone();
+    let model = built.model.clone();
     Ok(JobPlan {
         name: job.name.clone(),
-        workload: Arc::new(built.workload),
-        stages: built.stages,
-        first_replica: built.first_replica,
+        work: Arc::new(built.into_work(load, context)),
+        resized,
         iterations: job.iterations,
         submit: CalendarTime(job.submit.0.ns_ceil()),
         placement,
@@ -142,17 +153,19 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         duration: job.duration.map(|duration| duration.0),
         estimate: job.estimate.map(|estimate| estimate.0),
         life: Life { elastic, ..life },
-        load,
-        watched,
         samples: job.workload.as_ref().and_then(|workload| workload.global_batch),
         lasts: None,
         line: 0,
-        model: built.model,
+        model,
         warnings,
     })
 }
 
-fn build(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Result<Built, InputError> {
+pub(super) fn build(
+    job: &Job,
+    context: &Context<'_>,
+    evidence: &mut EvidenceList,
+) -> Result<Built, InputError> {
     let place = format!("{}.workload", context.place);
     let Some(source) = &job.workload else { return timed(job, context) };
     if job.gpus.is_some() {

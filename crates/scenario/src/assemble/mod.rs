@@ -2,6 +2,7 @@
 
 mod buffers;
 mod drawn;
+mod elastic;
 pub mod evidence;
 pub mod fabric;
 pub mod flows;
@@ -64,17 +65,42 @@ impl ModelFacts {
     }
 }
 
-/// A job, ready to run.
+/// What a job does in an iteration, over one number of ranks.
 #[derive(Clone)]
-pub struct JobPlan {
-    /// Name.
-    pub name: String,
+pub struct Work {
     /// Operations of its ranks.
     pub workload: Arc<Workload>,
     /// Pipeline stage of each rank; empty if all are of stage 0.
     pub stages: Vec<u32>,
     /// The rank with the same place in the first data-parallel replica, by rank; empty if the job has no replicas.
     pub first_replica: Vec<RankId>,
+    /// Ranks whose operations are written.
+    pub watched: Vec<RankId>,
+    /// What it loads over the network before its first start.
+    pub load: Option<Load>,
+}
+
+impl Work {
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.workload.ranks()
+    }
+
+    /// Pipeline stage of `rank`.
+    pub fn stage_of(&self, rank: RankId) -> u32 {
+        self.stages.get(rank.0 as usize).copied().unwrap_or(0)
+    }
+}
+
+/// A job, ready to run.
+#[derive(Clone)]
+pub struct JobPlan {
+    /// Name.
+    pub name: String,
+    /// What it does on as many GPUs as it asks for.
+    pub work: Arc<Work>,
+    /// The same over other numbers of GPUs; none unless the job is elastic and there is a network.
+    pub resized: Vec<Arc<Work>>,
     /// Iterations.
     pub iterations: u64,
     /// When it is submitted.
@@ -91,10 +117,6 @@ pub struct JobPlan {
     pub estimate: Option<Span>,
     /// What it pays on its way, and what of its work is safe.
     pub life: Life,
-    /// What it loads over the network before its first start.
-    pub load: Option<Load>,
-    /// Ranks whose operations are written.
-    pub watched: Vec<RankId>,
     /// The model that it trains.
     pub model: Option<ModelFacts>,
     /// Sequences or samples per iteration.
@@ -108,14 +130,28 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
-    /// Number of ranks.
+    /// Number of ranks that it asks for.
     pub fn ranks(&self) -> usize {
-        self.workload.ranks()
+        self.work.ranks()
     }
 
-    /// Pipeline stage of `rank`.
-    pub fn stage_of(&self, rank: RankId) -> u32 {
-        self.stages.get(rank.0 as usize).copied().unwrap_or(0)
+    /// Takes the operations of `other`, a job that does the same, wherever both have as many ranks.
+    fn share(&mut self, other: &Self) {
+        for own in std::iter::once(&mut self.work).chain(&mut self.resized) {
+            if let Some(known) = other.works().find(|known| known.ranks() == own.ranks()) {
+                *own = Arc::new(Work { workload: known.workload.clone(), ..(**own).clone() });
+            }
+        }
+    }
+
+    /// What it does over every number of ranks, first the one that it asks for.
+    pub fn works(&self) -> impl Iterator<Item = &Arc<Work>> {
+        std::iter::once(&self.work).chain(&self.resized)
+    }
+
+    /// What it does over `ranks`; where that is not known, over those that it asks for.
+    pub fn work_of(&self, ranks: usize) -> &Arc<Work> {
+        self.works().find(|work| work.ranks() == ranks).unwrap_or(&self.work)
     }
 }
 
@@ -201,7 +237,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         if job.workload.is_some()
             && let Some(known) = earlier.iter().position(|other| same(other) == same(job))
         {
-            plan.workload = plans[known].workload.clone();
+            plan.share(&plans[known]);
         }
         plans.push(plan);
     }
@@ -267,13 +303,14 @@ impl Assembled {
             .jobs
             .iter()
             .map(|plan| {
-                let communicators = &plan.workload.communicators;
+                let workload = &plan.work.workload;
                 json!({
                     "name": plan.name,
                     "ranks": plan.ranks(),
-                    "programs": plan.workload.programs.len(),
-                    "operations": plan.workload.operations(),
-                    "communicators": communicators.len(),
+                    "programs": workload.programs.len(),
+                    "operations": workload.operations(),
+                    "resized": plan.resized.iter().map(|work| work.ranks()).collect::<Vec<_>>(),
+                    "communicators": workload.communicators.len(),
                     "model": plan.model.as_ref().map(|model| model.explanation.clone()),
                     "memory": plan.model.as_ref().map(|model| model.memory.clone()),
                     "warnings": plan.warnings,

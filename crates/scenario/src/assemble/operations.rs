@@ -7,8 +7,7 @@ use windtunnel_cluster::faults::log::{self, FaultLogError};
 use windtunnel_cluster::faults::{
     Class, Component, KnownFault, Leave, Lifetime, Maintenance, Operations, Plant, Process, Repair, Spares,
 };
-use windtunnel_cluster::life::{Checkpoint, Every, Life};
-use windtunnel_cluster::scheduler::knows_elastic;
+use windtunnel_cluster::life::{Checkpoint, Every, Life, Sizes};
 use windtunnel_topology::{Names, Topology};
 
 use super::evidence::EvidenceList;
@@ -18,8 +17,8 @@ use super::policies::unknown;
 use super::storage::StoragePlan;
 use crate::error::{InputError, nearest};
 use crate::schema::{
-    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, ElasticRule, FaultRule, Fidelity, LeaveName,
-    LifetimeName, MaintenanceWindow, RepairName, Scenario,
+    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LeaveName, LifetimeName,
+    MaintenanceWindow, RepairName, Scenario,
 };
 use crate::{load, sheets};
 
@@ -457,41 +456,6 @@ pub fn loading(
     }
 }
 
-/// The fewest and the most GPUs of a job that asks for `asked`, of `gpus` in all; `place` is the job's.
-///
-/// # Errors
-/// [`InputError`] for bounds that leave the job no room, and where nothing can be elastic.
-pub fn elastic(
-    rule: Option<&ElasticRule>,
-    asked: u32,
-    scenario: &Scenario,
-    gpus: u32,
-    place: &str,
-) -> Result<Option<(u32, u32)>, InputError> {
-    let Some(rule) = rule else { return Ok(None) };
-    let at = |key: &str| format!("{place}.elastic{key}");
-    if scenario.fidelity != Fidelity::Job {
-        let message = "the operations of a workload are laid out over all of its ranks";
-        return Err(InputError::new(at(""), message).hint("jobs are elastic at `fidelity: job`"));
-    }
-    if !knows_elastic(&scenario.cluster.scheduler) {
-        let message =
-            format!("scheduler `{}` lays jobs out by the GPUs that they ask for", scenario.cluster.scheduler);
-        return Err(InputError::new(at(""), message).hint("all others take jobs that change their size"));
-    }
-    if rule.min == 0 || rule.min > asked {
-        let message = format!("expected 1 to the {asked} GPUs that the job asks for, found {}", rule.min);
-        return Err(InputError::new(at(".min"), message));
-    }
-    let max = rule.max.unwrap_or(asked);
-    if max < asked || max > gpus {
-        let message =
-            format!("expected the {asked} GPUs that the job asks for to the {gpus} there are, found {max}");
-        return Err(InputError::new(at(".max"), message));
-    }
-    Ok(Some((rule.min, max)))
-}
-
 /// The longest a listed job may take, with all that it pays and on the fewest GPUs: its time is counted in picoseconds.
 const LONGEST: u128 = 200 * 86_400 * 1_000_000_000;
 
@@ -503,10 +467,11 @@ pub fn check_length(
     duration: u64,
     iterations: u64,
     asked: u32,
+    elastic: Option<&Sizes>,
     life: &Life,
     place: &str,
 ) -> Result<(), InputError> {
-    let least = life.elastic.map_or(asked, |(least, _)| least).max(1);
+    let least = elastic.map_or(asked, Sizes::least).max(1);
     let work = (u128::from(duration) * u128::from(asked)).div_ceil(u128::from(least));
     let writes = life.checkpoint.map_or(0, |checkpoint| match checkpoint.every {
         Every::Time(every) => work / u128::from(every.max(1)) * u128::from(checkpoint.write),

@@ -1,8 +1,8 @@
 //! All-reduces by switches: whether there are any that sum, and a tree of them.
 
 use windtunnel_fabric::reduction::ReductionSettings;
-use windtunnel_workload::OpKind;
 use windtunnel_workload::collectives::{Algorithm, Plan};
+use windtunnel_workload::{OpKind, Workload};
 
 use super::JobPlan;
 use super::evidence::EvidenceList;
@@ -98,7 +98,13 @@ fn between_hosts(
 
 /// Whether a job's all-reduces ask switches of scale-up domains to sum, and those of the fabric; `None` if it has none.
 fn asked(plan: &JobPlan) -> Option<(bool, bool)> {
-    let workload = &plan.workload;
+    plan.works()
+        .filter_map(|work| asked_by(&work.workload))
+        .reduce(|all, one| (all.0 || one.0, all.1 || one.1))
+}
+
+/// The same of one number of ranks.
+fn asked_by(workload: &Workload) -> Option<(bool, bool)> {
     let wants =
         |spec: &windtunnel_workload::collectives::CollectiveSpec| spec.algorithm == Algorithm::InNetwork;
     if !workload.programs.iter().any(|program| program.specs.iter().any(wants)) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windtunnel_cluster::cluster::Job;
-use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives};
+use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives, Sizes};
 use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
 use windtunnel_cluster::log::{self, Format, LogError, LoggedJob, ReadOptions, Scale, Skipped};
 use windtunnel_cluster::placement::{Locality, Placement};
@@ -13,7 +13,7 @@ use windtunnel_kernel::{CalendarTime, RandomStream};
 
 use super::evidence::EvidenceList;
 use super::jobs::Context;
-use super::{operations, policies};
+use super::{elastic, operations, policies};
 use crate::error::InputError;
 use crate::schema::job_source::EstimatesName;
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
@@ -161,7 +161,10 @@ pub fn stream(
             InputError::new(place, message).hint("raise `topology.hosts`, or cap jobs by `scale.max_gpus`")
         );
     }
-    let lives = lives(life, source, &logged, context)?;
+    if let Some(shares) = &source.elastic {
+        elastic::check(shares, context)?;
+    }
+    let lives = lives(&life, source, &logged, context)?;
     let priorities = priorities(source, place)?;
     let job = |(index, job): (usize, &LoggedJob)| Job {
         submit: CalendarTime(job.submit),
@@ -195,23 +198,33 @@ pub fn stream(
     })
 }
 
-/// Lives of the jobs: of storage hosts a large job loads faster than a small one.
+/// Lives of the jobs: of storage hosts a large job loads faster than a small one, and an elastic one has bounds of its own.
 fn lives(
-    life: Life,
+    life: &Life,
     source: &JobSource,
     jobs: &[LoggedJob],
     context: &Context<'_>,
 ) -> Result<Lives, InputError> {
-    let Some(data) = &source.data else { return Ok(Lives::Same(life)) };
-    let loading = |gpus: u32| {
-        let topology = &context.fabric.topology;
-        let (loading, _) = operations::loading(data, context.storage, topology, gpus, context.place)?;
-        Ok(Life { loading, ..life })
+    let all = context.gpus();
+    let of = |gpus: u32| {
+        let loading = match &source.data {
+            Some(data) => {
+                let topology = &context.fabric.topology;
+                operations::loading(data, context.storage, topology, gpus, context.place)?.0
+            }
+            None => life.loading,
+        };
+        let elastic = source.elastic.as_ref().map(|shares| {
+            let bounds = elastic::of_shares(shares, gpus, all);
+            Sizes::Between(bounds.min, bounds.max.unwrap_or(gpus))
+        });
+        Ok(Life { loading, elastic, ..life.clone() })
     };
-    if data.rate.is_some() {
-        return loading(1).map(Lives::Same);
+    let by_size = source.elastic.is_some() || source.data.as_ref().is_some_and(|data| data.rate.is_none());
+    if !by_size {
+        return of(1).map(Lives::Same);
     }
-    jobs.iter().map(|job| loading(job.gpus)).collect::<Result<_, _>>().map(Lives::Each)
+    jobs.iter().map(|job| of(job.gpus)).collect::<Result<_, _>>().map(Lives::Each)
 }
 
 const YEAR: u64 = 365 * 86_400 * 1_000_000_000;

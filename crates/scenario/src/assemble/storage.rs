@@ -49,9 +49,16 @@ pub struct Load {
     pub storage: Arc<[EndpointId]>,
     /// Requests in all.
     pub requests: u64,
+    bytes: u64,
 }
 
 impl Load {
+    /// The same data, in as many requests, for `gpus` GPUs.
+    pub fn onto(&self, gpus: u32) -> Self {
+        let workload = Arc::new(request(self.bytes, self.requests, gpus, self.storage.len() as u32));
+        Self { workload, ..self.clone() }
+    }
+
     /// Both ends of each flow for a job on `placement`.
     pub fn flows(&self, placement: &[EndpointId]) -> impl Iterator<Item = (EndpointId, EndpointId)> {
         let own = placement.len();
@@ -221,7 +228,7 @@ impl StoragePlan {
         let whole = u128::from(gpus) * u128::from(self.request);
         let requests = u128::from(bytes).div_ceil(whole) as u64;
         let workload = Arc::new(request(bytes, requests, gpus, storage.len() as u32));
-        Some(Load { workload, storage, requests })
+        Some(Load { workload, storage, requests, bytes })
     }
 }
 

@@ -235,7 +235,8 @@ impl Simulator<'_> {
         let jobs = episode.jobs.as_slice();
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
-        let spec = network::spec_of(assembled, jobs.iter().map(|job| job.job));
+        let works = jobs.iter().map(|job| assembled.jobs[job.job].work_of(job.placement.len()));
+        let spec = network::spec_of(assembled, works);
         let records = scenario.results.flows != FlowsTable::None;
         match scenario.fidelity {
             Fidelity::Job => unreachable!("job fidelity simulates no network"),
@@ -276,7 +277,12 @@ impl Simulator<'_> {
                             && assembled.troubles.impairments.changes.is_empty()
                             && variation(assembled, start).is_none() =>
                     {
-                        fold::fold(assembled, &assembled.jobs[job.job], &job.placement, balancer)
+                        fold::fold(
+                            assembled,
+                            assembled.jobs[job.job].work_of(job.placement.len()),
+                            &job.placement,
+                            balancer,
+                        )
                     }
                     _ => None,
                 };
@@ -472,11 +478,11 @@ pub fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
 
 /// A job at work, or one that loads its data, as a shard takes it: from the beginning to the end.
 pub fn shard_job(assembled: &Assembled, job: &EpisodeJob) -> ShardJob {
-    let plan = &assembled.jobs[job.job];
-    let (mut number, mut workload) = (job.job as u64, &plan.workload);
     let mut placement = job.placement.clone();
     let own = placement.len();
-    if let Some(load) = plan.load.as_ref().filter(|_| job.loading) {
+    let work = assembled.jobs[job.job].work_of(own);
+    let (mut number, mut workload) = (job.job as u64, &work.workload);
+    if let Some(load) = work.load.as_ref().filter(|_| job.loading) {
         // Other messages than the job's.
         number += assembled.jobs.len() as u64;
         workload = &load.workload;
@@ -496,15 +502,17 @@ pub fn shard_job(assembled: &Assembled, job: &EpisodeJob) -> ShardJob {
 
 /// What is kept of a job.
 pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
-    let mut ranks = vec![false; plan.ranks()];
-    for rank in &plan.watched {
+    let work = plan.work_of(job.placement.len());
+    let mut ranks = vec![false; work.ranks()];
+    for rank in &work.watched {
         ranks[rank.0 as usize] = true;
     }
-    if let Some(load) = plan.load.as_ref().filter(|_| job.loading) {
+    if let Some(load) = work.load.as_ref().filter(|_| job.loading) {
         ranks = vec![false; load.workload.ranks()];
     }
     Watched {
         job: job.job,
+        work: work.clone(),
         loading: job.loading,
         placement: job.placement.clone(),
         done_before: job.done_before,

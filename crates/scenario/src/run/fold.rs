@@ -21,7 +21,7 @@ use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::OpKind;
 use windtunnel_workload::collectives::{Form, Plan};
 
-use crate::assemble::{Assembled, JobPlan};
+use crate::assemble::{Assembled, Work};
 
 /// What is simulated of a job.
 #[derive(Clone, Debug)]
@@ -32,14 +32,14 @@ pub struct Folded {
     pub factor: u64,
 }
 
-/// Folds `plan`, placed at `placement`, under `balancer`; `None` if its replicas are not equal.
+/// Folds a job's `work`, placed at `placement`, under `balancer`; `None` if its replicas are not equal.
 pub fn fold(
     assembled: &Assembled,
-    plan: &JobPlan,
+    work: &Work,
     placement: &[EndpointId],
     balancer: LoadBalancer,
 ) -> Option<Folded> {
-    let first = &plan.first_replica;
+    let first = &work.first_replica;
     if first.is_empty() || !assembled.slow_links.is_empty() || assembled.fabric.faults.is_some() {
         return None;
     }
@@ -49,9 +49,9 @@ pub fn fold(
     let topology = &*assembled.fabric.topology;
     let symmetric = factor > 1
         && never_shares(topology, balancer)
-        && coupled_across(plan, &simulated)
-        && alike_inside(plan, placement, topology)
-        && own_nics(plan, placement, topology);
+        && coupled_across(work, &simulated)
+        && alike_inside(work, placement, topology)
+        && own_nics(work, placement, topology);
     symmetric.then(|| Folded { simulated: simulated.into(), factor })
 }
 
@@ -68,8 +68,8 @@ fn never_shares(topology: &Topology, balancer: LoadBalancer) -> bool {
 }
 
 /// Whether every collective with simulated and other members has a coupled form.
-fn coupled_across(plan: &JobPlan, simulated: &[bool]) -> bool {
-    let workload = &plan.workload;
+fn coupled_across(work: &Work, simulated: &[bool]) -> bool {
+    let workload = &work.workload;
     let mixed: Vec<bool> = workload
         .communicators
         .iter()
@@ -114,10 +114,10 @@ fn path(topology: &Topology, from: EndpointId, to: EndpointId) -> (PathClass, Sp
 
 /// Whether neighbours inside a replica, and those who stand alike in neighbouring domains (to whom several rings lead), are as
 /// far apart as those of the first one.
-fn alike_inside(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bool {
-    let first = &plan.first_replica;
+fn alike_inside(work: &Work, placement: &[EndpointId], topology: &Topology) -> bool {
+    let first = &work.first_replica;
     let place = |rank: RankId| placement[rank.0 as usize];
-    plan.workload.communicators.iter().all(|group| {
+    work.workload.communicators.iter().all(|group| {
         let ranks = &group.ranks;
         let mirrored: Vec<RankId> = ranks.iter().map(|rank| first[rank.0 as usize]).collect();
         let inside = mirrored.iter().enumerate().all(|(i, rank)| !mirrored[..i].contains(rank));
@@ -137,7 +137,7 @@ fn alike_inside(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -
 }
 
 /// Whether no NIC serves two replicas.
-fn own_nics(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bool {
+fn own_nics(work: &Work, placement: &[EndpointId], topology: &Topology) -> bool {
     if topology.hosts() < 2 {
         return true;
     }
@@ -145,10 +145,10 @@ fn own_nics(plan: &JobPlan, placement: &[EndpointId], topology: &Topology) -> bo
     let mut nics: Vec<(u32, RankId)> = (0u32..).zip(placement).map(nic).collect();
     nics.sort_unstable();
     nics.windows(2)
-        .all(|pair| pair[0].0 != pair[1].0 || replica_of(plan, pair[0].1) == replica_of(plan, pair[1].1))
+        .all(|pair| pair[0].0 != pair[1].0 || replica_of(work, pair[0].1) == replica_of(work, pair[1].1))
 }
 
 /// A name for the replica of `rank`: how far it stands from its twin in the first one.
-fn replica_of(plan: &JobPlan, rank: RankId) -> u32 {
-    rank.0 - plan.first_replica[rank.0 as usize].0
+fn replica_of(work: &Work, rank: RankId) -> u32 {
+    rank.0 - work.first_replica[rank.0 as usize].0
 }

@@ -13,7 +13,7 @@ use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
 use super::{RunOptions, fold, network};
-use crate::assemble::{Assembled, JobPlan};
+use crate::assemble::{Assembled, JobPlan, Work};
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity};
 use crate::table::ProgressSink;
@@ -37,7 +37,7 @@ fn wanted(assembled: &Assembled, plan: &JobPlan) -> bool {
 
 /// Messages of an iteration; a coupled collective counts as one per member. Counts no further than [`FEW`].
 fn messages(plan: &JobPlan) -> u64 {
-    let workload = &plan.workload;
+    let workload = &plan.work.workload;
     let of_program = |program: u32| {
         let program = &workload.programs[program as usize];
         program.ops.iter().filter(|op| matches!(op.kind, OpKind::Send { .. })).count() as u64
@@ -78,7 +78,8 @@ fn messages(plan: &JobPlan) -> u64 {
 
 /// Iteration times on an ideal fabric: every job alone, no path inside the fabric shared.
 pub struct IdealTimes {
-    times: Vec<Option<Span>>,
+    /// By job: each number of ranks that it can have, first the one that it asks for.
+    times: Vec<Vec<(usize, Option<Span>)>>,
 }
 
 /// Remembers the ends of iterations.
@@ -105,44 +106,54 @@ impl IdealTimes {
     ) -> Result<Self, Failure> {
         // Jobs of a source share their workloads.
         let mut known: FxHashMap<*const Workload, Option<Span>> = FxHashMap::default();
-        let time = |(index, plan): (usize, &JobPlan)| {
+        let mut time = |plan: &JobPlan, work: &Arc<Work>| {
             if !wanted(assembled, plan) {
                 return Ok(None);
             }
-            let workload = Arc::as_ptr(&plan.workload);
+            let workload = Arc::as_ptr(&work.workload);
             if let Some(&time) = known.get(&workload) {
                 return Ok(time);
             }
-            let time = ideal_time(assembled, options, index, plan, progress)?;
+            let iterations = if plan.lasts.is_some() { 2 } else { plan.iterations.min(2) };
+            let time = ideal_time(assembled, options, work, iterations, progress)?;
             known.insert(workload, time);
-            Ok(time)
+            Ok::<_, Failure>(time)
         };
-        Ok(Self { times: assembled.jobs.iter().enumerate().map(time).collect::<Result<_, Failure>>()? })
+        let mut times = Vec::with_capacity(assembled.jobs.len());
+        for plan in &assembled.jobs {
+            let one = |work: &Arc<Work>| Ok((work.ranks(), time(plan, work)?));
+            times.push(plan.works().map(one).collect::<Result<_, Failure>>()?);
+        }
+        Ok(Self { times })
     }
 
-    /// Of a job; `None` if it was not simulated.
+    /// Of a job on as many GPUs as it asks for; `None` if it was not simulated.
     pub fn of_job(&self, job: usize) -> Option<Span> {
-        self.times[job]
+        self.times[job][0].1
+    }
+
+    /// Of a job on `ranks` GPUs; `None` if it was not simulated there.
+    pub fn of_job_on(&self, job: usize, ranks: usize) -> Option<Span> {
+        self.times[job].iter().find(|&&(of, _)| of == ranks)?.1
     }
 }
 
 fn ideal_time(
     assembled: &Assembled,
     options: &RunOptions,
-    index: usize,
-    plan: &JobPlan,
+    work: &Arc<Work>,
+    iterations: u64,
     progress: &mut dyn ProgressSink,
 ) -> Result<Option<Span>, Failure> {
-    let spec = network::spec_of(assembled, std::iter::once(index));
+    let spec = network::spec_of(assembled, std::iter::once(work));
     let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false, None)?;
     let variation = Variation::none();
-    let iterations = if plan.lasts.is_some() { 2 } else { plan.iterations.min(2) };
     let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
-    let placement: Vec<EndpointId> = (0..plan.ranks() as u32).map(EndpointId).collect();
-    let folded = fold::fold(assembled, plan, &placement, LoadBalancer::Ideal);
+    let placement: Vec<EndpointId> = (0..work.ranks() as u32).map(EndpointId).collect();
+    let folded = fold::fold(assembled, work, &placement, LoadBalancer::Ideal);
     let job = ShardJob {
         number: 0,
-        workload: plan.workload.clone(),
+        workload: work.workload.clone(),
         own: placement.len(),
         placement: placement.into(),
         iterations,

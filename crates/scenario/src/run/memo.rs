@@ -104,7 +104,7 @@ impl<'a> Memo<'a> {
         let mut numbers: FxHashMap<*const Workload, u64> = FxHashMap::default();
         let number = |plan: &JobPlan| {
             let next = numbers.len() as u64;
-            *numbers.entry(Arc::as_ptr(&plan.workload)).or_insert(next)
+            *numbers.entry(Arc::as_ptr(&plan.work.workload)).or_insert(next)
         };
         let workloads = assembled.jobs.iter().map(number).collect();
         let remembers = assembled.scenario.fidelity == Fidelity::Flow

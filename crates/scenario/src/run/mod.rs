@@ -138,7 +138,7 @@ pub fn execute(
         _ => {}
     }
     for plan in &assembled.jobs {
-        for spec in plan.workload.programs.iter().flat_map(|program| &program.specs) {
+        for spec in plan.work.workload.programs.iter().flat_map(|program| &program.specs) {
             let name = spec.algorithm.name();
             assembled.evidence.add(
                 &format!("collective {}", spec.kind.name()),
@@ -190,8 +190,8 @@ pub fn execute(
             estimate: plan.estimate.or_else(|| alone(plan, &ideal, job)).unwrap_or(Span::ZERO),
             priority: plan.priority,
             locality: plan.locality,
-            life: plan.life,
-            loads: plan.load.as_ref().map(|load| load.requests),
+            life: plan.life.clone(),
+            loads: plan.work.load.as_ref().map(|load| load.requests),
         })
         .collect();
     let cluster = &assembled.scenario.cluster;
@@ -283,7 +283,13 @@ pub fn execute(
             let alone = alone(plan, &ideal, job).map(Span::ns_ceil);
             usage.ended(submit.0, start.0, finish.0, alone, history.time);
             usage.samples += plan.samples.map_or(0.0, |samples| samples as f64 * plan.iterations as f64);
-            usage.sampled_gpu_ns += u128::from(finish.0 - start.0) * plan.ranks() as u128;
+        }
+    }
+    for stay in &histories.stays {
+        let job = histories.given[stay.job.0 as usize];
+        if histories.jobs[job].finish.is_some() {
+            let until = stay.until.unwrap_or(histories.end.0);
+            usage.sampled_gpu_ns += u128::from(until - stay.start) * stay.placement.len() as u128;
         }
     }
     usage.over_time(&histories.timeline);

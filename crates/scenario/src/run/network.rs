@@ -17,9 +17,9 @@ use windtunnel_topology::{Forwarder, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::{OpKind, Workload};
 
 use super::chosen::{self, Chosen};
-use crate::assemble::Assembled;
 use crate::assemble::fabric::FabricParts;
 use crate::assemble::reduce;
+use crate::assemble::{Assembled, Work};
 use crate::error::InputError;
 use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, Scenario};
 
@@ -498,11 +498,11 @@ fn femtoseconds_per_byte(rate: BitRate, wire: u64, payload: u64) -> u64 {
     numerator.div_ceil(u128::from(rate.0) * u128::from(payload)) as u64
 }
 
-/// Streams and NICs that the jobs use.
-pub fn spec_of(assembled: &Assembled, jobs: impl Iterator<Item = usize>) -> HostSpec {
+/// Streams and NICs that jobs use for their `works`.
+pub fn spec_of<'a>(assembled: &Assembled, works: impl Iterator<Item = &'a Arc<Work>>) -> HostSpec {
     let endpoints = assembled.fabric.topology.endpoints();
     let none = HostSpec { endpoints, streams: 1, nics: 1 };
-    jobs.map(|job| host_spec(&assembled.jobs[job].workload, endpoints)).fold(none, |sum, spec| HostSpec {
+    works.map(|work| host_spec(&work.workload, endpoints)).fold(none, |sum, spec| HostSpec {
         endpoints,
         streams: sum.streams.max(spec.streams),
         nics: sum.nics.max(spec.nics),

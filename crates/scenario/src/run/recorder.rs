@@ -1,5 +1,7 @@
 //! Turns what a shard reports into rows: iterations, their critical paths, and the operations of watched ranks.
 
+use std::sync::Arc;
+
 use windtunnel_cluster::explain::{Breakdown, Category, Segment};
 use windtunnel_cluster::shard::{IterationEnd, Observer};
 use windtunnel_kernel::{EndpointId, RankId, Time};
@@ -7,7 +9,7 @@ use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{Dimension, OpKind, Operation, Program};
 
 use super::paths::PathNames;
-use crate::assemble::JobPlan;
+use crate::assemble::{JobPlan, Work};
 use crate::table::{Batch, Column, TableSink};
 
 /// An iteration of a job.
@@ -19,6 +21,8 @@ pub struct Iteration {
     pub start_ps: u64,
     /// End.
     pub finish_ps: u64,
+    /// Ranks that did it.
+    pub ranks: u32,
     /// The rank that ended it.
     pub critical_rank: u32,
     /// Where the time went; unknown at job fidelity.
@@ -54,10 +58,12 @@ pub fn weigh(iterations: &mut [Iteration], total: Option<u64>) {
 }
 
 /// A job of the episode as the recorder sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Watched {
     /// Index of the job in the scenario.
     pub job: usize,
+    /// What it does on as many GPUs as it has.
+    pub work: Arc<Work>,
     /// GPU of each rank.
     pub placement: Vec<EndpointId>,
     /// It loads its data: the lengths of its requests are kept, but no rows.
@@ -184,7 +190,7 @@ impl<'a> Recorder<'a> {
         let finish_ps = segments.last().map_or(0, |last| self.at(last.finish));
         let watched = &self.watched[job];
         let plan = &self.plans[watched.job];
-        let program = plan.workload.program(rank);
+        let program = watched.work.workload.program(rank);
         let label = |segment: &Segment| match program.ops.get(segment.op as usize) {
             Some(op) => program.labels[op.label as usize].clone(),
             None => String::new(),
@@ -217,7 +223,7 @@ impl Observer for Recorder<'_> {
             return;
         }
         let plan = &self.plans[watched.job];
-        let program = plan.workload.program(rank);
+        let program = watched.work.workload.program(rank);
         let n = program.ops.len();
         let records: Vec<_> = (0..n as u32).map(|op| replay.record(rank, op)).collect();
         let start = |(record, op): (&windtunnel_workload::replay::OpRecord, &Operation)| match op.kind {
@@ -231,7 +237,7 @@ impl Observer for Recorder<'_> {
         let batch = Batch::default()
             .with("job", Column::repeated(&plan.name, n))
             .with("rank", Column::U32(vec![rank.0; n]))
-            .with("stage", Column::U32(vec![plan.stage_of(rank); n]))
+            .with("stage", Column::U32(vec![watched.work.stage_of(rank); n]))
             .with("iteration", Column::U64(vec![watched.done_before + iteration; n]))
             .with("operation", Column::U32((0..n as u32).collect()))
             .with("label", labels)
@@ -253,6 +259,7 @@ impl Observer for Recorder<'_> {
             number,
             start_ps: self.at(end.start),
             finish_ps: self.at(end.finish),
+            ranks: watched.placement.len() as u32,
             critical_rank: end.path.rank.0,
             breakdown: Some(breakdown),
             warm_up: end.iteration == 0,

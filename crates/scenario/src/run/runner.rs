@@ -160,7 +160,7 @@ impl<'a> FabricRunner<'a> {
             }
             let (placement, job, loading) = (resident.placement.to_vec(), resident.job, resident.loading);
             let plan = &assembled.jobs[job];
-            let requests = plan.load.as_ref().filter(|_| loading).map(|load| load.requests);
+            let requests = plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
             let left = requests.unwrap_or(plan.iterations);
             let (start, phase) = (Time::ZERO, Span::ZERO);
             let age = Span::ZERO;
@@ -234,7 +234,7 @@ impl<'a> FabricRunner<'a> {
             if job.loading {
                 return None;
             }
-            let ideal = self.ideal.of_job(job.job)?.0 as f64;
+            let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
             let slowdown = mean(seen)? / ideal;
             if slowdown <= CONGESTED {
                 return None;
@@ -269,6 +269,7 @@ impl<'a> FabricRunner<'a> {
                 number: job.done_before + number,
                 start_ps: at(number),
                 finish_ps: at(number + 1),
+                ranks: job.placement.len() as u32,
                 critical_rank: 0,
                 breakdown: None,
                 warm_up: number == 0,
@@ -313,7 +314,8 @@ impl<'a> FabricRunner<'a> {
 
     /// Whether a job that loads has no way to some of its data.
     fn is_severed(&self, resident: &Resident<'_>) -> bool {
-        let load = self.simulator.assembled.jobs[resident.job].load.as_ref();
+        let plan = &self.simulator.assembled.jobs[resident.job];
+        let load = plan.work_of(resident.placement.len()).load.as_ref();
         let (Some(faults), Some(load)) = (&self.simulator.faults, load.filter(|_| resident.loading)) else {
             return false;
         };

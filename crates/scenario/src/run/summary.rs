@@ -88,13 +88,16 @@ impl JobSummary<'_> {
         let alike = counted.iter().all(|one| one.weight == counted[0].weight);
         let weight = |one: &Iteration| if alike { 1 } else { one.weight };
         let weights: u64 = counted.iter().map(|one| weight(one)).sum();
-        let mean = |of: &dyn Fn(&Iteration) -> u64| {
-            let sum: u128 = counted.iter().map(|one| u128::from(weight(one)) * u128::from(of(one))).sum();
+        let mean_of = |of: &dyn Fn(&Iteration) -> u128| {
+            let sum: u128 = counted.iter().map(|one| u128::from(weight(one)) * of(one)).sum();
             (!counted.is_empty()).then(|| sum as f64 / 1e12 / weights as f64)
         };
+        let mean = |of: &dyn Fn(&Iteration) -> u64| mean_of(&|one| u128::from(of(one)));
         let mut spans: Vec<(u64, u64)> = counted.iter().map(|one| (one.span_ps(), weight(one))).collect();
         spans.sort_unstable();
         let iteration_time = mean(&|iteration| iteration.span_ps());
+        // An elastic job has more GPUs at times than at others.
+        let gpu_time = mean_of(&|one| u128::from(one.span_ps()) * u128::from(one.ranks)).filter(|t| *t > 0.0);
         let explained = counted.iter().all(|iteration| iteration.breakdown.is_some());
         let part = |of: &dyn Fn(&Breakdown) -> u64| {
             mean(&|iteration| iteration.breakdown.as_ref().map_or(0, of)).filter(|_| explained)
@@ -114,7 +117,7 @@ impl JobSummary<'_> {
             "state": self.state.name(),
             "line": self.plan.line,
             "ranks": self.plan.ranks(),
-            "operations": self.plan.workload.operations(),
+            "operations": self.plan.work.workload.operations(),
             "iterations": self.plan.iterations,
             "simulated_iterations": self.iterations.iter().filter(|iteration| !iteration.reused).count(),
             "iteration_time_s": {
@@ -133,7 +136,7 @@ impl JobSummary<'_> {
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
             "expected_error": model.map(|model| crate::error_bands::of(model.kind)),
             "samples_per_s": self.plan.samples.and_then(|samples| rate(samples as f64)),
-            "mfu": model.and_then(|model| rate(model.flops / (model.peak_flops * self.plan.ranks() as f64))),
+            "mfu": model.and_then(|model| gpu_time.map(|time| model.flops / (model.peak_flops * time))),
             "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),
             "memory": model.map(|model| model.memory.clone()),
             "warnings": self.plan.warnings,

@@ -155,6 +155,7 @@ mod tests {
                     number,
                     start_ps,
                     finish_ps,
+                    ranks: 1,
                     critical_rank,
                     breakdown,
                     warm_up,

@@ -39,7 +39,7 @@ use super::network;
 use super::paths::PathNames;
 use super::recorder::{Recorder, weigh};
 use super::usage;
-use crate::assemble::Assembled;
+use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity, LoadBalancerName};
 use crate::table::{Batch, ProgressSink, TableSink};
@@ -76,7 +76,7 @@ pub fn run(
     progress: &mut dyn ProgressSink,
 ) -> Result<(Histories, Record, bool), Failure> {
     let scenario = &assembled.scenario;
-    let spec = network::spec_of(assembled, 0..jobs.len());
+    let spec = network::spec_of(assembled, assembled.jobs.iter().flat_map(JobPlan::works));
     // What always is out; and where more may go out, a rerouter in any case.
     let plan = assembled.operations.as_ref().filter(|plan| plan.changes_fabric());
     let moving = plan.map(|plan| plan.plant.forwarder(&[]));
@@ -129,8 +129,11 @@ fn balancer_is_fixed(assembled: &Assembled) -> bool {
 
 /// Whether any collective is one of switches.
 fn reduces(assembled: &Assembled) -> bool {
-    let specs =
-        assembled.jobs.iter().flat_map(|plan| &plan.workload.programs).flat_map(|program| &program.specs);
+    let specs = assembled
+        .jobs
+        .iter()
+        .flat_map(|plan| &plan.work.workload.programs)
+        .flat_map(|program| &program.specs);
     specs.into_iter().any(|spec| spec.algorithm == Algorithm::InNetwork)
 }
 
@@ -490,7 +493,7 @@ where
         let job = self.given[id.0 as usize];
         let plan = &self.assembled.jobs[job];
         let pause = cluster.segment(id).expect("it runs").pause;
-        if let Some(load) = plan.load.as_ref().filter(|_| pause.loading > 0) {
+        if let Some(load) = plan.work.load.as_ref().filter(|_| pause.loading > 0) {
             return self.enter_loading(id, placement, load.requests, cluster);
         }
         let before = self.safe[job];

@@ -7,7 +7,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
 use super::jobs::{Job, Parallelism, WorkloadSource, anywhere, packed};
-use super::operations::{CheckpointRule, DataRule};
+use super::operations::{CheckpointRule, DataRule, ElasticShares};
 use super::quantity::Duration;
 
 /// The jobs of a scenario.
@@ -113,6 +113,9 @@ pub struct JobSource {
     /// What each loads before it first starts; nothing if left out.
     #[serde(default)]
     pub data: Option<DataRule>,
+    /// How many GPUs each can do with; those that it asks for if left out.
+    #[serde(default)]
+    pub elastic: Option<ElasticShares>,
     /// What the jobs do on a fabric: the source says their GPUs and durations, these their operations. Each job draws one
     /// of those that fit its GPUs. Without, the jobs are durations alone (job fidelity).
     #[serde(default)]

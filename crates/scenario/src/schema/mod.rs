@@ -25,8 +25,8 @@ pub use jobs::{
     ScheduleJob, WorkloadSource,
 };
 pub use operations::{
-    CheckpointRule, DataRule, ElasticRule, FaultRule, LeaveName, LifetimeName, MaintenanceWindow, RepairName,
-    SpareHosts, StorageHosts,
+    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
+    MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
 };
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{

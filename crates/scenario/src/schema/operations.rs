@@ -157,7 +157,8 @@ pub struct CheckpointRule {
     pub rate: Option<Rate>,
 }
 
-/// How many GPUs a job can do with (job fidelity): fewer make it slower in proportion.
+/// How many GPUs a job can do with. At job fidelity fewer make it slower in proportion; with a network a job that trains a
+/// `model` is laid out anew, over fewer or more data-parallel replicas and the same global batch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticRule {
@@ -166,6 +167,21 @@ pub struct ElasticRule {
     /// The most; those that it asks for if left out.
     #[serde(default)]
     pub max: Option<u32>,
+}
+
+/// How many GPUs each job of a source can do with, relative to those that it asks for.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ElasticShares {
+    /// Share that suffices, above 0 and at most 1; the number is rounded up.
+    pub min: f64,
+    /// Multiple that is of use, 1 or more; the number is rounded down, and no more than there are.
+    #[serde(default = "as_asked")]
+    pub max: f64,
+}
+
+const fn as_asked() -> f64 {
+    1.0
 }
 
 /// What a job loads before it starts: from storage hosts over the network, or at a `rate`.
