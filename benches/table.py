@@ -187,7 +187,7 @@ LARGE = SCENARIOS / "llama3-405b-16384xH100.yaml"
 FOLDED = ("fold=auto", "network.load_balancer=spray")
 JOB_MODE = SCENARIOS / "job-mode.yaml"
 DAYS = "jobs.scale={max_duration: 1 d}"
-SCHEDULERS = ("fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "gang", "mast")
+SCHEDULERS = ("fcfs", "first-fit", "sjf", "smallest", "edf", "easy", "conservative", "priority", "gang", "mast")
 
 
 def philly(scheduler: str) -> Callable[[Path], Sample]:

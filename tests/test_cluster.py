@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 EXAMPLE = ROOT / "examples" / "philly-month.yaml"
-SCHEDULERS = ("fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "gang", "mast")
+SCHEDULERS = ("fcfs", "first-fit", "sjf", "smallest", "edf", "easy", "conservative", "priority", "gang", "mast")
 CLUSTER = """\
 windtunnel: 1
 name: cluster

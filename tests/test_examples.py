@@ -48,6 +48,11 @@ def test_every_example_explains_its_time(name: str) -> None:
         assert one["ideal_iteration_time_s"] <= one["iteration_time_s"]["mean"] * 1.001
 
 
+@pytest.mark.parametrize("path", sorted((EXAMPLES.parent / "benches" / "scenarios").glob("*.yaml")), ids=lambda p: p.stem)
+def test_what_the_benches_run_can_be_run(path: Path) -> None:
+    windtunnel.explain(path)
+
+
 P, W = "jobs[0].parallelism", "jobs[0].workload"
 JUMBO = ("network.mtu", "9000 B")
 SMALL_MODEL = ((f"{W}.model", "megatron-1.7b"), (f"{W}.sequence", 2048))

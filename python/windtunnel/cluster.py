@@ -38,6 +38,11 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("waiting", *spread("waiting_s", duration)),
         ("slowdown", *spread("slowdown", count)),
     ]
+    deadlines = cluster.get("deadlines")
+    if deadlines:
+        met = deadlines["jobs"] - deadlines["missed"]
+        late = f"the others {duration(deadlines['late_s']['mean'])} late on average" if deadlines["missed"] else ""
+        rows.append(("deadlines met", percent(met / deadlines["jobs"]), late))
     if cluster.get("fragmentation") is not None:
         rows.append(("fragmented", percent(cluster["fragmentation"]), "of the free GPUs are on partly used hosts"))
     if cluster.get("samples_per_s_per_gpu") is not None:

@@ -39,6 +39,8 @@ class Job:
     priority: int
     done_s: float
     """How long it has run before, if it was stopped."""
+    deadline_s: float | None = None
+    """When it should have ended; `None`: whenever it does."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,9 @@ class _SchedulerAdapter:
         scheduler.free = [set(gpus) for gpus in regions]
         self._scheduler: Scheduler = scheduler
 
-    def queued(self, job: int, gpus: int, submit_s: float, estimate_s: float, priority: int, done_s: float) -> None:
-        known = Job(job, gpus, submit_s, estimate_s, priority, done_s)
+    def queued(self, job: int, *facts: Any) -> None:
+        """Facts are the fields of `Job` after its number, in their order."""
+        known = Job(job, *facts)
         self._jobs[job] = known
         self._scheduler.waiting[job] = known
         self._scheduler.refused.clear()

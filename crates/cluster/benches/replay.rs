@@ -53,6 +53,7 @@ fn main() {
     let job = |logged: &windtunnel_cluster::log::LoggedJob| Job {
         submit: CalendarTime(logged.submit),
         estimate: logged.duration,
+        deadline: u64::MAX,
         gpus: logged.gpus,
         priority: 0,
         locality: Locality::Anywhere,

@@ -7,7 +7,7 @@ use windtunnel_cluster::cluster::{Cluster, ClusterError, Job, JobId, Machine, Ru
 use windtunnel_cluster::placement::Locality;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, replay};
 use windtunnel_cluster::scheduler::{Decision, Options, Scheduler, by_name};
-use windtunnel_kernel::{EndpointId, Span};
+use windtunnel_kernel::{EndpointId, RandomStream, Span};
 
 fn with_priority(job: Job, priority: i32) -> Job {
     Job { priority, ..job }
@@ -36,6 +36,52 @@ fn a_higher_priority_stops_the_latest_of_the_lowest() {
     assert_eq!(found[2], (5, 30 + 3 + 95));
     assert_eq!(replayed.gpu_time.restart, 3 * 2 + 3 * 3);
     assert_conserved(replayed.gpu_time, replayed.end, &jobs, &durations(&jobs), 8);
+}
+
+/// On one GPU, where all jobs are there from the start, no order makes the latest job less late (Jackson's rule, 1955).
+#[test]
+fn the_earliest_deadline_first_is_least_late() {
+    let late = |jobs: &[Job], name: &str| {
+        let (ended, _) = run(name, jobs, &machine(1, 1));
+        let due = |(job, &(_, finish)): (&Job, &(u64, u64))| finish as i64 - job.deadline as i64;
+        jobs.iter().zip(&ended).map(due).max().expect("there are jobs")
+    };
+    let mut better = 0;
+    for seed in 0..40 {
+        let mut stream = RandomStream::new(seed, "deadlines", 0);
+        let mut up_to = |most: u64| 1 + stream.below(most);
+        let jobs: Vec<Job> = (0..6).map(|_| Job { deadline: up_to(300), ..job(0, 1, up_to(100)) }).collect();
+        let edf = late(&jobs, "edf");
+        better += u32::from(edf < late(&jobs, "fcfs"));
+        // Every order, as that in which they are submitted.
+        let mut order: Vec<usize> = (0..6).collect();
+        let mut least = i64::MAX;
+        permutations(&mut order, 0, &mut |order| {
+            let (mut now, mut worst) = (0, i64::MIN);
+            for &job in order {
+                now += jobs[job].estimate as i64;
+                worst = worst.max(now - jobs[job].deadline as i64);
+            }
+            least = least.min(worst);
+        });
+        assert_eq!(edf, least, "seed {seed}");
+    }
+    assert!(better > 20, "{better}");
+    // One without a deadline comes last.
+    let jobs = [job(0, 1, 10), Job { deadline: 50, ..job(0, 1, 10) }, Job { deadline: 40, ..job(0, 1, 10) }];
+    let ends: Vec<u64> = run("edf", &jobs, &machine(1, 1)).0.iter().map(|&(_, finish)| finish).collect();
+    assert_eq!(ends, [30, 20, 10]);
+}
+
+fn permutations(order: &mut Vec<usize>, from: usize, each: &mut dyn FnMut(&[usize])) {
+    if from == order.len() {
+        each(order);
+    }
+    for place in from..order.len() {
+        order.swap(from, place);
+        permutations(order, from + 1, each);
+        order.swap(from, place);
+    }
 }
 
 #[test]

@@ -165,3 +165,45 @@ fn listed_jobs_need_no_workload() {
     assert_eq!((preempted.0, preempted.1), (115.0, 60.0));
     assert!((preempted.2 - 1_640.0 / 1_720.0).abs() < 1e-12);
 }
+
+#[test]
+fn deadlines_are_met_or_told() {
+    // Four GPUs: the first job until 10 s, then the other two at once or one after the other.
+    let text = "windtunnel: 1\nname: due\nfidelity: job\ntopology: {hosts: 1, host: {gpus: 4}}\ncluster: {reaction_delay: 0 s}\njobs:\n  \
+                - {name: first, gpus: 4, duration: 10 s}\n  - {name: long, gpus: 4, duration: 20 s, submit: 1 s, deadline: 60 s}\n  - \
+                {name: urgent, gpus: 4, duration: 5 s, submit: 2 s, deadline: 14 s}\n";
+    let base = Path::new(".");
+    let (summary, rows) = run(text, base, &[]).expect("it runs");
+    let late = |summary: &Value| -> Vec<Option<f64>> {
+        let jobs = summary["jobs"].as_array().expect("a list");
+        jobs.iter().map(|job| job["late_s"].as_f64()).collect()
+    };
+    assert_eq!(late(&summary), [None, Some(0.0), Some(35.0 - 16.0)]);
+    let deadlines = &summary["cluster"]["deadlines"];
+    assert_eq!((deadlines["jobs"].as_u64(), deadlines["missed"].as_u64()), (Some(2), Some(1)));
+    assert_eq!(deadlines["late_s"]["mean"].as_f64(), Some(19.0));
+    assert!(rows.0[0].columns.iter().any(|(name, _)| *name == "late_s"));
+    let (summary, _) = run(text, base, &[("cluster.scheduler", "edf")]).expect("it runs");
+    assert_eq!(late(&summary), [None, Some(0.0), Some(0.0)]);
+    assert_eq!(summary["cluster"]["deadlines"]["missed"].as_u64(), Some(0));
+    // Of a source: more time, fewer that are late; without, nothing is told.
+    let missed = |times: &str| {
+        let overrides = [
+            ("jobs.load", "3"),
+            ("jobs.count", "4000"),
+            ("jobs.deadline", times),
+            ("cluster.scheduler", "edf"),
+        ];
+        let (summary, _) = run(&example(), base, &overrides).expect("it runs");
+        summary["cluster"]["deadlines"]["missed"].as_u64()
+    };
+    let [tight, loose] = [missed("1.5").expect("told"), missed("20").expect("told")];
+    assert!(tight > loose, "{tight} {loose}");
+    assert_eq!(missed("null"), None);
+    for (key, bad) in [("jobs.deadline", "0"), ("jobs.deadline", "-2")] {
+        let message = run(&example(), base, &[(key, bad)]).expect_err("it is refused");
+        assert!(message.starts_with("a.yaml: jobs.deadline: expected a number above 0"), "{message}");
+    }
+    let message = run(text, base, &[("jobs[1].deadline", "0 s")]).expect_err("it is refused");
+    assert!(message.starts_with("a.yaml: jobs[1].deadline: expected a time above 0"), "{message}");
+}

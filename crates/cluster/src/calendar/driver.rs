@@ -39,6 +39,7 @@ pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Ma
         Job {
             submit: request.submit,
             estimate: request.estimate.ns_ceil().max(1),
+            deadline: request.deadline,
             gpus: request.gpus as u32,
             priority: request.priority,
             locality: request.locality,

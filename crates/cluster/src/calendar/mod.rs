@@ -59,6 +59,8 @@ pub struct JobRequest {
     pub ideal_iteration: Span,
     /// How long a scheduler expects it to run.
     pub estimate: Span,
+    /// Nanoseconds from its submission in which it should have ended; [`u64::MAX`]: whenever it does.
+    pub deadline: u64,
     /// Higher goes first, where the scheduler looks at it.
     pub priority: i32,
     /// How close together its GPUs must be.
@@ -310,6 +312,7 @@ mod tests {
             placement: &Packed,
             ideal_iteration: Span::from_us(1),
             estimate: Span::from_us(iterations),
+            deadline: u64::MAX,
             priority: 0,
             locality: Locality::Anywhere,
             life: Life::default(),

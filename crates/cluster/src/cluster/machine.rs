@@ -14,6 +14,8 @@ pub struct Job {
     pub submit: CalendarTime,
     /// Nanoseconds that a scheduler expects it to run, at least 1.
     pub estimate: u64,
+    /// Nanoseconds from its submission in which it should have ended; [`u64::MAX`]: whenever it does.
+    pub deadline: u64,
     /// GPUs that it needs, at least 1.
     pub gpus: u32,
     /// Higher goes first, where the scheduler looks at it.

@@ -56,6 +56,12 @@ impl<'a> Cluster<'a> {
         (at != NEVER).then_some(CalendarTime(at))
     }
 
+    /// When a job that was submitted should have ended, in nanoseconds; `None`: whenever it does.
+    pub fn deadline_of(&self, job: JobId) -> Option<u64> {
+        let within = Some(self.job(job).deadline).filter(|&within| within < u64::MAX)?;
+        Some(self.submitted_at(job)?.0.saturating_add(within))
+    }
+
     /// Free GPUs on hosts that are not wholly free.
     pub fn broken_free(&self) -> u64 {
         let whole = |free: &FreeSet| free.bucket(free.per_host()).len() as u64 * u64::from(free.per_host());

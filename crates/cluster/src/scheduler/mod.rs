@@ -138,11 +138,12 @@ pub struct Options {
 }
 
 /// The built-in schedulers and what each does.
-pub const SCHEDULERS: [(&str, &str); 9] = [
+pub const SCHEDULERS: [(&str, &str); 10] = [
     ("fcfs", "first come, first served; the head of the queue blocks the rest"),
     ("first-fit", "the first job of the queue that fits; a large one may wait forever"),
     ("sjf", "shortest job first; the head blocks the rest"),
     ("smallest", "fewest GPUs first; the head blocks the rest"),
+    ("edf", "earliest deadline first, those without one last; the head blocks the rest"),
     ("easy", "first come, first served; others go before if they do not delay the head (EASY backfill)"),
     ("conservative", "each job has a reservation when it comes; others go before if they delay none"),
     ("priority", "highest priority first; stops running jobs of lower priority"),
@@ -160,6 +161,7 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<dyn Scheduler>> {
         "first-fit" => Box::new(FirstFit::new()),
         "sjf" => Box::new(Ordered::sjf()),
         "smallest" => Box::new(Ordered::smallest()),
+        "edf" => Box::new(Ordered::edf()),
         "easy" => Box::new(Easy::new(options.endpoints)),
         "conservative" => Box::new(Conservative::new(options.endpoints)),
         "priority" => Box::new(Priority::new()),

@@ -1,16 +1,17 @@
-//! Jobs in a fixed order, the head of which blocks the rest: first come, first served; shortest first; smallest first.
+//! Jobs in a fixed order, the head of which blocks the rest: first come, first served; shortest first; smallest first; earliest
+//! deadline first.
 
 use std::collections::BTreeSet;
 
 use super::{Absence, Decision, Scheduler};
-use crate::cluster::{Cluster, Job, JobId, Running};
+use crate::cluster::{Cluster, JobId, Running};
 
 /// Starts jobs in order of a key, ties by submission.
 #[derive(Clone, Debug)]
 pub struct Ordered {
     name: &'static str,
     /// The key; `None` is the order of submission, for which the cluster's own queue serves.
-    key: Option<fn(&Job) -> u64>,
+    key: Option<fn(JobId, &Cluster<'_>) -> u64>,
     waiting: BTreeSet<(u64, JobId)>,
     /// The head has no legal GPUs until some come free.
     blocked: Option<JobId>,
@@ -24,12 +25,22 @@ impl Ordered {
 
     /// Shortest job first, by estimate; a job that has begun is not stopped.
     pub fn sjf() -> Self {
-        Self { name: "sjf", key: Some(|job| job.estimate), ..Self::fcfs() }
+        Self { name: "sjf", key: Some(|job, cluster| cluster.job(job).estimate), ..Self::fcfs() }
     }
 
     /// Fewest GPUs first.
     pub fn smallest() -> Self {
-        Self { name: "smallest", key: Some(|job| u64::from(job.gpus)), ..Self::fcfs() }
+        Self { name: "smallest", key: Some(|job, cluster| u64::from(cluster.job(job).gpus)), ..Self::fcfs() }
+    }
+
+    /// Earliest deadline first (Liu and Layland, "Scheduling algorithms for multiprogramming in a hard-real-time environment", JACM
+    /// 20(1), 1973, without stopping what runs); jobs without one after all others.
+    pub fn edf() -> Self {
+        Self {
+            name: "edf",
+            key: Some(|job, cluster| cluster.deadline_of(job).unwrap_or(u64::MAX)),
+            ..Self::fcfs()
+        }
     }
 }
 
@@ -40,13 +51,13 @@ impl Scheduler for Ordered {
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
         if let Some(key) = self.key {
-            self.waiting.insert((key(cluster.job(job)), job));
+            self.waiting.insert((key(job, cluster), job));
         }
     }
 
     fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
         if let Some(key) = self.key {
-            self.waiting.remove(&(key(cluster.job(job)), job));
+            self.waiting.remove(&(key(job, cluster), job));
         }
     }
 

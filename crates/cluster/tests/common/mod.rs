@@ -50,6 +50,7 @@ pub fn job(submit: u64, gpus: u32, duration: u64) -> Job {
     Job {
         submit: CalendarTime(submit),
         estimate: duration,
+        deadline: u64::MAX,
         gpus,
         priority: 0,
         locality: Locality::Anywhere,

@@ -58,6 +58,7 @@ pub fn plans(
             submit: CalendarTime(job.submit.0),
             priority: job.priority,
             estimate: Some(Span(job.estimate.saturating_mul(1_000))),
+            deadline: job.deadline,
             lasts: kind.iterations.is_none().then(|| Span(duration.saturating_mul(1_000))),
             line: stream.lines.get(index).copied().unwrap_or(0),
             ..plan.clone()
@@ -157,6 +158,7 @@ fn lay(
         priority: 0,
         locality: source.locality.clone(),
         estimate: None,
+        deadline: None,
         checkpoint: source.checkpoint.clone(),
         restart: source.restart,
         data: source.data.clone(),

@@ -15,8 +15,8 @@ use super::storage::{Load, StoragePlan};
 use super::{JobPlan, ModelFacts, Work, elastic, flows, model, nccl, operations, policies};
 use crate::error::InputError;
 use crate::schema::{
-    AlgorithmName, CollectiveJob, CollectiveName, Fidelity, Job, Jobs, OperationsTable, Scenario,
-    WorkloadSource,
+    AlgorithmName, CalendarSpan, CollectiveJob, CollectiveName, Fidelity, Job, Jobs, OperationsTable,
+    Scenario, WorkloadSource,
     jobs::{FormName, TunerName},
 };
 use crate::sheets;
@@ -152,6 +152,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         priority: job.priority,
         duration: job.duration.map(|duration| duration.0),
         estimate: job.estimate.map(|estimate| estimate.0),
+        deadline: deadline(job, place)?,
         life: Life { elastic, ..life },
         samples: job.workload.as_ref().and_then(|workload| workload.global_batch),
         lasts: None,
@@ -217,6 +218,18 @@ pub(super) fn build(
     let seed = context.scenario.seed;
     let list = flows::flows(flows_of, ranks, seed, context.base, &format!("{place}.flows"))?;
     Ok(Built::plain(flows::workload(&list, ranks)))
+}
+
+/// Nanoseconds in which a job should have ended.
+fn deadline(job: &Job, place: &str) -> Result<u64, InputError> {
+    match job.deadline {
+        None => Ok(u64::MAX),
+        Some(CalendarSpan(0)) => {
+            let at = format!("{place}.deadline");
+            Err(InputError::new(at, "expected a time above 0 from the submission, found 0"))
+        }
+        Some(deadline) => Ok(deadline.0),
+    }
 }
 
 /// A job of which only size and duration are known.

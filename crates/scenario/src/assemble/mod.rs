@@ -19,6 +19,7 @@ pub mod source;
 pub mod storage;
 mod variation;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,6 +116,8 @@ pub struct JobPlan {
     pub duration: Option<Span>,
     /// How long a scheduler expects it to run, if the scenario says so.
     pub estimate: Option<Span>,
+    /// Nanoseconds from its submission in which it should have ended; [`u64::MAX`]: whenever it does.
+    pub deadline: u64,
     /// What it pays on its way, and what of its work is safe.
     pub life: Life,
     /// The model that it trains.
@@ -291,10 +294,19 @@ impl Assembled {
         self.storage.as_ref().map_or(&[], |storage| &storage.hosts)
     }
 
-    /// All links that run at a part of their rate.
+    /// All links that run at a part of their rate, each once: the product of what slows it down, if what joins a NIC to its host is
+    /// not slower still.
     pub fn all_slow_links(&self) -> Vec<(LinkId, f64)> {
         let storage = self.storage.iter().flat_map(|storage| &storage.slow);
-        self.slow_links.iter().chain(storage).copied().collect()
+        let mut parts: BTreeMap<LinkId, f64> = BTreeMap::new();
+        for &(link, part) in self.slow_links.iter().chain(storage) {
+            *parts.entry(link).or_insert(1.0) *= part;
+        }
+        for (link, share) in self.fabric.bus_links() {
+            let part = parts.entry(link).or_insert(1.0);
+            *part = part.min(share);
+        }
+        parts.into_iter().collect()
     }
 
     /// What would run, for `--explain`.

@@ -112,6 +112,9 @@ pub fn stream(
         return Err(InputError::new(place, message)
             .hint("`workloads` gives them some; `fidelity: job` runs durations"));
     }
+    if let Some(times) = source.deadline {
+        positive(times, &at("deadline"))?;
+    }
     if source.queue == Some(0) {
         return Err(InputError::new(at("queue"), "expected room for at least 1 job, found 0"));
     }
@@ -172,6 +175,7 @@ pub fn stream(
             EstimatesName::Exact => job.duration,
             EstimatesName::Asked => job.estimate.unwrap_or(job.duration),
         },
+        deadline: source.deadline.map_or(u64::MAX, |times| (job.duration as f64 * times).ceil() as u64),
         gpus: job.gpus,
         priority: match priorities.last() {
             Some(_) => drawn_priority(&priorities, scenario.seed, index as u64),
@@ -232,13 +236,15 @@ const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 /// Nanoseconds of the calendar that jobs may be submitted in: their ends have to fit in 64 bits too.
 const LONGEST: u64 = 100 * YEAR;
 
+fn positive(value: f64, place: &str) -> Result<f64, InputError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(InputError::new(place, format!("expected a number above 0, found {value}")))
+}
+
 fn scale(source: &JobSource, place: &str) -> Result<Scale, InputError> {
-    let positive = |value: f64, key: &str| {
-        if value.is_finite() && value > 0.0 {
-            return Ok(value);
-        }
-        Err(InputError::new(format!("{place}.{key}"), format!("expected a number above 0, found {value}")))
-    };
+    let positive = |value: f64, key: &str| positive(value, &format!("{place}.{key}"));
     if source.scale.max_gpus == Some(0) {
         return Err(InputError::new(format!("{place}.scale.max_gpus"), "expected at least 1 GPU, found 0"));
     }

@@ -42,6 +42,8 @@ pub struct ClusterUse {
     pub slowdowns: Vec<f64>,
     /// Times that a job was stopped.
     pub preemptions: u64,
+    /// Of the jobs that ended and had a deadline: how many nanoseconds after it each did, 0 if before.
+    pub late: Vec<u64>,
     /// What faults of each kind did; empty if nothing can fail.
     pub tallies: Vec<(Reason, Tally)>,
     /// Rows of the log that are no jobs; null if there is no log.
@@ -59,9 +61,16 @@ pub struct ClusterUse {
 }
 
 impl ClusterUse {
-    /// Enters a job that ended; `alone` is the time that it takes without waiting.
-    pub fn ended(&mut self, submit: u64, start: u64, finish: u64, alone: Option<u64>, time: JobTime) {
+    /// Enters a job that ended; `alone` is the time that it takes without waiting, `late` how long after its deadline it ended.
+    pub fn ended(
+        &mut self,
+        [submit, start, finish]: [u64; 3],
+        alone: Option<u64>,
+        late: Option<u64>,
+        time: JobTime,
+    ) {
         self.waiting.push(start - submit);
+        self.late.extend(late);
         if let Some(alone) = alone.filter(|&alone| alone > 0) {
             self.slowdowns.push(slowdown(submit, finish, alone));
         }
@@ -102,6 +111,7 @@ impl ClusterUse {
         let mean_wait = (finished > 0)
             .then(|| seconds(self.waiting.iter().map(|&ns| u128::from(ns)).sum::<u128>()) / finished as f64);
         let wait = |q: f64| quantile(&self.waiting, q).map(|ns| ns as f64 / 1e9);
+        self.late.sort_unstable();
         let slowdowns = &self.slowdowns;
         let mean_slowdown =
             (!slowdowns.is_empty()).then(|| slowdowns.iter().sum::<f64>() / slowdowns.len() as f64);
@@ -127,6 +137,7 @@ impl ClusterUse {
             "jobs": self.jobs,
             "finished": finished,
             "slowdown": {"mean": mean_slowdown, "p50": quantile(slowdowns, 0.5), "p99": quantile(slowdowns, 0.99)},
+            "deadlines": deadlines(&self.late),
             "preemptions": self.preemptions,
             "lost_gpu_s": seconds(time.lost + time.restart),
             "interruptions": self.tallies.iter().map(|(_, tally)| tally.interruptions).sum::<u64>(),
@@ -138,6 +149,27 @@ impl ClusterUse {
             "congestion": self.congestion,
         })
     }
+}
+
+/// How many deadlines were met, and how late the others were; null if no job that ended had one.
+fn deadlines(late: &[u64]) -> Value {
+    if late.is_empty() {
+        return Value::Null;
+    }
+    let missed = &late[late.partition_point(|&ns| ns == 0)..];
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let sum: u128 = missed.iter().map(|&ns| u128::from(ns)).sum();
+    let mean = (!missed.is_empty()).then(|| sum as f64 / 1e9 / missed.len() as f64);
+    json!({
+        "jobs": late.len(),
+        "missed": missed.len(),
+        "late_s": {"mean": mean, "p50": quantile(missed, 0.5).map(seconds), "max": missed.last().copied().map(seconds)},
+    })
+}
+
+/// How many nanoseconds after its deadline a job ended that should have within `within` of its submission; `None`: it had none.
+pub fn late(submit: u64, finish: u64, within: u64) -> Option<u64> {
+    (within < u64::MAX).then(|| (finish - submit).saturating_sub(within))
 }
 
 /// What each kind of fault did, by its name; null if nothing can fail.

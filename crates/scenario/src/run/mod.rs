@@ -188,6 +188,7 @@ pub fn execute(
             placement: plan.placement,
             ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
             estimate: plan.estimate.or_else(|| alone(plan, &ideal, job)).unwrap_or(Span::ZERO),
+            deadline: plan.deadline,
             priority: plan.priority,
             locality: plan.locality,
             life: plan.life.clone(),
@@ -281,7 +282,8 @@ pub fn execute(
         if let (Some(submit), Some(start), Some(finish)) = (history.submit, history.start, history.finish) {
             let plan = &assembled.jobs[job];
             let alone = alone(plan, &ideal, job).map(Span::ns_ceil);
-            usage.ended(submit.0, start.0, finish.0, alone, history.time);
+            let late = cluster::late(submit.0, finish.0, plan.deadline);
+            usage.ended([submit.0, start.0, finish.0], alone, late, history.time);
             usage.samples += plan.samples.map_or(0.0, |samples| samples as f64 * plan.iterations as f64);
         }
     }

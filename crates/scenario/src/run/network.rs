@@ -142,6 +142,10 @@ pub fn library(assembled: &Assembled, given: &Backend, source: &str) -> Result<L
         let message = format!("a model of one's own is not told what is slow, `{name}` among others");
         return Err(InputError::new(place("library"), message).hint("leave `variation.nics` out"));
     }
+    if parts.bus_links().next().is_some() {
+        let message = "a model of one's own is not told of a bus that is slower than the NIC";
+        return Err(InputError::new(place("library"), message).hint("leave `topology.host.nic_bus.rate` out"));
+    }
     let network = &assembled.troubles;
     if !network.impairments.losses.is_empty()
         || !network.impairments.changes.is_empty()
@@ -368,7 +372,10 @@ fn by_class(scenario: &Scenario, parts: &FabricParts, rerouter: Option<&SharedRe
         latency: sample.map_or(Span::ZERO, |sample| sample.latency) + parts.nic_latency,
         overhead: parts.overhead,
         gap: parts.gap,
-        gap_per_byte: sample.map_or(0, |sample| femtoseconds_per_byte(sample.rate, mtu, mtu - header)),
+        gap_per_byte: sample.map_or(0, |sample| {
+            let rate = parts.bus.map_or(sample.rate, |bus| bus.min(sample.rate));
+            femtoseconds_per_byte(rate, mtu, mtu - header)
+        }),
         overhead_per_byte: 0,
         eager_limit: EAGER,
     };

@@ -5,7 +5,7 @@ use windtunnel_cluster::free::Locator;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
 use windtunnel_kernel::CalendarTime;
 
-use super::cluster::{ClusterUse, computing, scheduler, slowdown, usage_rows};
+use super::cluster::{ClusterUse, computing, late, scheduler, slowdown, usage_rows};
 use super::drive::Pace;
 use super::faults;
 use super::placements::Placements;
@@ -115,6 +115,7 @@ struct Rows {
     slowdown: Vec<f64>,
     preemptions: Vec<u32>,
     interruptions: Vec<u32>,
+    late: Vec<f64>,
     lost: Vec<f64>,
     checkpoint: Vec<f64>,
 }
@@ -134,6 +135,7 @@ impl Rows {
             .with("duration_s", Column::F64(self.duration))
             .with("waiting_s", Column::F64(self.waiting))
             .with("slowdown", Column::F64(self.slowdown))
+            .with("late_s", Column::F64(self.late))
             .with("preemptions", Column::U32(self.preemptions))
             .with("interruptions", Column::U32(self.interruptions))
             .with("lost_s", Column::F64(self.lost))
@@ -174,7 +176,8 @@ impl Observer for Watcher<'_> {
         let index = ended.job.0 as usize;
         let (job, duration) = (&self.stream.jobs[index], self.stream.durations[index]);
         let (submit, start, finish) = (ended.submit.0, ended.start.0, ended.finish.0);
-        self.usage.ended(submit, start, finish, Some(duration), ended.time);
+        let late = late(submit, finish, job.deadline);
+        self.usage.ended([submit, start, finish], Some(duration), late, ended.time);
         let seconds = |ns: u64| ns as f64 / 1e9;
         let rows = &mut self.rows;
         rows.job.push(u64::from(ended.job.0));
@@ -189,6 +192,7 @@ impl Observer for Watcher<'_> {
         rows.slowdown.push(slowdown(submit, finish, duration));
         rows.preemptions.push(ended.time.stops);
         rows.interruptions.push(ended.time.interruptions);
+        rows.late.push(late.map_or(f64::NAN, seconds));
         rows.lost.push(seconds(ended.time.lost));
         rows.checkpoint.push(seconds(ended.time.checkpoint));
         if rows.job.len() == ROWS { self.flush() } else { Ok(()) }

@@ -12,6 +12,7 @@ use windtunnel_kernel::{CalendarTime, Span, Time};
 use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;
 
+use super::cluster;
 use super::recorder::Iteration;
 use crate::assemble::evidence::EvidenceRow;
 use crate::assemble::{JobPlan, ModelFacts};
@@ -82,6 +83,11 @@ fn weighted_quantile(sorted: &[(u64, u64)], q: f64) -> Option<u64> {
 }
 
 impl JobSummary<'_> {
+    /// Nanoseconds by which it missed its deadline; `None` if it had none, or has not ended.
+    fn late(&self) -> Option<u64> {
+        cluster::late(self.submit?.0, self.finish?.0, self.plan.deadline)
+    }
+
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let counted: Vec<&Iteration> = self.iterations.iter().filter(|one| one.weight > 0).collect();
@@ -143,6 +149,7 @@ impl JobSummary<'_> {
             "submit_s": calendar(self.submit),
             "start_s": calendar(self.start),
             "finish_s": calendar(self.finish),
+            "late_s": self.late().map(|ns| ns as f64 / 1e9),
             "lost_s": self.time.lost as f64 / 1e9,
             "checkpoint_s": self.time.checkpoint as f64 / 1e9,
             "interruptions": self.time.interruptions,
@@ -175,7 +182,7 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
     for (column, dimension) in EXPOSED.into_iter().zip(Dimension::ALL) {
         batch = batch.with(column, figures(&|job| job["exposed_s"][dimension.name()].as_f64()));
     }
-    const REST: [&str; 12] = [
+    const REST: [&str; 13] = [
         "bubble_s",
         "straggler_s",
         "host_s",
@@ -186,6 +193,7 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
         "submit_s",
         "start_s",
         "finish_s",
+        "late_s",
         "lost_s",
         "checkpoint_s",
     ];

@@ -104,6 +104,9 @@ pub struct JobSource {
     /// What schedulers know of durations.
     #[serde(default)]
     pub estimates: EstimatesName,
+    /// Each should have ended within this many times its duration from its submission; whenever it does if left out.
+    #[serde(default)]
+    pub deadline: Option<f64>,
     /// How each saves its work; an interruption costs all of it if left out.
     #[serde(default)]
     pub checkpoint: Option<CheckpointRule>,

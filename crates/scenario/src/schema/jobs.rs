@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::operations::{CheckpointRule, DataRule, ElasticRule};
-use super::quantity::{Duration, Size};
+use super::quantity::{CalendarSpan, Duration, Size};
 
 /// A job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -45,6 +45,10 @@ pub struct Job {
     /// How long the scheduler expects it to run; its duration, or iterations on an ideal fabric, if left out.
     #[serde(default)]
     pub estimate: Option<Duration>,
+    /// By when it should have ended, from its submission. Nothing stops it; the results say how late it is, and the scheduler
+    /// `edf` goes by it.
+    #[serde(default)]
+    pub deadline: Option<CalendarSpan>,
     /// How it saves its work; an interruption costs all of it if left out.
     #[serde(default)]
     pub checkpoint: Option<CheckpointRule>,
@@ -54,7 +58,7 @@ pub struct Job {
     /// What it loads before it first starts; nothing if left out.
     #[serde(default)]
     pub data: Option<DataRule>,
-    /// How many GPUs it can do with (job fidelity); those that it asks for if left out.
+    /// How many GPUs it can do with; those that it asks for if left out.
     #[serde(default)]
     pub elastic: Option<ElasticRule>,
 }

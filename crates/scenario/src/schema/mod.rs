@@ -35,8 +35,8 @@ pub use queues::{
 };
 pub use reduction::Reduction;
 pub use topology::{
-    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, Rails,
-    RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
+    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, NicBus,
+    Rails, RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
 };
 
 /// A scenario: a fabric, the jobs on it, and how closely to look.

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_kernel::{BitRate, Span};
-use windtunnel_topology::{Detour, Forwarder, HostSpec, Policy, ScaleUpSpec, Topology, TopologySpec};
+use windtunnel_topology::{Detour, Forwarder, HostSpec, LinkId, Policy, ScaleUpSpec, Topology, TopologySpec};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
 use self::shape::Builder;
 use super::evidence::EvidenceList;
 use crate::error::InputError;
-use crate::schema::{ClosTier, Host, Length, Rails, Rate, ShapeName, TopologyFile};
+use crate::schema::{ClosTier, Host, Length, NicBus, Rails, Rate, ShapeName, TopologyFile};
 use crate::{load, sheets};
 
 /// A scale-up link between GPUs of unknown make: as fast as nothing waits for it.
@@ -41,10 +41,27 @@ pub struct FabricParts {
     pub overhead: Span,
     /// Time a NIC is held per message.
     pub gap: Span,
-    /// Latency of both hosts' NICs, added to the path's.
+    /// Latency of both hosts' NICs and of what joins them to their hosts, added to the path's.
     pub nic_latency: Span,
+    /// What a NIC and its host hand over at most; `None`: as much as the NIC sends.
+    pub bus: Option<BitRate>,
     /// Whether switches of scale-up domains sum.
     pub scale_up_reduces: bool,
+}
+
+impl FabricParts {
+    /// Links of NICs that are faster than what joins these to their hosts, with the part of their rate that is of use.
+    pub fn bus_links(&self) -> impl Iterator<Item = (LinkId, f64)> {
+        let (topology, planes) = (&self.topology, self.topology.planes());
+        let share = move |link: LinkId| {
+            let rate = topology.link(link).rate.0 as f64 * f64::from(planes);
+            self.bus.map_or(1.0, |bus| bus.0 as f64 / rate)
+        };
+        let nics = if self.bus.is_some() { topology.nics() } else { 0 };
+        let up = (0..nics).flat_map(move |nic| (0..planes).map(move |plane| topology.nic_link(nic, plane)));
+        let links = up.flat_map(move |link| [link, topology.reverse(link)]);
+        links.map(move |link| (link, share(link))).filter(|&(_, share)| share < 1.0)
+    }
 }
 
 /// A topology as it is written, with its place: its own file if it stands in one.
@@ -177,10 +194,21 @@ impl<'a> Draft<'a> {
                 let figure = gpu.as_ref().and_then(|gpu| gpu.scale_up.reduction.as_ref());
                 figure.is_some_and(|figure| figure.value)
             }),
-            nic_latency: sheet.map_or(Span::ZERO, |nic| nic.latency.value),
+            nic_latency: sheet.map_or(Span::ZERO, |nic| nic.latency.value)
+                + host.nic_bus.map_or(Span::ZERO, |bus| bus.latency.0 * 2),
+            bus: bus(host.nic_bus, &written)?,
             gpu: gpu.map(Arc::new),
             nic: nic.map(Arc::new),
         })
+    }
+}
+
+fn bus(given: Option<NicBus>, written: &Written) -> Result<Option<BitRate>, InputError> {
+    match given {
+        Some(NicBus { rate: Rate(BitRate(0)), .. }) => {
+            Err(InputError::new(written.at("host.nic_bus.rate"), "expected a rate above 0, found 0"))
+        }
+        given => Ok(given.map(|bus| bus.rate.0)),
     }
 }
 

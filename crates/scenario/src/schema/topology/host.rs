@@ -5,6 +5,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
+use windtunnel_kernel::Span;
 
 use super::one;
 use crate::schema::quantity::{Duration, Rate};
@@ -35,6 +36,26 @@ pub struct Host {
     /// Time from a message's request to its first byte on the NIC; from the NIC's data sheet if left out.
     #[serde(default)]
     pub overhead: Option<Duration>,
+    /// What hands messages over between a NIC and the GPUs' memory (PCIe, NVLink-C2C); as fast as the NIC and without latency if
+    /// left out.
+    #[serde(default)]
+    pub nic_bus: Option<NicBus>,
+}
+
+/// What joins a NIC to its host.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NicBus {
+    /// Rate in each direction, of packets with their headers. Where it is less than the NIC's, the NIC sends and takes in no faster:
+    /// what does not fit waits in the sender, and at the port that leads to the receiver.
+    pub rate: Rate,
+    /// Latency of a hand-over, of which a message has one at either end.
+    #[serde(default = "none")]
+    pub latency: Duration,
+}
+
+const fn none() -> Duration {
+    Duration(Span::ZERO)
 }
 
 /// The scale-up domain (NVLink, NVSwitch, xGMI).
@@ -55,7 +76,16 @@ pub struct ScaleUp {
 impl Default for Host {
     /// One GPU and one NIC of unknown make.
     fn default() -> Self {
-        Self { gpu: None, gpus: 1, nics: 1, nic: None, rails: Rails::No, scale_up: None, overhead: None }
+        Self {
+            gpu: None,
+            gpus: 1,
+            nics: 1,
+            nic: None,
+            rails: Rails::No,
+            scale_up: None,
+            overhead: None,
+            nic_bus: None,
+        }
     }
 }
 

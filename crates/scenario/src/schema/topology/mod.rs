@@ -8,7 +8,7 @@ mod shapes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use host::{Host, Rails, ScaleUp};
+pub use host::{Host, NicBus, Rails, ScaleUp};
 pub use keys::{KEYS, ShapeKey};
 pub use shapes::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, MeshDimension, RoutingName, ShapeName,
