@@ -16,8 +16,9 @@ from windtunnel.engine import InputError
 from windtunnel.validate import validate
 from windtunnel.validate.collectives import Asked, hardware, question
 from windtunnel.validate.quantities import quantity, written
+from windtunnel.validate.rails import leaves_a_slow_leaf
 from windtunnel.validate.rows import Table
-from windtunnel.validate.systems import OWN, read_system, read_systems
+from windtunnel.validate.systems import OWN, System, read_system, read_systems
 from windtunnel.validate.tables import READERS, nccl, pico
 
 if TYPE_CHECKING:
@@ -195,13 +196,93 @@ def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> N
     assert found.refused["share_sums"] == "no row depends on it"
     # Half of the sizes; what was written is read again, and its rows are never scored.
     assert {int(row.rpartition("/")[2]).bit_length() % 2 for row in fitted.ids} == {1}
-    path = fitting.write(read_systems(data)["made"], fitting.record(read_systems(data)["made"], found, fitted))
+    path = fitting.write(read_systems(data)["made"], fitting.record(found, fitted))
     assert path == data / "systems" / "constants" / "made.json"
     (score,) = validate(["nccl-tests"], data=data, processes=1).scores
     assert {e.reason: e.rows for e in score.excluded} == {"used to fit a constant": len(fitted.ids)}
     assert score.figures.median_abs_error is not None
     assert score.figures.median_abs_error < 0.03
     assert not {row.id for row in score.rows} & set(fitted.ids)
+
+
+RAILS = (
+    SYSTEM
+    + """  leaves: {value: [[1, 2], [3, 4]], evidence: inferred, source: this test}
+  slow_leaf: {value: {leaf: 0, gpu: 4}, evidence: inferred, source: this test}
+  placements: {value: placements.csv, evidence: measured, source: this test}
+"""
+)
+PLACED = "ranks_a_host,first_host,second_host,first_gpus,second_gpus\n"
+
+
+def railed(tmp_path: Path, *placed: str) -> System:
+    """A system of two groups of hosts, of which one has a slow leaf, with runs on these GPUs."""
+    (tmp_path / "made.yaml").write_text(RAILS)
+    (tmp_path / "placements.csv").write_text(PLACED + "".join(f"{line}\n" for line in placed))
+    return read_system(tmp_path / "made.yaml")
+
+
+def test_ways_leave_a_slow_leaf_where_they_cannot_stay_on_their_rail(tmp_path: Path) -> None:
+    system = railed(
+        tmp_path,
+        "1,1,2,4,4",
+        "1,1,3,4,4",
+        "1,1,4,0,4",
+        "2,1,2,4 5,4 5",
+        "2,1,3,4 5,0 1",
+        "2,2,3,3 4,0 1",
+        "2,2,4,4 5,0 1",
+    )
+
+    def slow(operation: str, hosts: tuple[int, ...], ranks: int) -> bool:
+        return leaves_a_slow_leaf(system, operation, hosts, ranks)
+
+    # Both NICs on the leaf itself, then one in the other group; that group's own leaf of the same rail is sound.
+    assert not slow("alltoall", (1, 2), 1)
+    assert slow("alltoall", (1, 3), 1)
+    assert not slow("alltoall", (1, 4), 1)
+    # From GPU 5 to GPU 4 by way of the sender's GPU 4 (PXN), so that the message stays on the leaf.
+    assert not slow("alltoall", (1, 2), 2)
+    assert slow("alltoall", (1, 3), 2)
+    # Ranks in order: the last of a host sends to the first of the next, so GPU 4 sends or receives, or takes no part.
+    assert slow("sendrecv", (1, 3), 2)
+    assert slow("sendrecv", (2, 3), 2)
+    assert slow("sendrecv", (2, 4), 2)
+    # Whole hosts have every rail: only other groups' leaves are beyond their own. A ring of sends passes GPUs 7 and 0.
+    assert not slow("alltoall", (1, 2), 8)
+    assert slow("alltoall", (2, 3), 8)
+    assert not slow("sendrecv", (2, 3), 8)
+    # A run of which nobody knows where it was.
+    assert not slow("alltoall", (3, 4), 2)
+    assert not slow("alltoall", (), 2)
+
+
+def test_a_placement_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
+    system = railed(tmp_path, "2,1,2,4,4 5")
+    with pytest.raises(InputError, match=r"placements.csv:2: `first_gpus`: expected 2 numbers of GPUs, found `4`"):
+        leaves_a_slow_leaf(system, "alltoall", (1, 2), 2)
+
+
+def test_calibration_finds_what_a_slow_leaf_lets_out(tmp_path: Path) -> None:
+    pairs = [(1, 2), (1, 3), (1, 4)]
+    logs = [f"nccl_N2_G8_node-00{a}_node-00{b}.log" for a, b in pairs]
+    runs = [run(str(i), "alltoall", 2).rpartition(",")[0] + f",{log}" for i, log in enumerate(logs, 1)]
+    sizes = [1 << exponent for exponent in range(20, 35)]
+    (tmp_path / "systems").mkdir()
+    (tmp_path / "systems" / "placements.csv").write_text(PLACED)
+    blank = folder(tmp_path, runs, [f"{i},{size},1,0" for i in (1, 2, 3) for size in sizes], RAILS)
+    systems = read_systems(blank)
+    points = list(nccl.points(blank / "collectives", systems, Table("x")))
+    asked = [nccl.asked_of(systems["made"], p.run, p.size)["collective"] for p in points]
+    (seconds,) = Asked(asked).times([{**fitting._set({}, {}), "slow_leaf": 6e9, "sustained": 7e8}])
+    # Of 16 GiB a NIC sends half, at 6 GB/s / (1 + (16 GiB / 8 peers) / 0.7 GB).
+    last = next(t for p, t in zip(points, seconds, strict=True) if p.size == 1 << 34 and p.run.hosts == (1, 3))
+    assert last == pytest.approx((1 << 33) / 6e9 * (1 + (1 << 31) / 7e8), rel=1e-3)
+    rows = [f"{p.run.line.text('run_id')},{p.size},{t * 1e6:.6f},0" for p, t in zip(points, seconds, strict=True)]
+    data = folder(tmp_path, runs, rows, RAILS)
+    found, _ = fitting.calibrate(read_systems(data)["made"], data, read_systems(data))
+    assert found.values["slow_leaf"] == pytest.approx(6e9, rel=0.1)
+    assert found.values["sustained"] == pytest.approx(7e8, rel=0.15)
 
 
 def test_what_rows_do_not_determine_is_refused() -> None:

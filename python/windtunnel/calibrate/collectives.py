@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ import numpy as np
 from windtunnel.calibrate.fit import Fitted, fit
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
-from windtunnel.validate.collectives import TIMES, Asked, constants, question, section
+from windtunnel.validate.collectives import OTHERS, TIMES, Asked, constants
 from windtunnel.validate.quantities import written
 from windtunnel.validate.rows import Table
 from windtunnel.validate.systems import System
@@ -43,9 +42,9 @@ PRIORS: dict[str, float | tuple[float, float, float]] = {
     "share_sums": 0.85, "base_sums": 25e-6,
     "exchange": 21.6e-6, "peer_scale_up": 1e-6, "peer_network": 2e-6,
     "exchange_scale_up": 0.93, "exchange_network": 0.92, "exchange_single": 0.85,
-    "exchange_long": 0.85,
+    "exchange_long": 0.85, "slow_leaf": 10e9, "sustained": 1e9,
 }  # fmt: skip
-"""NCCL's own constants (seconds, shares; LL, LL128, Simple), and inferred ones for what it has none of."""
+"""NCCL's own constants (seconds, shares, bytes; LL, LL128, Simple), and inferred ones for what it has none of."""
 NEGLIGIBLE = 0.02
 """A constant that changes no row by this share when it grows by half is not asked for."""
 FIRST_HOSTS = (1, 5)
@@ -89,12 +88,10 @@ def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
                 continue
             if run.ranks.hosts * run.ranks.ranks > nccl.SMALL_SCALE or (run.hosts and run.hosts[0] not in FIRST_HOSTS):
                 continue
-            asked = question(
-                system, run.operation, point.size, run.ranks, run.settings, uplink=nccl.apart(system, run.hosts)
-            )
-            apart = "uplink" in asked["collective"]["hardware"]
+            asked = nccl.asked_of(system, run, point.size)
+            slow = "slow_leaf" in asked["collective"]["hardware"]
             found.add(
-                point.name, asked, statistics.median(point.measured), (run.operation, run.ranks, point.size, apart)
+                point.name, asked, statistics.median(point.measured), (run.operation, run.ranks, point.size, slow)
             )
     if (folder / "vidur_network").is_dir():
         for row in vidur.rows(folder / "vidur_network", systems, table):
@@ -113,6 +110,11 @@ def _fitted_step(size: int) -> bool:
     """One in sixteen of sizes in even steps, which are wider from 1 MiB and wider again from 16 MiB on."""
     step = 2048 if size < 1 << 20 else 1 << 15 if size < 1 << 24 else 1 << 17
     return (size // step) % 16 == 1
+
+
+def _held(base: str, value: float) -> float:
+    """A share is held below `OVER`."""
+    return value if base in TIMES or base in OTHERS else min(value, OVER)
 
 
 def _names() -> list[str]:
@@ -135,7 +137,7 @@ def _set(values: Mapping[str, float], fixed: Mapping[str, Any]) -> dict[str, Any
     found.update(fixed)
     for name, value in values.items():
         base, _, at = name.partition(".")
-        held = min(value, OVER) if base not in TIMES else value
+        held = _held(base, value)
         if at:
             found[base][int(at)] = held
         else:
@@ -219,19 +221,23 @@ def record_mpi(found: Fitted, rows: Rows) -> str:
     return _file("mpi", text, found, rows, "PICO")
 
 
-def record(system: System, found: Fitted, rows: Rows) -> str:
+def record(found: Fitted, rows: Rows) -> str:
     """`constants/NAME.json`."""
     values: dict[str, Any] = {}
     grouped: dict[str, dict[int, float]] = defaultdict(dict)
     for name, value in found.values.items():
         base, _, at = name.partition(".")
-        grouped[base][int(at or 0)] = min(value, OVER) if base not in TIMES else value
+        grouped[base][int(at or 0)] = _held(base, value)
     for base, parts in grouped.items():
         prior = PRIORS[base]
         whole = [parts.get(i, p) for i, p in enumerate(prior)] if isinstance(prior, tuple) else [parts[0]]
-        text = [written(v) if base in TIMES else float(f"{v:.4g}") for v in whole]
+        text = [
+            written(v, "time" if base in TIMES else OTHERS[base])
+            if base in TIMES or base in OTHERS
+            else float(f"{v:.4g}")
+            for v in whole
+        ]
         values[base] = text if isinstance(prior, tuple) else text[0]
-    values.update(_slow_leaves(system, rows, found))
     return _file("nccl", values, found, rows, "nccl-tests and Vidur")
 
 
@@ -252,42 +258,6 @@ def _file(key: str, values: Mapping[str, Any], found: Fitted, rows: Rows, tables
 def _label(name: str) -> str:
     base, _, at = name.partition(".")
     return f"{base} of {PROTOCOLS[int(at)]}" if at else base
-
-
-SUSTAINED = 1 << 30
-"""Bytes of an all-to-all up to which a slow fabric keeps its rate: below, the measured rates are level."""
-
-
-def _slow_leaves(system: System, rows: Rows, found: Fitted) -> dict[str, Any]:
-    """What pairs of hosts on different leaves get between them, and how that falls the longer they send.
-
-    From rows in which all ranks cross and which are slower than the fastest: the median rate up to `SUSTAINED`, and
-    the slope of the logarithms beyond.
-    """
-    if section(system, "leaves") is None:
-        return {}
-    crossing = []
-    for asked, measured in zip(rows.asked, rows.measured, strict=True):
-        layout = asked["layout"]
-        if asked["operation"] == "alltoall" and layout["ranks"] == asked["hardware"]["gpus"]:
-            sent = asked["bytes"] * layout["ranks"] / 2
-            crossing.append((sent, sent / measured, asked["bytes"]))
-    full = max((rate for _, rate, _ in crossing), default=0.0)
-    slow = [row for row in crossing if row[1] < 0.8 * full]
-    level = [rate for _, rate, size in slow if size <= SUSTAINED]
-    if not level:
-        return {}
-    # Sends of an exchange reach a share of a link; the link itself carries more.
-    values: dict[str, Any] = {
-        "uplink": f"{statistics.median(level) / found.values.get('exchange_network', 1.0) / 1e9:.4g} GB/s"
-    }
-    longer = [(sent, rate) for sent, rate, size in slow if size > SUSTAINED]
-    if longer:
-        limit = next(sent / size for sent, _, size in crossing) * SUSTAINED
-        falls = [math.log(statistics.median(level) / rate) / math.log(sent / limit) for sent, rate in longer]
-        values["sustained"] = written(limit, "size")
-        values["decay"] = float(f"{max(0.0, statistics.median(falls)):.3g}")
-    return values
 
 
 def write(system: System, text: str) -> Path:

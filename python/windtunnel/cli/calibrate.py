@@ -64,7 +64,7 @@ def collectives(
                 out().print(Text(f"  refused {constant}: {reason}", style="dim"))
         if not dry:
             path = fitting.write(
-                known[name], fitting.record_mpi(found, rows) if by_mpi else fitting.record(known[name], found, rows)
+                known[name], fitting.record_mpi(found, rows) if by_mpi else fitting.record(found, rows)
             )
             out().print(f"  wrote {path}", markup=False, soft_wrap=True)
     return DONE

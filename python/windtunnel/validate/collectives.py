@@ -112,7 +112,8 @@ TIMES = (
     "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "answer",
     "handshake", "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network",
 )  # fmt: skip
-"""Constants that are times; `sustained` is a size, the others are shares."""
+"""Constants that are times; those below are what they say, the others are shares."""
+OTHERS = {"slow_leaf": "rate", "sustained": "size"}
 
 
 def constants(system: System) -> dict[str, Any]:
@@ -123,10 +124,8 @@ def constants(system: System) -> dict[str, Any]:
         if name in TIMES:
             values = [quantity(v, "time", f"{place}.{name}") for v in (value if isinstance(value, list) else [value])]
             found[name] = values if isinstance(value, list) else values[0]
-        elif name == "uplink":
-            continue
-        elif name == "sustained":
-            found[name] = quantity(value, "size", f"{place}.{name}")
+        elif name in OTHERS:
+            found[name] = quantity(value, OTHERS[name], f"{place}.{name}")
         else:
             found[name] = value
     for name in ("eager", "pulled", "short_message"):
@@ -152,19 +151,20 @@ def question(
     ranks: Ranks,
     settings: Sequence[tuple[str, str]] = (),
     *,
-    uplink: bool = False,
+    slow_leaf: bool = False,
 ) -> dict[str, Any]:
-    """What a row asks, for its `scenario`: a collective of `size` bytes of `ranks` on `system`."""
+    """What a row asks, for its `scenario`: a collective of `size` bytes of `ranks` on `system`.
+
+    `slow_leaf` says that ways between its hosts leave the system's slow leaf.
+    """
     machine = hardware(system)
     domain = machine.pop("domain_hosts", 1)
     domains, inside = ranks.hosts, ranks.ranks
     if domain > 1:
         domains = -(-ranks.hosts // domain)
         inside = ranks.hosts * ranks.ranks // domains
-    if uplink:
-        carried = (system.constant("nccl") or {}).get("uplink")
-        if carried is not None:
-            machine["uplink"] = quantity(carried, "rate", f"{system.path}: constants.nccl.uplink")
+    if slow_leaf:
+        machine["slow_leaf"] = True
     version = section(system, "nccl_version")
     if version is not None and all(name != "NCCL_VERSION" for name, _ in settings):
         settings = [*settings, ("NCCL_VERSION", str(version))]

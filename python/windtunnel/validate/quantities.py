@@ -34,7 +34,9 @@ def quantity(text: object, kind: str, place: str) -> float:
 
 
 def written(value: float, kind: str = "time") -> str:
-    """A time or size as text, with four digits."""
+    """A time, rate or size as text, with four digits."""
     if kind == "time":
         return f"{value * 1e6:.4g} us"
+    if kind == "rate":
+        return f"{value / 1e9:.4g} GB/s"
     return f"{value:.4g} B"

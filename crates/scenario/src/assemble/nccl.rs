@@ -136,6 +136,7 @@ fn hardware(context: &Context<'_>, place: &str) -> Result<Hardware, InputError> 
         nics: topology.nics_per_host() * hosts,
         nic: nic.rate.value.bytes_per_second(),
         uplink: 0.0,
+        slow_leaf: false,
         channel_speed: 0.0,
         simple_trees: false,
         amd: false,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windtunnel.validate.collectives import Ranks, question, section
+from windtunnel.validate.rails import leaves_a_slow_leaf
 from windtunnel.validate.rows import Row, Table
 from windtunnel.validate.tables.common import lines
 
@@ -93,9 +94,7 @@ def _table(name: str, data: Path, systems: Mapping[str, System]) -> Table | None
             id=point.name.replace("nccl-tests", name, 1),
             system=run.system.name,
             measured=statistics.median(point.measured),
-            scenario=question(
-                run.system, run.operation, point.size, run.ranks, run.settings, uplink=apart(run.system, run.hosts)
-            ),
+            scenario=asked_of(run.system, run, point.size),
             groups={
                 "size": large,
                 "kind": run.operation,
@@ -201,8 +200,7 @@ def system_of(name: str, variant: str, systems: Mapping[str, System]) -> System 
     return systems.get(name)
 
 
-def apart(system: System, hosts: tuple[int, ...]) -> bool:
-    """Whether hosts hang on different leaves, as far as the system's file knows."""
-    leaves = section(system, "leaves", [])
-    under = {next((i for i, leaf in enumerate(leaves) if host in leaf), None) for host in hosts}
-    return len(under) > 1
+def asked_of(system: System, run: Run, size: int) -> dict[str, Any]:
+    """What a row of `run` asks: its ranks, settings and way."""
+    slow = leaves_a_slow_leaf(system, run.operation, run.hosts, run.ranks.ranks)
+    return question(system, run.operation, size, run.ranks, run.settings, slow_leaf=slow)

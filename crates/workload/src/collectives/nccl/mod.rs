@@ -167,6 +167,9 @@ pub struct Hardware {
     /// their NICs send.
     #[serde(default)]
     pub uplink: f64,
+    /// Whether ways between the ranks' domains leave a leaf that lets out less than a NIC sends.
+    #[serde(default)]
+    pub slow_leaf: bool,
     /// Bytes per second of a channel between hosts that NCCL's search finds where it is less than the NICs' speed; 0 if it
     /// is theirs.
     #[serde(default)]

@@ -14,6 +14,7 @@ fn dgx_h100() -> Hardware {
         nics: 8,
         nic: 50e9,
         uplink: 0.0,
+        slow_leaf: false,
         channel_speed: 0.0,
         simple_trees: false,
         amd: false,
@@ -405,8 +406,8 @@ fn the_search_counts_channels_of_nics_whatever_the_fabric_carries() {
 }
 
 #[test]
-fn slow_leaves_slow_down_the_longer_they_are_used() {
-    let hardware = Hardware { uplink: 50e9, wire: 0.0, ..dgx_a100() };
+fn a_slow_leaf_slows_down_the_longer_it_is_used() {
+    let hardware = Hardware { slow_leaf: true, wire: 0.0, ..dgx_h100() };
     let settings = Settings::default();
     let constants = Constants {
         exchange: 0.0,
@@ -416,25 +417,40 @@ fn slow_leaves_slow_down_the_longer_they_are_used() {
         exchange_network: 1.0,
         exchange_single: 1.0,
         exchange_long: 1.0,
+        slow_leaf: 10e9,
         sustained: 1e9,
-        decay: 0.5,
         ..Constants::default()
     };
     let point = Choice { algorithm: Algorithm::PointToPoint, protocol: Protocol::Simple, channels: 16 };
-    let rate = |ranks, bytes: u64| {
-        let communicator = Communicator { hardware: &hardware, layout: on(2, ranks), settings: &settings };
-        bytes as f64 * f64::from(ranks)
-            / 2.0
-            / communicator.time_of(Operation::AllToAll, point, bytes, &constants)
+    let rate = |hardware: &Hardware, operation, ranks, bytes: u64| {
+        let communicator = Communicator { hardware, layout: on(2, ranks), settings: &settings };
+        bytes as f64 / communicator.time_of(operation, point, bytes, &constants)
     };
-    // 8 ranks send half of their shares each to the other host.
-    assert!((rate(8, 1 << 27) / 50e9 - 1.0).abs() < 1e-9);
-    assert!(
-        (rate(8, 4_000_000_000) / (50e9 / 4.0) - 1.0).abs() < 1e-9,
-        "16 times the bytes, a fourth of the rate"
-    );
-    // Two NICs do not fill the leaf.
-    assert!((rate(1, 64 << 30) / 25e9 - 1.0).abs() < 1e-9);
+    let near =
+        |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
+    // The NIC behind the leaf sends half of one rank's buffer to the other host, however many ranks there are.
+    for ranks in [1, 4, 8] {
+        let bytes = 1_000_000_000 * u64::from(ranks);
+        near(rate(&hardware, Operation::AllToAll, ranks, bytes), 2.0 * 10e9 / 2.0);
+        near(rate(&hardware, Operation::AllToAll, ranks, 3 * bytes), 2.0 * 10e9 / 4.0);
+    }
+    near(rate(&hardware, Operation::SendReceive, 8, 1_000_000_000), 10e9 / 2.0);
+    // Short ones get all that the leaf lets out, and a leaf that lets out what its NICs send is none.
+    assert!((rate(&hardware, Operation::SendReceive, 8, 1 << 20) / 10e9 - 1.0).abs() < 2e-3);
+    let wide = Hardware { slow_leaf: false, ..hardware.clone() };
+    near(rate(&wide, Operation::SendReceive, 8, 1_000_000_000), wide.nic);
+    // Rings wait for their slowest rail: eight times what it gets, not the share of the NICs that Simple gets.
+    let ring = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
+    let time = |hardware: &Hardware| {
+        Communicator { hardware, layout: on(2, 8), settings: &settings }.time_of(
+            Operation::AllGather,
+            ring,
+            64 << 30,
+            &constants,
+        )
+    };
+    let expected = wide.nic * constants.share_network[2] / 10e9;
+    assert!((time(&hardware) / time(&wide) / expected - 1.0).abs() < 0.02);
 }
 
 #[test]

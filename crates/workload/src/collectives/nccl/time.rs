@@ -24,11 +24,12 @@
 //! message instead (`pulled`; libfabric, `fi_cxi(7)`: the rendezvous protocol, an RDMA get into the buffer that matches),
 //! one of LL or LL128 beyond it moves as Simple's do: at Simple's share for its wire bytes, `handshake` at least.
 //!
-//! Two domains whose leaves carry less than their NICs send (`uplink`) get ever less the longer they send: beyond
-//! `sustained` bytes the rate falls with the bytes to the power of `decay`.
+//! Where every NIC of a host hangs on a leaf of its own (rails) and one leaf lets out less than a NIC sends (`slow_leaf`),
+//! grouped sends wait for the NIC behind it, which carries one rank's share whatever the others do. It gets ever less the
+//! longer they send: half of the rate where the buffer has `sustained` bytes a peer, a third at twice as many. Rings and
+//! trees put as much over every NIC, and all wait for that one.
 
 use serde::Deserialize;
-use windtunnel_kernel::math;
 
 use super::{Algorithm, Choice, Communicator, NcclError, Operation, Protocol};
 
@@ -89,10 +90,10 @@ pub struct Constants {
     pub exchange_single: f64,
     /// The same for sends of more than 4 MiB.
     pub exchange_long: f64,
-    /// Bytes that two domains exchange over a slow fabric before its rate falls; 0 if it does not.
+    /// What a NIC gets out of a slow leaf, bytes per second one way; 0 if there is none.
+    pub slow_leaf: f64,
+    /// Bytes of the buffer a peer at which a slow leaf is down to half of its rate; 0 if it keeps it.
     pub sustained: f64,
-    /// Exponent of that fall.
-    pub decay: f64,
 }
 
 impl Default for Constants {
@@ -124,8 +125,8 @@ impl Default for Constants {
             exchange_network: 0.92,
             exchange_single: 0.85,
             exchange_long: 0.85,
+            slow_leaf: 0.0,
             sustained: 0.0,
-            decay: 0.0,
         }
     }
 }
@@ -198,7 +199,7 @@ impl Communicator<'_> {
         let message = self.ring_message(operation, choice, bytes);
         let mut alone = 1.0;
         if self.layout.domains > 1 {
-            rate = rate.min(self.network() * self.share(choice.protocol, message, constants));
+            rate = rate.min(self.carried_evenly(self.share(choice.protocol, message, constants), constants));
             alone = self.network() / (self.hardware.nic * f64::from(choice.channels));
         }
         let hops = inside * constants.hop_scale_up[at]
@@ -313,11 +314,11 @@ impl Communicator<'_> {
         let inside = self.scale_up() * constants.share_scale_up[at];
         let size = bytes as f64;
         let chunk = self.tree_chunk(choice, bytes);
-        let between = self.network() * Self::carried(choice.protocol, chunk, constants);
+        let between = self.carried_evenly(Self::carried(choice.protocol, chunk, constants), constants);
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
             let passes = if domains == 2 { 1.0 } else { 2.0 };
-            let waiting = self.network() * self.share(choice.protocol, chunk, constants);
+            let waiting = self.carried_evenly(self.share(choice.protocol, chunk, constants), constants);
             time = time.max(passes * size / waiting);
         }
         let hops = 2.0
@@ -358,7 +359,7 @@ impl Communicator<'_> {
         let mut hops = 0.0;
         if choice.algorithm == Algorithm::NvlsTree {
             let passes = if self.layout.domains == 2 { 1.0 } else { 2.0 };
-            let between = self.network() * constants.share_network[2];
+            let between = self.carried_evenly(constants.share_network[2], constants);
             time = time.max(passes * size / between);
             hops = 2.0 * f64::from(self.levels()) * (constants.hop_tree[2] + self.hardware.wire);
         }
@@ -368,7 +369,7 @@ impl Communicator<'_> {
     fn network_summed(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let size = bytes as f64;
         let inside = size / (self.scale_up() * constants.share_scale_up[2]);
-        let between = size / (self.network() * constants.share_network[2]);
+        let between = size / self.carried_evenly(constants.share_network[2], constants);
         let chain = if choice.algorithm == Algorithm::CollnetChain {
             2.0 * f64::from(self.layout.ranks - 1)
         } else {
@@ -387,33 +388,49 @@ impl Communicator<'_> {
         let inside = each * (ranks - 1.0) / (self.scale_up() * constants.exchange_scale_up);
         let single = if each > LONG { constants.exchange_long } else { constants.exchange_single };
         let share = constants.exchange_network.min(beyond * single);
-        let sent = ranks * each * beyond;
-        let between = sent / (self.network() * share * self.sustained(sent, constants));
+        let between = (ranks * each * beyond / (self.network() * share)).max(if beyond > 0.0 {
+            self.out_of_slow_leaf(each * beyond, bytes as f64 / beyond, constants)
+        } else {
+            0.0
+        });
         (ranks - 1.0) * constants.peer_scale_up
             + beyond * constants.peer_network
             + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire } else { 0.0 }
             + inside.max(between)
     }
 
-    /// What is left of a slow fabric's rate for so many bytes.
-    fn sustained(&self, sent: f64, constants: &Constants) -> f64 {
-        // The NICs of few ranks do not fill it.
-        let bound = self.hardware.uplink > 0.0 && self.network() >= self.hardware.uplink;
-        if !bound || constants.sustained <= 0.0 || sent <= constants.sustained {
-            return 1.0;
+    /// Seconds that one NIC takes to send so many bytes out of a slow leaf, of buffers of so many bytes a peer.
+    fn out_of_slow_leaf(&self, sent: f64, a_peer: f64, constants: &Constants) -> f64 {
+        if !self.hardware.slow_leaf || constants.slow_leaf <= 0.0 {
+            return 0.0;
         }
-        math::pow(constants.sustained / sent, constants.decay)
+        let fallen = if constants.sustained > 0.0 { 1.0 + a_peer / constants.sustained } else { 1.0 };
+        sent * fallen / constants.slow_leaf
+    }
+
+    /// What the NICs of a domain carry of rings and trees at this share of their rate.
+    fn carried_evenly(&self, share: f64, constants: &Constants) -> f64 {
+        let rate = self.network() * share;
+        if self.hardware.slow_leaf && constants.slow_leaf > 0.0 {
+            rate.min(constants.slow_leaf * self.nics() / self.hardware.nic)
+        } else {
+            rate
+        }
     }
 
     fn send_receive(&self, bytes: u64, constants: &Constants) -> f64 {
-        // Of the ranks in order, one a domain has its next one in another, over the NIC nearest to it.
+        // Of the ranks in order, one a domain has its next one in another, over the NIC nearest to it; the others send
+        // inside at the same time.
         let size = bytes as f64;
+        let inside = size / (self.scale_up() * constants.exchange_scale_up);
         if self.layout.domains > 1 {
             let share = if size > LONG { constants.exchange_long } else { constants.exchange_single };
             let nic = self.network().min(self.hardware.nic) * share;
-            constants.peer_network + constants.hop_tree[2] + self.hardware.wire + size / nic
+            let sent = (size / nic).max(self.out_of_slow_leaf(size, size, constants));
+            let sent = if self.layout.ranks > 1 { sent.max(inside) } else { sent };
+            constants.peer_network + constants.hop_tree[2] + self.hardware.wire + sent
         } else {
-            constants.peer_scale_up + size / (self.scale_up() * constants.exchange_scale_up)
+            constants.peer_scale_up + inside
         }
     }
 }

@@ -65,7 +65,7 @@ impl Communicator<'_> {
     }
 
     /// The same, whatever the fabric carries.
-    fn nics(&self) -> f64 {
+    pub(super) fn nics(&self) -> f64 {
         let hardware = self.hardware;
         let share = f64::from(self.layout.ranks * hardware.nics) / f64::from(hardware.gpus.max(1));
         hardware.nic * share.clamp(1.0, f64::from(hardware.nics.max(1)))
