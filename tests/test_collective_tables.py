@@ -14,10 +14,11 @@ from windtunnel.calibrate import collectives as fitting
 from windtunnel.calibrate.fit import PRIOR, fit
 from windtunnel.engine import InputError
 from windtunnel.validate import validate
-from windtunnel.validate.collectives import Asked, hardware, question
+from windtunnel.validate.collectives import Asked, Ranks, hardware, question
 from windtunnel.validate.quantities import quantity, written
 from windtunnel.validate.rails import leaves_a_slow_leaf
 from windtunnel.validate.rows import Table
+from windtunnel.validate.settings import environment
 from windtunnel.validate.systems import OWN, System, read_system, read_systems
 from windtunnel.validate.tables import READERS, nccl, pico
 
@@ -283,6 +284,34 @@ def test_calibration_finds_what_a_slow_leaf_lets_out(tmp_path: Path) -> None:
     found, _ = fitting.calibrate(read_systems(data)["made"], data, read_systems(data))
     assert found.values["slow_leaf"] == pytest.approx(6e9, rel=0.1)
     assert found.values["sustained"] == pytest.approx(7e8, rel=0.15)
+
+
+def test_what_a_system_sets_comes_before_what_a_run_sets(tmp_path: Path) -> None:
+    (tmp_path / "made.yaml").write_text(
+        SYSTEM
+        + """  environment: {value: {NCCL_PROTO: simple}, evidence: data sheet, source: this test}
+  tuner:
+    value:
+      - {hosts: [2, 2], ranks: [8, ~], operations: [all_reduce], algorithm: tree}
+      - {hosts: [3, 6], bytes: [0 B, 2 MiB], algorithm: ring, channels: 4}
+    evidence: data sheet
+    source: this test
+"""
+    )
+    system = read_system(tmp_path / "made.yaml")
+    proto = ("NCCL_PROTO", "simple")
+    four = [("NCCL_MIN_NCHANNELS", "4"), ("NCCL_MAX_NCHANNELS", "4")]
+    assert environment(system, "all_reduce", 8, 2, 8) == [proto, ("NCCL_ALGO", "tree")]
+    assert environment(system, "all_gather", 8, 2, 8) == [proto]
+    assert environment(system, "all_reduce", 8, 2, 4) == [proto]
+    assert environment(system, "all_reduce", (2 << 20) - 1, 6, 8) == [proto, ("NCCL_ALGO", "ring"), *four]
+    assert environment(system, "all_reduce", 2 << 20, 6, 8) == [proto]
+    asked = question(system, "all_reduce", 8, Ranks(2, 8), [("NCCL_PROTO", "ll")])["collective"]["settings"]
+    assert asked.index(["NCCL_PROTO", "simple"]) < asked.index(["NCCL_PROTO", "ll"])
+    record = dict(system.record)
+    record["collectives"] = {"tuner": {"value": [{"hosts": 2, "algorithm": "tree"}]}}
+    with pytest.raises(InputError, match=r"collectives.tuner\[0\].hosts: expected two bounds, found `2`"):
+        environment(System("made", system.path, record), "all_reduce", 8, 2, 8)
 
 
 def test_what_rows_do_not_determine_is_refused() -> None:

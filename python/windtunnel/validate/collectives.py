@@ -17,6 +17,7 @@ from windtunnel import engine
 from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
 from windtunnel.validate.quantities import quantity
+from windtunnel.validate.settings import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -165,6 +166,7 @@ def question(
         inside = ranks.hosts * ranks.ranks // domains
     if slow_leaf:
         machine["slow_leaf"] = True
+    settings = [*environment(system, operation, size, ranks.hosts, ranks.ranks), *settings]
     version = section(system, "nccl_version")
     if version is not None and all(name != "NCCL_VERSION" for name, _ in settings):
         settings = [*settings, ("NCCL_VERSION", str(version))]
