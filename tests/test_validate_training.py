@@ -188,6 +188,31 @@ def test_mlperf_runs_find_their_configuration(tmp_path: Path) -> None:
     }
 
 
+def test_a_script_that_names_the_chip_goes_before_one_that_names_none(tmp_path: Path) -> None:
+    run = {"round": "v5.1", "org": "A", "system": "s", "benchmark": "llama31_8b", "nodes": 1,
+           "accel_per_node": 8, "accel_model": "AMD Instinct MI355X", "global_batch_size": 32, "seq_len": "",
+           "grad_accum": 1, "micro_batch": "", "tp": "", "pp": "", "cp": "", "best_step_s": 1.0,
+           "best_step_basis": "logged"}  # fmt: skip
+    data = write(tmp_path, "mlperf_training_runs.csv", [run])
+    scripts = {
+        "config_A1_1x8x4_8b.sh": {"MINIBS": "4", "DGXNNODES": "1"},
+        # Nodes and GPUs stand in its name alone, the batch in `GBS`.
+        "config_MI355X_1x8x1_8b.sh": {"GBS": "32", "MBS": "2"},
+        "config_MI350X_1x8x1_8b.sh": {"GBS": "32", "MBS": "4"},
+    }
+    rows: list[dict[str, object]] = [
+        {"round": "v5.1", "org": "A", "benchmark": "llama31_8b", "config": name, "params_json": json.dumps(values)}
+        for name, values in scripts.items()
+    ]
+    write(data, "mlperf_parallelism_configs.csv", rows)
+    found = READERS["mlperf"](data, read_systems(None))
+    assert found is not None
+    (row,) = found.rows
+    assert (row.system, row.groups["kind"]) == ("mi355x", "other chips and FP4")
+    (job,) = row.scenario["jobs"]
+    assert (job["workload"]["micro_batch"], job["parallelism"]["dp"]) == (2, 8)
+
+
 def test_sailor_takes_measured_layers_of_its_own_model_or_what_lies_between(tmp_path: Path) -> None:
     narrow, between = MODELS["OPT-350"], MODELS["GPT-NEO"]
 

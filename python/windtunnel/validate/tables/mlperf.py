@@ -55,9 +55,16 @@ CHIPS = (
     ("H100", "eos"),
     ("A100", "selene"),
     ("MI300X", "mi300x"),
+    ("MI325X", "mi325x"),
+    ("MI350X", "mi350x"),
+    ("MI355X", "mi355x"),
+    ("L40S", "l40s"),
 )
 """Names of accelerators as they stand in the runs, the longer first, and systems."""
-FOREIGN = {"mi300x", "dgx-b300", "gb300-nvl72"}
+FOREIGN = {"mi300x", "mi325x", "mi350x", "mi355x", "l40s", "h200-nvl", "dgx-b300", "gb300-nvl72"}
+
+
+SIZE = re.compile(r"_(\d+)x(\d+)x\d+")
 
 
 class Layout(NamedTuple):
@@ -188,7 +195,7 @@ def _layout(
     fits = [
         config
         for config in configs.get((line.text("round"), line.text("org"), line.text("benchmark")), ())
-        if config.nodes == nodes and config.gpus == per_node and _same_chip(config.name, chip)
+        if config.nodes == nodes and config.gpus == per_node and _chip(config.name) in (None, chip)
     ]
     own = [line.text(key) for key in ("tp", "pp", "cp", "micro_batch")]
     if all(own):
@@ -203,7 +210,7 @@ def _layout(
         for config in fits
         if config.minibatch * gpus == batch * config.layout.tp * config.layout.pp * config.layout.cp
     ]
-    best = _narrowest(exact)
+    best = _narrowest([config for config in exact if _chip(config.name) == chip]) or _narrowest(exact)
     return best.layout if best else None
 
 
@@ -211,10 +218,9 @@ def _narrowest(configs: Sequence[Config]) -> Config | None:
     return min(configs, key=lambda config: (config.layout.precision != "fp4", config.name), default=None)
 
 
-def _same_chip(name: str, chip: str) -> bool:
-    """Whether a script's name names this chip, or none."""
-    named = next((known for known, _ in CHIPS if known.replace("-", "") in name.upper().replace("-", "")), None)
-    return named is None or named == chip
+def _chip(name: str) -> str | None:
+    """The chip that a script's name names."""
+    return next((known for known, _ in CHIPS if known.replace("-", "") in name.upper().replace("-", "")), None)
 
 
 def _configs(path: Path) -> dict[tuple[str, str, str], list[Config]]:
@@ -251,23 +257,33 @@ def _config(name: str, values: Mapping[str, str]) -> Iterator[Config]:
                 return int(text)
         return default
 
-    nodes = value("DGXNNODES", default=0)
+    # Some scripts say their size in their name alone: `_1x8x1` is a node of 8 GPUs.
+    named = SIZE.search(name)
+    nodes = value("DGXNNODES", default=int(named[1]) if named else 0)
     if not nodes:
         return
+    gpus = value("DGXNGPU", default=int(named[2]) if named else 8)
+    tp, pp, cp = (
+        value("TP", "TENSOR_MODEL_PARALLEL", default=1),
+        value("PP", "PIPELINE_MODEL_PARALLEL", default=1),
+        value("CP", "CONTEXT_PARALLEL", default=1),
+    )
+    whole = value("GBS", default=0)
+    minibatch = value("MINIBS", default=max(1, whole * tp * pp * cp // (nodes * gpus)))
     fp4 = "fp4" in name.lower()
     precision = "fp4" if fp4 else "fp8" if values.get("FP8", "True") in ("True", "1") else "bf16"
     yield Config(
         name,
         nodes,
-        value("DGXNGPU", default=8),
+        gpus,
         Layout(
-            value("TP", "TENSOR_MODEL_PARALLEL", default=1),
-            value("PP", "PIPELINE_MODEL_PARALLEL", default=1),
-            value("CP", "CONTEXT_PARALLEL", default=1),
+            tp,
+            pp,
+            cp,
             value("INTERLEAVED_PIPELINE", "VP", default=1),
             value("MICRO_BATCH_SIZE", "MBS", default=1),
             precision,
             values.get("TP_COMM_OVERLAP", "False") in ("True", "1"),
         ),
-        value("MINIBS", default=1),
+        minibatch,
     )

@@ -449,7 +449,9 @@ fn a_slow_leaf_slows_down_the_longer_it_is_used() {
             &constants,
         )
     };
-    let expected = wide.nic * constants.share_network[2] / 10e9;
+    let sound =
+        (8.0 * wide.nic * constants.share_network[2]).min(wide.scale_up * constants.share_scale_up[2]);
+    let expected = sound / (8.0 * 10e9);
     assert!((time(&hardware) / time(&wide) / expected - 1.0).abs() < 0.02);
 }
 
