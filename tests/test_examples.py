@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import windtunnel
+from windtunnel import engine
+from windtunnel.source import read_source
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCENARIOS = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
@@ -50,7 +52,9 @@ def test_every_example_explains_its_time(name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES.parent / "benches" / "scenarios").glob("*.yaml")), ids=lambda p: p.stem)
 def test_what_the_benches_run_can_be_run(path: Path) -> None:
-    windtunnel.explain(path)
+    source = read_source(path)
+    options = {"threads": None, "seed": None, "fidelity": None, "full": False, "explain": True}
+    assert engine.explain(source.text, source.name, str(source.base), [], options)
 
 
 P, W = "jobs[0].parallelism", "jobs[0].workload"

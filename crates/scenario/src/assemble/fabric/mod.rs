@@ -196,7 +196,7 @@ impl<'a> Draft<'a> {
             }),
             nic_latency: sheet.map_or(Span::ZERO, |nic| nic.latency.value)
                 + host.nic_bus.map_or(Span::ZERO, |bus| bus.latency.0 * 2),
-            bus: bus(host.nic_bus, &written)?,
+            bus: bus(host.nic_bus, written)?,
             gpu: gpu.map(Arc::new),
             nic: nic.map(Arc::new),
         })
