@@ -44,7 +44,8 @@ PUBLISHED = (
     Published("Sailor", "iterations on Clariden", "no figure at hand", "sailor", "Strati et al., SOSP 2025"),
     Published("SimAI", "mean, its authors' cluster", "1.9 %", None, "Wang et al., NSDI 2025, abstract"),
     Published("ATLAHS", "its authors' traces", "below 5 %", None, "Shen et al. 2025, arXiv:2505.08936, abstract"),
-    Published("Arcadia", "Meta's clusters", "none published", None, "engineering.fb.com, September 2023"),
+    Published("Arcadia", "mean, Meta's clusters, packets", "below 5 %", None, "Wang et al., NSDI 2026, section 1"),
+    Published("Arcadia", "mean, Meta's clusters, flows", "below 10 %", None, "Wang et al., NSDI 2026, section 1"),
 )
 """Errors as published: each on its authors' own measurements, most of which are not public."""
 
