@@ -116,3 +116,33 @@ def test_what_leaves_a_host_is_packets_however_ranks_are_placed(
     (tmp_path / "spread.yaml").write_text(SPREAD % placement, encoding="utf-8")
     found = json.loads(command("run", tmp_path / "spread.yaml", "--json", "--no-report").stdout)
     assert (found["data_packet_hops"] > 0) == crosses
+
+
+HOSTS_OF_TWO = """\
+windtunnel: 1
+name: hosts-of-two
+seed: 4
+fidelity: packet
+topology:
+  shape: clos
+  hosts: 8
+  tiers:
+    - {ports_down: 2, rate: 100 Gbps, length: 30 m}
+    - {ports_down: 4, rate: 100 Gbps, length: 100 m}
+  host: {gpus: 2, nics: 1, nic: ConnectX-5, scale_up: {rate: 3600 Gbps, latency: 500 ns}}
+network: {transport: dctcp}
+results: {flows: all}
+jobs:
+  - name: mixed
+    workload: {collective: {kind: all_to_all, algorithm: direct, bytes: 4 MiB}}
+    iterations: 2
+"""
+
+
+def test_rows_of_flows_inside_and_outside_hosts_are_in_one_order_with_any_threads() -> None:
+    """Those inside are another network's; how far the engines run ahead of it depends on their number."""
+    tables = [windtunnel.run(HOSTS_OF_TWO, threads=threads).flows for threads in (1, 2, 3)]
+    assert set(tables[0]["path"]) > {"scale-up"}
+    assert tables[0]["finish_ps"].is_sorted()
+    for table in tables[1:]:
+        assert table.equals(tables[0])

@@ -217,12 +217,12 @@ impl<T: Transport> PacketNetwork<T> {
         self.bytes + self.inside.bytes_delivered()
     }
 
-    /// Appends the records of the messages that arrived since the last call, those outside scale-up domains first.
+    /// Appends the records of the messages that arrived since the last call, in the order of their arrivals; of those of one
+    /// instant the ones inside scale-up domains come first.
     pub fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
         if let Some(kept) = &mut self.records {
             records.append(kept);
         }
-        self.inside.take_records(records);
     }
 
     /// The queue pair of part `part` of a message. Parts take the planes of their NIC in turn.
@@ -495,6 +495,10 @@ impl<T: Transport> Network for PacketNetwork<T> {
         }
         if inside == reached {
             self.inside.advance(reached, arrivals);
+            if let Some(records) = &mut self.records {
+                // Now: when records are taken depends on how far the engines run at a time, and that on how many they are.
+                self.inside.take_records(records);
+            }
         }
         while let Some(&completion) = self.handed.front()
             && completion.at + self.nic_latency <= reached
