@@ -311,6 +311,42 @@ def test_incast_shares_the_receiver(n: int) -> None:
         agrees(span, expected, 1)
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("pattern", ["incast", "outcast"])
+def test_iterations_of_messages_come_one_after_the_other(pattern: str, *, full: bool) -> None:
+    """Nobody who only sends waits for anything, and yet iterations follow one another.
+
+    The link of rank 0 is busy until the messages of k iterations are through, k (n - 1).
+    """
+    n, size, iterations = 5, 1_000_000, 40
+    job = {"name": "job", "workload": {"flows": {"pattern": pattern, "bytes": f"{size} B"}}, "iterations": iterations}
+    result = windtunnel.run(scenario(n, {}, jobs=[job]), full=full)
+    of_one = (n - 1) * wire_ps(size)
+    spans = (result.iterations["finish_ps"] - result.iterations["start_ps"]).to_list()
+    for span, expected in zip(spans, [latency_ps(n) + of_one, *[of_one] * len(spans)], strict=False):
+        agrees(span, expected, 1)
+    (found,) = result.summary["jobs"]
+    assert found["iteration_time_s"]["mean"] == pytest.approx(of_one * 1e-12, rel=1e-6)
+    assert found["finish_s"] == pytest.approx((latency_ps(n) + iterations * of_one) * 1e-12, rel=1e-6)
+
+
+@pytest.mark.parametrize("fidelity", ["flow", "packet"])
+def test_a_repeated_goal_file_takes_as_long_as_its_slowest_link(tmp_path: Path, fidelity: str) -> None:
+    """Rank 0 never hears of rank 1: an iteration takes a message's time, whether all are simulated or a few."""
+    size, iterations = 1_000_000, 50
+    lines = ["num_ranks 2", "rank 0 {", "a: calc 10000", f"b: send {size}b to 1 tag 5", "b requires a", "}"]
+    lines += ["rank 1 {", f"a: recv {size}b from 0 tag 5", "b: calc 20000", "b requires a", "}"]
+    (tmp_path / "one-way.goal").write_text("\n".join(lines) + "\n")
+    job = {"name": "job", "workload": {"goal": str(tmp_path / "one-way.goal")}, "iterations": iterations}
+    asked = scenario(2, {}, jobs=[job])
+    asked["network"].update({"transport": "none", "load_balancer": "ecmp"} if fidelity == "packet" else {})
+    of_one = wire_ps(size)
+    for full in (False, True):
+        (found,) = windtunnel.run(asked, fidelity=fidelity, full=full).summary["jobs"]
+        assert found["iteration_time_s"]["mean"] == pytest.approx(of_one * 1e-12, rel=0.01)
+        assert found["finish_s"] == pytest.approx(iterations * of_one * 1e-12, rel=0.03)
+
+
 @pytest.mark.parametrize("n", [2, 5])
 def test_shares_of_one_bottleneck_by_size(tmp_path: Path, n: int) -> None:
     """N senders of k S bytes to one receiver: the k-th ends after S (k (n - k) + k (k + 1) / 2) at line rate."""

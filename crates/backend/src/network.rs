@@ -303,7 +303,7 @@ impl std::fmt::Debug for BackendNetwork {
 
 impl Network for BackendNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
-        let Departure { message, from, to, nic, bytes, class, entropy, ordered } = departure;
+        let Departure { message, from, to, nic, bytes, class, entropy, ordered, .. } = departure;
         if self.world.topology.path_class(from, to) <= PathClass::ScaleUp {
             self.inside.depart(at, departure);
             return;

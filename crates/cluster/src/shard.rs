@@ -212,7 +212,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
         let (coupling, exchanges, tuner) = (self.coupling, self.exchanges, Arc::clone(&self.tuner));
-        let options = ReplayOptions { job: job.number, coupling, exchanges, tuner };
+        let options =
+            ReplayOptions { job: job.number, coupling, exchanges, tuner, repeats: job.iterations > 1 };
         let replay = Replay::new(job.workload.clone(), &options)?;
         let placed = job.placement.iter().zip(0..).map(|(&endpoint, rank)| (endpoint, RankId(rank)));
         for (endpoint, rank) in placed.clone().take(job.own) {

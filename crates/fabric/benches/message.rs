@@ -33,6 +33,7 @@ fn message(to: u32, bytes: u64) -> SendRequest {
         class: 0,
         entropy: 0,
         ordered: false,
+        line: 0,
         waits: false,
     }
 }

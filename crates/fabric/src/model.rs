@@ -28,9 +28,11 @@ pub struct SendRequest {
     pub class: u8,
     /// What the load balancer hashes.
     pub entropy: u32,
-    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver and
-    /// entropy. Otherwise it has a connection of its own.
+    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver, entropy
+    /// and `line`. Otherwise it has a connection of its own.
     pub ordered: bool,
+    /// Which of the queue pairs that take one path: load balancers do not know it.
+    pub line: u32,
     /// Whether the send is over only when the receiver has the message, however short it is.
     pub waits: bool,
 }
@@ -148,9 +150,11 @@ pub struct Departure {
     pub class: u8,
     /// What the load balancer hashes.
     pub entropy: u32,
-    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver and
-    /// entropy. Otherwise it has a connection of its own.
+    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver, entropy
+    /// and `line`. Otherwise it has a connection of its own.
     pub ordered: bool,
+    /// Which of the queue pairs that take one path: load balancers do not know it.
+    pub line: u32,
 }
 
 /// A message whose last byte has arrived, or a coupled group that has ended.

@@ -49,6 +49,7 @@ fn transfer<N: Network>(host: &mut Host<N>, at: Time, from: u32, to: u32, bytes:
         class: 0,
         entropy: 0,
         ordered: true,
+        line: 0,
         waits: false,
     };
     host.send(at, EndpointId(from), Ticket(ticket), request);
@@ -133,6 +134,7 @@ fn endpoints_begin_anew_after_they_have_stopped() {
         class: 0,
         entropy: 0,
         ordered: true,
+        line: 0,
         waits: false,
     };
     host.send(Time::ZERO, EndpointId(2), Ticket(20), request);

@@ -38,6 +38,7 @@ fn message(to: u32, bytes: u64, tag: u64) -> SendRequest {
         class: 0,
         entropy: 0,
         ordered: false,
+        line: 0,
         waits: false,
     }
 }

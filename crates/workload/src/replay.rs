@@ -51,11 +51,21 @@ pub struct ReplayOptions {
     pub exchanges: bool,
     /// What `Algorithm::Auto` stands for.
     pub tuner: Arc<dyn Tuner + Send + Sync>,
+    /// Whether there are several iterations. A message outside communicators then follows that of the same operation in the
+    /// iteration before, as what is sent from one buffer does. Without, a rank that only sends would have all iterations under way at
+    /// once, to share its NIC, and they would end together.
+    pub repeats: bool,
 }
 
 impl Default for ReplayOptions {
     fn default() -> Self {
-        Self { job: 0, coupling: Coupling::default(), exchanges: false, tuner: Arc::new(SizeRule) }
+        Self {
+            job: 0,
+            coupling: Coupling::default(),
+            exchanges: false,
+            tuner: Arc::new(SizeRule),
+            repeats: false,
+        }
     }
 }
 
@@ -416,9 +426,12 @@ impl<M: Machine> Step<'_, M> {
             OpKind::Send { peer, bytes, tag, stream, nic } => {
                 let to = workload.resolve(rank, peer);
                 let entropy = self.prepared.message_entropy(rank, peer);
-                let ordered = matches!(peer, Peer::Member(..));
+                let (ordered, line) = match peer {
+                    Peer::Member(..) => (true, 0),
+                    Peer::Rank(_) => (self.prepared.repeats, op + 1),
+                };
                 let message =
-                    Outgoing { stream, nic, to, bytes, tag, dimension, entropy, ordered, waits: false };
+                    Outgoing { stream, nic, to, bytes, tag, dimension, entropy, ordered, line, waits: false };
                 self.machine.send(ready, rank, token, message);
             }
             OpKind::Receive { peer, tag, stream } => {

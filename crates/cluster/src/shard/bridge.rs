@@ -48,6 +48,7 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
             class: message.dimension as u8,
             entropy: message.entropy,
             ordered: message.ordered,
+            line: message.line,
             waits: message.waits,
         };
         self.fabric.send(ready, self.at(rank), ticket(self.job, token), request);

@@ -5,7 +5,7 @@
 //! it is routed and starts as a flow, together with all others of the instant; when the flow ends, its arrival is booked;
 //! when the clock gets there, [`Network::advance`] reports it. A coupled group goes the same way as one flow.
 //!
-//! Messages on one queue pair (equal sender, receiver and entropy, [`Departure::ordered`]) are sent one after the other: the
+//! Messages on one queue pair (equal sender, receiver, entropy and line, [`Departure::ordered`]) are sent one after the other: the
 //! next starts when the last byte of the one before has left the bottleneck. Were they flows of their own, a rank that
 //! catches up with a ring would share its NIC among all the rounds it is behind, and its neighbour would get the first
 //! of them last.
@@ -66,7 +66,7 @@ pub struct FlowNetwork {
     pub(super) transfers: Vec<Transfer>,
     pub(super) free: Vec<u32>,
     /// Last transfer on each queue pair that sends or waits.
-    pub(super) queue_pairs: FxHashMap<(u32, u32, u32), u32>,
+    pub(super) queue_pairs: FxHashMap<(u32, u32, u32, u32), u32>,
     /// Requests that lie ahead: instant, order of request, transfer.
     pub(super) waiting: BinaryHeap<Reverse<(Time, u64, u32)>>,
     pub(super) requests: u64,
@@ -231,9 +231,9 @@ impl FlowNetwork {
 
 impl Network for FlowNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
-        let Departure { message, from, to, nic, bytes, class, entropy, ordered } = departure;
+        let Departure { message, from, to, nic, bytes, class, entropy, ordered, line } = departure;
         self.request(Transfer {
-            subject: Subject::Message { message, nic, entropy, ordered },
+            subject: Subject::Message { message, nic, entropy, line: ordered.then_some(line) },
             from,
             to,
             bytes,

@@ -15,7 +15,7 @@ use crate::reroute;
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Subject {
-    Message { message: u32, nic: NicId, entropy: u32, ordered: bool },
+    Message { message: u32, nic: NicId, entropy: u32, line: Option<u32> },
     Coupled { run: u32, group: CoupledId },
 }
 
@@ -40,9 +40,11 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// The queue pair it goes by, if messages are sent on it one after the other.
-    pub(super) fn queue_pair(&self) -> Option<(u32, u32, u32)> {
+    pub(super) fn queue_pair(&self) -> Option<(u32, u32, u32, u32)> {
         match self.subject {
-            Subject::Message { entropy, ordered: true, .. } => Some((self.from.0, self.to.0, entropy)),
+            Subject::Message { entropy, line: Some(line), .. } => {
+                Some((self.from.0, self.to.0, entropy, line))
+            }
             _ => None,
         }
     }

@@ -361,6 +361,7 @@ impl<N: Network> Host<N> {
             class: operation.class,
             entropy: operation.entropy,
             ordered: operation.ordered,
+            line: operation.line,
         };
         let at = self.now + holds.departure;
         if let Some(arrival) = self.network.known_arrival(at, &departure) {
@@ -513,6 +514,7 @@ impl<N: Network> Fabric for Host<N> {
             peer: request.to.0,
             entropy: request.entropy,
             ordered: request.ordered,
+            line: request.line,
             rendezvous: request.waits,
             stream: request.stream.0,
             nic: request.nic.0,
@@ -656,6 +658,7 @@ mod tests {
                     class: 0,
                     entropy: 0,
                     ordered: false,
+                    line: 0,
                     waits: false,
                 };
                 host.send(now, EndpointId(0), Ticket(0), request);

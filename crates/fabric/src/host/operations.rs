@@ -67,6 +67,8 @@ pub struct Operation {
     pub any_tag: bool,
     /// Whether a message goes by a queue pair.
     pub ordered: bool,
+    /// Which.
+    pub line: u32,
 }
 
 impl Operation {
@@ -91,6 +93,7 @@ impl Operation {
             rendezvous: false,
             any_tag: false,
             ordered: false,
+            line: 0,
         }
     }
 

@@ -198,6 +198,7 @@ mod tests {
                     class: 0,
                     entropy: 0,
                     ordered: false,
+                    line: 0,
                 },
             );
         }

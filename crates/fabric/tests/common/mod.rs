@@ -222,6 +222,7 @@ fn request(fabric: &mut impl Fabric, rank: u32, id: u32, op: &Op, ready: Time) {
                 class: 0,
                 entropy: 0,
                 ordered: false,
+                line: 0,
                 waits: false,
             };
             fabric.send(ready, at, ticket, request);

@@ -15,6 +15,7 @@ pub fn message(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
         class: 0,
         entropy: 0,
         ordered: false,
+        line: 0,
     }
 }
 

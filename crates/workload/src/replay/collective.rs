@@ -251,6 +251,7 @@ impl Collectives {
                 dimension,
                 entropy,
                 ordered: true,
+                line: 0,
                 waits: plan.sends_in_turn(),
             };
             machine.send(ready, rank, Token(MESSAGE | at << 1), message);

@@ -173,6 +173,8 @@ pub(super) struct Prepared {
     pub entropies: Vec<u64>,
     /// Hash of the job, for messages outside communicators.
     pub job_entropy: u64,
+    /// Whether there are several iterations.
+    pub repeats: bool,
     /// Of each communicator: its collectives of one iteration, as an index into `sequences`.
     of_communicator: Vec<u32>,
     /// Distinct sequences of plans.
@@ -247,6 +249,7 @@ impl Prepared {
                 .map(|communicator| combine(job_entropy, communicator))
                 .collect(),
             job_entropy,
+            repeats: options.repeats,
             of_communicator: Vec::new(),
             sequences: vec![Vec::new()],
             workload,
