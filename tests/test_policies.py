@@ -125,6 +125,10 @@ def test_the_example_starts_short_jobs_first_and_is_the_same_each_time() -> None
         ("return Start(0, gpus=[1, 2, 3])", "Mine.decide` starts job 0 on 3 GPUs, expected 1"),
         ("return Start(0, gpus=[999])", "Mine.decide` starts job 0 on GPU 999, which is not free"),
         ("return Start(0, region=2)", "job 0 is to start in region `2`, expected less than 1"),
+        (
+            "return Stop(0) if self.running else Start(0)",
+            "mine.py:5: Mine.decide: job 0 is stopped more than 100 times at one instant, 0 s",
+        ),
     ],
 )
 def test_a_scheduler_at_fault_is_named_with_its_place(tmp_path: Path, body: str, expected: str) -> None:
@@ -134,6 +138,20 @@ def test_a_scheduler_at_fault_is_named_with_its_place(tmp_path: Path, body: str,
         windtunnel.run(SCENARIO, scheduler=name, out=out)
     assert expected in str(raised.value)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["mine.py"]
+
+
+def test_a_run_that_waits_for_a_scheduler_tells_its_progress(tmp_path: Path) -> None:
+    """By the clock, not by events: Ctrl-C is looked for at the same time."""
+    slow = FCFS.replace("        free =", "        __import__('time').sleep(0.002)\n        free =")
+    told: list[float | None] = []
+    windtunnel.run(
+        SCENARIO,
+        scheduler=written(tmp_path, slow) + ":Mine",
+        progress=lambda fraction, _seconds, _events: told.append(fraction),
+    )
+    # 400 jobs are asked about at least twice each, 1.6 s.
+    assert len(told) >= 4
+    assert told == sorted(told, key=lambda fraction: fraction or 0.0)
 
 
 def test_a_scheduler_that_gives_a_taken_gpu_is_told_which(tmp_path: Path) -> None:

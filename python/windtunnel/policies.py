@@ -192,6 +192,10 @@ class _Own:
         return f"{self.text} {hashlib.sha256(self.path.read_bytes()).hexdigest()}"
 
 
+STOPS = 100
+"""How many times a job may be stopped at one instant: who starts it again each time never comes to an end."""
+
+
 def _whole(value: object) -> int | None:
     """A whole number of at least 0, of Python's or NumPy's; None for anything else."""
     if isinstance(value, bool):
@@ -210,6 +214,9 @@ class _SchedulerAdapter:
         self._own = own
         self._region = {gpu: number for number, gpus in enumerate(regions) for gpu in gpus}
         self._jobs: dict[int, Job] = {}
+        self._now_s = 0.0
+        self._stops: dict[int, int] = {}
+        """How many times each job has been stopped at this instant."""
         try:
             scheduler = own.made()
         except Exception as error:
@@ -251,6 +258,9 @@ class _SchedulerAdapter:
 
     def decide(self, now_s: float) -> tuple[str, int, list[int] | None, int] | None:
         scheduler = self._scheduler
+        if now_s != self._now_s:
+            self._now_s = now_s
+            self._stops.clear()
         scheduler.now_s = now_s
         try:
             decision = scheduler.decide()
@@ -265,8 +275,7 @@ class _SchedulerAdapter:
         if job is None or job not in self._jobs:
             raise self._wrong(f"there is no job `{decision.job!r}`")
         if isinstance(decision, Stop):
-            if job not in scheduler.running:
-                raise self._wrong(f"job {job} is to stop, but does not run")
+            self._check_stop(job, now_s)
             return "stop", job, None, 0
         if job not in scheduler.waiting:
             raise self._wrong(f"job {job} is to start, but does not wait")
@@ -282,6 +291,16 @@ class _SchedulerAdapter:
                 )
             return "start", job, None, region
         return "start", job, self._gpus(job, decision.gpus), region
+
+    def _check_stop(self, job: int, now_s: float) -> None:
+        if job not in self._scheduler.running:
+            raise self._wrong(f"job {job} is to stop, but does not run")
+        self._stops[job] = self._stops.get(job, 0) + 1
+        if self._stops[job] > STOPS:
+            raise self._wrong(
+                f"job {job} is stopped more than {STOPS} times at one instant, {now_s:g} s\n\n"
+                "hint: time goes on once the answer is None"
+            )
 
     def _gpus(self, job: int, given: Sequence[int]) -> list[int]:
         gpus = _numbers(given)

@@ -101,8 +101,8 @@ pub enum ReplayError {
     Starved(JobId, &'static str),
 }
 
-/// Events between two calls of [`Observer::progress`].
-const PACE: u64 = 1 << 14;
+/// Events between two calls of [`Observer::progress`]: few, because a scheduler of a user's own may take milliseconds for each.
+const PACE: u64 = 1 << 6;
 
 /// Runs `jobs`, in order of submission, each for its part of `durations` (nanoseconds, at least 1), to their end.
 ///
