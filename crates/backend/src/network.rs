@@ -303,7 +303,7 @@ impl std::fmt::Debug for BackendNetwork {
 
 impl Network for BackendNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
-        let Departure { message, from, to, nic, bytes, class, entropy, ordered, .. } = departure;
+        let Departure { message, from, to, nic, bytes, class, entropy, line } = departure;
         if self.world.topology.path_class(from, to) <= PathClass::ScaleUp {
             self.inside.depart(at, departure);
             return;
@@ -325,7 +325,7 @@ impl Network for BackendNetwork {
             nic: u32::from(nic.0),
             entropy,
             class,
-            ordered: u8::from(ordered),
+            ordered: u8::from(line > 0),
         };
         // SAFETY: the model is open; the message is read during the call only.
         let answer = unsafe { (self.library.table.depart)(self.model, at.0, &raw const told) };

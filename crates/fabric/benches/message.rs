@@ -32,7 +32,6 @@ fn message(to: u32, bytes: u64) -> SendRequest {
         tag: Tag(0),
         class: 0,
         entropy: 0,
-        ordered: false,
         line: 0,
         waits: false,
     }

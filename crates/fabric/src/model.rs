@@ -28,11 +28,9 @@ pub struct SendRequest {
     pub class: u8,
     /// What the load balancer hashes.
     pub entropy: u32,
-    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver, entropy
-    /// and `line`. Otherwise it has a connection of its own.
-    pub ordered: bool,
-    /// Which of the queue pairs that take one path: load balancers do not know it.
-    pub line: u32,
+    /// The queue pair it goes by, which sends one message after the other: those of equal sender, receiver, entropy and line go by
+    /// one. Load balancers do not know it. 0: a connection of its own.
+    pub line: u16,
     /// Whether the send is over only when the receiver has the message, however short it is.
     pub waits: bool,
 }
@@ -150,11 +148,9 @@ pub struct Departure {
     pub class: u8,
     /// What the load balancer hashes.
     pub entropy: u32,
-    /// Whether it goes by a queue pair, which sends one message after the other: those of equal sender, receiver, entropy
-    /// and `line`. Otherwise it has a connection of its own.
-    pub ordered: bool,
-    /// Which of the queue pairs that take one path: load balancers do not know it.
-    pub line: u32,
+    /// The queue pair it goes by, which sends one message after the other: those of equal sender, receiver, entropy and line go by
+    /// one. Load balancers do not know it. 0: a connection of its own.
+    pub line: u16,
 }
 
 /// A message whose last byte has arrived, or a coupled group that has ended.

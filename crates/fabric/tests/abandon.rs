@@ -48,8 +48,7 @@ fn transfer<N: Network>(host: &mut Host<N>, at: Time, from: u32, to: u32, bytes:
         tag,
         class: 0,
         entropy: 0,
-        ordered: true,
-        line: 0,
+        line: 1,
         waits: false,
     };
     host.send(at, EndpointId(from), Ticket(ticket), request);
@@ -133,8 +132,7 @@ fn endpoints_begin_anew_after_they_have_stopped() {
         tag: Tag(7),
         class: 0,
         entropy: 0,
-        ordered: true,
-        line: 0,
+        line: 1,
         waits: false,
     };
     host.send(Time::ZERO, EndpointId(2), Ticket(20), request);

@@ -225,7 +225,8 @@ fn a_queue_pair_sends_one_message_after_the_other() {
     let ends = |ordered: bool, pairs: u32| {
         let mut network = network(settings);
         for id in 0..4 {
-            let departure = Departure { entropy: id % pairs, ordered, ..message(id, 0, 9, 1_000_000) };
+            let line = u16::from(ordered);
+            let departure = Departure { entropy: id % pairs, line, ..message(id, 0, 9, 1_000_000) };
             network.depart(Time::ZERO, departure);
         }
         arrivals(&mut network).into_iter().map(|(at, _)| at).collect::<Vec<_>>()

@@ -37,7 +37,6 @@ fn message(to: u32, bytes: u64, tag: u64) -> SendRequest {
         tag: Tag(tag),
         class: 0,
         entropy: 0,
-        ordered: false,
         line: 0,
         waits: false,
     }

@@ -32,7 +32,7 @@ fn settings(load: f64, partners: Partners, seed: u64) -> PacketSettings {
 }
 
 fn departure(number: u32, from: u32, to: u32, bytes: u64) -> Departure {
-    Departure { ordered: true, ..message(number, from, to, bytes) }
+    Departure { line: 1, ..message(number, from, to, bytes) }
 }
 
 /// Over 1 ms and 16 NICs, some 100,000 flows: what begins is the load within 2%, by draws that belong to the seed.

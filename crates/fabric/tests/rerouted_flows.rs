@@ -46,7 +46,7 @@ fn arrival(failed: &[&str], detour: Detour) -> (Option<Time>, SharedRerouter) {
     let mut network = FlowNetwork::new(topology, FlowSettings::default())
         .expect("valid settings")
         .rerouted(rerouter.clone());
-    let departure = Departure { entropy: 3, ordered: true, ..message(9, 0, 4, BYTES) };
+    let departure = Departure { entropy: 3, line: 1, ..message(9, 0, 4, BYTES) };
     network.depart(Time::ZERO, departure);
     let at = arrivals(&mut network).first().map(|&(at, _)| at);
     (at, rerouter)

@@ -180,49 +180,48 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, InputError> {
     Ok(steps)
 }
 
-/// Sets the value at `path`, making mappings on the way.
+/// Sets the value at `path`, making mappings on the way; nothing (`null`) takes a key out, as if it had not been written.
 fn set(tree: &mut Value, path: &str, value: Value) -> Result<(), InputError> {
     let mut at = tree;
-    for step in steps(path)? {
-        at = match step {
-            Step::Key(key) => {
-                if at.is_null() {
-                    *at = Value::Object(serde_json::Map::new());
-                }
-                let found = kind(at);
-                at.as_object_mut()
-                    .ok_or_else(|| {
-                        InputError::new(
-                            format!("--set {path}"),
-                            format!("`{key}` is a key, but there is {found}"),
-                        )
-                    })?
-                    .entry(key)
-                    .or_insert(Value::Null)
-            }
-            Step::Index(index) => {
-                let found = kind(at);
-                let items = at.as_array_mut().ok_or_else(|| {
-                    InputError::new(
-                        format!("--set {path}"),
-                        format!("[{index}] is an index, but there is {found}"),
-                    )
-                })?;
-                let length = items.len();
-                items.get_mut(index).ok_or_else(|| {
-                    InputError::new(
-                        format!("--set {path}"),
-                        format!(
-                            "there is no [{index}], the list has {length} item{}, counted from 0",
-                            if length == 1 { "" } else { "s" }
-                        ),
-                    )
-                })?
-            }
-        };
+    let mut steps = steps(path)?.into_iter().peekable();
+    while let Some(step) = steps.next() {
+        if let (Step::Key(key), None, true) = (&step, steps.peek(), value.is_null())
+            && let Some(keys) = at.as_object_mut()
+        {
+            keys.remove(*key);
+            return Ok(());
+        }
+        at = descend(at, &step, path)?;
     }
     *at = value;
     Ok(())
+}
+
+/// What `step` of `path` leads to.
+fn descend<'a>(at: &'a mut Value, step: &Step<'_>, path: &str) -> Result<&'a mut Value, InputError> {
+    let wrong = |message: String| InputError::new(format!("--set {path}"), message);
+    match *step {
+        Step::Key(key) => {
+            if at.is_null() {
+                *at = Value::Object(serde_json::Map::new());
+            }
+            let found = kind(at);
+            let keys =
+                at.as_object_mut().ok_or_else(|| wrong(format!("`{key}` is a key, but there is {found}")))?;
+            Ok(keys.entry(key).or_insert(Value::Null))
+        }
+        Step::Index(index) => {
+            let found = kind(at);
+            let items = at
+                .as_array_mut()
+                .ok_or_else(|| wrong(format!("[{index}] is an index, but there is {found}")))?;
+            let length = items.len();
+            let plural = if length == 1 { "" } else { "s" };
+            items.get_mut(index).ok_or_else(|| {
+                wrong(format!("there is no [{index}], the list has {length} item{plural}, counted from 0"))
+            })
+        }
+    }
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -294,6 +293,21 @@ mod tests {
         let text = error(&TEXT.replace("400 Gbps", "400"), &[]);
         assert!(text.starts_with("a.yaml:8:"), "{text}");
         assert!(text.contains("found `400`: a unit is missing, one of `bps`"), "{text}");
+    }
+
+    #[test]
+    fn nothing_takes_a_key_out() {
+        let seed =
+            |value: &str| scenario(TEXT, "a.yaml", &[("seed".to_owned(), value.to_owned())]).unwrap().seed;
+        assert_ne!(seed("7"), seed("null"));
+        assert_eq!(seed("null"), scenario(TEXT, "a.yaml", &[]).unwrap().seed);
+        let text = error(TEXT, &[("name", "null")]);
+        assert!(text.contains("`name` is missing"), "{text}");
+        // One that is not there, a list, and what leads nowhere.
+        for path in ["network.queues", "cluster.faults", "topology.failed"] {
+            scenario(TEXT, "a.yaml", &[(path.to_owned(), "null".to_owned())]).unwrap();
+        }
+        assert!(error(TEXT, &[("name.x.y", "null")]).contains("`x` is a key, but there is a text"));
     }
 
     #[test]

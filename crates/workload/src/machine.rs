@@ -30,11 +30,9 @@ pub struct Outgoing {
     pub dimension: Dimension,
     /// Hash of (job, communicator, channel, queue pair); the load balancer's only knowledge of the message.
     pub entropy: u32,
-    /// Whether it goes by a connection that sends one message after the other: a communicator's, or that which an operation
-    /// outside communicators has for all iterations.
-    pub ordered: bool,
-    /// Which connection of equal sender, receiver and entropy: 0 a communicator's, above an operation's.
-    pub line: u32,
+    /// The connection it goes by, which sends one message after the other, among those of equal sender, receiver and entropy: 1 a
+    /// communicator's, above that which an operation outside communicators has for all iterations. 0: one of its own.
+    pub line: u16,
     /// Whether the send is over only when the receiver has the message.
     pub waits: bool,
 }

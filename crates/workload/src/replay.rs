@@ -426,12 +426,14 @@ impl<M: Machine> Step<'_, M> {
             OpKind::Send { peer, bytes, tag, stream, nic } => {
                 let to = workload.resolve(rank, peer);
                 let entropy = self.prepared.message_entropy(rank, peer);
-                let (ordered, line) = match peer {
-                    Peer::Member(..) => (true, 0),
-                    Peer::Rank(_) => (self.prepared.repeats, op + 1),
+                let line = match peer {
+                    Peer::Member(..) => 1,
+                    // Of very many operations some share one.
+                    Peer::Rank(_) if self.prepared.repeats => 2 + (op % (1 << 15)) as u16,
+                    Peer::Rank(_) => 0,
                 };
                 let message =
-                    Outgoing { stream, nic, to, bytes, tag, dimension, entropy, ordered, line, waits: false };
+                    Outgoing { stream, nic, to, bytes, tag, dimension, entropy, line, waits: false };
                 self.machine.send(ready, rank, token, message);
             }
             OpKind::Receive { peer, tag, stream } => {

@@ -21,7 +21,7 @@ Generated from the schema by `make docs`; `windtunnel schema` prints the schema 
 A quantity carries its unit: `400 Gbps`, `200 ns`, `256 MiB`, `30 m`. `Gbps` is 10^9 bit/s; `KiB`, `MiB` and `GiB` are
 powers of 2, `KB`, `MB` and `GB` powers of 10. A bare number where a unit is due is an error, and so is an unknown key.
 A key without a default must be given, unless it is marked optional. Any key can be set from the command line:
-`--set jobs[0].parallelism.tp=4`.
+`--set jobs[0].parallelism.tp=4`; `null` takes it out, as if it had not been written.
 
 """
 

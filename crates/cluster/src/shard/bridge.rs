@@ -47,7 +47,6 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
             tag: message.tag,
             class: message.dimension as u8,
             entropy: message.entropy,
-            ordered: message.ordered,
             line: message.line,
             waits: message.waits,
         };

@@ -66,7 +66,7 @@ pub struct FlowNetwork {
     pub(super) transfers: Vec<Transfer>,
     pub(super) free: Vec<u32>,
     /// Last transfer on each queue pair that sends or waits.
-    pub(super) queue_pairs: FxHashMap<(u32, u32, u32, u32), u32>,
+    pub(super) queue_pairs: FxHashMap<(u32, u32, u32, u16), u32>,
     /// Requests that lie ahead: instant, order of request, transfer.
     pub(super) waiting: BinaryHeap<Reverse<(Time, u64, u32)>>,
     pub(super) requests: u64,
@@ -231,9 +231,9 @@ impl FlowNetwork {
 
 impl Network for FlowNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
-        let Departure { message, from, to, nic, bytes, class, entropy, ordered, line } = departure;
+        let Departure { message, from, to, nic, bytes, class, entropy, line } = departure;
         self.request(Transfer {
-            subject: Subject::Message { message, nic, entropy, line: ordered.then_some(line) },
+            subject: Subject::Message { message, nic, entropy, line },
             from,
             to,
             bytes,

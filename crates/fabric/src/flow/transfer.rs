@@ -15,8 +15,17 @@ use crate::reroute;
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Subject {
-    Message { message: u32, nic: NicId, entropy: u32, line: Option<u32> },
-    Coupled { run: u32, group: CoupledId },
+    /// Of those with a `line` other than 0 one queue pair sends one after the other.
+    Message {
+        message: u32,
+        nic: NicId,
+        entropy: u32,
+        line: u16,
+    },
+    Coupled {
+        run: u32,
+        group: CoupledId,
+    },
 }
 
 /// A message or a run of a group, from its request to its arrival.
@@ -40,9 +49,9 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// The queue pair it goes by, if messages are sent on it one after the other.
-    pub(super) fn queue_pair(&self) -> Option<(u32, u32, u32, u32)> {
+    pub(super) fn queue_pair(&self) -> Option<(u32, u32, u32, u16)> {
         match self.subject {
-            Subject::Message { entropy, line: Some(line), .. } => {
+            Subject::Message { entropy, line: line @ 1.., .. } => {
                 Some((self.from.0, self.to.0, entropy, line))
             }
             _ => None,

@@ -17,7 +17,7 @@ use std::collections::hash_map::{Entry, OccupiedEntry};
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::Tag;
 
-use super::operations::{NONE, Operations, State};
+use super::operations::{ANY_TAG, NONE, Operations, State};
 
 /// First and last of a list linked through [`super::operations::Operation::next`].
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Matcher {
     #[inline]
     pub fn post(&mut self, id: u32, operations: &mut Operations) -> Option<u32> {
         let receive = operations[id];
-        if receive.peer == NONE || receive.any_tag {
+        if receive.peer == NONE || receive.has(ANY_TAG) {
             return self.post_wildcard(id, operations);
         }
         let key = (receive.peer, receive.tag);
@@ -157,7 +157,7 @@ impl Matcher {
         self.expect_wildcards();
         let receive = operations[id];
         let wild = self.wild.get_or_insert_default();
-        let found = match (receive.peer, receive.any_tag) {
+        let found = match (receive.peer, receive.has(ANY_TAG)) {
             (NONE, true) => wild.all.first().map(|&(_, id)| id),
             (NONE, false) => {
                 wild.by_tag.range((receive.tag, 0, 0)..=(receive.tag, u64::MAX, NONE)).next().map(|m| m.2)
@@ -167,7 +167,7 @@ impl Matcher {
             }
         };
         let Some(message) = found else {
-            match (receive.peer, receive.any_tag) {
+            match (receive.peer, receive.has(ANY_TAG)) {
                 (NONE, true) => match &mut wild.posted_any {
                     Some(list) => list.append(id, operations),
                     none => *none = Some(List::one(id)),

@@ -55,7 +55,7 @@ use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
 
 pub use self::costs::{Costs, Holds, LogGops, PathClassOf, Receiver, SharedNics, lock_step};
 use self::matcher::Matcher;
-use self::operations::{NONE, Operation, Operations, State};
+use self::operations::{ANY_TAG, NONE, Operation, Operations, RENDEZVOUS, State};
 pub use self::stuck::{Stuck, StuckKind};
 use self::waiting::{Group, Waiting};
 use crate::{
@@ -341,7 +341,7 @@ impl<N: Network> Host<N> {
     fn start_send(&mut self, id: u32, operation: &Operation, notices: &mut Vec<Notice>) {
         let costs = self.costs.of_class(usize::from(operation.path));
         let holds = costs.holds(operation.bytes(), self.costs.receiver());
-        let rendezvous = operation.rendezvous || operation.bytes() > costs.eager_limit;
+        let rendezvous = operation.has(RENDEZVOUS) || operation.bytes() > costs.eager_limit;
         let (from, to) = (operation.endpoint, EndpointId(operation.peer));
         let (stream, nic) = (self.stream_clock(from, operation.stream), self.nic_clock(from, operation).0);
         let end = self.now + holds.send_stream;
@@ -351,7 +351,7 @@ impl<N: Network> Host<N> {
         let message = &mut self.operations[id];
         message.state = State::Message;
         message.started = self.now;
-        message.rendezvous = rendezvous;
+        message.mark(RENDEZVOUS, rendezvous);
         let departure = Departure {
             message: id,
             from,
@@ -360,7 +360,6 @@ impl<N: Network> Host<N> {
             bytes: operation.bytes(),
             class: operation.class,
             entropy: operation.entropy,
-            ordered: operation.ordered,
             line: operation.line,
         };
         let at = self.now + holds.departure;
@@ -428,7 +427,7 @@ impl<N: Network> Host<N> {
     /// A receive and its message have met.
     fn complete(&mut self, receive: u32, id: u32, notices: &mut Vec<Notice>) {
         let message = self.operations[id];
-        if message.rendezvous {
+        if message.has(RENDEZVOUS) {
             let from = message.endpoint;
             let (stream, nic) = (self.stream_clock(from, message.stream), self.nic_clock(from, &message).0);
             self.stream_free[stream] = self.stream_free[stream].max(self.now);
@@ -513,9 +512,8 @@ impl<N: Network> Fabric for Host<N> {
             tag: request.tag,
             peer: request.to.0,
             entropy: request.entropy,
-            ordered: request.ordered,
             line: request.line,
-            rendezvous: request.waits,
+            marks: if request.waits { RENDEZVOUS } else { 0 },
             stream: request.stream.0,
             nic: request.nic.0,
             class: request.class,
@@ -541,7 +539,7 @@ impl<N: Network> Fabric for Host<N> {
         let time = ready.max(self.stream_free[self.stream_clock(at, stream.0)]);
         let operation = Operation {
             tag: tag.unwrap_or_default(),
-            any_tag: tag.is_none(),
+            marks: if tag.is_none() { ANY_TAG } else { 0 },
             peer: source.map_or(NONE, |source| source.0),
             stream: stream.0,
             ..Operation::new(State::Receive, at, ticket, number)
@@ -657,7 +655,6 @@ mod tests {
                     tag,
                     class: 0,
                     entropy: 0,
-                    ordered: false,
                     line: 0,
                     waits: false,
                 };

@@ -61,17 +61,30 @@ pub struct Operation {
     pub class: u8,
     /// Class of path.
     pub path: u8,
-    /// Whether the sender's dependents wait for the receiver.
-    pub rendezvous: bool,
-    /// Whether a receive takes any tag.
-    pub any_tag: bool,
-    /// Whether a message goes by a queue pair.
-    pub ordered: bool,
-    /// Which.
-    pub line: u32,
+    /// [`RENDEZVOUS`] and [`ANY_TAG`].
+    pub marks: u8,
+    /// The queue pair that a message goes by; 0: a connection of its own.
+    pub line: u16,
 }
 
+/// The sender's dependents wait for the receiver.
+pub const RENDEZVOUS: u8 = 1;
+/// A receive takes any tag.
+pub const ANY_TAG: u8 = 2;
+
 impl Operation {
+    /// Whether it has `mark`.
+    #[inline]
+    pub const fn has(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
+    /// Has `mark`, or not.
+    #[inline]
+    pub const fn mark(&mut self, mark: u8, has: bool) {
+        self.marks = if has { self.marks | mark } else { self.marks & !mark };
+    }
+
     /// An empty operation of `endpoint`.
     pub const fn new(state: State, endpoint: EndpointId, ticket: Ticket, number: u64) -> Self {
         Self {
@@ -90,9 +103,7 @@ impl Operation {
             nic: 0,
             class: 0,
             path: 0,
-            rendezvous: false,
-            any_tag: false,
-            ordered: false,
+            marks: 0,
             line: 0,
         }
     }

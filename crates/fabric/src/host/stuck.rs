@@ -2,7 +2,7 @@
 
 use windtunnel_kernel::{Bytes, EndpointId, Tag};
 
-use super::operations::{NONE, Operations, State};
+use super::operations::{ANY_TAG, NONE, Operations, RENDEZVOUS, State};
 use crate::Ticket;
 
 /// An operation that waits for the other side.
@@ -48,7 +48,7 @@ pub(super) fn list(operations: &Operations) -> Vec<Stuck> {
         let (endpoint, kind) = match operation.state {
             State::Posted => {
                 let source = (operation.peer != NONE).then_some(EndpointId(operation.peer));
-                let tag = (!operation.any_tag).then_some(operation.tag);
+                let tag = (!operation.has(ANY_TAG)).then_some(operation.tag);
                 (operation.endpoint, StuckKind::Receive { ticket: operation.ticket, source, tag })
             }
             State::Unexpected => {
@@ -57,7 +57,7 @@ pub(super) fn list(operations: &Operations) -> Vec<Stuck> {
                     ticket: operation.ticket,
                     tag: operation.tag,
                     bytes: operation.bytes(),
-                    sender_waits: operation.rendezvous,
+                    sender_waits: operation.has(RENDEZVOUS),
                 };
                 (EndpointId(operation.peer), kind)
             }

@@ -197,7 +197,6 @@ mod tests {
                     bytes: Bytes(1),
                     class: 0,
                     entropy: 0,
-                    ordered: false,
                     line: 0,
                 },
             );

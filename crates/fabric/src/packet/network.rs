@@ -71,7 +71,7 @@ pub struct PacketNetwork<T: Transport> {
     /// Paths chosen by hosts, by sender and receiver.
     chosen: FxHashMap<(u32, u32), Vec<Vec<LinkId>>>,
     /// Queue pairs that stay open.
-    pub(super) pairs: FxHashMap<(u32, u32, u32, u32, u8), QueuePair>,
+    pub(super) pairs: FxHashMap<(u32, u32, u32, u16, u8), QueuePair>,
     pub(super) messages: Vec<Outside>,
     pub(super) free: Vec<u32>,
     pub(super) clock: Time,
@@ -227,7 +227,8 @@ impl<T: Transport> PacketNetwork<T> {
 
     /// The queue pair of part `part` of a message. Parts take the planes of their NIC in turn.
     fn open(&mut self, at: Time, departure: &Departure, entropy: u32, part: u64) -> QueuePair {
-        let Departure { from, to, nic, ordered, line, class, .. } = *departure;
+        let Departure { from, to, nic, line, class, .. } = *departure;
+        let ordered = line > 0;
         let (source, sink) = (self.topology.nic(from, nic), self.topology.nic(to, nic));
         let key = (source, sink, entropy, line, self.engine.lane_of_class(class));
         if ordered && let Some(&pair) = self.pairs.get(&key) {

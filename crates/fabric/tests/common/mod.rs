@@ -221,7 +221,6 @@ fn request(fabric: &mut impl Fabric, rank: u32, id: u32, op: &Op, ready: Time) {
                 tag: Tag(tag),
                 class: 0,
                 entropy: 0,
-                ordered: false,
                 line: 0,
                 waits: false,
             };

@@ -14,7 +14,6 @@ pub fn message(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
         bytes: Bytes(bytes),
         class: 0,
         entropy: 0,
-        ordered: false,
         line: 0,
     }
 }

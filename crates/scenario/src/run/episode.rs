@@ -310,6 +310,7 @@ impl Simulator<'_> {
         rerouter: Option<&SharedRerouter>,
     ) -> Result<Simulated, Stop> {
         let (assembled, jobs) = (self.assembled, episode.jobs.as_slice());
+        let judged = Judge::is_asked(assembled, episode);
         let variation = variation(assembled, start);
         let simulated: Arc<[bool]> = match folded {
             Some(folded) => {
@@ -345,7 +346,7 @@ impl Simulator<'_> {
         }
         for job in jobs {
             let plan = &assembled.jobs[job.job];
-            let cap = if jobs.len() == 1 { job.left.min(iterations) } else { job.left };
+            let cap = if judged { job.left } else { job.left.min(iterations) };
             shard.couple(coupling(assembled, &job.placement));
             let shard_job = ShardJob {
                 iterations: cap,
@@ -374,7 +375,7 @@ impl Simulator<'_> {
             let flows = FlowRows::of(assembled, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
             self.flow_rows += rows;
-            if jobs.len() == 1 || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
+            if !judged || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
                 break (outcome, None);
             }
             let verdict = judge.judge(episode, shard.observer().iterations(), origin_ps, until);
@@ -387,7 +388,7 @@ impl Simulator<'_> {
         self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
         // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
         let complete = shard.satisfied();
-        let all_done = jobs.len() == 1 && jobs[0].left <= iterations;
+        let all_done = jobs.len() == 1 && jobs[0].left <= until;
         if all_done {
             shard.drain();
         }

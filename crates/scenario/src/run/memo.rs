@@ -67,9 +67,6 @@ impl Known {
 
     /// What simulating `episode` would come to, at first until its jobs have done `iterations`; `None`: it would go further.
     fn judge(&self, judge: &Judge, episode: &Episode, iterations: u64) -> Option<Verdict> {
-        if episode.jobs.len() == 1 {
-            return Some(Verdict::of_all(&self.seen));
-        }
         let mut until = iterations;
         loop {
             let verdict = judge.judge(episode, &self.seen, 0, until);

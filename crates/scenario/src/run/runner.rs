@@ -165,7 +165,8 @@ impl<'a> FabricRunner<'a> {
             let (start, phase) = (Time::ZERO, Span::ZERO);
             let age = Span::ZERO;
             let job = EpisodeJob { job, placement, start, phase, left, done_before: 0, loading, age };
-            episodes.push(Episode { number: u32::MAX, jobs: vec![job], horizon: Span(u64::MAX) });
+            // No time rests on its mean so far.
+            episodes.push(Episode { number: u32::MAX, jobs: vec![job], horizon: Span::ZERO });
             starts.push(key);
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.
@@ -366,10 +367,6 @@ impl<'a> FabricRunner<'a> {
                 let same = |&other: &usize| {
                     let needs = |job: &EpisodeJob| (job.left, job.age);
                     let other = &episodes[other];
-                    let left = |job: &EpisodeJob| job.left;
-                    if episode.jobs.len() == 1 {
-                        return other.jobs.iter().map(left).eq(episode.jobs.iter().map(left));
-                    }
                     other.horizon == episode.horizon
                         && other.jobs.iter().map(needs).eq(episode.jobs.iter().map(needs))
                 };

@@ -1,4 +1,4 @@
-//! When an episode in which jobs meet has been simulated for long enough, and for how long what was seen is good.
+//! When an episode has been simulated for long enough, and for how long what was seen is good.
 //!
 //! A pure function of the episode and of the iterations seen, looked at in stages: until the slowest job has done so many, then
 //! so many more. An episode that was simulated further than another one needs holds that one's stages too, which is how the
@@ -10,6 +10,7 @@ use windtunnel_kernel::Span;
 
 use super::recorder::Iteration;
 use crate::assemble::Assembled;
+use crate::schema::Fidelity;
 
 /// What the scenario asks for.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,12 @@ impl Judge {
         let episodes = &assembled.scenario.cluster.episodes;
         let most = episodes.max_iterations.max(episodes.iterations);
         Self { enough: Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most } }
+    }
+
+    /// Whether it decides how far `episode` is simulated. Of a job alone iterations differ by noise, or until those that it has under
+    /// way at once fill its pipeline; where every packet is followed, that is the user's to ask for by more iterations.
+    pub fn is_asked(assembled: &Assembled, episode: &Episode) -> bool {
+        episode.jobs.len() > 1 || assembled.scenario.fidelity != Fidelity::Packet
     }
 
     /// The stage after `until`, in iterations of the slowest job with the first; `None`: that is as far as it goes.
@@ -66,13 +73,6 @@ impl Judge {
         let for_ever = |span: &Span| span.0 < u64::MAX && self.enough.tolerance < 1.0;
         let good_for = all.iter().map(|seen| Some(good(seen).max(lasts)).filter(for_ever)).collect();
         Some(Verdict { counts, good_for })
-    }
-}
-
-impl Verdict {
-    /// All that was `seen` counts, for good.
-    pub fn of_all(seen: &[Vec<Iteration>]) -> Self {
-        Self { counts: seen.iter().map(Vec::len).collect(), good_for: vec![None; seen.len()] }
     }
 }
 

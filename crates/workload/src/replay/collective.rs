@@ -250,8 +250,7 @@ impl Collectives {
                 tag,
                 dimension,
                 entropy,
-                ordered: true,
-                line: 0,
+                line: 1,
                 waits: plan.sends_in_turn(),
             };
             machine.send(ready, rank, Token(MESSAGE | at << 1), message);
