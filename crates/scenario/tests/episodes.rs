@@ -259,3 +259,35 @@ fn what_cannot_be_drawn_is_refused_with_its_key() {
     let text = error("name: dlrm", "name: dlrm, share: 0");
     assert!(text.contains("jobs.workloads[0].share: expected a number above 0"), "{text}");
 }
+
+/// Ranks that wait for nobody begin the next iteration while others are in this one, more and more until they are held up.
+#[test]
+fn iterations_that_drift_are_followed_until_they_do_not() {
+    let text = |kind: &str, algorithm: &str, ranks: u32| {
+        format!(
+            "windtunnel: 1\nname: drift\nfidelity: flow\ntopology: {{shape: clos, hosts: 8, tiers: [{{ports_down: 2, rate: 400 Gbps}}, \
+             {{ports_down: 4, rate: 400 Gbps}}], host: {{gpus: 1, nics: 1, nic: ConnectX-7}}}}\njobs: [{{name: a, workload: {{collective: \
+             {{kind: {kind}, algorithm: {algorithm}, bytes: 1 MB, ranks: {ranks}}}}}, iterations: 100}}]\n"
+        )
+    };
+    for (kind, algorithm) in [
+        ("all_gather", "pat"),
+        ("all_gather", "bruck"),
+        ("all_to_all", "bruck"),
+        ("reduce", "binomial"),
+        ("reduce", "double_binary_tree"),
+        ("all_reduce", "ring"),
+    ] {
+        for (ranks, fidelity) in [(5, "flow"), (8, "flow"), (8, "message"), (5, "packet")] {
+            let text = text(kind, algorithm, ranks);
+            let overrides = [("fidelity", fidelity)];
+            let fast = finishes(&run(&text, &overrides).0)[0];
+            let whole = run_request(&RunRequest { full: true, ..request(&text, &overrides) }).0;
+            let every = finishes(&whole)[0];
+            assert!(
+                (fast / every - 1.0).abs() < 0.02,
+                "{kind} {algorithm} {ranks} {fidelity}: {fast} {every}"
+            );
+        }
+    }
+}

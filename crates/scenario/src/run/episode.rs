@@ -310,7 +310,6 @@ impl Simulator<'_> {
         rerouter: Option<&SharedRerouter>,
     ) -> Result<Simulated, Stop> {
         let (assembled, jobs) = (self.assembled, episode.jobs.as_slice());
-        let judged = Judge::is_asked(assembled, episode);
         let variation = variation(assembled, start);
         let simulated: Arc<[bool]> = match folded {
             Some(folded) => {
@@ -346,10 +345,8 @@ impl Simulator<'_> {
         }
         for job in jobs {
             let plan = &assembled.jobs[job.job];
-            let cap = if judged { job.left } else { job.left.min(iterations) };
             shard.couple(coupling(assembled, &job.placement));
             let shard_job = ShardJob {
-                iterations: cap,
                 start: job.start,
                 done_before: job.done_before,
                 simulated: simulated.clone(),
@@ -375,7 +372,7 @@ impl Simulator<'_> {
             let flows = FlowRows::of(assembled, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
             self.flow_rows += rows;
-            if !judged || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
+            if !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
                 break (outcome, None);
             }
             let verdict = judge.judge(episode, shard.observer().iterations(), origin_ps, until);

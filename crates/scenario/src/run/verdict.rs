@@ -10,7 +10,6 @@ use windtunnel_kernel::Span;
 
 use super::recorder::Iteration;
 use crate::assemble::Assembled;
-use crate::schema::Fidelity;
 
 /// What the scenario asks for.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +32,6 @@ impl Judge {
         let episodes = &assembled.scenario.cluster.episodes;
         let most = episodes.max_iterations.max(episodes.iterations);
         Self { enough: Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most } }
-    }
-
-    /// Whether it decides how far `episode` is simulated. Of a job alone iterations differ by noise, or until those that it has under
-    /// way at once fill its pipeline; where every packet is followed, that is the user's to ask for by more iterations.
-    pub fn is_asked(assembled: &Assembled, episode: &Episode) -> bool {
-        episode.jobs.len() > 1 || assembled.scenario.fidelity != Fidelity::Packet
     }
 
     /// The stage after `until`, in iterations of the slowest job with the first; `None`: that is as far as it goes.
