@@ -67,6 +67,15 @@ def test_first_come_first_served_in_python_is_that_of_the_engine(tmp_path: Path)
     assert own.equals(jobs(overrides={"cluster.scheduler": "fcfs"}))
 
 
+def test_it_goes_by_deadlines_as_the_engine_does(tmp_path: Path) -> None:
+    first = "min(self.waiting.values(), key=lambda job: (job.deadline_s, job.id), default=None)"
+    earliest = FCFS.replace("next(iter(self.waiting.values()), None)", first)
+    due = {"jobs.deadline": 4}
+    own = jobs(scheduler=written(tmp_path, earliest) + ":Mine", overrides=due)
+    assert own.equals(jobs(overrides={**due, "cluster.scheduler": "edf"}))
+    assert not own.equals(jobs(overrides={**due, "cluster.scheduler": "fcfs"}))
+
+
 def test_it_is_so_too_where_hosts_fail_and_spares_take_over(tmp_path: Path) -> None:
     troubles = {
         "cluster.faults": [

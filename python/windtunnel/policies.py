@@ -226,11 +226,11 @@ class _SchedulerAdapter:
         scheduler.free = [set(gpus) for gpus in regions]
         self._scheduler: Scheduler = scheduler
 
-    def queued(self, job: int, *facts: Any) -> None:
-        """Facts are the fields of `Job` after its number, in their order."""
-        known = Job(job, *facts)
-        self._jobs[job] = known
-        self._scheduler.waiting[job] = known
+    def queued(self, facts: tuple[int, int, float, float, int, float, float | None]) -> None:
+        """Facts are the fields of `Job`, in their order."""
+        known = Job(*facts)
+        self._jobs[known.id] = known
+        self._scheduler.waiting[known.id] = known
         self._scheduler.refused.clear()
 
     def started(self, job: int, gpus: list[int], now_s: float) -> None:

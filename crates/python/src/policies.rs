@@ -124,7 +124,7 @@ impl Scheduler for PyScheduler {
         let submit = cluster.submitted_at(job).map_or(0.0, |at| seconds(at.0));
         let (done, deadline) = (seconds(cluster.done(job)), cluster.deadline_of(job).map(seconds));
         let facts = (job.0, known.gpus, submit, seconds(known.estimate), known.priority, done, deadline);
-        self.call(cluster, |adapter, _| adapter.call_method1("queued", facts).map(drop));
+        self.call(cluster, |adapter, _| adapter.call_method1("queued", (facts,)).map(drop));
     }
 
     fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
