@@ -225,3 +225,10 @@ def test_a_class_without_its_method_is_told_which(tmp_path: Path, kind: str, bod
 def test_a_file_that_does_not_load_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"mine.py:4: expected ':'"):
         windtunnel.run(SCENARIO, scheduler=written(tmp_path, "class Mine(Scheduler)\n") + ":Mine")
+
+
+def test_a_second_interrupt_inside_a_policy_interrupts(tmp_path: Path) -> None:
+    body = "signal.raise_signal(signal.SIGINT)\n        signal.raise_signal(signal.SIGINT)"
+    text = f"import signal\n\n\nclass Mine(Scheduler):\n    def decide(self):\n        {body}\n"
+    with pytest.raises(KeyboardInterrupt):
+        windtunnel.run(SCENARIO, scheduler=written(tmp_path, text) + ":Mine")

@@ -129,9 +129,11 @@ class _Interrupts:
 
     def __init__(self) -> None:
         self._pending = False
+        self.torn = False
 
     def handle(self, _signal: int, _frame: FrameType | None) -> None:
         if self._pending:
+            self.torn = True
             raise KeyboardInterrupt
         self._pending = True
 
@@ -155,5 +157,10 @@ def _interruptible() -> Iterator[_Interrupts]:
     before = signal.signal(signal.SIGINT, interrupts.handle)
     try:
         yield interrupts
+    except (engine.InputError, engine.RunError):
+        # Raised inside a policy, it comes back as that one's failure.
+        if interrupts.torn:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
