@@ -291,3 +291,22 @@ fn iterations_that_drift_are_followed_until_they_do_not() {
         }
     }
 }
+
+#[test]
+fn jobs_of_a_few_iterations_tell_how_long_those_took() {
+    // The second one goes on in the middle of its first iteration, alone.
+    let text = "windtunnel: 1\nname: few\nseed: 5\nfidelity: packet\ntopology: {shape: clos, hosts: 8, tiers: [{ports_down: 4, \
+                oversubscription: 2, rate: 100 Gbps}, {ports_down: 4, rate: 100 Gbps}], host: {gpus: 1, nics: 1, nic: ConnectX-5}}\njobs:\n  \
+                - {name: first, workload: {collective: {kind: all_reduce, algorithm: ring, bytes: 4 MiB, ranks: 4}}, placement: \
+                random, iterations: 2}\n  - {name: second, workload: {collective: {kind: all_to_all, algorithm: pairwise, bytes: 16 \
+                MiB, ranks: 4}}, placement: random, iterations: 2}\n";
+    for fidelity in ["message", "flow", "packet"] {
+        let (summary, _) = run(text, &[("fidelity", fidelity)]);
+        for job in summary["jobs"].as_array().expect("a list") {
+            let took = (job["finish_s"].as_f64().unwrap() - job["start_s"].as_f64().unwrap()) / 2.0;
+            let told =
+                job["iteration_time_s"]["mean"].as_f64().unwrap_or_else(|| panic!("{fidelity}: {job}"));
+            assert!((told / took - 1.0).abs() < 0.25, "{fidelity}: {told} {took}");
+        }
+    }
+}

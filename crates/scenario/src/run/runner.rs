@@ -504,9 +504,12 @@ impl EpisodeRunner for FabricRunner<'_> {
         let mut last = 0;
         for (job, mut iterations) in open.jobs.into_iter().zip(open.iterations) {
             let done = done_by(&iterations, until_ps).filter(|_| span.0 < u64::MAX);
-            iterations.retain(|iteration| iteration.finish_ps <= until_ps);
+            let whole = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
+            last = iterations[..whole].last().map_or(last, |iteration| last.max(iteration.finish_ps));
+            // Of a job that goes on in the middle of its first one, that tells what there is to tell.
+            let part = done.is_some_and(|done| done > 0) && !iterations.is_empty();
+            iterations.truncate(whole.max(usize::from(part)));
             weigh(&mut iterations, done);
-            last = iterations.last().map_or(last, |iteration| last.max(iteration.finish_ps));
             if let Some(job) = job {
                 self.simulator.record.iterations[job].append(&mut iterations);
             }
