@@ -185,11 +185,13 @@ fn set(tree: &mut Value, path: &str, value: Value) -> Result<(), InputError> {
     let mut at = tree;
     let mut steps = steps(path)?.into_iter().peekable();
     while let Some(step) = steps.next() {
-        if let (Step::Key(key), None, true) = (&step, steps.peek(), value.is_null())
-            && let Some(keys) = at.as_object_mut()
-        {
-            keys.remove(*key);
-            return Ok(());
+        if let (Step::Key(key), Some(keys), true) = (&step, at.as_object_mut(), value.is_null()) {
+            if steps.peek().is_none() {
+                keys.remove(*key);
+            }
+            if !keys.contains_key(*key) {
+                return Ok(());
+            }
         }
         at = descend(at, &step, path)?;
     }
