@@ -343,10 +343,12 @@ impl Simulator<'_> {
         if assembled.scenario.network.exchange == ExchangeName::Hosts {
             shard.exchange_whole();
         }
+        let judged = Judge::is_asked(episode);
         for job in jobs {
             let plan = &assembled.jobs[job.job];
             shard.couple(coupling(assembled, &job.placement));
             let shard_job = ShardJob {
+                iterations: if judged { job.left } else { job.left.min(iterations) },
                 start: job.start,
                 done_before: job.done_before,
                 simulated: simulated.clone(),
@@ -372,7 +374,7 @@ impl Simulator<'_> {
             let flows = FlowRows::of(assembled, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
             self.flow_rows += rows;
-            if !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
+            if !judged || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
                 break (outcome, None);
             }
             let verdict = judge.judge(episode, shard.observer().iterations(), origin_ps, until);

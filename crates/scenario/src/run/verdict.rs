@@ -34,6 +34,11 @@ impl Judge {
         Self { enough: Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most } }
     }
 
+    /// Whether it decides how far `episode` is simulated: requests of a load alone come two by two, and are no sample of anything.
+    pub fn is_asked(episode: &Episode) -> bool {
+        !matches!(episode.jobs.as_slice(), [job] if job.loading)
+    }
+
     /// The stage after `until`, in iterations of the slowest job with the first; `None`: that is as far as it goes.
     pub fn after(&self, until: u64) -> Option<u64> {
         let most = u64::from(self.enough.most) + 1;
@@ -66,6 +71,13 @@ impl Judge {
         let for_ever = |span: &Span| span.0 < u64::MAX && self.enough.tolerance < 1.0;
         let good_for = all.iter().map(|seen| Some(good(seen).max(lasts)).filter(for_ever)).collect();
         Some(Verdict { counts, good_for })
+    }
+}
+
+impl Verdict {
+    /// All that was `seen` counts, for good.
+    pub fn of_all(seen: &[Vec<Iteration>]) -> Self {
+        Self { counts: seen.iter().map(Vec::len).collect(), good_for: vec![None; seen.len()] }
     }
 }
 
