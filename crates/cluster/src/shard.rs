@@ -143,6 +143,9 @@ pub struct Shard<'a, F, O> {
     slice: u64,
 }
 
+/// Members of a group that are looked ahead as it ends: what they need is some of these on its way.
+const FORESEEN: usize = 4;
+
 /// A ticket names its job and the replay's token, or a run of a coupled group.
 const COUPLED: u64 = 1 << 63;
 
@@ -536,7 +539,10 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let mut members = std::mem::take(&mut self.members);
         let start = self.jobs[job].coupler.start(run);
         self.jobs[job].coupler.close(run, &mut members);
-        for &Member { rank, token, .. } in &members {
+        for (place, &Member { rank, token, .. }) in members.iter().enumerate() {
+            if let Some(later) = members.get(place + FORESEEN) {
+                self.jobs[job].replay.foresee(later.rank, later.token);
+            }
             if self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine))
             {
                 self.iteration_done(job, rank);

@@ -29,6 +29,7 @@ pub use stuck::StuckOperation;
 
 use std::sync::Arc;
 
+use prefetch_index::prefetch_index;
 use windtunnel_kernel::{Id, RankId, Span, Tag, Time};
 
 use crate::collectives::{Plan, SizeRule, Tuner};
@@ -104,6 +105,9 @@ struct OpState {
     /// Prerequisites still missing.
     left: u32,
 }
+
+/// Operations whose state fills a cache line.
+const BESIDE: usize = 64 / size_of::<OpState>();
 
 /// State of a rank.
 #[derive(Clone, Debug)]
@@ -227,6 +231,17 @@ impl Replay {
         }
         step.submit_released();
         self.ended(rank)
+    }
+
+    /// Has brought from memory what [`Self::finished`] will need of `rank`, `token` being of an operation: of very many ranks no
+    /// cache holds the state, and who knows the next ones need not wait for each.
+    #[inline]
+    pub fn foresee(&self, rank: RankId, token: Token) {
+        if let Some(state) = self.ranks.get(rank.index()) {
+            prefetch_index(&state.ops, token.0 as usize);
+            // What waits for it mostly stands behind it.
+            prefetch_index(&state.ops, token.0 as usize + BESIDE);
+        }
     }
 
     /// Runs by steps, from `at` on, the collective for which `rank` had joined with `token`: for a caller that finds
