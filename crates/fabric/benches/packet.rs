@@ -7,7 +7,7 @@
 //!
 //! Rows named `threads` compare the wall clock of one run on two threads, of one on one thread, and of two independent
 //! ones side by side, in turn in one sitting: what two threads could gain at most on this machine is what two runs that
-//! share nothing gain.
+//! share nothing gain. Figures are medians over seven turns, the ratio that of each turn.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use windtunnel_fabric::packet::{
     Balancer, BufferSettings, EcnSettings, Engine, Engines, MarkAt, OpenRequest, PacketSettings,
     ParallelSettings,
 };
-use windtunnel_kernel::executor::RunStatistics;
+use windtunnel_kernel::executor::{RunStatistics, ThreadStatistics};
 use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
 use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
 
@@ -114,6 +114,14 @@ fn wall<T: Transport + Sync>(
     (seconds, engines.statistics().cloned(), [processes, engines.crossings()])
 }
 
+/// Sittings of one row of `threads`.
+const ROUNDS: usize = 7;
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 /// Two threads against one, beside what two runs that share nothing gain.
 fn threads<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Balancer, transport: T) {
     let name = format!("threads {} {}-host {} KB {balancer:?}", T::NAME, k * k * k / 4, bytes / 1_000);
@@ -127,33 +135,39 @@ fn threads<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Bala
             ParallelSettings { threads, processes: processes.filter(|_| threads > 1), threshold: None };
         wall(&topology, bytes, balancer, transport.clone(), parallel)
     };
-    // Alternating, the best of three each: neighbours on the machine come and go.
-    let [mut alone, mut aside, mut together] = [f64::INFINITY; 3];
+    // Alternating, medians: neighbours on the machine come and go, and speak in all three or in none.
+    let [mut alone, mut aside, mut together, mut ratios] = [const { Vec::new() }; 4];
     let mut told = None;
-    for _ in 0..3 {
-        alone = alone.min(run(1).0);
+    for _ in 0..ROUNDS {
+        alone.push(run(1).0);
         let both = std::thread::scope(|scope| {
             let runs = [0, 1].map(|_| scope.spawn(|| run(1).0));
             runs.map(|run| run.join().expect("a run ends")).into_iter().fold(0.0, f64::max)
         });
-        aside = aside.min(both);
+        aside.push(both);
         let (seconds, statistics, counts) = run(2);
-        if seconds < together {
-            together = seconds;
-            told = statistics.map(|statistics| (statistics, counts));
-        }
+        together.push(seconds);
+        ratios.push(both / (2.0 * seconds));
+        told = statistics.map(|statistics| (statistics, counts));
     }
+    let [alone, aside, together, ratio] = [alone, aside, together, ratios].map(median);
     let (statistics, [processes, crossings]) = told.expect("several processes");
+    let each = |thread: &ThreadStatistics| {
+        let seconds = thread.busy.as_secs_f64();
+        format!("{seconds:.2} s ({:.0} ns an event)", seconds * 1e9 / thread.events as f64)
+    };
+    let busy: Vec<String> = statistics.threads.iter().map(each).collect();
     println!(
-        "{name:48} one thread {alone:.2} s, two {together:.2} s: x{:.2}; two runs side by side x{:.2}; ratio {:.2}; {processes} processes, {} windows, {:.0} events and {:.0} packets that cross a window, barrier share {:.1}%, parallelism {:.2}, {} windows alone, {} redeals",
+        "{name:48} one thread {alone:.2} s, two {together:.2} s: x{:.2}; two runs side by side x{:.2}; ratio {:.2}; {processes} processes, {} windows, {:.0} events and {:.0} packets that cross a window, barrier share {:.1}%, parallelism {:.2}, busy {}, {} windows alone, {} redeals",
         alone / together,
         2.0 * alone / aside,
-        alone / together / (2.0 * alone / aside),
+        ratio,
         statistics.windows,
         statistics.events_per_window(),
         crossings as f64 / statistics.windows as f64,
         statistics.barrier_share() * 100.0,
         statistics.parallelism(),
+        busy.join(" and "),
         statistics.windows_alone,
         statistics.redeals,
     );
