@@ -88,7 +88,7 @@ def test_a_limit_in_flight_costs_spraying_its_lead_over_a_long_way() -> None:
 @pytest.mark.engine
 def test_congestion_control_marks_and_costs_where_a_cable_is_narrow() -> None:
     whole = experiment("scaleacross-ecn")
-    out: Values = {"outermost": [["tp", "cp", "ep", "dp", "pp"]], "cables": [2], "length": ["10 km"]}
+    out: Values = {"outermost": [["tp", "cp", "ep", "dp", "pp"]], "cables": [4], "length": ["10 km"]}
     found = verdicts(whole, {"none", "ecn"}.__contains__, out, {"ecn_over_none_1to16_50us"})
     (ratio,) = (verdict.observed for verdict in found.values())
     assert 1.0 <= ratio < 1.5

@@ -21,14 +21,13 @@ def observe(results: Results) -> dict[str, Any]:
         outermost = f"{place['outermost'][-1].upper()}-out"
         job, network = result.summary["jobs"][0], result.summary["network"]
         time = 1e3 * job["iteration_time_s"]["mean"]
-        ratio = f"1to{32 // place['cables']}"
+        ratio = f"1to{64 // place['cables']}"
         rows.append((ratio, LATENCY_US[place["length"]], outermost, place["case"], time, network["ecn_marked"]))
     columns = ["ratio", "latency_us", "outermost", "control", "iteration_ms", "marked"]
     times = pl.DataFrame(rows, schema=columns, orient="row")
     table = times.pivot("control", index=columns[:3], values="iteration_ms")
-    for name in ("ecn", "ecn, gentle"):
-        if name in table.columns and "none" in table.columns:
-            table = table.with_columns((pl.col(name) / pl.col("none")).alias(f"{name}/none"))
+    if {"ecn", "none"} <= set(table.columns):
+        table = table.with_columns((pl.col("ecn") / pl.col("none")).alias("ecn/none"))
     means = table.drop("outermost").group_by("ratio", "latency_us", maintain_order=True).mean()
     over = {(r, u): v for r, u, v in means.select("ratio", "latency_us", "ecn/none").iter_rows()}
     near, far = over.get(("1to32", 100)), over.get(("1to32", 1000))
