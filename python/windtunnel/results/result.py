@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from windtunnel.engine import InputError
+from windtunnel.source import read_text
 
 
 class Result:
@@ -36,6 +37,12 @@ class Result:
     def manifest(self) -> dict[str, Any]:
         """How the run was made: version, scenario hash, seed, options, machine, wall time, rows per table."""
         return self._json("manifest.json")
+
+    @cached_property
+    def scenario(self) -> str | None:
+        """The scenario as it was given, without overrides; None if the folder does not hold it."""
+        path = self.path / "scenario.yaml"
+        return read_text(path) if path.is_file() else None
 
     @cached_property
     def tables(self) -> list[str]:
