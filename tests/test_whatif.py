@@ -96,8 +96,8 @@ PLANNED: dict[str, Any] = {"maintenance": [{"part": "host1", "at": "20 h", "for"
 def test_overrides_hold_for_all_runs_alike() -> None:
     found = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2)
     scenario = {**SCENARIO, "cluster": PLANNED}
-    for overrides in ({"cluster.maintenance": []}, {"cluster": None}):
-        assert drain(scenario, "host1", at="10 h", lasts="2 h", seeds=2, overrides=overrides) == found
+    for key, value in (("cluster.maintenance", []), ("cluster", None)):
+        assert drain(scenario, "host1", at="10 h", lasts="2 h", seeds=2, overrides={key: value}) == found
     written = drain({**SCENARIO, "cluster": PLANNED}, "host1", at="10 h", lasts="2 h", seeds=2)
     assert written != found
     given = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"cluster": PLANNED})
