@@ -124,7 +124,10 @@ class Result:
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
         try:
-            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            value: Any = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read `{path}`: {error}") from error
-        return value
+        if not isinstance(value, dict):
+            raise InputError(f"cannot read `{path}`: expected keys and values, found {type(value).__name__}")
+        found: dict[str, Any] = value
+        return found

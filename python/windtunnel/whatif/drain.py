@@ -159,7 +159,9 @@ def _written(source: Source, overrides: Mapping[str, object]) -> tuple[list[obje
     return planned if isinstance(planned, list) else [], seed if isinstance(seed, int) else 0
 
 
-def _later(runs: _Runs, window: dict[str, object], begins: Sequence[float]) -> tuple[list[float], list[list[_Taken]]]:
+def _later(
+    runs: _Runs, window: Mapping[str, object], begins: Sequence[float]
+) -> tuple[list[float], list[list[_Taken]]]:
     """The later starts that are possible, and their runs.
 
     Nothing but the start tells them from now, so what is refused is when the part is out already, by maintenance that
