@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import math
 import shutil
@@ -11,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel.calibrate import kernels, training
+from windtunnel.calibrate import collectives, kernels, training
 from windtunnel.cli.app import main
 from windtunnel.engine import InputError
+from windtunnel.experiments.spec import parse_yaml
 from windtunnel.validate import validate
+from windtunnel.validate.systems import System
 
 SHEETS = Path(__file__).resolve().parents[1] / "data" / "gpus"
 CURVE = [(64.0, 0.2), (128.0, 0.35), (256.0, 0.5), (512.0, 0.6), (1024.0, 0.7), (2048.0, 0.75)]
@@ -73,6 +76,78 @@ def test_the_command_rewrites_a_sheet_and_names_bad_rows(tmp_path: Path, capsys:
     assert "kernels.csv:2: `time`: expected a time such as `12.5 us`, found `fast`" in capsys.readouterr().err
     assert main(["calibrate", "kernels", "a100-8", str(profile)]) == 2
     assert "did you mean `a100-80`?" in capsys.readouterr().err
+
+
+def test_the_curve_of_a_narrow_format_goes_to_its_own_place() -> None:
+    products = [row._replace(dtype="fp8") for row in synthetic() if row.kind == "gemm" and row.m > 16]
+    found = kernels.fit("x", products, ['a "made" one'], peak=PEAK, bandwidth=BANDWIDTH)
+    sheet = (SHEETS / "h100-sxm.yaml").read_text()
+    text = kernels.rewritten(sheet, found, dt.date(2026, 1, 2))
+    changed = [line for line, before in zip(text.splitlines(), sheet.splitlines(), strict=True) if line != before]
+    assert [line.split(":")[0].strip() for line in changed] == ["gemm_fp8"]
+    read = parse_yaml(text, "h100-sxm.yaml")["efficiency"]["gemm_fp8"]
+    assert [tuple(point) for point in read["value"]] == found.gemm
+    assert read["source"].startswith('windtunnel calibrate kernels on a "made" one: ')
+    # A sheet without one would take it for that of the wide formats.
+    with pytest.raises(InputError, match="`gemm_fp8` is not on a line of its own"):
+        kernels.rewritten((SHEETS / "a100-80.yaml").read_text(), found, dt.date(2026, 1, 2))
+
+
+def test_kernels_that_move_no_bytes_alone_say_nothing_of_the_launch() -> None:
+    attention = [kernels.Kernel("attention_forward", 128, m, 1024, "bf16", 50e-6) for m in range(1, 99)]
+    found = kernels.fit("x", synthetic(), ["made"], peak=PEAK, bandwidth=BANDWIDTH)
+    both = kernels.fit("x", [*synthetic(), *attention], ["made"], peak=PEAK, bandwidth=BANDWIDTH)
+    assert (both.launch, both.memory, both.gemm) == (found.launch, found.memory, found.gemm)
+    assert both.residuals == found.residuals
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("GEMM,8,8,8,bf16,1 us", "no kernel `GEMM`\n\nhint: did you mean `gemm`?"),
+        ("gemm,²,8,8,bf16,1 us", "`m`: expected a whole number, found `²`"),
+        (f"gemm,{'9' * 400},8,8,bf16,1 us", "`m`: expected a whole number, found `999"),
+        ("gemm,8,8,8,bf16,1e400 us", "`time`: expected a time such as `12.5 us`, found `1e400 us`"),
+        ("gemm,8,8,8,bf16,1 us,7", "expected 6 fields, found 7"),
+    ],
+)
+def test_bad_kernels_are_told_with_their_line(tmp_path: Path, row: str, message: str) -> None:
+    path = tmp_path / "kernels.csv"
+    path.write_text(f"kernel,m,n,k,dtype,time\n{row}\n", encoding="utf-8")
+    with pytest.raises(InputError) as failure:
+        list(kernels.read(path))
+    assert message in str(failure.value)
+
+
+def test_damaged_tables_and_sheets_are_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "num_tokens,num_tensor_parallel_workers,n_embd,n_expanded_embd,n_head,n_kv_head"
+    table = tmp_path / "layers.csv"
+    for tokens, ranks in (("nan", 1), ("inf", 1), ("8", 64)):
+        table.write_text(f"{head}\n{tokens},{ranks},8,8,8,8\n")
+        with pytest.raises(InputError, match=r"layers.csv:2: "):
+            list(kernels.read(table))
+    packed = bytearray(gzip.compress(b"kernel,m,n,k,dtype,time\n" + b"gemm,8,8,8,bf16,1 us\n" * 99))
+    packed[15:17] = b"\xff\xff"
+    damaged = tmp_path / "kernels.csv.gz"
+    damaged.write_bytes(bytes(packed))
+    with pytest.raises(InputError, match="not a table: "):
+        list(kernels.read(damaged))
+    table.write_text("kernel,m,n,k,dtype,time\ngemm,8,8,8,bf16,1 us\n")
+    sheet = tmp_path / "mine.yaml"
+    for text, message in ((b"\xe9", "is not UTF-8 text"), (b"\x00", "unacceptable character")):
+        sheet.write_bytes(text)
+        assert main(["calibrate", "kernels", str(sheet), str(table)]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_constants_of_collectives_and_of_training_stand_side_by_side(tmp_path: Path) -> None:
+    system = System("mine", tmp_path / "mine.yaml", {})
+    beside = tmp_path / "constants" / "mine.json"
+    assert collectives.write(system, '{"nccl": {"value": 1}}') == beside
+    training_s = {"compute_share": {"value": 0.6}, "nccl": {"value": 0}}
+    beside.write_text(json.dumps(training_s))
+    collectives.write(system, '{"nccl": {"value": 2}}')
+    assert json.loads(beside.read_text()) == {"compute_share": {"value": 0.6}, "nccl": {"value": 2}}
 
 
 def test_vidurs_layers_become_kernels(tmp_path: Path) -> None:

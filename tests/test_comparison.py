@@ -158,3 +158,18 @@ def test_the_command_compares_with_a_run_a_scenario_and_two_runs(command: Comman
     by_seed = command("run", "pair.yaml", "--seed", "2", "--compare", "pair.yaml", "--no-report").stdout
     assert "seed  0     2" in by_seed
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again", "deep", "pair.yaml", "runs", "shallow"]
+
+
+@pytest.mark.engine
+def test_a_run_that_takes_the_place_of_another_is_compared_with_that_one(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "pair.yaml").write_text(SCENARIO)
+    place = tmp_path / "runs" / "pair-packet"
+    command("run", "pair.yaml", "--no-report")
+    assert place.is_dir()
+    # Both have the same name and fidelity, and so by default the same place.
+    deep = ("--set", "network.buffers[0].size=16 MB")
+    done = command("run", "pair.yaml", *deep, "--compare", place, "--no-report", "--json")
+    found = json.loads(done.stdout)["comparison"]
+    assert [knob["key"] for knob in found["knobs"]] == ["network.buffers[0].size"]
+    drops = next(m for m in found["metrics"] if m["key"] == "network.packets_dropped")
+    assert drops["then"] > 0 == drops["now"]

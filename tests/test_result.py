@@ -50,3 +50,6 @@ def test_a_damaged_summary(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"windtunnel": ')
     with pytest.raises(windtunnel.InputError, match=r"cannot read `.*summary.json`: Expecting value"):
         _ = windtunnel.load(tmp_path).summary
+    (tmp_path / "summary.json").write_text("[]")
+    with pytest.raises(windtunnel.InputError, match=r"summary.json`: expected keys and values, found list"):
+        _ = windtunnel.load(tmp_path).summary

@@ -114,6 +114,10 @@ def test_a_folder_that_is_no_run_is_not_replaced(tmp_path: Path, monkeypatch: py
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(windtunnel.InputError, match="is there and is not a run folder"):
         windtunnel.run("windtunnel: 1", out=tmp_path)
+    # Of another program.
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(windtunnel.InputError, match="is there and is not a run folder"):
+        windtunnel.run("windtunnel: 1", out=tmp_path)
     assert calls == []
     assert (tmp_path / "thesis.tex").is_file()
 

@@ -26,6 +26,7 @@ def test_sizes_are_powers_of_2_and_rates_of_10() -> None:
 
 def test_counts_and_percentages() -> None:
     assert text.count(1234567.8) == "1,234,568"
+    assert text.count(2**64 - 1) == "18,446,744,073,709,551,615"
     assert text.short_count(1_234_567) == "1.235 M"
     assert text.percent(0.4321) == "43.2 %"
     assert text.percent(0.02, signed=True) == "+2.0 %"

@@ -90,6 +90,38 @@ def test_the_command_says_the_same(command: Command, tmp_path: Path) -> None:
     assert all(word in shown for word in ("now", "later", "migrate", "4 seeds", "job-hours lost"))
 
 
+PLANNED: dict[str, Any] = {"maintenance": [{"part": "host1", "at": "20 h", "for": "1 h"}]}
+
+
+def test_overrides_hold_for_all_runs_alike() -> None:
+    found = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2)
+    scenario = {**SCENARIO, "cluster": PLANNED}
+    for key, value in (("cluster.maintenance", []), ("cluster", None)):
+        assert drain(scenario, "host1", at="10 h", lasts="2 h", seeds=2, overrides={key: value}) == found
+    written = drain({**SCENARIO, "cluster": PLANNED}, "host1", at="10 h", lasts="2 h", seeds=2)
+    assert written != found
+    given = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"cluster": PLANNED})
+    assert given == written
+    moved = drain(scenario, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"cluster.maintenance[0].at": "23 h"})
+    planned = {"maintenance": [{**PLANNED["maintenance"][0], "at": "23 h"}]}
+    assert moved == drain({**SCENARIO, "cluster": planned}, "host1", at="10 h", lasts="2 h", seeds=2)
+    assert drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"seed": 7}).seeds == (7, 8)
+
+
+def test_later_starts_at_which_the_part_is_out_already_are_passed_over() -> None:
+    heard: list[tuple[int, int]] = []
+    scenario = {**SCENARIO, "cluster": PLANNED}
+    found = drain(scenario, "host1", at="16 h", lasts="2 h", seeds=2, done=lambda *at: heard.append(at))
+    # From 20 h on it is out for an hour.
+    assert [start / 3600 for start, _ in found.later_starts] == [18, 24, 32]
+    assert heard[-1] == (12, 12)
+    with pytest.raises(InputError, match=r"maintenance\[1\]: `host1` is out for maintenance already"):
+        drain(scenario, "host1", at="19 h", lasts="2 h", seeds=2)
+    long = {"maintenance": [{"part": "host1", "at": "20 h", "for": "10 d"}]}
+    with pytest.raises(InputError, match="is out for maintenance already"):
+        drain({**SCENARIO, "cluster": long}, "host1", at="18 h", lasts="2 h", seeds=2)
+
+
 def test_bad_questions_are_told_what_is_wrong(command: Command, tmp_path: Path) -> None:
     (tmp_path / "drain.yaml").write_text(json.dumps(SCENARIO))
     done = command("whatif", "drain", "hots0", "drain.yaml", "--at", "10 h", "--for", "2 h", check=2)

@@ -106,11 +106,10 @@ def compare(now: Result, then: Result, *, then_name: str | None = None) -> Compa
 
 def _tree(run: Result) -> Any | None:  # noqa: ANN401
     """What was simulated: the scenario with overrides, seed and fidelity in their places."""
-    path = run.path / "scenario.yaml"
-    if not path.is_file():
+    if run.scenario is None:
         return None
     pairs = [(key, value) for key, _, value in (text.partition("=") for text in run.manifest.get("overrides", []))]
-    tree = json.loads(engine.scenario_tree(path.read_text(encoding="utf-8"), str(path), pairs))
+    tree = json.loads(engine.scenario_tree(run.scenario, str(run.path / "scenario.yaml"), pairs))
     if not isinstance(tree, dict):
         return None
     # Options go before keys; a seed that is left out is 0.

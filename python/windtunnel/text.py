@@ -48,6 +48,8 @@ def count(number: float | None) -> str:
     """A number with thousands separated: `1,234,567`; below 100, four digits."""
     if number is None:
         return UNKNOWN
+    if isinstance(number, int):
+        return f"{number:,}"
     return f"{number:,.0f}" if abs(number) >= 1000 or number == int(number) else _digits(number)
 
 

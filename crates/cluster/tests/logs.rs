@@ -269,3 +269,56 @@ fn lenient_reading_counts_what_it_leaves_out() {
         "2 x `duration` is missing (first in line 3), 1 x `timestamp` is not an instant (first in line 6), 1 without GPUs"
     );
 }
+
+#[test]
+fn what_cannot_be_told_apart_is_refused() {
+    let header = "timestamp,duration,num_gpus,gpu_time,cluster\n";
+    let row = "2017-10-09 07:01:55,66.0,1,66.0,a\n";
+    // A comma too many: 66 GPUs for a second.
+    let log = format!("{header}{row}2017-10-09 07:01:55,1,066.0,8,66.0,a\n");
+    assert!(refused(Format::Philly, &log).starts_with("a.csv:3: expected 5 fields, found 6\n"));
+    let found = text(Format::Philly, &log, true).unwrap();
+    assert_eq!((found.jobs.len(), found.skipped.faulty()), (1, 1));
+    // Nothing stands behind the last comma.
+    assert_eq!(
+        text(Format::Philly, &format!("{header}{}", row.replace("a\n", "a,\n")), false).unwrap().jobs.len(),
+        1
+    );
+    // A quotation mark that is not closed takes the rest of the file along.
+    let log = format!("{header}{}{row}{row}", row.replace(",a", ",\"a"));
+    for lenient in [false, true] {
+        let error = text(Format::Philly, &log, lenient).unwrap_err().to_string();
+        assert!(error.starts_with("a.csv:2: a quoted value goes on beyond the end of the line"), "{error}");
+    }
+}
+
+#[test]
+fn slurm_quotes_nothing() {
+    let row = |job: u32, name: &str| format!("{job}|{name}|2024-03-01T10:00:0{job}|10|gres/gpu=1\n");
+    let log = "JobID|JobName|Submit|ElapsedRaw|AllocTRES\n".to_owned();
+    let log = log + &row(1, "a") + &row(2, "\"train") + &row(3, "b") + &row(4, "\"c\"");
+    assert_eq!(short(&text(Format::Slurm, &log, false).unwrap().jobs), [0, 1, 2, 3].map(|at| (at, 10, 1)));
+}
+
+#[test]
+fn alibaba_2020_knows_its_header_in_any_order() {
+    let log = "task_name,job_name,inst_num,status,start_time,end_time,plan_gpu,plan_mem,plan_cpu,gpu_type\n\
+               w,j,2,T,1,11,100,29,600,T4\n";
+    for lenient in [false, true] {
+        let found = text(Format::Alibaba2020, log, lenient).unwrap();
+        assert_eq!((short(&found.jobs), found.skipped.faulty()), (vec![(0, 10, 2)], 0));
+    }
+    let log = "j,w,65536,T,1,11,600,29,6553600,T4\n";
+    let error = refused(Format::Alibaba2020, log);
+    assert!(error.starts_with("a.csv:1: 4294967296 GPUs are too many"), "{error}");
+}
+
+#[test]
+fn comments_of_swf_are_in_any_encoding() {
+    let mut log = b"\xef\xbb\xbf; Universit\xe9\r\n".to_vec();
+    log.extend_from_slice(b"1 0 0 10 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1 ; \xe9\r\n1 2 3\n");
+    let read = |lenient| read_from(log.as_slice(), "a.swf", Format::Swf, ReadOptions { lenient });
+    assert!(read(false).unwrap_err().to_string().starts_with("a.swf:3: expected 18 fields, found 3"));
+    let found = read(true).unwrap();
+    assert_eq!((short(&found.jobs), found.skipped.faulty()), (vec![(0, 10, 4)], 1));
+}

@@ -148,6 +148,22 @@ fn holes_stop_a_run_or_are_counted() {
 }
 
 #[test]
+fn jobs_that_outlast_the_calendar_are_refused() {
+    let folder = folder("long");
+    // Nanoseconds of 64 bits end after 584 years: three of these one after another never did.
+    std::fs::write(folder.join("jobs.csv"), format!("{LOG}2017-10-09 07:00:20,9000000000,8,320,b\n"))
+        .unwrap();
+    let error = run(CLUSTER, &folder, &[]).unwrap_err();
+    assert!(error.contains("the job of jobs.csv:5 takes 285 years, expected less than 100"), "{error}");
+    let capped = [("jobs.scale", "{max_duration: 30 d}")];
+    let (summary, _) = run(CLUSTER, &folder, &capped).unwrap();
+    assert_eq!(summary["cluster"]["finished"], 4);
+    let error = run(CLUSTER, &folder, &[("jobs.count", "0")]).unwrap_err();
+    assert!(error.contains("jobs.count: expected at least 1 job, found 0"), "{error}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn listed_jobs_need_no_workload() {
     let listed = CLUSTER.replace(
         "{log: jobs.csv, format: philly}",

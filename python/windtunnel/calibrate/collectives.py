@@ -261,8 +261,9 @@ def _label(name: str) -> str:
 
 
 def write(system: System, text: str) -> Path:
-    """Writes the constants beside the system's file."""
+    """Writes the constants beside the system's file, where others may be already."""
     path = system.path.parent / "constants" / f"{system.path.stem}.json"
+    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     path.parent.mkdir(exist_ok=True)
-    write_beside(path, text.encode())
+    write_beside(path, (json.dumps({**old, **json.loads(text)}, indent=1) + "\n").encode())
     return path

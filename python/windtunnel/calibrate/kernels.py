@@ -18,8 +18,10 @@ import csv
 import difflib
 import gzip
 import io
+import json
 import math
 import re
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,7 +45,18 @@ BOUND = 1.5
 """A product counts for the curve where its time is more than this times what launch or memory would take alone."""
 
 HEADER = ["kernel", "m", "n", "k", "dtype", "time"]
+STREAMS = ("norm", "activation", "residual", "rotary", "softmax", "embedding", "cross_entropy", "cross_entropy_part",
+           "routing", "permute", "expert_bias", "cast", "optimiser")  # fmt: skip
+"""Kernels that move bytes."""
+OTHERS = ("attention_forward", "attention_backward", "layer_forward", "layer_backward", "embedding_forward",
+          "embedding_backward", "head_forward", "head_backward", "optimiser_layer")  # fmt: skip
+"""What a profile may hold too, and nothing here is fitted on."""
+KINDS = ("gemm", *STREAMS, *OTHERS)
+MORE = "more fields"
+"""Where the reader puts what stands behind the last column."""
 TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+CURVES = {"fp8": "gemm_fp8", "fp4": "gemm_fp4"}
+"""Formats with a curve of their own in a sheet; the others share `gemm`."""
 BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
 
 
@@ -79,6 +92,8 @@ class Found:
     gpu: str
     rows: int
     sources: list[str]
+    dtype: str = "bf16"
+    """Format of the rows, which says whose curve of products theirs is."""
     launch: float | None = None
     memory: float | None = None
     gemm: list[tuple[float, float]] = field(default_factory=list)
@@ -91,7 +106,7 @@ def read(path: Path) -> Iterator[Kernel]:
     """The kernels of a file. Raises `InputError` with file and line."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
-            reader = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+            reader = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""), restkey=MORE)
             names = [name.strip() for name in reader.fieldnames or []]
             reader.fieldnames = names
             if names == HEADER:
@@ -105,17 +120,24 @@ def read(path: Path) -> Iterator[Kernel]:
                     f"{path}:1: neither `{','.join(HEADER)}` nor a table of a layer's operations by Vidur: "
                     f"found {', '.join(names[:6])}"
                 )
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise InputError(f"{path}: not a table: {error}") from error
 
 
 def _plain(path: Path, line: int, cells: Mapping[str, str]) -> Kernel:
     def whole(key: str) -> int:
         text = (cells[key] or "").strip()
-        if not text.isdigit():
+        if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64):
             raise InputError(f"{path}:{line}: `{key}`: expected a whole number, found `{text}`")
         return int(text)
 
+    if MORE in cells:
+        raise InputError(f"{path}:{line}: expected {len(HEADER)} fields, found {len(HEADER) + len(cells[MORE])}")
+    kind = (cells["kernel"] or "").strip()
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(KINDS)}"
+        raise InputError(f"{path}:{line}: `kernel`: no kernel `{kind}`\n\nhint: {hint}")
     dtype, time = (cells["dtype"] or "").strip(), (cells["time"] or "").strip()
     if dtype not in BYTES:
         raise InputError(f"{path}:{line}: `dtype`: expected one of {', '.join(BYTES)}, found `{dtype}`")
@@ -124,9 +146,8 @@ def _plain(path: Path, line: int, cells: Mapping[str, str]) -> Kernel:
         seconds = float(found[1]) * TIMES[found[2]] if found else 0.0
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds < math.inf:
         raise InputError(f"{path}:{line}: `time`: expected a time such as `12.5 us`, found `{time}`")
-    kind = (cells["kernel"] or "").strip()
     kernel = Kernel(kind, whole("m"), whole("n"), whole("k"), dtype, seconds)
     if kernel.m == 0 or kernel.n == 0 or (kind == "gemm" and kernel.k == 0):
         raise InputError(f"{path}:{line}: a kernel of no size")
@@ -142,10 +163,16 @@ def _vidur(path: Path, line: int, cells: Mapping[str, str]) -> Iterator[Kernel]:
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{path}:{line}: `{key}`: expected a number, found `{cells.get(key)}`") from None
 
-    tokens, ranks = int(number("num_tokens")), int(number("num_tensor_parallel_workers"))
-    hidden, width = int(number("n_embd")), int(number("n_expanded_embd"))
-    heads, kv = int(number("n_head")), int(number("n_kv_head"))
-    if min(tokens, ranks, hidden, width, heads, kv) < 1:
+    def whole(key: str) -> int:
+        value = number(key)
+        if not 0 <= value < 1 << 64:
+            raise InputError(f"{path}:{line}: `{key}`: expected a whole number, found `{cells[key]}`")
+        return int(value)
+
+    tokens, ranks = whole("num_tokens"), whole("num_tensor_parallel_workers")
+    hidden, width = whole("n_embd"), whole("n_expanded_embd")
+    heads, kv = whole("n_head"), whole("n_kv_head")
+    if min(tokens, ranks, heads, kv) < 1 or min(hidden, width) < ranks or hidden < heads:
         raise InputError(f"{path}:{line}: a layer of no size")
     head = hidden // heads
     ups = 2 if cells.get("use_gated_mlp", "True") == "True" else 1
@@ -164,15 +191,15 @@ def _vidur(path: Path, line: int, cells: Mapping[str, str]) -> Iterator[Kernel]:
         key = f"time_stats.{name}.median"
         if cells.get(key):
             seconds = number(key) * 1e-3
-            if seconds > 0:
+            if 0 < seconds < math.inf:
                 yield Kernel(kind, tokens, n, k, "bf16", seconds)
 
 
 def fit(gpu: str, kernels: Sequence[Kernel], sources: list[str], *, peak: float, bandwidth: float) -> Found:
     """Fits what the rows determine. `peak` in operations and `bandwidth` in bytes a second, of the rows' format."""
-    found = Found(gpu, len(kernels), sources)
+    found = Found(gpu, len(kernels), sources, kernels[0].dtype if kernels else "bf16")
     products = [kernel for kernel in kernels if kernel.kind == "gemm"]
-    streams = [kernel for kernel in kernels if kernel.kind != "gemm"]
+    streams = [kernel for kernel in kernels if kernel.kind in STREAMS]
     tiny = [kernel.seconds for kernel in streams if kernel.moved < TINY]
     if len(tiny) >= ROWS:
         found.launch = max(round(float(np.percentile(tiny, 10)) * 2e6) / 2, 0.5) * 1e-6
@@ -227,6 +254,8 @@ def _residuals(found: Found, kernels: Sequence[Kernel], launch: float, peak: flo
     reached = bandwidth * (found.memory or 0.8)
     errors: dict[str, list[float]] = {}
     for kernel in kernels:
+        if kernel.kind in OTHERS:
+            continue
         memory = kernel.moved / reached
         compute = 0.0
         if kernel.kind == "gemm":
@@ -247,13 +276,16 @@ def rewritten(sheet: str, found: Found, today: dt.date) -> str:
     )
     figures: dict[str, str] = {}
     if found.gemm:
-        figures["  gemm"] = "[" + ", ".join(f"[{size:g}, {share:g}]" for size, share in found.gemm) + "]"
+        figures[f"  {CURVES.get(found.dtype, 'gemm')}"] = (
+            "[" + ", ".join(f"[{size:g}, {share:g}]" for size, share in found.gemm) + "]"
+        )
     if found.memory is not None:
         figures["  memory"] = f"{found.memory:g}"
     if found.launch is not None:
         figures["launch"] = f"{found.launch * 1e6:g} us"
     for key, value in figures.items():
-        line = f'{key}: {{value: {value}, evidence: measured, source: "{source}"}}'
+        quoted = json.dumps(source, ensure_ascii=False)
+        line = f"{key}: {{value: {value}, evidence: measured, source: {quoted}}}"
         sheet, count = re.subn(rf"^{key}: \{{.*$", line.replace("\\", r"\\"), sheet, count=1, flags=re.MULTILINE)
         if count == 0:
             raise InputError(f"sheet of {found.gpu}: `{key.strip()}` is not on a line of its own")
@@ -294,11 +326,12 @@ def rates(sheet: str, path: Path, dtypes: set[str]) -> tuple[float, float]:
 def _scaled(text: str, units: Mapping[str, float], path: Path) -> float:
     number, _, unit = text.partition(" ")
     try:
-        return float(number) * units[unit]
+        value = float(number) * units[unit]
     except (ValueError, KeyError):
-        raise InputError(
-            f"{path}: expected a number with one of the units {', '.join(units)}, found `{text}`"
-        ) from None
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise InputError(f"{path}: expected a number with one of the units {', '.join(units)}, found `{text}`")
+    return value
 
 
 def lines(found: Found) -> list[str]:

@@ -83,9 +83,10 @@ def kernels(
 
     from windtunnel.calibrate import kernels as fitting
     from windtunnel.results.folder import write_beside
+    from windtunnel.source import read_text
 
     path = fitting.sheet_path(gpu)
-    sheet = path.read_text(encoding="utf-8")
+    sheet = read_text(path)
     missing = [profile for profile in profiles if not profile.is_file()]
     if missing:
         raise InputError(f"{missing[0]}: no such file")

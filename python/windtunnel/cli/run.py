@@ -30,7 +30,7 @@ def run(
         typer.Option("--set", metavar="PATH=VALUE", help="Set a key, such as `jobs[0].parallelism.tp=4`. Repeatable."),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads; the result does not depend on it.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed, instead of the file's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**64 - 1, help="Seed, instead of the file's.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder (default: runs/NAME-FIDELITY).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     explain: Annotated[
@@ -76,18 +76,20 @@ def run(
         "placement": placement,
     }
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or pairs):
-        _show(_open(scenario), _comparison(_open(scenario), compare, threads), as_json=json)
+        _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
     source = read_source(scenario)
     if explain:
         return _explain(source, pairs, options, as_json=json)
-    if compare is not None and not compare.is_file():
-        _open(compare)
+    # Read before the run, which may take its place.
+    earlier = None if compare is None else _earlier(compare)
     result = _run(source, pairs, options, out=out, report=report)
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
             _talk(f"warning: {warning}")
-    comparison = None if compare is None or result.summary["partial"] else _comparison(result, compare, threads)
+    comparison = None
+    if compare is not None and earlier is not None and not result.summary["partial"]:
+        comparison = _comparison(result, compare, earlier, threads)
     _show(result, comparison, as_json=json)
     if result.summary["partial"]:
         _talk(f"interrupted: the result is partial, `{result.path}`")
@@ -114,23 +116,30 @@ def _open(path: Path) -> Result:
     from windtunnel.results import Result
 
     earlier = Result(path)
-    _ = earlier.summary, earlier.manifest
+    _ = earlier.summary, earlier.manifest, earlier.scenario
     return earlier
 
 
-def _comparison(result: Result, other: Path, threads: int | None) -> Comparison:
-    """Compares with the run in a folder, or with a scenario, which is run as it is written and not kept."""
+def _earlier(path: Path) -> Result | Source:
+    """What is compared with: the run in a folder, or a scenario."""
+    from windtunnel.source import read_source
+
+    return read_source(path) if path.is_file() else _open(path)
+
+
+def _comparison(result: Result, path: Path, earlier: Result | Source, threads: int | None) -> Comparison:
+    """Compares with a run, or with a scenario, which is run as it is written and not kept."""
     import tempfile
 
     from windtunnel.comparison import compare
-    from windtunnel.source import read_source
+    from windtunnel.results import Result
 
-    if not other.is_file():
-        return compare(result, _open(other))
+    if isinstance(earlier, Result):
+        return compare(result, earlier)
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
         options: RunOptions = {"threads": threads, "seed": None, "fidelity": None, "full": False, "explain": False}
-        then = _run(read_source(other), [], options, out=Path(folder) / "then", report=False)
-        return compare(result, then, then_name=str(other))
+        then = _run(earlier, [], options, out=Path(folder) / "then", report=False)
+        return compare(result, then, then_name=str(path))
 
 
 def _show(result: Result, comparison: Comparison | None, *, as_json: bool) -> None:

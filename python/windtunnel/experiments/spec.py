@@ -116,7 +116,7 @@ def read_experiment(folder: Path) -> Experiment:
 def parse_yaml(text: str, name: str) -> Any:  # noqa: ANN401
     """YAML 1.2, in which `off` is a word and `1e9` a number."""
     from ruamel.yaml import YAML  # noqa: PLC0415
-    from ruamel.yaml.error import MarkedYAMLError  # noqa: PLC0415
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
 
     try:
         return YAML(typ="safe", pure=True).load(text)
@@ -124,6 +124,8 @@ def parse_yaml(text: str, name: str) -> Any:  # noqa: ANN401
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise InputError(f"{name}{place}: {error.problem}") from None
+    except YAMLError as error:
+        raise InputError(f"{name}: {str(error).partition(chr(10))[0]}") from None
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,17 @@ def written_beside(parent: Path) -> Iterator[tuple[Path, Callable[[Path], None]]
 
 def check_replaceable(target: Path) -> None:
     """Refuses to replace anything but a run folder or an empty one: a mistyped `--out` must not delete a home."""
-    if target.is_dir() and ((target / "summary.json").is_file() or not any(target.iterdir())):
+    if target.is_dir() and (_is_run(target) or not any(target.iterdir())):
         return
     if target.exists():
         raise InputError(
             f"`{target}` is there and is not a run folder\n\nhint: give `--out` a new folder, or remove this one"
         )
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a run has left it: other programs write a `summary.json` too."""
+    return all((folder / name).is_file() for name in ("summary.json", "manifest.json"))
 
 
 def write_beside(path: Path, data: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from windtunnel.engine import InputError
+from windtunnel.source import read_text
 
 
 class Result:
@@ -36,6 +37,12 @@ class Result:
     def manifest(self) -> dict[str, Any]:
         """How the run was made: version, scenario hash, seed, options, machine, wall time, rows per table."""
         return self._json("manifest.json")
+
+    @cached_property
+    def scenario(self) -> str | None:
+        """The scenario as it was given, without overrides; None if the folder does not hold it."""
+        path = self.path / "scenario.yaml"
+        return read_text(path) if path.is_file() else None
 
     @cached_property
     def tables(self) -> list[str]:
@@ -117,7 +124,10 @@ class Result:
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
         try:
-            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            value: Any = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read `{path}`: {error}") from error
-        return value
+        if not isinstance(value, dict):
+            raise InputError(f"cannot read `{path}`: expected keys and values, found {type(value).__name__}")
+        found: dict[str, Any] = value
+        return found

@@ -8,17 +8,16 @@ each ends than without the drain. The mean's interval and the confidence of the 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
+from windtunnel import engine
 from windtunnel.api import run
 from windtunnel.engine import InputError
-from windtunnel.source import read_source
+from windtunnel.source import override_text, read_source
 from windtunnel.whatif.student import cdf, quantile
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from windtunnel.results import Result
+    from windtunnel.source import Source
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365 * 86400.0}
 
@@ -116,7 +116,7 @@ def drain(
     if seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {seeds}: one run shows no spread")
     source = read_source(scenario)
-    planned, first = _written(source.text)
+    planned, first = _written(source, overrides or {})
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
     runs = _Runs(scenario, dict(overrides or {}), planned, numbers, (3 + len(begins)) * seeds, done)
@@ -124,8 +124,8 @@ def drain(
     window = {"part": part, "for": _text(length)}
     base = runs.of(None)
     now = runs.of({**window, "at": _text(start)})
-    later = [runs.of({**window, "at": _text(begin)}) for begin in begins]
     moved = runs.of({**window, "at": _text(start), "notice": _text(ahead), "jobs": "migrate"})
+    begins, later = _later(runs, window, begins)
 
     hours = _mean([float(taken.hours) for taken in base])
     limit = hours / 100 if tolerance is None else tolerance
@@ -148,17 +148,37 @@ def drain(
     )
 
 
-def _written(text: str) -> tuple[list[object], int]:
-    """Maintenance and seed of a scenario. What is wrong with it, the engine says."""
-    try:
-        root = YAML(typ="safe").load(text)
-    except YAMLError:
-        return [], 0
+def _written(source: Source, overrides: Mapping[str, object]) -> tuple[list[object], int]:
+    """Maintenance and seed of a scenario with its overrides. What is wrong with it, the engine says."""
+    pairs = [(path, override_text(value)) for path, value in overrides.items()]
+    root = json.loads(engine.scenario_tree(source.text, source.name, pairs))
     root = root if isinstance(root, dict) else {}
     cluster = root.get("cluster")
     planned = cluster.get("maintenance") if isinstance(cluster, dict) else None
     seed = root.get("seed")
     return planned if isinstance(planned, list) else [], seed if isinstance(seed, int) else 0
+
+
+def _later(
+    runs: _Runs, window: Mapping[str, object], begins: Sequence[float]
+) -> tuple[list[float], list[list[_Taken]]]:
+    """The later starts that are possible, and their runs.
+
+    Nothing but the start tells them from now, so what is refused is when the part is out already, by maintenance that
+    the scenario has.
+    """
+    possible, found, refusal = [], [], None
+    for begin in begins:
+        try:
+            found.append(runs.of({**window, "at": _text(begin)}))
+        except InputError as error:
+            refusal = error
+            runs.left_out()
+        else:
+            possible.append(begin)
+    if refusal is not None and not found:
+        raise refusal
+    return possible, found
 
 
 @dataclass(frozen=True)
@@ -196,11 +216,20 @@ class _Runs:
                 self._done(self._made, self._count)
         return found
 
+    def left_out(self) -> None:
+        """The runs of a window that is not possible are not made."""
+        self._count -= len(self._seeds)
+
 
 def _taken(result: Result) -> _Taken:
     cluster = result.summary["cluster"]
+    if result.summary["partial"]:
+        raise KeyboardInterrupt
     if cluster["finished"] != cluster["jobs"]:
-        raise InputError("the run was interrupted: a comparison needs all of its jobs")
+        raise InputError(
+            f"{cluster['finished']} of {cluster['jobs']} jobs ended: a comparison needs all of them\n\n"
+            "hint: leave `jobs.ends` out"
+        )
     jobs = result.jobs.select("job", "submit_s", "finish_s")
     maintenance = (cluster.get("faults") or {}).get("maintenance", {"interruptions": 0})
     return _Taken(

@@ -207,7 +207,7 @@ enum What {
     Backwards { start: String, end: String },
     NoColumn { found: String },
     Unknown { expected: String },
-    Short { found: usize },
+    Fields { found: usize },
     Text(String),
 }
 
@@ -245,7 +245,7 @@ impl fmt::Display for Fault {
             What::Backwards { start, end } => write!(f, "`{column}` ({end}) lies before its start ({start})"),
             What::NoColumn { found } => write!(f, "there is no column `{column}`, found `{found}`"),
             What::Unknown { expected } => write!(f, "unknown column `{column}`, expected `{expected}`"),
-            What::Short { found } => write!(f, "expected {column} fields, found {found}"),
+            What::Fields { found } => write!(f, "expected {column} fields, found {found}"),
             What::Text(text) => f.write_str(text),
         }
     }
@@ -268,11 +268,13 @@ pub fn rows(
     }
     let delimiter = if format == Format::Slurm { b'|' } else { b',' };
     // Lines end in a newline, whatever stands before it: only so are those of DOS files counted as they come.
+    // Slurm quotes nothing: a name that begins with a quotation mark is a name.
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)
         .terminator(csv::Terminator::Any(b'\n'))
         .delimiter(delimiter)
+        .quoting(format != Format::Slurm)
         .from_reader(input);
     let mut record = ByteRecord::new();
     let mut names: Option<Names> = None;
@@ -287,6 +289,11 @@ pub fn rows(
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() == 1 && record[0].trim_ascii().is_empty() {
             continue;
+        }
+        if record.iter().any(|cell| cell.contains(&b'\n')) {
+            let what = "a quoted value goes on beyond the end of the line".to_owned();
+            let fault = Fault::of("", What::Text(what)).fatal();
+            return take(line, Err(fault.hint("is a quotation mark not closed?")));
         }
         match &names {
             Some(names) => take(line, names.job(format, &record))?,
@@ -315,13 +322,14 @@ impl Names {
             .iter()
             .map(|cell| String::from_utf8_lossy(cell).trim().trim_start_matches('\u{feff}').to_owned())
             .collect();
+        let expected = format.columns();
         // Alibaba's tables of 2020 come without their header.
-        let headless = format == Format::Alibaba2020 && columns.first().is_none_or(|name| name != "job_name");
+        let headless = format == Format::Alibaba2020
+            && !columns.iter().any(|name| format.needed().contains(&name.as_str()));
         if headless {
-            let columns = format.columns().iter().map(|&name| name.to_owned()).collect();
+            let columns = expected.iter().map(|&name| name.to_owned()).collect();
             return Ok((Self { columns }, false));
         }
-        let expected = format.columns();
         if let Some(missing) =
             format.needed().iter().find(|needed| !columns.iter().any(|name| name == *needed))
         {
@@ -337,6 +345,11 @@ impl Names {
     }
 
     fn job(&self, format: Format, record: &ByteRecord) -> Row {
+        // What stands behind a comma too many may be taken for another column's.
+        if record.iter().skip(self.columns.len()).any(|cell| !cell.trim_ascii().is_empty()) {
+            let fields = self.columns.len().to_string();
+            return Err(Fault::of(&fields, What::Fields { found: record.len() }));
+        }
         let cells = Cells { names: self, record };
         match format {
             Format::Philly => cells.philly(),
@@ -413,7 +426,9 @@ impl<'a> Cells<'a> {
             None => 0,
         };
         let instances = u64::from(self.gpus("inst_num")?);
-        let gpus = (u128::from(percent) * u128::from(instances)).div_ceil(100_000_000_000) as u32;
+        let gpus = (u128::from(percent) * u128::from(instances)).div_ceil(100_000_000_000);
+        let gpus = u32::try_from(gpus)
+            .map_err(|_| Fault::of("", What::Text(format!("{gpus} GPUs are too many"))))?;
         job(self.instant("start_time")?, self.between("start_time", "end_time")?, gpus)
     }
 
@@ -502,10 +517,17 @@ fn trackable(text: &str) -> Option<u32> {
 
 /// The Standard Workload Format: 18 fields separated by blanks, comments behind `;`, -1 for what is not known. A processor
 /// stands for a GPU.
-fn swf(input: impl BufRead, file: &str, take: &mut Take<'_>) -> Result<(), LogError> {
-    for (line, text) in (1..).zip(input.lines()) {
-        let text = text.map_err(|error| LogError::File { file: file.to_owned(), error })?;
-        let text = text.split(';').next().unwrap_or_default().trim();
+fn swf(mut input: impl BufRead, file: &str, take: &mut Take<'_>) -> Result<(), LogError> {
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        let read = input.read_until(b'\n', &mut bytes);
+        if read.map_err(|error| LogError::File { file: file.to_owned(), error })? == 0 {
+            break;
+        }
+        // Comments of old logs are in any encoding.
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_start_matches('\u{feff}').split(';').next().unwrap_or_default().trim();
         if !text.is_empty() {
             take(line, swf_row(text))?;
         }
@@ -517,7 +539,7 @@ fn swf_row(text: &str) -> Row {
     const FIELDS: usize = 18;
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     if fields.len() != FIELDS {
-        return Err(Fault::of("18", What::Short { found: fields.len() }));
+        return Err(Fault::of("18", What::Fields { found: fields.len() }));
     }
     let read = |index: usize, name: &str| -> Result<Option<u64>, Fault> {
         let no = || What::NoValue { expected: "a number", found: fields[index].to_owned() };

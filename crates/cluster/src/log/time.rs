@@ -27,6 +27,12 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
+/// Days of a month from 1 to 12.
+fn length(year: i64, month: i64) -> i64 {
+    let next = if month == 12 { days(year + 1, 1, 1) } else { days(year, month + 1, 1) };
+    next - days(year, month, 1)
+}
+
 /// `2017-10-09 07:01:55`, with `T` or a blank, perhaps a fraction, perhaps `Z`, `+08:00` or `-0500`; or seconds.
 pub fn instant(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
@@ -41,8 +47,11 @@ pub fn instant(text: &str) -> Option<i64> {
         bytes[7] == b'-' && matches!(bytes[10], b' ' | b'T') && bytes[13] == b':' && bytes[16] == b':';
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    let possible =
-        (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    let possible = (1..=12).contains(&month)
+        && (1..=length(year, month)).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
     if !marks || !possible {
         return None;
     }
@@ -104,6 +113,8 @@ mod tests {
         assert_eq!(instant("1739162.0"), Some(1_739_162 * SECOND));
         for bad in [
             "2017-13-09 07:01:55",
+            "2017-02-29 07:01:55",
+            "2017-11-31 07:01:55",
             "2017-10-09 07-01-55",
             "2017-10-09",
             "yesterday",

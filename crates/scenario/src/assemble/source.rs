@@ -164,6 +164,14 @@ pub fn stream(
             InputError::new(place, message).hint("raise `topology.hosts`, or cap jobs by `scale.max_gpus`")
         );
     }
+    let asked = matches!(source.estimates, EstimatesName::Asked);
+    let span = |job: &LoggedJob| job.duration.max(job.estimate.filter(|_| asked).unwrap_or(0));
+    if let Some(job) = logged.iter().find(|job| span(job) > LONGEST) {
+        let file = source.log.as_deref().unwrap_or_default();
+        let what = if job.line > 0 { format!("the job of {file}:{}", job.line) } else { "a job".to_owned() };
+        let message = format!("{what} takes {} years, expected less than 100", span(job) / YEAR);
+        return Err(InputError::new(place, message).hint("cap jobs by `scale.max_duration`"));
+    }
     if let Some(shares) = &source.elastic {
         elastic::check(shares, context)?;
     }
@@ -283,6 +291,9 @@ fn read_log(
     if key == "log"
         && let Some(count) = source.count
     {
+        if count == 0 {
+            return Err(InputError::new(format!("{place}.count"), "expected at least 1 job, found 0"));
+        }
         jobs.truncate(count as usize);
     }
     Ok((jobs, read.skipped, format))
