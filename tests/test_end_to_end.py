@@ -111,6 +111,9 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     )
 
 
+DAY_NS = 86_400 * 10**9
+
+
 def test_a_run_folder_is_complete(command: Command, scenario: Path, tmp_path: Path) -> None:
     done = command("run", scenario)
     assert "where an iteration goes" in done.stdout
@@ -335,6 +338,22 @@ def test_an_operation_waits_for_one_on_another_stream(tmp_path: Path) -> None:
     path = tmp_path / "two.goal"
     path.write_text("num_ranks 1\nrank 0 {\na: calc 100 cpu 0\nb: calc 50 cpu 1\nb requires a\n}\n")
     assert json.loads(engine.goal_run(str(path), "", "held"))["finish_max"] == 150
+
+
+@pytest.mark.parametrize(
+    "rank",
+    [
+        f"l0: calc {200 * DAY_NS}\nl1: calc {200 * DAY_NS}\nl1 requires l0",
+        f"l0: calc {200 * DAY_NS}\nl1: send {2**64 - 1}b to 1 tag 1\nl1 requires l0",
+    ],
+)
+def test_what_lasts_longer_than_there_is_time_for_is_refused(tmp_path: Path, rank: str) -> None:
+    path = tmp_path / "long.goal"
+    receive = "l0: recv 18446744073709551615b from 0 tag 1" if "send" in rank else "l0: calc 1"
+    path.write_text(f"num_ranks 2\nrank 0 {{\n{rank}\n}}\nrank 1 {{\n{receive}\n}}\n")
+    with pytest.raises(engine.InputError, match="for more than the 213 days") as error:
+        engine.goal_run(str(path), "G=6.0", "held")
+    assert str(error.value).startswith(str(path))
 
 
 def test_goal_text_and_binary_give_the_same(command: Command, tmp_path: Path) -> None:

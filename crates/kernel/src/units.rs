@@ -119,18 +119,20 @@ impl BitRate {
     }
 }
 
+/// What is beyond the last instant is [`Time::NEVER`], whence nothing comes back: a run that gets there ends without the rest,
+/// and says so.
 impl Add<Span> for Time {
     type Output = Self;
     #[inline]
     fn add(self, span: Span) -> Self {
-        Self(self.0 + span.0)
+        Self(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
     #[inline]
     fn add_assign(&mut self, span: Span) {
-        self.0 += span.0;
+        *self = *self + span;
     }
 }
 
@@ -148,13 +150,13 @@ macro_rules! additive {
             type Output = Self;
             #[inline]
             fn add(self, other: Self) -> Self {
-                Self(self.0 + other.0)
+                Self(self.0.saturating_add(other.0))
             }
         }
         impl AddAssign for $name {
             #[inline]
             fn add_assign(&mut self, other: Self) {
-                self.0 += other.0;
+                *self = *self + other;
             }
         }
         impl Sub for $name {

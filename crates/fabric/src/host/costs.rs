@@ -106,7 +106,7 @@ fn per_byte(fs: u64, bytes: Bytes) -> Span {
     let count = bytes.0.saturating_sub(1);
     match count.checked_mul(fs) {
         Some(product) => Span(product.div_ceil(1_000)),
-        None => Span((u128::from(count) * u128::from(fs)).div_ceil(1_000) as u64),
+        None => Span(u64::try_from((u128::from(count) * u128::from(fs)).div_ceil(1_000)).unwrap_or(u64::MAX)),
     }
 }
 

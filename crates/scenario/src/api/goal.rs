@@ -219,6 +219,14 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
     while shard.handle(1 << 16) {}
     shard.drain();
     let finish_ps: Vec<u64> = shard.fabric().finish_times().iter().map(|time| time.0).collect();
+    if let Some(rank) = finish_ps.iter().position(|&ps| ps == Time::NEVER.0) {
+        return Err(Failure::Input(InputError::new(
+            path.display().to_string(),
+            format!(
+                "rank {rank} is at work for more than the 213 days that are 2^64 ps, the longest time there is"
+            ),
+        )));
+    }
     let finish: Vec<u64> = finish_ps.iter().map(|ps| ps.div_ceil(1_000)).collect();
     let mut result = json!({
         "finish_max": finish.iter().max().copied().unwrap_or(0),
