@@ -108,6 +108,30 @@ def test_simulated_iterations_stand_for_those_between() -> None:
     assert first["iteration_time_s"]["p50"] < first["iteration_time_s"]["mean"] < first["iteration_time_s"]["max"]
 
 
+@pytest.mark.parametrize("megabytes", [24, 40, 48])
+def test_what_a_short_load_slows_counts_for_as_long_as_it_lasts(megabytes: int) -> None:
+    """A load that ends before the iterations do that are simulated of the job beside it."""
+    works = {
+        "name": "works",
+        "workload": {"collective": {"kind": "all_gather", "bytes": "16 MB", "ranks": 4}},
+        "placement": "spread",
+        "iterations": 20,
+    }
+    loads = {
+        "name": "loads",
+        "workload": {"model": "opt-350m", "global_batch": 2, "micro_batch": 1, "sequence": 512},
+        "parallelism": {"dp": 2},
+        "submit": "10 ms",
+        "data": {"bytes": f"{megabytes} MB"},
+    }
+    scenario = cluster([works, loads], cluster={"storage": {"hosts": ["host5"], "request": "8 MiB"}})
+    scenario["topology"] |= {"hosts": 6, "tiers": [{"ports_down": 6, "rate": "100 Gbps"}]}
+    scenario["topology"]["host"]["gpus"] = 4
+    del scenario["network"]
+    first = windtunnel.run(scenario).summary["jobs"][0]
+    assert first["iteration_time_s"]["mean"] * 20 == pytest.approx(first["finish_s"] - first["start_s"], rel=0.03)
+
+
 def test_a_whole_exchange_takes_the_time_of_its_bytes() -> None:
     def seconds(exchange: str) -> float:
         scenario = {

@@ -363,6 +363,67 @@ fn what_is_out_is_not_given_away() {
     }
 }
 
+/// Five hosts of one GPU in a line, cable i from host i to host i + 1; what is apart from the longest piece is cut off.
+struct Line;
+
+impl Plant for Line {
+    fn count(&self, _: Class) -> u32 {
+        5
+    }
+
+    fn gpus(&self, _: Component, _: &mut Vec<EndpointId>) {}
+
+    fn cut_off(&self, out: &[Component]) -> Vec<EndpointId> {
+        let piece = |gpu: u32| out.iter().filter(|cable| cable.index < gpu).count();
+        let length = |of: usize| (0..5).filter(|&gpu| piece(gpu) == of).count();
+        let longest = (0..=out.len()).rev().max_by_key(|&of| length(of)).expect("there is one");
+        (0..5).filter(|&gpu| piece(gpu) != longest).map(EndpointId).collect()
+    }
+}
+
+/// Cable 1 leaves the pieces 01 and 234, cable 3 besides 01, 23 and 4, of which the first is the longest.
+#[test]
+fn what_fails_may_end_a_cut_and_what_is_repaired_begin_one() {
+    let cables = |repairs: [u64; 2]| Operations {
+        plant: &Line,
+        processes: Vec::new(),
+        known: vec![at(10, Class::Cable, 1, repairs[0]), at(20, Class::Cable, 3, repairs[1])],
+        maintenance: Vec::new(),
+        spares: Spares::default(),
+    };
+    for (repairs, expected) in
+        [([30, 50], [(10, 3), (20, 2), (40, 4), (70, 5)]), ([90, 50], [(10, 3), (20, 2), (70, 3), (100, 5)])]
+    {
+        let operations = cables(repairs);
+        let machine = with(&operations, Life::default());
+        let jobs = [job(200, 1, 1_000)];
+        let (mut cluster, mut scheduler) = (Cluster::new(&jobs, &machine), scheduler("fcfs", &machine));
+        for (now, free) in expected {
+            cluster.advance(now, scheduler.as_mut());
+            cluster.decide(scheduler.as_mut()).expect("it makes sense");
+            assert_eq!(cluster.free(), free, "at {now}");
+        }
+    }
+    // On 01, which is cut off from 70 to 100 by what is repaired then.
+    let operations = cables([90, 50]);
+    let (ended, replayed) = run("fcfs", &[job(30, 2, 100)], &with(&operations, Life::default()));
+    assert_eq!((ended[0].finish.0, ended[0].time.interruptions), (130, 0));
+    assert_eq!((replayed.gpu_time.failed, replayed.gpu_time.total()), (2 * 10 + 3 * 50, 5 * 130));
+}
+
+/// Of three hosts the last one's cable is out until 60, and its leaf from 20 to 65: schedulers hear that it takes until then.
+#[test]
+fn what_is_cut_off_twice_is_gone_until_both_are_repaired() {
+    let plant = Pairs { hosts: 3, per_host: 1 };
+    let known = vec![at(10, Class::Cable, 2, 50), at(20, Class::Switch, 1, 45)];
+    let operations = Operations { known, ..nothing(&plant) };
+    for name in ["fcfs", "easy", "conservative", "priority", "mast", "gang"] {
+        let (ended, replayed) = run(name, &[job(0, 3, 30)], &with(&operations, Life::default()));
+        assert_eq!((ended[0].finish.0, ended[0].time.interruptions), (95, 1), "{name}");
+        assert_eq!(replayed.gpu_time.failed, 55, "{name}");
+    }
+}
+
 /// Two jobs take turns on the two GPUs of a host; a fault in the slice of the one undoes the work of both, and software's only that of
 /// the one that runs.
 #[test]

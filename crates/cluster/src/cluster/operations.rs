@@ -263,14 +263,14 @@ impl Cluster<'_> {
         scheduler: &mut dyn Scheduler,
     ) {
         let lasts = until > self.now;
-        let gpus = if !component.class.is_fabric() {
+        let (gpus, back) = if !component.class.is_fabric() {
             let mut gpus = Vec::new();
             operations.plant.gpus(component, &mut gpus);
-            gpus
-        } else if lasts && self.out().fabric_change(component, true) {
-            self.out().cuts(operations, Cause::Failed).0
+            (gpus, Vec::new())
+        } else if lasts && self.out().fabric_out(component, Cause::Failed, until) {
+            self.out().cuts(operations, Cause::Failed)
         } else {
-            Vec::new()
+            (Vec::new(), Vec::new())
         };
         let (jobs, job, lost) = self.interrupt_on(&gpus, component.class != Class::Software, true);
         let out = if lasts && component.class != Class::Software { gpus } else { Vec::new() };
@@ -285,12 +285,22 @@ impl Cluster<'_> {
             lost,
         });
         self.put_out(&out, until, scheduler, |out| out.failed += 1);
+        self.rejoin(&back, scheduler);
+        if lasts && component.class.is_fabric() {
+            self.stay_cut(until, scheduler);
+        }
         self.replace(operations, &out, until, scheduler);
+    }
+
+    /// Something more is out until `until`, which may keep GPUs cut off for as long.
+    fn stay_cut(&mut self, until: u64, scheduler: &mut dyn Scheduler) {
+        let cut: Vec<EndpointId> = self.out().cut().collect();
+        self.put_out(&cut, until, scheduler, |_| ());
     }
 
     fn repair(&mut self, operations: &Operations<'_>, component: Component, scheduler: &mut dyn Scheduler) {
         if component.class.is_fabric() {
-            self.restore_fabric(operations, component, scheduler);
+            self.restore_fabric(operations, component, Cause::Failed, scheduler);
             return;
         }
         let mut gpus = Vec::new();
@@ -299,17 +309,32 @@ impl Cluster<'_> {
         self.retire(&gpus, scheduler);
     }
 
-    /// A cable or switch works again, or is back from maintenance.
+    /// A cable or switch works again, or is back from maintenance: from one `cause`.
     fn restore_fabric(
         &mut self,
         operations: &Operations<'_>,
         component: Component,
+        cause: Cause,
         scheduler: &mut dyn Scheduler,
     ) {
-        if !self.out().fabric_change(component, false) {
+        if !self.out().fabric_back(component, cause) {
             return;
         }
-        let (_, back) = self.out().cuts(operations, Cause::Failed);
+        let (why, until) = self.out().fabric_cause();
+        let (cut, back) = self.out().cuts(operations, why);
+        self.rejoin(&back, scheduler);
+        // Another part is the largest now. Nothing has come between the jobs of this one, which go on to their end.
+        match why {
+            Cause::Failed => {
+                self.put_out(&cut, until, scheduler, |out| out.failed += 1);
+                self.replace(operations, &cut, until, scheduler);
+            }
+            Cause::Draining => self.put_out(&cut, until, scheduler, |out| out.draining += 1),
+        }
+    }
+
+    /// GPUs are no longer cut off, each from its cause.
+    fn rejoin(&mut self, back: &[(EndpointId, Cause)], scheduler: &mut dyn Scheduler) {
         let of = |cause: Cause| -> Vec<EndpointId> {
             back.iter().filter(|(_, why)| *why == cause).map(|&(gpu, _)| gpu).collect()
         };
@@ -342,11 +367,11 @@ impl Cluster<'_> {
         let known = operations.maintenance[window as usize];
         let noticed = self.out().known.remove(&window).expect("notice comes first");
         let fabric = known.component.class.is_fabric();
-        let gpus = if fabric {
-            let changed = self.out().fabric_change(known.component, true);
-            if changed { self.out().cuts(operations, Cause::Draining).0 } else { Vec::new() }
+        let (gpus, back) = if fabric {
+            let changed = self.out().fabric_out(known.component, Cause::Draining, known.end());
+            if changed { self.out().cuts(operations, Cause::Draining) } else { (Vec::new(), Vec::new()) }
         } else {
-            noticed.gpus.clone()
+            (noticed.gpus.clone(), Vec::new())
         };
         let (stopped, job, lost) = self.interrupt_on(&gpus, true, true);
         self.log.enter(FaultRecord {
@@ -363,6 +388,8 @@ impl Cluster<'_> {
             // What is cut off now takes over from what was kept free since the notice.
             self.put_out(&gpus, known.end(), scheduler, |out| out.draining += 1);
             self.put_back(&noticed.gpus, scheduler, |out| out.draining -= 1);
+            self.rejoin(&back, scheduler);
+            self.stay_cut(known.end(), scheduler);
         } else {
             self.out().known.insert(window, noticed);
         }
@@ -371,7 +398,7 @@ impl Cluster<'_> {
     fn finish(&mut self, operations: &Operations<'_>, window: u32, scheduler: &mut dyn Scheduler) {
         let known = operations.maintenance[window as usize];
         if known.component.class.is_fabric() {
-            self.restore_fabric(operations, known.component, scheduler);
+            self.restore_fabric(operations, known.component, Cause::Draining, scheduler);
         } else if let Some(noticed) = self.out().known.remove(&window) {
             self.put_back(&noticed.gpus, scheduler, |out| out.draining -= 1);
         }

@@ -74,8 +74,8 @@ pub struct Outages {
     gpus: Vec<Out>,
     failed: u64,
     draining: u64,
-    /// Cables and switches that are out, and how often.
-    fabric: BTreeMap<Component, u32>,
+    /// Cables and switches that are out: why, and until when as far as is known, for each cause.
+    fabric: BTreeMap<Component, Vec<(Cause, u64)>>,
     /// GPUs that these cut off.
     cut: BTreeMap<EndpointId, Cause>,
     /// Changes of the fabric so far.
@@ -166,21 +166,39 @@ impl Outages {
         self.fabric.keys().copied()
     }
 
-    /// A cable or switch goes out, or comes back from one of its causes; returns whether the fabric has changed.
-    pub(crate) fn fabric_change(&mut self, component: Component, out: bool) -> bool {
-        let times = self.fabric.entry(component).or_insert(0);
-        let before = *times;
-        *times = if out { before + 1 } else { before.saturating_sub(1) };
-        let after = *times;
-        if after == 0 {
-            self.fabric.remove(&component);
-        }
-        let changed = (before == 0) != (after == 0);
+    /// A cable or switch goes out until `until`; returns whether the fabric has changed.
+    pub(crate) fn fabric_out(&mut self, component: Component, cause: Cause, until: u64) -> bool {
+        let causes = self.fabric.entry(component).or_default();
+        causes.push((cause, until));
+        let changed = causes.len() == 1;
         self.changes += u64::from(changed);
         changed
     }
 
-    /// GPUs newly cut off, and those no longer, each with why: by what is out now.
+    /// A cable or switch comes back from one of its causes; returns whether the fabric has changed.
+    pub(crate) fn fabric_back(&mut self, component: Component, cause: Cause) -> bool {
+        let Some(causes) = self.fabric.get_mut(&component) else { return false };
+        if let Some(place) = causes.iter().position(|&(why, _)| why == cause) {
+            causes.remove(place);
+        }
+        let changed = causes.is_empty();
+        if changed {
+            self.fabric.remove(&component);
+        }
+        self.changes += u64::from(changed);
+        changed
+    }
+
+    /// Why the fabric is not whole, and until when as far as is known.
+    pub(crate) fn fabric_cause(&self) -> (Cause, u64) {
+        let causes = || self.fabric.values().flatten();
+        let failed = causes().any(|&(cause, _)| cause == Cause::Failed);
+        let until = causes().map(|&(_, until)| until).max().unwrap_or(0);
+        (if failed { Cause::Failed } else { Cause::Draining }, until)
+    }
+
+    /// GPUs newly cut off, and those no longer, each with why: by what is out now. What goes out may be the end of some cuts and
+    /// what comes back the begin of others, as the part that the rest are cut off from is the largest.
     pub(crate) fn cuts(
         &mut self,
         operations: &Operations<'_>,
@@ -200,6 +218,11 @@ impl Outages {
         }
         self.cut.extend(fresh.iter().map(|&gpu| (gpu, cause)));
         (fresh, back)
+    }
+
+    /// GPUs that are cut off by what is out, in order.
+    pub(crate) fn cut(&self) -> impl Iterator<Item = EndpointId> + '_ {
+        self.cut.keys().copied()
     }
 
     /// Whether a GPU is cut off by what is out.

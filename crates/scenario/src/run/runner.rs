@@ -551,12 +551,18 @@ impl EpisodeRunner for FabricRunner<'_> {
     }
 }
 
-/// How many iterations a job does by `until_ps` at the pace of those simulated, in [`Iteration::ONE`]th.
+/// How many iterations a job does by `until_ps`, in [`Iteration::ONE`]th: those simulated as they were, the others at their pace.
+/// Where another job of its group ends on the way, that is not the pace of what comes before.
 fn done_by(iterations: &[Iteration], until_ps: u64) -> Option<u64> {
     let pace = mean(iterations).filter(|pace| *pace > 0.0)?;
-    let worked = until_ps.saturating_sub(iterations.first()?.start_ps);
+    let whole = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
+    let (begin, length) = match iterations.get(whole) {
+        Some(iteration) => (iteration.start_ps, (iteration.span_ps() as f64).max(1.0)),
+        None => (iterations.last()?.finish_ps, pace),
+    };
+    let part = until_ps.saturating_sub(begin) as f64 / length;
     // Of many episodes, too, the sum fits.
-    Some(((worked as f64 / pace * Iteration::ONE as f64) as u64).min(u64::MAX >> 24))
+    Some((((whole as f64 + part) * Iteration::ONE as f64) as u64).min(u64::MAX >> 24))
 }
 
 fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> Vec<EpisodeJobResult> {
@@ -565,4 +571,38 @@ fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> V
         good_for,
     };
     seen.iter().zip(good_for).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two iterations of 3 us beside a job that ends then, and three of 1 us without it.
+    #[test]
+    fn what_was_simulated_is_done_at_its_own_pace() {
+        let mut finish_ps = 7_000_000;
+        let of = |(number, us): (u64, u64)| {
+            let start_ps = finish_ps;
+            finish_ps += us * 1_000_000;
+            Iteration {
+                number,
+                start_ps,
+                finish_ps,
+                ranks: 1,
+                critical_rank: 0,
+                breakdown: None,
+                warm_up: number == 0,
+                reused: false,
+                weight: Iteration::ONE,
+            }
+        };
+        let iterations: Vec<Iteration> = (0..).zip([3, 3, 1, 1, 1]).map(of).collect();
+        let done =
+            |us: u64| done_by(&iterations, us * 1_000_000).map(|done| done as f64 / Iteration::ONE as f64);
+        assert_eq!([5, 7, 10, 13, 14].map(done), [0.0, 0.0, 1.0, 2.0, 3.0].map(Some));
+        assert!((done(9).unwrap() - 2.0 / 3.0).abs() < 1e-6);
+        // Beyond what was simulated those after the warm-up are the pace: 1.5 us.
+        assert!((done(16 + 15).unwrap() - 15.0).abs() < 1e-6);
+        assert_eq!(done_by(&[], 9), None);
+    }
 }
