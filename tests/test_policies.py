@@ -232,3 +232,22 @@ def test_a_second_interrupt_inside_a_policy_interrupts(tmp_path: Path) -> None:
     text = f"import signal\n\n\nclass Mine(Scheduler):\n    def decide(self):\n        {body}\n"
     with pytest.raises(KeyboardInterrupt):
         windtunnel.run(SCENARIO, scheduler=written(tmp_path, text) + ":Mine")
+
+
+LISTED = """
+windtunnel: 1
+name: listed
+fidelity: flow
+topology: {shape: clos, hosts: 4, tiers: [{ports_down: 4, rate: 100 Gbps}], host: {gpus: 8}}
+jobs:
+  - {name: a, workload: {collective: {kind: all_reduce, bytes: 1 MB, ranks: 8}}}
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", [SCENARIO, LISTED])
+def test_jobs_that_nothing_will_start_are_no_result(tmp_path: Path, scenario: str) -> None:
+    """Drawn or listed: with GPUs free and nothing to come, a scheduler that starts none ends the run."""
+    never = written(tmp_path, "class Mine(Scheduler):\n    def decide(self):\n        return None\n")
+    with pytest.raises(windtunnel.RunError, match="waits for ever: scheduler `.*Mine.decide` does not start it"):
+        windtunnel.run(scenario, scheduler=f"{never}:Mine")

@@ -96,9 +96,6 @@ pub enum ReplayError {
     /// The observer cannot.
     #[error("{0}")]
     Observer(String),
-    /// Jobs wait, nothing runs and nothing will come.
-    #[error("job {0} waits for ever: scheduler `{1}` does not start it though nothing else happens")]
-    Starved(JobId, &'static str),
 }
 
 /// Events between two calls of [`Observer::progress`]: few, because a scheduler of a user's own may take milliseconds for each.
@@ -135,7 +132,7 @@ pub fn replay(
         let next = cluster.next_event().into_iter().chain(end).chain(wake).min();
         let Some(now) = next.filter(|_| wake.is_some() || !cluster.is_stuck()) else {
             let waits = cluster.queue().head().expect("a job that has not ended waits");
-            return Err(ReplayError::Starved(waits, scheduler.name()));
+            return Err(ClusterError::Starved { job: waits, scheduler: scheduler.name() }.into());
         };
         events += 1;
         cluster.advance(now, scheduler);

@@ -72,7 +72,7 @@ impl From<windtunnel_cluster::cluster::ClusterError> for Failure {
                 let hint = "loosen `locality`, or have fewer `cluster.regions`";
                 Self::Input(InputError::new("jobs", error.to_string()).hint(hint))
             }
-            E::Hopeless { .. } | E::NoData { .. } => Self::Run(error.to_string()),
+            E::Hopeless { .. } | E::NoData { .. } | E::Starved { .. } => Self::Run(error.to_string()),
             E::Policy(_) => Self::Input(InputError::new("", error.to_string())),
             E::GivenTaken { .. } | E::GivenCount { .. } => {
                 Self::Input(InputError::new("--placement", error.to_string()))

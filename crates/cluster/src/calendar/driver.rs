@@ -198,8 +198,11 @@ impl<'a> Calendar<'a> {
             let next = end.into_iter().chain(event).chain(expiry).min();
             let Some(now) = next.filter(|&now| now < u64::MAX) else {
                 // Nothing will ever happen.
-                let Some(entry) = self.running.iter().find(|entry| entry.loading) else { break };
-                return Err(ClusterError::NoData { job: entry.id }.into());
+                if let Some(entry) = self.running.iter().find(|entry| entry.loading) {
+                    return Err(ClusterError::NoData { job: entry.id }.into());
+                }
+                let Some(job) = self.cluster.queue().head() else { break };
+                return Err(ClusterError::Starved { job, scheduler: scheduler.name() }.into());
             };
             self.advance(now, scheduler);
             changed = end == Some(now);

@@ -14,6 +14,16 @@ pub enum ClusterError {
         /// Which.
         job: JobId,
     },
+    /// A job waits, and nothing will happen any more.
+    #[error(
+        "job {job} waits for ever: scheduler `{scheduler}` does not start it though nothing else happens"
+    )]
+    Starved {
+        /// The first of those that wait.
+        job: JobId,
+        /// The scheduler's name.
+        scheduler: &'static str,
+    },
     /// A job finds no legal GPUs even if all are free.
     #[error("job {job} needs {gpus} GPUs (`{}`), more than the cluster can give it", locality.name())]
     NoRoom {
