@@ -96,7 +96,7 @@ fn failure(error: &ReplayError, stream: &JobStream, source: &str) -> Failure {
             InputError::new(format!("{source}: jobs"), message).hint(hint).into()
         }
         ReplayError::Cluster(error) => error.clone().into(),
-        other => Failure::Run(other.to_string()),
+        ReplayError::Observer(message) => Failure::Run(message.clone()),
     }
 }
 
