@@ -249,5 +249,5 @@ jobs:
 def test_jobs_that_nothing_will_start_are_no_result(tmp_path: Path, scenario: str) -> None:
     """Drawn or listed: with GPUs free and nothing to come, a scheduler that starts none ends the run."""
     never = written(tmp_path, "class Mine(Scheduler):\n    def decide(self):\n        return None\n")
-    with pytest.raises(windtunnel.RunError, match="waits for ever: scheduler `.*Mine.decide` does not start it"):
+    with pytest.raises(windtunnel.RunError, match=r"waits for ever: scheduler `.*Mine\.decide` does not start it"):
         windtunnel.run(scenario, scheduler=f"{never}:Mine")
