@@ -89,11 +89,13 @@ def timed(arguments: list[str | Path], folder: Path, within: Path | None = None)
     return Sample(command=seconds, cpu=cpu, rss=usage.ru_maxrss * 1024), text
 
 
-def scenario(path: Path, *settings: str, report: bool = False) -> Callable[[Path], Sample]:
+def scenario(path: Path, *settings: str, report: bool = False, threads: int | None = None) -> Callable[[Path], Sample]:
     """`windtunnel run` of a scenario; the report's drawing, a second of Python, is left to the demo's row."""
 
     def measure(folder: Path) -> Sample:
         options = [word for setting in settings for word in ("--set", setting)]
+        if threads is not None:
+            options += ["--threads", str(threads)]
         if not report:
             options.append("--no-report")
         sample, text = timed([COMMAND, "run", path, *options, "--json", "--out", folder / "run"], folder)
@@ -277,8 +279,8 @@ ROWS = [
     ),
     Row(
         "ring-packets",
-        "packet: ring all-reduce of 16 MB over 256 GPUs, 8 channels, DCQCN",
-        scenario(SCENARIOS / "ring-packets-256.yaml"),
+        "packet: ring all-reduce of 16 MB over 256 GPUs, 8 channels, DCQCN, one thread",
+        scenario(SCENARIOS / "ring-packets-256.yaml", threads=1),
         {"engine_cpu": 3, "memory": 300e6},
     ),
     Row("demo", "the demo", scenario(DEMO, report=True), {"command": 10}),
