@@ -91,6 +91,54 @@ def test_fast_forwarding_is_near_every_iteration() -> None:
         assert abs(error) < 0.05, (a["name"], error)
 
 
+@pytest.mark.parametrize("iterations", [60, 400])
+def test_short_iterations_meet_long_ones_as_often_as_in_a_whole_run(iterations: int) -> None:
+    """A job of 63 us an iteration (alone) beside one of 92 ms, over 16 instants at which it comes."""
+
+    def times(at_us: int, *, full: bool) -> float:
+        long = {
+            "name": "long",
+            "workload": {"model": "opt-350m", "global_batch": 4, "micro_batch": 1, "sequence": 512},
+            "parallelism": {"dp": 4},
+            "placement": "spread",
+            "iterations": 12,
+        }
+        short = {
+            "name": "short",
+            "workload": {"collective": {"kind": "all_gather", "bytes": "1 MB", "ranks": 4}},
+            "placement": "spread",
+            "submit": f"{at_us} us",
+            "iterations": iterations,
+        }
+        scenario = cluster([long, short], seed=at_us)
+        tiers = [{"ports_down": 4, "rate": "100 Gbps", "oversubscription": 2}, {"ports_down": 4, "rate": "100 Gbps"}]
+        scenario["topology"] |= {"hosts": 4, "tiers": tiers}
+        scenario["topology"]["host"] |= {"gpus": 2, "nics": 2}
+        one = windtunnel.run(scenario, full=full).summary["jobs"][1]
+        assert one["iteration_time_s"]["mean"] * iterations == pytest.approx(one["finish_s"] - one["start_s"], rel=0.03)
+        return one["finish_s"] - one["start_s"]
+
+    instants = range(100_000, 700_000, 37_919)
+    fast, full = (sum(times(at, full=full) for at in instants) / len(instants) for full in (False, True))
+    # The deviation of one such time is a fifth of their mean.
+    assert fast == pytest.approx(full, rel=0.12)
+
+
+def test_ranks_that_run_ahead_are_followed_until_they_do_not() -> None:
+    """The pace of the last rank is known after two iterations, and another once all are as far ahead as they can be."""
+    for workload, hosts, gpus in (
+        ({"flows": {"pattern": "permutation", "bytes": "16 KB", "ranks": 12}}, 12, 1),
+        ({"flows": {"pattern": "ring", "bytes": "256 KB", "ranks": 8}}, 8, 2),
+        ({"collective": {"kind": "reduce", "algorithm": "binomial", "bytes": "1 MB", "ranks": 5}}, 8, 1),
+    ):
+        one = {"name": "one", "workload": workload, "iterations": 150, "placement": "random"}
+        scenario = cluster([one])
+        scenario["topology"] |= {"hosts": hosts}
+        scenario["topology"]["host"] |= {"gpus": gpus, "nics": gpus}
+        fast, full = (finishes(windtunnel.run(scenario, full=full))[0] for full in (False, True))
+        assert fast == pytest.approx(full, rel=0.02), workload
+
+
 def test_simulated_iterations_stand_for_those_between() -> None:
     """Many short episodes at the beginning of a long job's time are not most of what it does."""
     short = [job(f"short-{i}", 6, 40, 100 + 600 * i, "random") for i in range(6)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, Ticket};
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
-use windtunnel_kernel::{EndpointId, RankId, Time};
+use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_workload::collectives::{SizeRule, Tuner};
 use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Token, Workload};
@@ -63,6 +63,8 @@ pub struct IterationEnd {
     pub start: Time,
     /// End of the last rank.
     pub finish: Time,
+    /// By how much that is later than the mean of all ranks' ends.
+    pub lag: Span,
     /// Where the time between the two went.
     pub path: CriticalPath,
 }
@@ -80,6 +82,8 @@ pub trait Observer {
 struct Open {
     ranks: usize,
     latest: Time,
+    /// Of the ends of its ranks, in picoseconds.
+    sum: u128,
     path: Option<CriticalPath>,
 }
 
@@ -558,10 +562,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.observer.rank_iteration(job, rank, iteration, &running.replay);
         let position = (iteration - running.ended) as usize;
         while running.open.len() <= position {
-            running.open.push_back(Open { ranks: 0, latest: Time::ZERO, path: None });
+            running.open.push_back(Open { ranks: 0, latest: Time::ZERO, sum: 0, path: None });
         }
         let open = &mut running.open[position];
         open.ranks += 1;
+        open.sum += u128::from(at.0);
         let critical =
             open.path.as_ref().is_none_or(|path| at > open.latest || (at == open.latest && rank < path.rank));
         if critical {
@@ -577,8 +582,9 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             let open = running.open.pop_front().expect("the front was just seen");
             let mut path = open.path.expect("an iteration that a rank ended has a path");
             explain::clip(&mut path.segments, running.last_end);
-            let end =
-                IterationEnd { iteration: running.ended, start: running.last_end, finish: open.latest, path };
+            let (start, finish) = (running.last_end, open.latest);
+            let lag = finish - Time((open.sum / ranks as u128) as u64);
+            let end = IterationEnd { iteration: running.ended, start, finish, lag, path };
             self.observer.iteration(job, &end, &running.replay);
             running.ended += 1;
             running.last_end = open.latest;

@@ -186,9 +186,13 @@ fn fast_forwarding_agrees_with_every_iteration() {
     assert_eq!(starts(&fast), starts(&full));
     assert_eq!(simulated(&full), all);
     assert!(simulated(&fast) < all, "{} of {all}", simulated(&fast));
-    for (job, (fast, full)) in spans(&fast).into_iter().zip(spans(&full)).enumerate() {
-        assert!((fast / full - 1.0).abs() < 0.02, "job {job}: {fast} against {full}");
-    }
+    // To 2% with a confidence of 95% each, so one of twenty may be beyond; over seeds their deviation is 0.8%.
+    let errors: Vec<f64> =
+        spans(&fast).into_iter().zip(spans(&full)).map(|(fast, full)| fast / full - 1.0).collect();
+    let beyond = errors.iter().filter(|error| error.abs() > 0.02).count();
+    assert!(beyond <= 1 && errors.iter().all(|error| error.abs() < 0.03), "{errors:?}");
+    let deviation = (errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64).sqrt();
+    assert!(deviation < 0.011, "{deviation}: {errors:?}");
 }
 
 /// Two hosts on one switch: each sends the other half of what its ranks have, at line rate.

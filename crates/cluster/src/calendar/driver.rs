@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
+use super::entries;
 use super::progress::{Rate, Work};
 use super::timeline::Timeline;
 use super::{
@@ -381,14 +382,13 @@ impl<'a> Calendar<'a> {
         let iterations = u64::from(self.settings.episode_iterations) + 1;
         let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
-            let entered = episode.entered();
             let good_for = seen.iter().filter_map(|seen| seen.good_for).min();
             if let (Some(good_for), Some(live)) = (good_for, self.live.get_mut(&episode.number)) {
                 live.expires = now.saturating_add(good_for.ns_ceil().max(1));
             }
             for ((&place, job), seen) in group.iter().zip(&episode.jobs).zip(seen) {
                 let entry = &mut self.running[place];
-                entry.rate = Rate::of(job, seen, entered);
+                entry.rate = Rate::of(job, seen, episode);
                 if entry.loading {
                     // Without a way to its data it waits for the next change.
                     let stands = seen.ends.is_empty();
@@ -443,12 +443,17 @@ impl<'a> Calendar<'a> {
         let names = group.iter().map(|&place| name(&self.running[place]));
         let names = names.fold(looks, combine);
         let shared = (group.len() > 1).then_some(names);
-        let jobs = group.iter().map(|&place| self.enter(&self.running[place], shared)).collect();
+        let mut jobs: Vec<EpisodeJob> =
+            group.iter().map(|&place| self.as_member(&self.running[place])).collect();
+        if let Some(group) = shared.filter(|_| self.settings.draw_phases) {
+            let ideal = |job: usize| self.requests[job].ideal_iteration;
+            entries::draw(self.settings.seed, group, &mut jobs, ideal);
+        }
         Episode { number, jobs, horizon }
     }
 
-    /// As a member of a group of that name, or alone.
-    fn enter(&self, entry: &Entry, group: Option<u64>) -> EpisodeJob {
+    /// As a member of an episode, that enters once its pause is over.
+    fn as_member(&self, entry: &Entry) -> EpisodeJob {
         let index = self.given[entry.id.0 as usize];
         let started = self.cluster.first_start(entry.id).map_or(0, |start| self.cluster.now() - start.0);
         let age = Span(started.saturating_mul(1_000));
@@ -466,18 +471,11 @@ impl<'a> Calendar<'a> {
                 age,
             };
         }
-        let phase = match group.filter(|_| self.settings.draw_phases) {
-            Some(group) => {
-                let (span, entity) = (job.ideal_iteration.0.max(1), combine(group, index as u64));
-                Span(RandomStream::new(self.settings.seed, "episode-phase", entity).below(span))
-            }
-            None => Span::ZERO,
-        };
         EpisodeJob {
             job: index,
             placement: entry.placement.clone(),
-            start: Time(entry.segment.pause.total() * 1_000) + phase,
-            phase,
+            start: Time(entry.segment.pause.total() * 1_000),
+            phase: Span::ZERO,
             left,
             done_before: job.iterations - left,
             loading: false,

@@ -28,6 +28,7 @@
 //! other phases, for as long again as it has lasted.
 
 mod driver;
+mod entries;
 mod progress;
 pub mod steady;
 pub mod timeline;
@@ -121,6 +122,13 @@ pub struct EpisodeJob {
     pub age: Span,
 }
 
+impl EpisodeJob {
+    /// How long it pauses before it goes on, as after a restart.
+    pub fn pause(&self) -> Span {
+        Span(self.start.0 - self.phase.0)
+    }
+}
+
 /// Jobs that may meet on a link, from a change of their group to the next.
 #[derive(Clone, Debug)]
 pub struct Episode {
@@ -136,6 +144,11 @@ impl Episode {
     /// When the last of its jobs enters, from its start; iterations that begin before are not those of the whole group.
     pub fn entered(&self) -> Time {
         self.jobs.iter().map(|job| job.start).max().unwrap_or(Time::ZERO)
+    }
+
+    /// How far the simulation is when the episode begins: the last phase is over.
+    pub fn gathered(&self) -> Span {
+        self.jobs.iter().map(|job| job.phase).max().unwrap_or(Span::ZERO)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use windtunnel_kernel::{Span, Time};
 
-use super::{EpisodeJob, EpisodeJobResult};
+use super::{Episode, EpisodeJob, EpisodeJobResult};
 use crate::life::Segment;
 
 /// Iterations in 2^-64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Work(pub(super) u128);
 
 impl Work {
@@ -38,24 +38,27 @@ impl Work {
     }
 }
 
-/// How a job advances in an episode: at its mean while its phase lasts, then as simulated while that reaches, then at its
-/// mean again. A phase is a device of the simulation, so the time that it takes is not lost.
+/// How a job advances in an episode: as simulated from the instant on at which its group had gathered, while that reaches, then at
+/// its mean. Phases are a device of the simulation, so what is done before that instant does not count, nor the time until then.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// End of the phase.
+    /// Picoseconds of the simulation before the episode's start.
+    gathered: u64,
+    /// Begin of the first iteration, in the simulation as all that follows.
     start: Time,
-    phase: Span,
     /// Ends of the iterations that were simulated.
     ends: Vec<Time>,
+    /// Done when the job's pause is over, since when it counts.
+    before: Work,
     /// Mean of the iterations that begin after the first, and after all jobs of the group have entered (of the last one if
     /// there is none).
     pub(super) mean: Span,
 }
 
 impl Rate {
-    /// Of `job`, in a group whose last job enters at `entered`.
-    pub(super) fn of(job: &EpisodeJob, seen: &EpisodeJobResult, entered: Time) -> Self {
-        let ends = seen.ends.clone();
+    /// Of `job`, a member of `episode`.
+    pub(super) fn of(job: &EpisodeJob, seen: &EpisodeJobResult, episode: &Episode) -> Self {
+        let (ends, entered) = (seen.ends.clone(), episode.entered());
         let mean = match ends[..] {
             [] => Span(1),
             [only] => only - job.start,
@@ -67,7 +70,10 @@ impl Rate {
                 }
             }
         };
-        Self { start: job.start, phase: job.phase, ends, mean }
+        let gathered = episode.gathered().0;
+        let rate = Self { gathered, start: job.start, ends, before: Work(0), mean };
+        let before = rate.until(u128::from(job.pause().0) + u128::from(gathered));
+        Self { before, ..rate }
     }
 
     /// When the last simulated iteration ended, in picoseconds.
@@ -81,40 +87,32 @@ impl Rate {
         (begin.0, self.ends.get(whole).map_or(self.mean, |&end| end - begin))
     }
 
-    /// Work done in `ps` of the phase; rounded up, so that work that takes whole picoseconds is done after them.
-    fn entered(&self, ps: u128) -> Work {
-        Work((ps << 64).div_ceil(u128::from(self.mean.0.max(1))))
+    /// Work done in the simulation until `ps`.
+    fn until(&self, ps: u128) -> Work {
+        let whole = self.ends.partition_point(|&end| u128::from(end.0) <= ps);
+        let (begin, iteration) = self.iteration(whole);
+        let part = Work::done_in(ps.saturating_sub(u128::from(begin)), iteration);
+        Work(Work::iterations(whole as u64).0 + part.0)
     }
 
     /// Whether `ns` after the episode's start lies beyond what was simulated of the job.
     pub(super) fn is_extrapolated(&self, ns: u64) -> bool {
-        ns > Span(self.last()).ns_ceil()
+        ns > Span(self.last().saturating_sub(self.gathered)).ns_ceil()
     }
 
     /// Nanoseconds from the episode's start until `work` is done, rounded up.
     pub(super) fn time_for(&self, work: Work) -> u64 {
-        let entered = self.entered(u128::from(self.phase.0));
-        let ps = if work <= entered {
-            u128::from(self.start.0 - self.phase.0) + work.at(self.mean)
-        } else {
-            let after = Work(work.0 - entered.0);
-            let whole = self.ends.len().min((after.0 >> 64) as usize);
-            let (begin, iteration) = self.iteration(whole);
-            u128::from(begin) + Work(after.0 - Work::iterations(whole as u64).0).at(iteration)
-        };
-        u64::try_from(ps.div_ceil(1_000)).unwrap_or(u64::MAX)
+        let work = Work(self.before.0 + work.0);
+        let whole = self.ends.len().min((work.0 >> 64) as usize);
+        let (begin, iteration) = self.iteration(whole);
+        let at = u128::from(begin) + Work(work.0 - Work::iterations(whole as u64).0).at(iteration);
+        u64::try_from(at.saturating_sub(u128::from(self.gathered)).div_ceil(1_000)).unwrap_or(u64::MAX)
     }
 
     /// Work done `ns` after the episode's start.
     pub(super) fn done_by(&self, ns: u64) -> Work {
-        let ps = u128::from(ns) * 1_000;
-        let entered =
-            ps.saturating_sub(u128::from(self.start.0 - self.phase.0)).min(u128::from(self.phase.0));
-        let whole = self.ends.partition_point(|&end| u128::from(end.0) <= ps);
-        let (begin, iteration) = self.iteration(whole);
-        let passed = ps.saturating_sub(u128::from(begin));
-        let parts = [self.entered(entered), Work::done_in(passed, iteration)];
-        Work(Work::iterations(whole as u64).0 + parts[0].0 + parts[1].0)
+        let all = self.until(u128::from(ns) * 1_000 + u128::from(self.gathered));
+        Work(all.0.saturating_sub(self.before.0))
     }
 }
 
@@ -160,14 +158,18 @@ mod tests {
         }
     }
 
-    fn seen(ends: Vec<Time>) -> EpisodeJobResult {
-        EpisodeJobResult { ends, good_for: None }
+    /// Of a job that enters at `start`, of which `phase`, in a group whose last member does at `entered` and that has gathered at
+    /// `gathered`.
+    fn rate(start: u64, phase: u64, ends: Vec<Time>, entered: u64, gathered: u64) -> Rate {
+        let jobs = vec![job(start, phase), job(entered, 0), job(gathered, gathered)];
+        let seen = EpisodeJobResult { ends, good_for: None };
+        Rate::of(&job(start, phase), &seen, &Episode { number: 0, jobs, horizon: Span(1) })
     }
 
     #[test]
     fn a_remnant_of_work_is_no_reason_for_a_checkpoint() {
         let ends = [50_000_000, 100_000_000].map(Time).to_vec();
-        let rate = Rate::of(&job(0, 0), &seen(ends), Time(0));
+        let rate = rate(0, 0, ends, 0, 0);
         let (pause, write) = (crate::life::Parts::default(), 7_000);
         let segment = Segment { begin: 0, pause, first: 100_000, every: 100_000, write };
         assert!((100_000..=100_001).contains(&rate.end_of(Work(2 * Work::ONE + 1), &segment)));
@@ -178,7 +180,7 @@ mod tests {
     fn a_slow_first_iteration_is_not_done_before_its_end() {
         // The first iteration takes 110, disturbed by a job that ends at 90; the others 40 (all ns).
         let ends = [120_000, 160_000, 200_000].map(Time).to_vec();
-        let rate = Rate::of(&job(10_000, 0), &seen(ends), Time(10_000));
+        let rate = rate(10_000, 0, ends, 10_000, 0);
         assert_eq!(rate.mean, Span(40_000));
         assert_eq!(rate.done_by(65), Work(Work::ONE / 2));
         assert_eq!(rate.done_by(120), Work::iterations(1));
@@ -191,7 +193,7 @@ mod tests {
     fn iterations_before_the_last_job_enters_tell_nothing_of_the_rate() {
         // Another job enters at 45: iterations of 20 become ones of 30.
         let ends: Vec<Time> = [20_000, 40_000, 65_000, 95_000, 125_000].map(Time).to_vec();
-        let mean = |ends: &[Time], entered| Rate::of(&job(0, 0), &seen(ends.to_vec()), Time(entered)).mean;
+        let mean = |ends: &[Time], entered| rate(0, 0, ends.to_vec(), entered, 0).mean;
         assert_eq!(mean(&ends, 45_000), Span(30_000));
         // Where none has begun since, the last one is what is known.
         assert_eq!(mean(&ends[..3], 45_000), Span(25_000));
@@ -199,16 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_takes_no_work() {
+    fn a_phase_takes_no_time_and_what_is_done_before_all_have_entered_does_not_count() {
+        // The last to enter does so at 50, in the midst of the first iteration.
         let ends = [70_000, 110_000].map(Time).to_vec();
-        let rate = Rate::of(&job(30_000, 30_000), &seen(ends), Time(30_000));
-        // Three quarters of an iteration of 40 while the phase lasts, then as simulated, then at the mean.
-        assert_eq!(rate.done_by(20), Work(Work::ONE / 2));
-        assert_eq!(rate.done_by(90), Work(Work::ONE * 9 / 4));
-        assert_eq!(rate.done_by(400), Work::iterations(10));
-        assert_eq!(rate.time_for(Work(Work::ONE / 2)), 20);
-        assert_eq!(rate.time_for(Work(Work::ONE * 9 / 4)), 90);
-        assert_eq!(rate.time_for(Work::iterations(10)), 400);
+        let rate = rate(30_000, 30_000, ends.clone(), 50_000, 50_000);
+        assert_eq!(rate.before, Work(Work::ONE / 2));
+        for (ns, halves) in [(0, 0), (20, 1), (40, 2), (60, 3), (100, 5), (400, 20)] {
+            assert_eq!(rate.done_by(ns), Work(Work::ONE / 2 * halves), "{ns}");
+            assert_eq!(rate.time_for(Work(Work::ONE / 2 * halves)), ns);
+        }
+        assert!(rate.is_extrapolated(61) && !rate.is_extrapolated(60));
+        // The same after a pause of 20, over which the others go on.
+        let paused = self::rate(50_000, 30_000, [90_000, 130_000].map(Time).to_vec(), 50_000, 50_000);
+        for (ns, halves) in [(0, 0), (19, 0), (40, 1), (60, 2), (80, 3)] {
+            assert_eq!(paused.done_by(ns), Work(Work::ONE / 2 * halves), "{ns}");
+        }
     }
 
     #[test]
@@ -223,8 +230,8 @@ mod tests {
                 Time(at)
             };
             let ends = (0..=seed % 6).map(|_| one()).collect();
-            let entered = Time(start + random.below(200_000_000));
-            let rate = Rate::of(&job(start, phase), &seen(ends), entered);
+            let entered = start + random.below(200_000_000);
+            let rate = rate(start, phase, ends, entered, phase + random.below(100_000_000));
             let work = Work(u128::from(1 + random.below(12 << 16)) << 48);
             let at = rate.time_for(work);
             // Divisions round down by a few 2^-64 of an iteration.

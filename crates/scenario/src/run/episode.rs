@@ -514,6 +514,7 @@ pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
         job: job.job,
         work: work.clone(),
         loading: job.loading,
+        phase: job.phase,
         placement: job.placement.clone(),
         done_before: job.done_before,
         operations_of: job.left.min(iterations) - 1,

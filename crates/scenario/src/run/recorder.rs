@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windtunnel_cluster::explain::{Breakdown, Category, Segment};
 use windtunnel_cluster::shard::{IterationEnd, Observer};
-use windtunnel_kernel::{EndpointId, RankId, Time};
+use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{Dimension, OpKind, Operation, Program};
 
@@ -21,6 +21,8 @@ pub struct Iteration {
     pub start_ps: u64,
     /// End.
     pub finish_ps: u64,
+    /// By how much that is later than the mean of its ranks' ends.
+    pub lag_ps: u64,
     /// Ranks that did it.
     pub ranks: u32,
     /// The rank that ended it.
@@ -68,6 +70,8 @@ pub struct Watched {
     pub placement: Vec<EndpointId>,
     /// It loads its data: the lengths of its requests are kept, but no rows.
     pub loading: bool,
+    /// Its phase, a device of the simulation: rows are told without it.
+    pub phase: Span,
     /// Iterations done before the episode.
     pub done_before: u64,
     /// Iteration (of the episode) whose operations are written.
@@ -172,6 +176,11 @@ impl<'a> Recorder<'a> {
         self.origin_ps + time.0
     }
 
+    /// Where rows of that job of the shard put an instant.
+    fn told(&self, job: usize, time: Time) -> u64 {
+        self.at(time) - self.watched[job].phase.0
+    }
+
     /// Hands rows of `table` to the sink, unless it has failed before.
     pub fn rows(&mut self, table: &'static str, batch: Batch) {
         if self.failure.is_none() && !batch.is_empty() {
@@ -187,7 +196,7 @@ impl<'a> Recorder<'a> {
         segments: &[Segment],
         replay: &Replay,
     ) {
-        let finish_ps = segments.last().map_or(0, |last| self.at(last.finish));
+        let finish_ps = segments.last().map_or(0, |last| self.told(job, last.finish));
         let watched = &self.watched[job];
         let plan = &self.plans[watched.job];
         let program = watched.work.workload.program(rank);
@@ -209,8 +218,8 @@ impl<'a> Recorder<'a> {
             .with("rank", Column::U32(vec![rank.0; n]))
             .with("label", Column::Text(segments.iter().map(label).collect()))
             .with("category", Column::Text(segments.iter().map(|s| s.category.name().to_owned()).collect()))
-            .with("start_ps", Column::U64(segments.iter().map(|s| self.at(s.start)).collect()))
-            .with("finish_ps", Column::U64(segments.iter().map(|s| self.at(s.finish)).collect()))
+            .with("start_ps", Column::U64(segments.iter().map(|s| self.told(job, s.start)).collect()))
+            .with("finish_ps", Column::U64(segments.iter().map(|s| self.told(job, s.finish)).collect()))
             .with("links", Column::Text(segments.iter().map(links).collect()));
         self.held.push(Held { of: (job, iteration), finish_ps, table: "critical_path", batch });
     }
@@ -244,9 +253,18 @@ impl Observer for Recorder<'_> {
             .with("kind", Column::coded(KINDS, ops.iter().map(kind)))
             .with("dimension", Column::coded(dimensions, ops.iter().map(|op| op.dimension as u32)))
             .with("stream", Column::U32(ops.iter().map(stream).collect()))
-            .with("ready_ps", Column::U64(records.iter().map(|record| self.at(record.ready)).collect()))
-            .with("start_ps", Column::U64(records.iter().zip(ops).map(|pair| self.at(start(pair))).collect()))
-            .with("finish_ps", Column::U64(records.iter().map(|record| self.at(record.finish)).collect()))
+            .with(
+                "ready_ps",
+                Column::U64(records.iter().map(|record| self.told(job, record.ready)).collect()),
+            )
+            .with(
+                "start_ps",
+                Column::U64(records.iter().zip(ops).map(|pair| self.told(job, start(pair))).collect()),
+            )
+            .with(
+                "finish_ps",
+                Column::U64(records.iter().map(|record| self.told(job, record.finish)).collect()),
+            )
             .with("bytes", Column::U64(ops.iter().map(|op| bytes(program, op)).collect()));
         self.rows("operations", batch);
     }
@@ -259,6 +277,7 @@ impl Observer for Recorder<'_> {
             number,
             start_ps: self.at(end.start),
             finish_ps: self.at(end.finish),
+            lag_ps: end.lag.0,
             ranks: watched.placement.len() as u32,
             critical_rank: end.path.rank.0,
             breakdown: Some(breakdown),
@@ -274,8 +293,8 @@ impl Observer for Recorder<'_> {
         let mut batch = Batch::default()
             .with("job", Column::Text(vec![self.plans[watched.job].name.clone()]))
             .with("iteration", one(number))
-            .with("start_ps", one(row.start_ps))
-            .with("finish_ps", one(row.finish_ps))
+            .with("start_ps", one(self.told(job, end.start)))
+            .with("finish_ps", one(self.told(job, end.finish)))
             .with("critical_rank", Column::U32(vec![row.critical_rank]))
             .with("compute_ps", one(breakdown.compute));
         const EXPOSED: [&str; 6] = [
@@ -294,7 +313,7 @@ impl Observer for Recorder<'_> {
             .with("straggler_ps", one(breakdown.straggler))
             .with("host_ps", one(breakdown.host));
         let of = (job, end.iteration);
-        self.held.push(Held { of, finish_ps: row.finish_ps, table: "iterations", batch });
+        self.held.push(Held { of, finish_ps: self.told(job, end.finish), table: "iterations", batch });
         if self.paths {
             self.critical_path(job, (end.iteration, number), end.path.rank, &end.path.segments, replay);
         }

@@ -36,8 +36,12 @@ const MOST_LOADED: usize = 8;
 /// An episode that goes on.
 struct Open {
     start: CalendarTime,
+    /// When it began in its simulation, which had to gather it first.
+    gathered: Span,
     /// Jobs at work; of those that load nothing is kept.
     jobs: Vec<Option<usize>>,
+    /// When they go on, from the episode's start.
+    paused: Vec<Span>,
     iterations: Vec<Vec<Iteration>>,
     held: Vec<Held>,
     used: Arc<[(u32, f64)]>,
@@ -270,6 +274,7 @@ impl<'a> FabricRunner<'a> {
                 number: job.done_before + number,
                 start_ps: at(number),
                 finish_ps: at(number + 1),
+                lag_ps: 0,
                 ranks: job.placement.len() as u32,
                 critical_rank: 0,
                 breakdown: None,
@@ -438,7 +443,10 @@ impl<'a> FabricRunner<'a> {
     ) {
         let congested = self.congested(episode, &iterations);
         let jobs = episode.jobs.iter().map(|job| (!job.loading).then_some(job.job)).collect();
-        self.open.insert(episode.number, Open { start, jobs, iterations, held, used, congested });
+        let gathered = episode.gathered();
+        let paused = episode.jobs.iter().map(EpisodeJob::pause).collect();
+        let open = Open { start, gathered, jobs, paused, iterations, held, used, congested };
+        self.open.insert(episode.number, open);
     }
 }
 
@@ -502,10 +510,17 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
         let mut last = 0;
-        for (job, mut iterations) in open.jobs.into_iter().zip(open.iterations) {
-            let done = done_by(&iterations, until_ps).filter(|_| span.0 < u64::MAX);
-            let whole = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
+        let gathered_ps = open.start.0 * 1_000 + open.gathered.0;
+        let simulated_ps = until_ps.saturating_add(open.gathered.0);
+        for ((job, paused), mut iterations) in open.jobs.into_iter().zip(open.paused).zip(open.iterations) {
+            let by = |ps: u64| done_by(&iterations, ps);
+            let done = by(simulated_ps).zip(by(gathered_ps + paused.0)).filter(|_| span.0 < u64::MAX);
+            let done = done.map(|(all, before)| all.saturating_sub(before));
+            let whole = iterations.partition_point(|iteration| iteration.finish_ps <= simulated_ps);
             last = iterations[..whole].last().map_or(last, |iteration| last.max(iteration.finish_ps));
+            for iteration in &mut iterations {
+                iteration.warm_up |= iteration.start_ps < gathered_ps;
+            }
             // Of a job that goes on in the middle of its first one, that tells what there is to tell.
             let part = done.is_some_and(|done| done > 0) && !iterations.is_empty();
             iterations.truncate(whole.max(usize::from(part)));
@@ -515,7 +530,7 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
         let record = &mut self.simulator.record;
-        record.simulated_ns = record.simulated_ns.max(last.div_ceil(1_000));
+        record.simulated_ns = record.simulated_ns.max(last.saturating_sub(open.gathered.0).div_ceil(1_000));
         let standing = open.held.into_iter().filter(|held| held.finish_ps <= until_ps);
         for (table, batch) in together(standing) {
             self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
@@ -588,6 +603,7 @@ mod tests {
                 number,
                 start_ps,
                 finish_ps,
+                lag_ps: 0,
                 ranks: 1,
                 critical_rank: 0,
                 breakdown: None,

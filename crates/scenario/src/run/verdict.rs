@@ -83,7 +83,9 @@ impl Verdict {
 
 /// What was seen of a job.
 struct Seen {
-    /// Of its mean iteration; 0 if it ended, `None` if nothing can be said.
+    /// Of its mean iteration; 0 if it ended, `None` if nothing can be said. An iteration ends with its last rank. While the others
+    /// run ahead of that one or fall back to it their own pace is another, and which of the two will last is not known: by as
+    /// much the mean may be off too, as of a flow that shares its first link with a faster one until that is done.
     error: Option<f64>,
     /// When it ends if the episode lasts, from the episode's start.
     ends_in: Span,
@@ -102,9 +104,15 @@ impl Seen {
         let error = if iterations.len() as u64 == job.left {
             Some(0.0)
         } else {
-            enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())))
+            let error = enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())));
+            let drift = |last: &Iteration| {
+                // `first` is 1 or more.
+                let lags = last.lag_ps.abs_diff(iterations[first - 1].lag_ps);
+                lags as f64 / (mean.max(1) as f64 * steady.len() as f64)
+            };
+            error.map(|error| error + steady.last().map_or(0.0, drift))
         };
-        let ends_in = Span(job.start.0.saturating_add(mean.saturating_mul(job.left)));
+        let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left)));
         Self { error, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
     }
 }
@@ -160,6 +168,7 @@ mod tests {
                     number,
                     start_ps,
                     finish_ps,
+                    lag_ps: 0,
                     ranks: 1,
                     critical_rank,
                     breakdown,

@@ -528,7 +528,8 @@ impl Default for Episodes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Drawn from (seed, jobs that meet, job) within the job's ideal iteration time. A job alone starts at once.
+    /// Drawn from (seed, jobs that meet, job) within the job's ideal iteration time, for jobs of short iterations once those of
+    /// long ones have entered. A job alone starts at once.
     #[default]
     Drawn,
     /// All at once.
