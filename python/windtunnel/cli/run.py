@@ -116,6 +116,7 @@ def _open(path: Path) -> Result:
     from windtunnel.results import Result
 
     earlier = Result(path)
+    earlier.check()
     _ = earlier.summary, earlier.manifest, earlier.scenario
     return earlier
 
