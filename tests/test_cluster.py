@@ -117,6 +117,12 @@ def test_holes_are_counted_where_they_are_allowed(command: Command, tmp_path: Pa
     }
 
 
+def test_lenient_is_for_jobs_of_a_log(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CLUSTER % "[{name: a, gpus: 4, duration: 1 h}]")
+    refused = command("run", "a.yaml", "--lenient", check=2)
+    assert refused.stderr.startswith("error: --lenient: expected jobs of a log, found a list of jobs\n\nhint: ")
+
+
 def test_a_shape_is_fitted_to_a_log(tmp_path: Path) -> None:
     draw = random.Random(2)  # noqa: S311
     jobs, submit = [], 0
