@@ -533,6 +533,7 @@ impl<'a> Cluster<'a> {
             // Out of the memory of its GPUs it moves as one that was preempted.
             Some(_) => {
                 let debts = self.keep(job, debts.loads);
+                self.changes.push(Change::Stopped(job));
                 self.opening(job, debts, Some(&running))
             }
             None => self.opening(job, debts, Some(&running)),
