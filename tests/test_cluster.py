@@ -157,6 +157,26 @@ def test_messages_call_listed_jobs_by_their_names(command: Command, tmp_path: Pa
     assert "gives job 0 (`first`) GPU 0, which is not free or given twice" in done.stderr
 
 
+def test_a_suspended_job_that_moves_keeps_its_work(tmp_path: Path) -> None:
+    # Host 0 is drained while a job is in the memory of its GPUs.
+    # It goes on at host 1, where a fault takes it back to what it had done by then.
+    (tmp_path / "faults.csv").write_text("time_s,component,repair_s\n988,software host1/gpu0,0\n")
+    header = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+    (tmp_path / "jobs.csv").write_text(header + "2017-10-09 07:00:00,3600,2,7200,a\n" * 3)
+    listed = ", ".join(f"{{name: {name}, gpus: 2, duration: 1 h}}" for name in "abc")
+    operations = (
+        "topology: {hosts: 2, host: {gpus: 2}}\ncluster: {scheduler: gang, slice: 5 min, faults: [{log: faults.csv}],"
+        " maintenance: [{part: host0, at: 20 min, for: 10 min, notice: 10 min}]}\n"
+    )
+    text = CLUSTER.replace("topology: {hosts: 4, host: {gpus: 8}}\n", operations)
+    found = []
+    for name, jobs in (("list", f"[{listed}]"), ("log", "{log: jobs.csv, format: philly}")):
+        (tmp_path / f"{name}.yaml").write_text(text % jobs)
+        found.append(windtunnel.run(tmp_path / f"{name}.yaml", out=tmp_path / name).summary["cluster"])
+    assert found[0]["busy_gpu_seconds"]["work"] == 3 * 2 * 3_600
+    assert found[0] | {"skipped": None} == found[1] | {"skipped": None}
+
+
 def test_a_shape_is_fitted_to_a_log(tmp_path: Path) -> None:
     draw = random.Random(2)  # noqa: S311
     jobs, submit = [], 0

@@ -309,7 +309,7 @@ pub fn execute(
         histories.stays.iter().for_each(|stay| rows.add(stay, &name));
         sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::Run)?;
     }
-    if let Some(story) = story {
+    if let Some(story) = story.filter(|_| fidelity != Fidelity::Job) {
         usage.episodes = story.episodes;
         usage.congested(&story.congestion);
         if requests.len() > 1 && fidelity == Fidelity::Flow {
