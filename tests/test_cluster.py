@@ -117,6 +117,66 @@ def test_holes_are_counted_where_they_are_allowed(command: Command, tmp_path: Pa
     }
 
 
+def test_lenient_is_for_jobs_of_a_log(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CLUSTER % "[{name: a, gpus: 4, duration: 1 h}]")
+    refused = command("run", "a.yaml", "--lenient", check=2)
+    assert refused.stderr.startswith("error: --lenient: expected jobs of a log, found a list of jobs\n\nhint: ")
+
+
+def test_jobs_one_after_another_end_with_the_calendar(command: Command, tmp_path: Path) -> None:
+    header = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+    rows = [f"2017-10-09 07:00:0{i},3000000000,8,320,b" for i in range(7)]
+    (tmp_path / "jobs.csv").write_text(header + "\n".join(rows) + "\n")
+    # Of 95 years each, one at a time: the third ends after 285, the fourth after 380.
+    (tmp_path / "a.yaml").write_text(CLUSTER % "{log: jobs.csv, format: philly, scale: {gpus: 4}}")
+    told = re.compile(
+        r"error: a.yaml: jobs: job 3 \(jobs.csv:5\) goes on beyond the 292 years that the calendar counts"
+    )
+    for scheduler in ("fcfs", "easy", "conservative"):
+        done = command("run", "a.yaml", "--scheduler", scheduler, check=2)
+        assert told.match(done.stderr), done.stderr
+
+
+def test_messages_call_listed_jobs_by_their_names(command: Command, tmp_path: Path) -> None:
+    # In order of submission `wide` is job 1, in the list it is the third.
+    jobs = (
+        "[{name: late, gpus: 4, duration: 1 h, submit: 3 h}, {name: first, gpus: 4, duration: 3 h},"
+        " {name: wide, gpus: 12, duration: 1 h, submit: 2 h}]"
+    )
+    (tmp_path / "a.yaml").write_text(CLUSTER % jobs)
+    mtbf = "cluster.faults=[{class: host, mtbf: 1 min, repair: 1 s}]"
+    done = command("run", "a.yaml", "--set", mtbf, check=1)
+    assert re.match(r"error: a.yaml: jobs\[2\]: job `wide` was interrupted 10000 times in a row", done.stderr)
+    own = "from windtunnel.policies import Placement, Scheduler\n\n\n"
+    own += "class Never(Scheduler):\n    def decide(self):\n        return None\n\n\n"
+    own += "class Twice(Placement):\n    def place(self, free, need):\n        return [0] * need.gpus\n"
+    (tmp_path / "own.py").write_text(own)
+    done = command("run", "a.yaml", "--scheduler", "own.py:Never", check=1)
+    assert done.stderr.startswith("error: a.yaml: jobs[1]: job `first` waits for ever: scheduler ")
+    done = command("run", "a.yaml", "--placement", "own.py:Twice", check=2)
+    assert "gives job 0 (`first`) GPU 0, which is not free or given twice" in done.stderr
+
+
+def test_a_suspended_job_that_moves_keeps_its_work(tmp_path: Path) -> None:
+    # Host 0 is drained while a job is in the memory of its GPUs.
+    # It goes on at host 1, where a fault takes it back to what it had done by then.
+    (tmp_path / "faults.csv").write_text("time_s,component,repair_s\n988,software host1/gpu0,0\n")
+    header = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+    (tmp_path / "jobs.csv").write_text(header + "2017-10-09 07:00:00,3600,2,7200,a\n" * 3)
+    listed = ", ".join(f"{{name: {name}, gpus: 2, duration: 1 h}}" for name in "abc")
+    operations = (
+        "topology: {hosts: 2, host: {gpus: 2}}\ncluster: {scheduler: gang, slice: 5 min, faults: [{log: faults.csv}],"
+        " maintenance: [{part: host0, at: 20 min, for: 10 min, notice: 10 min}]}\n"
+    )
+    text = CLUSTER.replace("topology: {hosts: 4, host: {gpus: 8}}\n", operations)
+    found = []
+    for name, jobs in (("list", f"[{listed}]"), ("log", "{log: jobs.csv, format: philly}")):
+        (tmp_path / f"{name}.yaml").write_text(text % jobs)
+        found.append(windtunnel.run(tmp_path / f"{name}.yaml", out=tmp_path / name).summary["cluster"])
+    assert found[0]["busy_gpu_seconds"]["work"] == 3 * 2 * 3_600
+    assert found[0] | {"skipped": None} == found[1] | {"skipped": None}
+
+
 def test_a_shape_is_fitted_to_a_log(tmp_path: Path) -> None:
     draw = random.Random(2)  # noqa: S311
     jobs, submit = [], 0

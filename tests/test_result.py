@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,6 +16,7 @@ from windtunnel.breakdown import PARTS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from conftest import Command
     from windtunnel import Result
 
 
@@ -53,3 +56,47 @@ def test_a_damaged_summary(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("[]")
     with pytest.raises(windtunnel.InputError, match=r"summary.json`: expected keys and values, found list"):
         _ = windtunnel.load(tmp_path).summary
+
+
+DAMAGES = {
+    "{}": "`windtunnel` is missing",
+    '{"jobs": 3}': "`jobs`: expected a list, found `3`",
+    '{"jobs": [{}]}': "`jobs[0].name` is missing",
+    '{"jobs": ["a"]}': '`jobs[0]`: expected keys and values, found `"a"`',
+    '{"seed": true}': "`seed`: expected a whole number, found `true`",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGES)
+def test_commands_tell_what_is_wrong_with_a_summary(
+    command: Command, finished_run: Result, tmp_path: Path, text: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished_run.path, folder)
+    changed = json.loads(text)
+    (folder / "summary.json").write_text(json.dumps({**finished_run.summary, **changed} if changed else {}))
+    shutil.copytree(finished_run.path, tmp_path / "whole")
+    for arguments in (("report", "run"), ("trace", "run"), ("run", "whole", "--compare", "run")):
+        done = command(*arguments, check=2)
+        assert done.stderr.startswith(f"error: cannot read `run/summary.json`: {DAMAGES[text]}\n\nhint: has the folder")
+    assert not list(folder.glob("report.html"))
+
+
+def test_commands_tell_what_is_wrong_with_a_table(command: Command, finished_run: Result, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished_run.path, folder)
+    (part,) = (folder / "links").glob("part-*.parquet")
+    whole = part.read_bytes()
+    part.write_bytes(whole[:100])
+    assert "cannot read `run/links/part-00000.parquet`: parquet: " in command("report", "run", check=2).stderr
+    # The footer is there and the pages are not.
+    footer = 8 + int.from_bytes(whole[-8:-4], "little")
+    part.write_bytes(b"PAR1" + b"\xff" * (len(whole) - 4 - footer) + whole[-footer:])
+    assert command("report", "run", check=2).stderr.startswith("error: cannot read the tables of `run`: ")
+    pl.read_parquet(finished_run.path / "links").drop("tier").write_parquet(part)
+    done = command("report", "run", check=2)
+    assert done.stderr.startswith("error: cannot read the tables of `run`: ")
+    assert "tier" in done.stderr
+    operations = folder / "operations" / "part-00000.parquet"
+    pl.read_parquet(operations).drop("start_ps").write_parquet(operations)
+    assert "start_ps" in command("trace", "run", check=2).stderr

@@ -134,6 +134,7 @@ pub fn replay(
             let waits = cluster.queue().head().expect("a job that has not ended waits");
             return Err(ClusterError::Starved { job: waits, scheduler: scheduler.name() }.into());
         };
+        cluster.check_time(now)?;
         events += 1;
         cluster.advance(now, scheduler);
         timeline.until(now, cluster.gpu_states());

@@ -200,6 +200,23 @@ JobID|Submit|Start|End|Elapsed|AllocTRES|State|Priority|Timelimit
 }
 
 #[test]
+fn a_job_cancelled_as_it_waited_has_no_time() {
+    // As sacct prints it, of newer Slurm without a start, of older with that of its end.
+    let log = "\
+JobID|Submit|Start|End|ElapsedRaw|AllocTRES|ReqTRES|State
+1|2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:00:05|0|gres/gpu=8|gres/gpu=8|FAILED
+2|2024-03-01T10:01:00|None|2024-03-01T10:02:00|0||gres/gpu=8|CANCELLED by 7
+3|2024-03-01T10:01:00|2024-03-01T10:02:00|2024-03-01T10:02:00|0||gres/gpu=8|CANCELLED by 7
+";
+    let fault = "the job has not run: `AllocTRES` is empty and the time that it took is 0";
+    assert!(refused(Format::Slurm, log).starts_with(&format!("a.csv:3: {fault}\n\nhint: `lenient: true`")));
+    let found = text(Format::Slurm, log, true).unwrap();
+    assert_eq!(found.skipped.faults, [(fault.to_owned(), 2, 3)]);
+    // One that ran for less than a second did run.
+    assert_eq!(found.jobs.iter().map(|job| (job.duration, job.gpus)).collect::<Vec<_>>(), [(1, 8)]);
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_line() {
     let header = "timestamp,duration,num_gpus,gpu_time,cluster\n";
     let row = "2017-10-09 07:01:55,66.0,1,66.0,11cb48\n";

@@ -38,6 +38,7 @@ fn raise(failure: Failure) -> PyErr {
     match failure {
         Failure::Input(error) => InputError::new_err(error.to_string()),
         Failure::Run(message) => RunError::new_err(message),
+        Failure::Cluster(error) => RunError::new_err(error.to_string()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use windtunnel_cluster::cluster::{ClusterError, JobId};
+
 /// Bad input: where, what was found, what was expected, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputError {
@@ -54,6 +56,8 @@ pub enum Failure {
     Input(InputError),
     /// The run is; exit status 1.
     Run(String),
+    /// One or the other, of a cluster that knows its jobs by number: [`Failure::named`] says which.
+    Cluster(ClusterError),
 }
 
 impl From<InputError> for Failure {
@@ -62,26 +66,49 @@ impl From<InputError> for Failure {
     }
 }
 
-impl From<windtunnel_cluster::cluster::ClusterError> for Failure {
-    /// A job that fits nowhere is the input's fault, and so is a decision that makes no sense: only a scheduler or
-    /// placement of the user's own makes one.
-    fn from(error: windtunnel_cluster::cluster::ClusterError) -> Self {
-        use windtunnel_cluster::cluster::ClusterError as E;
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self::Cluster(error)
+    }
+}
+
+/// A job of the cluster as the user knows it.
+pub struct JobName {
+    /// Where it stands: `file: jobs[2]`.
+    pub place: String,
+    /// What it is called: ``job `pretrain` ``; of a log, `job 7 (jobs.csv:9)`.
+    pub name: String,
+    /// With its number in order of submission, by which a scheduler knows it: ``job 7 (`pretrain`)``.
+    pub numbered: String,
+}
+
+impl Failure {
+    /// With the job that a cluster knows by its number called as `name` does. A job that fits nowhere is the input's fault,
+    /// and so is a decision that makes no sense: only a scheduler or placement of the user's own makes one.
+    pub fn named(self, name: impl Fn(JobId) -> JobName) -> Self {
+        use ClusterError as E;
+        let Self::Cluster(error) = self else { return self };
+        let Some(job) = error.job() else { return Self::Input(InputError::new("", error.to_string())) };
+        let JobName { place, name, numbered } = name(job);
+        let text = |called: &str| error.to_string().replacen(&format!("job {job}"), called, 1);
+        let (plain, numbered) = (text(&name), text(&numbered));
         match error {
             E::NoRoom { .. } => {
                 let hint = "loosen `locality`, or have fewer `cluster.regions`";
-                Self::Input(InputError::new("jobs", error.to_string()).hint(hint))
+                Self::Input(InputError::new(place, plain).hint(hint))
             }
-            E::Hopeless { .. } | E::NoData { .. } | E::Starved { .. } => Self::Run(error.to_string()),
-            E::Policy(_) => Self::Input(InputError::new("", error.to_string())),
+            E::Outlasts { .. } | E::Policy(_) => Self::Input(InputError::new(place, plain)),
+            E::Hopeless { .. } | E::NoData { .. } | E::Starved { .. } => {
+                Self::Run(InputError::new(place, plain).to_string())
+            }
             E::GivenTaken { .. } | E::GivenCount { .. } => {
-                Self::Input(InputError::new("--placement", error.to_string()))
+                Self::Input(InputError::new("--placement", numbered))
             }
             E::NotWaiting { .. }
             | E::NotRunning { .. }
             | E::NoRegion { .. }
             | E::Taken { .. }
-            | E::WrongCount { .. } => Self::Input(InputError::new("--scheduler", error.to_string())),
+            | E::WrongCount { .. } => Self::Input(InputError::new("--scheduler", numbered)),
         }
     }
 }

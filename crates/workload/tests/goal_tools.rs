@@ -69,6 +69,18 @@ fn jobs_side_by_side_keep_to_themselves() {
 }
 
 #[test]
+fn a_job_far_away_is_refused_before_the_ranks_between_are_made() {
+    let error = goal::merge(&[(ring(3), 0), (ring(2), 4_000_000_000)]).unwrap_err();
+    assert_eq!(error, MergeError::TooFar { job: 1, offset: 4_000_000_000, idle: 3_999_999_997 });
+    assert_eq!(
+        error.told(&["a.goal", "b.goal@4000000000"]),
+        "`b.goal@4000000000` from rank 4000000000 on leaves 3999999997 ranks idle before it, expected at most 16777216"
+    );
+    let error = goal::merge(&[(ring(2), 2), (ring(3), 0)]).unwrap_err();
+    assert_eq!(error.told(&["a.goal@2", "b.goal"]), "`b.goal` and `a.goal@2` both stand on rank 2");
+}
+
+#[test]
 fn merged_jobs_keep_their_communicators() {
     let job = |name: &str| {
         let text = format!(

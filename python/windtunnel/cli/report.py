@@ -20,5 +20,8 @@ def report(
     from windtunnel.report import write_report
     from windtunnel.results import Result
 
-    path = write_report(Result(run), out or run / "report.html")
+    result = Result(run)
+    result.check()
+    with result.reading():
+        path = write_report(result, out or run / "report.html")
     talk().print(f"wrote {path}", markup=False, soft_wrap=True)

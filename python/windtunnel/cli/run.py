@@ -64,8 +64,6 @@ def run(
     own = scheduler if scheduler is not None and is_own(scheduler) else None
     if scheduler is not None and own is None:
         pairs.append(("cluster.scheduler", scheduler))
-    if lenient:
-        pairs.append(("jobs.lenient", "true"))
     options: RunOptions = {
         "threads": threads,
         "seed": seed,
@@ -75,10 +73,12 @@ def run(
         "scheduler": own,
         "placement": placement,
     }
-    if compare is not None and _is_run(scenario) and not (explain or check_determinism or pairs):
+    if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
         _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
     source = read_source(scenario)
+    if lenient:
+        _add_lenient(source, pairs)
     if explain:
         return _explain(source, pairs, options, as_json=json)
     # Read before the run, which may take its place.
@@ -95,6 +95,21 @@ def run(
         _talk(f"interrupted: the result is partial, `{result.path}`")
         return INTERRUPTED
     return _check(result, source, pairs, options) if check_determinism else DONE
+
+
+def _add_lenient(source: Source, pairs: list[tuple[str, str]]) -> None:
+    """Adds to `pairs` what `--lenient` says, which is of jobs that come from a log."""
+    import json
+
+    from windtunnel import engine
+
+    tree = json.loads(engine.scenario_tree(source.text, source.name, pairs))
+    if isinstance(tree, dict) and isinstance(tree.get("jobs"), list):
+        raise InputError(
+            "--lenient: expected jobs of a log, found a list of jobs\n\n"
+            "hint: a log of faults has a key of its own: `--set cluster.faults[0].lenient=true`"
+        )
+    pairs.append(("jobs.lenient", "true"))
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -116,6 +131,7 @@ def _open(path: Path) -> Result:
     from windtunnel.results import Result
 
     earlier = Result(path)
+    earlier.check()
     _ = earlier.summary, earlier.manifest, earlier.scenario
     return earlier
 

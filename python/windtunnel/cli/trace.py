@@ -23,5 +23,8 @@ def trace(
     from windtunnel.results import Result
     from windtunnel.trace import write_trace
 
-    path = write_trace(Result(run), out or run / "trace.pftrace.gz")
+    result = Result(run)
+    result.check()
+    with result.reading():
+        path = write_trace(result, out or run / "trace.pftrace.gz")
     talk().print(f"wrote {path}", markup=False, soft_wrap=True)

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from windtunnel.engine import InputError
 from windtunnel.source import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KEYS = {
+    "windtunnel": str, "scenario": str, "fidelity": str, "seed": int, "partial": bool,
+    "jobs": list, "network": object, "flows": object, "cluster": dict, "evidence": list,
+}  # fmt: skip
+"""Keys that every summary has."""
+
+_KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "keys and values"}
+
+_JOB_KEYS = (
+    "name", "state", "ranks", "iterations", "simulated_iterations", "iteration_time_s", "ideal_iteration_time_s",
+    "compute_s", "exposed_s", "exposed_communication_s", "bubble_s", "straggler_s", "host_s",
+    "tokens_per_s", "mfu", "memory_bytes_per_gpu", "lost_s",
+)  # fmt: skip
+"""Keys that each of its jobs has."""
+
+DAMAGED = "hint: has the folder been changed, or copied in part? `windtunnel run` writes it anew"
 
 
 class Result:
@@ -32,6 +53,25 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """The summary; keys and units are in `docs/results.md`."""
         return self._json("summary.json")
+
+    def check(self) -> None:
+        """Raises `InputError` if the summary is not one that a run has written: of a folder that somebody gives."""
+        for key, kind in _KEYS.items():
+            self._expect(self.summary, key, kind)
+        for index, job in enumerate(self.summary["jobs"]):
+            if not isinstance(job, dict):
+                self._complain(f"jobs[{index}]", "keys and values", job)
+            for key in _JOB_KEYS:
+                self._expect(job, key, str if key == "name" else object, f"jobs[{index}].")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Within it, what is wrong with a table is an `InputError`: of a folder that somebody gives."""
+        try:
+            yield
+        except pl.exceptions.PolarsError as error:
+            reason = str(error).partition("\n")[0].strip()
+            raise InputError(f"cannot read the tables of `{self.path}`: {reason}\n\n{DAMAGED}") from error
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -56,6 +96,12 @@ class Result:
                 f"the run has no table `{table}`: `{self.path}`\n\n"
                 f"hint: it has {', '.join(f'`{name}`' for name in self.tables) or 'none'}"
             )
+        for part in sorted((self.path / table).glob("part-*.parquet")):
+            try:
+                pl.read_parquet_schema(part)
+            except pl.exceptions.PolarsError as error:
+                reason = str(error).partition("\n")[0].strip()
+                raise InputError(f"cannot read `{part}`: {reason}\n\n{DAMAGED}") from error
         return pl.scan_parquet(self.path / table / "part-*.parquet")
 
     def table(self, table: str) -> pl.DataFrame:
@@ -120,6 +166,19 @@ class Result:
     def __repr__(self) -> str:
         summary = self.summary
         return f"Result({summary.get('scenario')!r}, fidelity={summary.get('fidelity')!r}, path={str(self.path)!r})"
+
+    def _expect(self, values: dict[str, Any], key: str, kind: type, place: str = "") -> None:
+        if key not in values:
+            raise InputError(f"cannot read `{self.path / 'summary.json'}`: `{place}{key}` is missing\n\n{DAMAGED}")
+        value = values[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            self._complain(f"{place}{key}", _KINDS[kind], value)
+
+    def _complain(self, place: str, expected: str, value: object) -> None:
+        found = json.dumps(value)
+        found = found if len(found) <= 40 else f"{found[:40]}…"
+        message = f"`{place}`: expected {expected}, found `{found}`"
+        raise InputError(f"cannot read `{self.path / 'summary.json'}`: {message}\n\n{DAMAGED}")
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name

@@ -25,10 +25,16 @@ pub struct Order {
     pub given: Vec<usize>,
 }
 
-/// `requests` in order, and the machine they run on.
-pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Machine<'a>) {
+/// Places of `requests` in order of submission.
+pub fn in_order(requests: &[JobRequest]) -> Vec<usize> {
     let mut given: Vec<usize> = (0..requests.len()).collect();
     given.sort_by_key(|&job| (requests[job].submit, job));
+    given
+}
+
+/// `requests` in order, and the machine they run on.
+pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Machine<'a>) {
+    let given = in_order(requests);
     let mut placements: Vec<&'static dyn Placement> = Vec::new();
     let mut job = |&index: &usize| {
         let request = &requests[index];
@@ -202,9 +208,13 @@ impl<'a> Calendar<'a> {
                 if let Some(entry) = self.running.iter().find(|entry| entry.loading) {
                     return Err(ClusterError::NoData { job: entry.id }.into());
                 }
+                if !self.running.is_empty() {
+                    self.cluster.check_time(u64::MAX)?;
+                }
                 let Some(job) = self.cluster.queue().head() else { break };
                 return Err(ClusterError::Starved { job, scheduler: scheduler.name() }.into());
             };
+            self.cluster.check_time(now)?;
             self.advance(now, scheduler);
             changed = end == Some(now);
             if changed {

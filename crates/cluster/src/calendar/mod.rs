@@ -36,7 +36,7 @@ pub mod timeline;
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use self::driver::Calendar;
-pub use self::driver::{Order, order};
+pub use self::driver::{Order, in_order, order};
 use self::timeline::Timeline;
 use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};

@@ -116,16 +116,26 @@ impl Rate {
     }
 }
 
+/// Picoseconds of work that roundings come to.
+const CUT: u128 = 100;
+
 /// Nanoseconds of work that roundings may come to.
 const ROUNDED: u64 = 1_000;
 
 impl Rate {
     /// Nanoseconds from the episode's start until `work` is done, with the writes on the way.
     pub(super) fn end_of(&self, work: Work, segment: &Segment) -> u64 {
-        let net = self.time_for(work);
+        let net = self.time_for(self.unrounded(work));
         // Work is rounded at every change; a write that is due as the job ends is not made for a remnant of it.
         let worked = net.saturating_sub(segment.pause.total() + ROUNDED);
         net.saturating_add(segment.writes_before(worked).saturating_mul(segment.write))
+    }
+
+    /// `work` without what roundings have added to it, a picosecond or two whenever it was cut: a job that would end with a
+    /// nanosecond must not end with the next, when others, or its own reservation, have gone by.
+    fn unrounded(&self, work: Work) -> Work {
+        let whole = work.0 & (Work::ONE - 1) == 0;
+        if whole { work } else { work.less(Work::done_in(CUT, self.mean)) }
     }
 
     /// Of the nanoseconds since the episode's start, those in which no write that began since paused the job; and the same
@@ -174,6 +184,34 @@ mod tests {
         let segment = Segment { begin: 0, pause, first: 100_000, every: 100_000, write };
         assert!((100_000..=100_001).contains(&rate.end_of(Work(2 * Work::ONE + 1), &segment)));
         assert_eq!(rate.end_of(Work::iterations(3), &segment), 157_000);
+    }
+
+    #[test]
+    fn work_that_is_cut_and_goes_on_ends_with_its_nanosecond() {
+        let segment = Segment {
+            begin: 0,
+            pause: crate::life::Parts::default(),
+            first: u64::MAX,
+            every: u64::MAX,
+            write: 0,
+        };
+        for seed in 0..1_000 {
+            let mut random = RandomStream::new(seed, "cuts", 0);
+            let duration = 1_000_000 + random.below(1 << 50);
+            let rate = Rate::of(&job(0, 0), &seen(vec![Time(duration * 1_000)]), Time(0));
+            let (mut left, mut passed) = (Work::iterations(1), 0);
+            for _ in 0..random.below(20) {
+                let until = 1 + random.below((duration - passed) / 2);
+                // From its begin on: what was left before is not simulated again.
+                left = left.less(Work::done_in(u128::from(until) * 1_000, rate.mean));
+                passed += until;
+                let rest = Rate { ends: Vec::new(), mean: rate.mean, ..Rate::default() };
+                assert_eq!(passed + rest.end_of(left, &segment), duration, "{seed}");
+                if duration - passed < 1_000 {
+                    break;
+                }
+            }
+        }
     }
 
     #[test]

@@ -109,6 +109,12 @@ pub enum ClusterError {
         /// GPUs needed.
         expected: u32,
     },
+    /// A job is not over when the calendar is.
+    #[error("job {job} goes on beyond the 292 years that the calendar counts")]
+    Outlasts {
+        /// Which.
+        job: JobId,
+    },
     /// A job gets nowhere.
     #[error("job {job} was interrupted {times} times in a row before it had written a checkpoint")]
     Hopeless {
@@ -117,4 +123,25 @@ pub enum ClusterError {
         /// How often.
         times: u32,
     },
+}
+
+impl ClusterError {
+    /// The job that the message names, as `job N`.
+    pub const fn job(&self) -> Option<JobId> {
+        match self {
+            Self::NoData { job }
+            | Self::Starved { job, .. }
+            | Self::NoRoom { job, .. }
+            | Self::NotWaiting { job, .. }
+            | Self::NotRunning { job, .. }
+            | Self::NoRegion { job, .. }
+            | Self::GivenTaken { job, .. }
+            | Self::GivenCount { job, .. }
+            | Self::Taken { job, .. }
+            | Self::WrongCount { job, .. }
+            | Self::Outlasts { job }
+            | Self::Hopeless { job, .. } => Some(*job),
+            Self::Policy(_) => None,
+        }
+    }
 }

@@ -79,6 +79,9 @@ pub struct Running {
 
 const NEVER: u64 = u64::MAX;
 
+/// The last instant to which the clock goes: half of what its 64 bits hold, since what is expected of jobs is added to it.
+const LAST: u64 = u64::MAX / 2;
+
 /// How far a job has come.
 #[derive(Clone, Copy, Debug)]
 struct Status {
@@ -326,6 +329,18 @@ impl<'a> Cluster<'a> {
         whole && quiet && !self.queue.is_empty()
     }
 
+    /// Refuses a step of the clock beyond its last instant.
+    ///
+    /// # Errors
+    /// [`ClusterError::Outlasts`] with a job that is not over then.
+    pub fn check_time(&self, now: u64) -> Result<(), ClusterError> {
+        let open = self.running.first().map(|running| running.job).or_else(|| self.queue.head());
+        match open.filter(|_| now > LAST) {
+            Some(job) => Err(ClusterError::Outlasts { job }),
+            None => Ok(()),
+        }
+    }
+
     /// Goes to `now` and takes in what happens by then: faults and maintenance, then what is submitted. Jobs that this
     /// interrupts are among the changes of the next [`Self::decide`].
     pub fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
@@ -518,6 +533,7 @@ impl<'a> Cluster<'a> {
             // Out of the memory of its GPUs it moves as one that was preempted.
             Some(_) => {
                 let debts = self.keep(job, debts.loads);
+                self.changes.push(Change::Stopped(job));
                 self.opening(job, debts, Some(&running))
             }
             None => self.opening(job, debts, Some(&running)),

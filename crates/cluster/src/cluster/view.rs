@@ -117,7 +117,7 @@ impl<'a> Cluster<'a> {
         };
         let segment = self.opening(job, debts, None);
         let left = self.job(job).estimate.saturating_sub(status.done).max(1);
-        segment.time_for(left) + self.machine.reaction_delay.ns_ceil()
+        segment.time_for(left).saturating_add(self.machine.reaction_delay.ns_ceil())
     }
 
     /// When the GPUs of a running job can be given away again, as a scheduler expects; in the past if it is overdue.
@@ -125,8 +125,7 @@ impl<'a> Cluster<'a> {
         let status = &self.status[job.0 as usize];
         let left = self.job(job).estimate.saturating_sub(status.done).max(1);
         let Some(segment) = self.segment(job) else { return self.now };
-        segment.begin
-            + segment.time_for(self.time_on_its_gpus(job, left))
-            + self.machine.reaction_delay.ns_ceil()
+        let span = segment.time_for(self.time_on_its_gpus(job, left));
+        segment.begin.saturating_add(span).saturating_add(self.machine.reaction_delay.ns_ceil())
     }
 }

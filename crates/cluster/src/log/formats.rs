@@ -480,6 +480,11 @@ impl<'a> Cells<'a> {
         } else {
             self.between("Start", "End")?
         };
+        // Cancelled as it waited, it has asked for GPUs and got none: it has no time, rather than one of 0.
+        if duration == 0 && self.known("AllocTRES").is_none() {
+            let what = "the job has not run: `AllocTRES` is empty and the time that it took is 0".to_owned();
+            return Err(Fault::of("", What::Text(what)));
+        }
         let limited = !matches!(self.known("Timelimit"), None | Some("UNLIMITED" | "Partition_Limit"));
         let estimate = if limited { u64::try_from(nanoseconds("Timelimit")?).ok() } else { None };
         let priority = match self.known("Priority") {

@@ -98,18 +98,25 @@ pub fn convert(source: &Path, target: &Path) -> Result<(), Failure> {
 /// [`Failure::Input`] when a file cannot be read or written, or two jobs stand on one rank.
 pub fn merge(sources: &[String], target: &Path) -> Result<(), Failure> {
     let mut jobs: Vec<(Workload, u32)> = Vec::new();
-    let mut next = 0;
+    let mut next: u32 = 0;
     for source in sources {
         let (path, at) = match source.rsplit_once('@') {
-            Some((path, rank)) if rank.parse::<u32>().is_ok() => (path, rank.parse().unwrap_or(next)),
+            Some((path, rank)) if !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit()) => {
+                let at: u32 = rank.parse().map_err(|_| {
+                    let message = format!("expected a rank of at most {}, found `{rank}`", u32::MAX - 1);
+                    InputError::new(format!("goal merge {source}"), message)
+                })?;
+                (path, at)
+            }
             _ => (source.as_str(), next),
         };
         let workload = open(path.as_ref())?;
-        next = at + workload.ranks() as u32;
+        next = at.saturating_add(workload.ranks() as u32);
         jobs.push((workload, at));
     }
+    let names: Vec<&str> = sources.iter().map(String::as_str).collect();
     let merged = goal::merge(&jobs)
-        .map_err(|error| Failure::Input(InputError::new("goal merge", error.to_string())))?;
+        .map_err(|error| Failure::Input(InputError::new("goal merge", error.told(&names))))?;
     write(&merged, target)
 }
 
@@ -274,6 +281,15 @@ mod tests {
         for bad in ["", ".", "-1", "1e3", "0.0000001", "1.2.3"] {
             assert_eq!(decimal(bad, 6), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_rank_beyond_all_is_told_and_no_part_of_a_name() {
+        let error = merge(&["a.goal@4294967296".to_owned()], Path::new("m.goal")).unwrap_err();
+        let Failure::Input(error) = error else { panic!("{error:?}") };
+        let expected =
+            "goal merge a.goal@4294967296: expected a rank of at most 4294967294, found `4294967296`";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -49,7 +49,7 @@ use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigure
 use crate::assemble::operations::OperationsPlan;
 use crate::assemble::source::asks_for_groups;
 use crate::assemble::{Assembled, JobPlan};
-use crate::error::Failure;
+use crate::error::{Failure, JobName};
 use crate::schema::{Fidelity, Jobs, MemoName, Phase};
 use crate::table::{Column, ProgressSink, TableSink};
 
@@ -218,11 +218,17 @@ pub fn execute(
         queue,
         ends,
     };
+    let named = |failure: Failure| {
+        failure.named(|job| {
+            job_name(assembled, &options.source, calendar::in_order(&requests)[job.0 as usize], job)
+        })
+    };
     let mut scheduler = cluster::scheduler(assembled);
     let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
     let (histories, record, story, cancelled) = if whole {
         let (histories, record, cancelled) =
-            whole::run(assembled, options, &requests, &settings, scheduler.as_mut(), sink, progress)?;
+            whole::run(assembled, options, &requests, &settings, scheduler.as_mut(), sink, progress)
+                .map_err(named)?;
         (histories, record, None, cancelled)
     } else {
         let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
@@ -230,7 +236,7 @@ pub fn execute(
         let cancelled = match outcome {
             Ok(()) => false,
             Err(Stop::Cancelled) => true,
-            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::Failed(failure)) => return Err(named(failure)),
         };
         let (record, story) = runner.finish(histories.end)?;
         (histories, record, Some(story), cancelled)
@@ -303,7 +309,7 @@ pub fn execute(
         histories.stays.iter().for_each(|stay| rows.add(stay, &name));
         sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::Run)?;
     }
-    if let Some(story) = story {
+    if let Some(story) = story.filter(|_| fidelity != Fidelity::Job) {
         usage.episodes = story.episodes;
         usage.congested(&story.congestion);
         if requests.len() > 1 && fidelity == Fidelity::Flow {
@@ -347,6 +353,16 @@ fn alone(plan: &JobPlan, ideal: &IdealTimes, job: usize) -> Option<Span> {
 }
 
 /// Runs the jobs of a log, or of the shape of one.
+/// What messages call a job that has a plan.
+fn job_name(assembled: &Assembled, source: &str, job: usize, number: JobId) -> JobName {
+    let place = match &assembled.scenario.jobs {
+        Jobs::List(_) => format!("{source}: jobs[{job}]"),
+        Jobs::Source(_) => format!("{source}: jobs"),
+    };
+    let name = &assembled.jobs[job].name;
+    JobName { place, name: format!("job `{name}`"), numbered: format!("job {number} (`{name}`)") }
+}
+
 fn replayed(
     assembled: &Assembled,
     options: &RunOptions,

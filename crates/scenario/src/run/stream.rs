@@ -14,7 +14,8 @@ use crate::assemble::Assembled;
 use crate::assemble::operations::OperationsPlan;
 use crate::assemble::plant::FabricPlant;
 use crate::assemble::source::{JobStream, asks_for_groups, skipped};
-use crate::error::{Failure, InputError};
+use crate::error::{Failure, InputError, JobName};
+use crate::schema::Jobs;
 use crate::table::{Batch, Column, ProgressSink, TableSink};
 
 /// Rows that leave together.
@@ -69,7 +70,7 @@ pub fn run(
     let placements = Placements::of_some(machine.endpoints_per_host, topology.hosts(), gpus);
     let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
-    let replayed = replayed.map_err(|error| failure(&error, stream, source))?;
+    let replayed = replayed.map_err(|error| failure(&error, assembled, stream, source))?;
     watcher.flush().map_err(Failure::Run)?;
     let over_time = usage_rows(&replayed.timeline, computing(assembled));
     watcher.sink.rows("usage", over_time).map_err(Failure::Run)?;
@@ -81,22 +82,29 @@ pub fn run(
     Ok(Streamed { usage, replayed })
 }
 
-fn failure(error: &ReplayError, stream: &JobStream, source: &str) -> Failure {
-    match error {
-        ReplayError::Cluster(ClusterError::NoRoom { job, gpus, locality }) => {
-            let what = match stream.lines.get(job.0 as usize) {
-                Some(line) => format!("the job of line {line} of the log"),
-                None => "a job".to_owned(),
-            };
-            let message = format!(
-                "{what} needs {gpus} GPUs (locality `{}`), more than the cluster can ever give it",
-                locality.name()
-            );
+fn failure(error: &ReplayError, assembled: &Assembled, stream: &JobStream, source: &str) -> Failure {
+    let error = match error {
+        ReplayError::Cluster(error) => error.clone(),
+        ReplayError::Observer(message) => return Failure::Run(message.clone()),
+    };
+    let fits_nowhere = matches!(error, ClusterError::NoRoom { .. });
+    let log = match &assembled.scenario.jobs {
+        Jobs::Source(source) => source.log.as_deref(),
+        Jobs::List(_) => None,
+    };
+    let failure = Failure::from(error).named(|job| {
+        let name = match (log, stream.lines.get(job.0 as usize)) {
+            (Some(log), Some(line)) => format!("job {job} ({log}:{line})"),
+            _ => format!("job {job}"),
+        };
+        JobName { place: format!("{source}: jobs"), numbered: name.clone(), name }
+    });
+    match failure {
+        Failure::Input(InputError { place, message, .. }) if fits_nowhere => {
             let hint = "lower `scale.max_gpus`, loosen `locality`, or have fewer `cluster.regions`";
-            InputError::new(format!("{source}: jobs"), message).hint(hint).into()
+            InputError::new(place, message).hint(hint).into()
         }
-        ReplayError::Cluster(error) => error.clone().into(),
-        ReplayError::Observer(message) => Failure::Run(message.clone()),
+        other => other,
     }
 }
 

@@ -17,6 +17,19 @@ pub enum MergeError {
         /// The rank.
         rank: u32,
     },
+    /// A job leaves too many ranks idle before it, each of which takes memory.
+    #[error(
+        "job {job} from rank {offset} on leaves {idle} ranks idle before it, expected at most {}",
+        Self::MOST_IDLE
+    )]
+    TooFar {
+        /// Index of the job.
+        job: usize,
+        /// Its first rank.
+        offset: u32,
+        /// Ranks between the job before and this one.
+        idle: usize,
+    },
     /// A job reaches beyond the highest possible rank.
     #[error("job {job} with {ranks} ranks from rank {offset} on reaches beyond rank 4294967294")]
     TooHigh {
@@ -27,6 +40,26 @@ pub enum MergeError {
         /// Its ranks.
         ranks: usize,
     },
+}
+
+impl MergeError {
+    /// Most idle ranks before a job.
+    const MOST_IDLE: usize = 1 << 24;
+
+    /// The message, with each job called by its name in `names`.
+    pub fn told(&self, names: &[&str]) -> String {
+        let text = self.to_string();
+        match *self {
+            Self::Overlap { first, second, .. } => text.replacen(
+                &format!("jobs {first} and {second}"),
+                &format!("`{}` and `{}`", names[first], names[second]),
+                1,
+            ),
+            Self::TooFar { job, .. } | Self::TooHigh { job, .. } => {
+                text.replacen(&format!("job {job}"), &format!("`{}`", names[job]), 1)
+            }
+        }
+    }
 }
 
 /// Puts each workload at its offset: its rank r becomes rank `offset` + r. Ranks between jobs are idle.
@@ -54,6 +87,10 @@ pub fn merge(jobs: &[(Workload, u32)]) -> Result<Workload, MergeError> {
             && merged.ranks() > offset as usize
         {
             return Err(MergeError::Overlap { first, second: job, rank: offset });
+        }
+        let idle_before = offset as usize - merged.ranks();
+        if idle_before > MergeError::MOST_IDLE {
+            return Err(MergeError::TooFar { job, offset, idle: idle_before });
         }
         while merged.ranks() < offset as usize {
             let program = *idle.get_or_insert_with(|| {
