@@ -3,12 +3,14 @@
 
 mod packets;
 
-use windtunnel_fabric::packet::transport::{Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport};
-use windtunnel_fabric::packet::{
-    BufferSettings, Completion, Engine, OpenRequest, PacketSettings, PfcSettings, QueuePair, QueueSettings,
-    TrimSettings,
+use windtunnel_fabric::packet::transport::{
+    Dcqcn, Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport,
 };
-use windtunnel_kernel::{Bytes, Span, Time};
+use windtunnel_fabric::packet::{
+    BufferSettings, Completion, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, PfcSettings,
+    PortReport, QueuePair, QueueSettings, TrimSettings,
+};
+use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 
 use packets::star;
 
@@ -181,6 +183,33 @@ fn trimming_in_place_of_drops() {
     });
     let timeout = Span::from_us(200);
     all(NoTransport { window: 50_000, recovery: Recovery::GoBackN, timeout });
+}
+
+/// What NICs send arrives or is dropped: data, acknowledgements, and what tells of credit, trimming and congestion.
+#[test]
+fn all_that_is_sent_is_counted() {
+    fn all<T: Transport>(settings: PacketSettings, transport: T) {
+        let mut engine = incast(16, 200, 200_000, settings, transport);
+        finish(&mut engine);
+        // Hosts send by their NIC's port, and hear by the switch's.
+        let sent = |report: &PortReport| report.data_packets + report.control_packets;
+        let sent: u64 = engine.port_reports().iter().map(sent).sum();
+        let totals = engine.totals();
+        let arrived = totals.data_packets + totals.acknowledgements + totals.notices;
+        assert_eq!(sent, 2 * arrived + totals.drops, "{}: {totals:?}", T::NAME);
+    }
+    all(settings(10), Ndp::default());
+    all(settings(10), Eqds::default());
+    all(settings(10), Rccc::default());
+    all(settings(10), Nscc::default());
+    let marked = EcnSettings {
+        rate: BitRate::from_gbps(100),
+        kmin: Bytes(10_000),
+        kmax: Bytes(20_000),
+        pmax: 1.0,
+        at: MarkAt::Enqueue,
+    };
+    all(PacketSettings { ecn: Some(marked), ..PacketSettings::default() }, Dcqcn::default());
 }
 
 /// The same with several data queues, and telemetry on lossless ones.

@@ -16,11 +16,13 @@
 //! on the order of arrivals at the port alone; a port's event has the port's number in its key.
 //!
 //! **Failure modes.** A sender whose demand is lost on the way (the only packets in the network are dropped, not trimmed) has
-//! no credit and is due none; when its time-out has passed without a sign of progress, it sends one packet unasked.
+//! no credit and is due none; when its time-out has passed without a sign of progress, it sends one packet unasked. Nor does
+//! it learn of credit if the last PULLs are lost: the receiver has granted all that was asked for and would say nothing more,
+//! so it answers such a packet by a PULL that grants nothing new.
 
 use super::engine::Engine;
 use super::events::class;
-use super::packets::{NONE, Packet};
+use super::packets::{Kind, NONE, Packet, flag};
 use super::port::List;
 use super::transport::{Credit, Demand, Transport};
 
@@ -152,8 +154,9 @@ impl Credits {
         self.accounts[flow as usize].on.contains(&true)
     }
 
-    /// A packet is paid for. What it says that its sender asks for, and whether the credit is used up.
-    pub(super) fn spend(&mut self, flow: u32, mtu: u64, sent: &Spent) -> (u32, bool) {
+    /// A packet is paid for. What it says that its sender asks for, and its flags: whether the credit is used up, and that
+    /// after a time-out.
+    pub(super) fn spend(&mut self, flow: u32, mtu: u64, sent: &Spent) -> (u32, u8) {
         let purse = &mut self.purses[flow as usize];
         if sent.fresh {
             purse.backlog -= u64::from(sent.wire);
@@ -177,7 +180,8 @@ impl Credits {
         if sent.last {
             purse.ended = sent.sequence + 1;
         }
-        (purse.asked.div_ceil(UNIT) as u32, purse.credit <= 0)
+        let empty = if purse.rescues > 0 { flag::ASKS | flag::RESCUES } else { flag::ASKS };
+        (purse.asked.div_ceil(UNIT) as u32, if purse.credit <= 0 { empty } else { 0 })
     }
 
     /// The receiver was heard of: what nobody has granted is no longer spent, unless the scheme lets it.
@@ -297,10 +301,10 @@ impl Pacer {
 }
 
 impl<T: Transport> Engine<T> {
-    /// A data packet that says `asked` has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair
-    /// may want credit.
-    pub(super) fn want(&mut self, flow: u32, p: u32, asked: u32, trimmed: bool, now: u64) {
-        let mtu = self.settings.mtu.0;
+    /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair may want credit.
+    /// One that its sender sent for want of it, though all that it asks for was granted, is told once more of what was.
+    pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, now: u64) {
+        let (mtu, Packet { flow, detail: asked, .. }) = (self.settings.mtu.0, *packet);
         let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
         let account = &mut accounts[flow as usize];
         account.over = false;
@@ -314,8 +318,12 @@ impl<T: Transport> Engine<T> {
                 account.trimmed += if trimmed { mtu } else { 0 };
             }
         }
+        let rescues = packet.kind == Kind::Data && packet.flags & flag::RESCUES != 0;
         if account.wanted() > 0 {
             pacers[p as usize].stand(flow, accounts);
+        } else if rescues {
+            let granted = account.granted;
+            self.send_pull(flow, granted, now);
         }
         self.arm_pacer(p, now);
     }
@@ -359,6 +367,7 @@ impl<T: Transport> Engine<T> {
 
     /// A PULL has reached the sending half.
     pub(super) fn pulled(&mut self, id: u32, now: u64) {
+        self.totals.notices += 1;
         let Packet { flow, stamp, .. } = self.packets[id];
         self.packets.release(id);
         let sender = &mut self.senders[flow as usize];
