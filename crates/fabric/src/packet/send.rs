@@ -320,7 +320,8 @@ impl<T: Transport> Engine<T> {
             self.named.remove(&(sender.port, sender.name));
             let (receiver, to) = (sender.peer_slot, sender.to);
             let homes = [self.crossing.as_ref().map_or(0, |crossing| crossing.number), self.home(to)];
-            self.retired.push(QueuePair { sender: flow, receiver, homes });
+            // It may have its turn still to come, for packets that have arrived after all.
+            self.leaving.push(QueuePair { sender: flow, receiver, homes });
         }
     }
 
