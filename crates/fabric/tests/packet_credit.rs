@@ -319,3 +319,20 @@ fn short_messages_that_share_a_port_wait_for_no_time_out() {
     scatter(Eqds { packets: Some(20), ..Eqds::default() }, 20 * 4_160);
     scatter(Rccc::default(), 3 * 53_800 / 2);
 }
+
+/// Grants and first windows far beyond what there is to send are as good as that.
+#[test]
+fn credit_beyond_all_bounds_is_enough() {
+    fn ends<T: Transport>(transport: T) -> u64 {
+        let mut engine = incast(4, 300, 200_000, settings(20), transport);
+        finish(&mut engine).iter().map(|completion| completion.at.0).max().expect("arrivals")
+    }
+    let vast = ends(Rccc { packets: 1 << 31, ..Rccc::default() });
+    assert_eq!(vast, ends(Rccc { packets: 10_000, ..Rccc::default() }));
+    for (vast, large) in [
+        (ends(Rccc { largest: 1e300, ..Rccc::default() }), ends(Rccc { largest: 1e6, ..Rccc::default() })),
+        (ends(Eqds { largest: 1e300, ..Eqds::default() }), ends(Eqds { largest: 1e6, ..Eqds::default() })),
+    ] {
+        assert_eq!(vast, large);
+    }
+}

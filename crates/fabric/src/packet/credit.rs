@@ -112,6 +112,9 @@ pub(super) struct Credits {
 /// Picoseconds that a sender waits at least for its turn to be granted credit; twice as long each time in a row.
 const TURN: u64 = 1_000_000_000;
 
+/// More than any sender will ever send unasked, so that sums with it fit in 63 bits.
+const MOST: u64 = 1 << 62;
+
 /// Bytes of the unit in which packets say what their sender asks for, modulo 2^32 units.
 const UNIT: u64 = 256;
 
@@ -134,6 +137,7 @@ impl Credits {
 
     /// A new sending half.
     pub(super) fn open_sender(&mut self, flow: u32, unasked: u64) {
+        let unasked = unasked.min(MOST);
         let places = self.purses.len().max(flow as usize + 1);
         self.purses.resize(places, Purse::default());
         self.purses[flow as usize] =
@@ -145,7 +149,7 @@ impl Credits {
     pub(super) fn open_receiver(&mut self, flow: u32, most_idle: u64) {
         let places = self.accounts.len().max(flow as usize + 1);
         self.accounts.resize(places, Account::default());
-        let account = &mut self.accounts[flow as usize];
+        let (account, most_idle) = (&mut self.accounts[flow as usize], most_idle.min(MOST));
         *account = Account { after: account.after, on: account.on, most_idle, ..Account::default() };
     }
 

@@ -254,6 +254,12 @@ pub enum PacketError {
         /// End.
         kmax: Bytes,
     },
+    /// Sizes for a port without a rate.
+    #[error("`{name}.rate` is 0 bps, expected more")]
+    ThresholdRate {
+        /// The setting.
+        name: &'static str,
+    },
     /// A share that is none.
     #[error("`{name}` is {found}, expected {expected}")]
     Share {
@@ -482,7 +488,10 @@ impl PacketSettings {
         {
             return Err(PacketError::Paths { found: paths });
         }
-        if let Some(EcnSettings { kmin, kmax, pmax, .. }) = self.ecn {
+        if let Some(EcnSettings { rate, kmin, kmax, pmax, .. }) = self.ecn {
+            if rate.0 == 0 {
+                return Err(PacketError::ThresholdRate { name: "ecn" });
+            }
             if kmin > kmax {
                 return Err(PacketError::Ecn { kmin, kmax });
             }
