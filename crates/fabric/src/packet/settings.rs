@@ -322,6 +322,21 @@ pub enum PacketError {
         /// End.
         kmax: Bytes,
     },
+    /// A profile that drops every full packet at some port, whatever waits there.
+    #[error(
+        "`queues[{index}].red.kmax` comes to {} B at ports of {} Gbps, where all above is dropped, expected at least `mtu`: {} B",
+        kmax.0, rate.0 as f64 / 1e9, mtu.0
+    )]
+    DropsAll {
+        /// Place of the queue.
+        index: usize,
+        /// What its `kmax` is at the port.
+        kmax: Bytes,
+        /// The port's rate.
+        rate: BitRate,
+        /// A full packet.
+        mtu: Bytes,
+    },
     /// A meter that lets nothing pass.
     #[error("`queues[{index}].meter.cir` is 0 bps, expected more")]
     MeterRate {
