@@ -155,6 +155,7 @@ SETS = {
     "nothing to pause": [PACKETS, "network.pfc={}", "network.queues=[{name: bulk, lossless: false}]"],
     "pauses without a known buffer": [PACKETS, "network.pfc={}", "topology.switch.model=Quantum-2"],
     "weight of 0": [PACKETS, "network.queues=[{name: bulk, weight: 0}]"],
+    "a drop profile below a packet": [PACKETS, "network.queues=[{name: bulk, red: {kmin: 1 KB, kmax: 4 KB}}]"],
     "unknown traffic class": [PACKETS, "network.queues=[{name: bulk, classes: [tpp]}]"],
     "traffic class of two queues": [PACKETS, "network.queues=[{name: a, classes: [tp, dp]}, {name: b, classes: [dp]}]"],
     "unknown discipline": [PACKETS, "network.discipline=dwr"],
