@@ -134,6 +134,7 @@ SETS = {
     "switches that do not sum": [
         "jobs=[{name: sum, workload: {collective: {kind: all_reduce, algorithm: in_network, bytes: 1 MB}}}]"
     ],
+    "switches that sum at no rate": ["network.reduction={rate: 0 Gbps}"],
     "background traffic beyond the rate": [
         "fidelity=packet",
         "impairments.background=[{sizes: vl2, load: 1.5}]",
@@ -143,6 +144,7 @@ SETS = {
         "impairments.background=[{sizes: websarch, load: 0.5}]",
     ],
     "marking that ends before it begins": ["fidelity=packet", "network.ecn={kmin: 2 MB, kmax: 1 MB}"],
+    "marking for a port without a rate": ["fidelity=packet", "network.ecn={rate: 0 Gbps}"],
     "xon above xoff": [PACKETS, "network.pfc={xoff: 50 KB, xon: 60 KB}", BUFFER],
     "xoff above the buffer": [PACKETS, "network.pfc={xoff: 80 MB}", BUFFER],
     "xoff below a packet": [PACKETS, "network.pfc={xoff: 4 KB}", BUFFER],
@@ -153,6 +155,7 @@ SETS = {
     "nothing to pause": [PACKETS, "network.pfc={}", "network.queues=[{name: bulk, lossless: false}]"],
     "pauses without a known buffer": [PACKETS, "network.pfc={}", "topology.switch.model=Quantum-2"],
     "weight of 0": [PACKETS, "network.queues=[{name: bulk, weight: 0}]"],
+    "a drop profile below a packet": [PACKETS, "network.queues=[{name: bulk, red: {kmin: 1 KB, kmax: 4 KB}}]"],
     "unknown traffic class": [PACKETS, "network.queues=[{name: bulk, classes: [tpp]}]"],
     "traffic class of two queues": [PACKETS, "network.queues=[{name: a, classes: [tp, dp]}, {name: b, classes: [dp]}]"],
     "unknown discipline": [PACKETS, "network.discipline=dwr"],

@@ -3,12 +3,14 @@
 
 mod packets;
 
-use windtunnel_fabric::packet::transport::{Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport};
-use windtunnel_fabric::packet::{
-    BufferSettings, Completion, Engine, OpenRequest, PacketSettings, PfcSettings, QueuePair, QueueSettings,
-    TrimSettings,
+use windtunnel_fabric::packet::transport::{
+    Dcqcn, Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport,
 };
-use windtunnel_kernel::{Bytes, Span, Time};
+use windtunnel_fabric::packet::{
+    BufferSettings, Completion, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, PfcSettings,
+    PortReport, QueuePair, QueueSettings, TrimSettings,
+};
+use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 
 use packets::star;
 
@@ -183,6 +185,33 @@ fn trimming_in_place_of_drops() {
     all(NoTransport { window: 50_000, recovery: Recovery::GoBackN, timeout });
 }
 
+/// What NICs send arrives or is dropped: data, acknowledgements, and what tells of credit, trimming and congestion.
+#[test]
+fn all_that_is_sent_is_counted() {
+    fn all<T: Transport>(settings: PacketSettings, transport: T) {
+        let mut engine = incast(16, 200, 200_000, settings, transport);
+        finish(&mut engine);
+        // Hosts send by their NIC's port, and hear by the switch's.
+        let sent = |report: &PortReport| report.data_packets + report.control_packets;
+        let sent: u64 = engine.port_reports().iter().map(sent).sum();
+        let totals = engine.totals();
+        let arrived = totals.data_packets + totals.acknowledgements + totals.notices;
+        assert_eq!(sent, 2 * arrived + totals.drops, "{}: {totals:?}", T::NAME);
+    }
+    all(settings(10), Ndp::default());
+    all(settings(10), Eqds::default());
+    all(settings(10), Rccc::default());
+    all(settings(10), Nscc::default());
+    let marked = EcnSettings {
+        rate: BitRate::from_gbps(100),
+        kmin: Bytes(10_000),
+        kmax: Bytes(20_000),
+        pmax: 1.0,
+        at: MarkAt::Enqueue,
+    };
+    all(PacketSettings { ecn: Some(marked), ..PacketSettings::default() }, Dcqcn::default());
+}
+
 /// The same with several data queues, and telemetry on lossless ones.
 #[test]
 fn data_queues_trim_and_tell() {
@@ -289,4 +318,21 @@ fn short_messages_that_share_a_port_wait_for_no_time_out() {
     // Less than a message unasked.
     scatter(Eqds { packets: Some(20), ..Eqds::default() }, 20 * 4_160);
     scatter(Rccc::default(), 3 * 53_800 / 2);
+}
+
+/// Grants and first windows far beyond what there is to send are as good as that.
+#[test]
+fn credit_beyond_all_bounds_is_enough() {
+    fn ends<T: Transport>(transport: T) -> u64 {
+        let mut engine = incast(4, 300, 200_000, settings(20), transport);
+        finish(&mut engine).iter().map(|completion| completion.at.0).max().expect("arrivals")
+    }
+    let vast = ends(Rccc { packets: 1 << 31, ..Rccc::default() });
+    assert_eq!(vast, ends(Rccc { packets: 10_000, ..Rccc::default() }));
+    for (vast, large) in [
+        (ends(Rccc { largest: 1e300, ..Rccc::default() }), ends(Rccc { largest: 1e6, ..Rccc::default() })),
+        (ends(Eqds { largest: 1e300, ..Eqds::default() }), ends(Eqds { largest: 1e6, ..Eqds::default() })),
+    ] {
+        assert_eq!(vast, large);
+    }
 }

@@ -3,11 +3,14 @@
 
 mod packets;
 
-use windtunnel_fabric::packet::transport::{Ack, Dctcp, NoTransport, PathFacts, Recovery, Transport};
-use windtunnel_fabric::packet::{
-    Balancer, Engine, FabricPart, GilbertElliott, Impairments, PacketSettings, PartChange, PartState, Share,
+use windtunnel_fabric::packet::transport::{
+    Ack, Dctcp, Eqds, Ndp, NoTransport, PathFacts, Rccc, Recovery, Transport,
 };
-use windtunnel_kernel::{Span, Time, math};
+use windtunnel_fabric::packet::{
+    Balancer, BufferSettings, Engine, FabricPart, GilbertElliott, Impairments, PacketSettings, PartChange,
+    PartState, Share, TrimSettings,
+};
+use windtunnel_kernel::{Bytes, Span, Time, math};
 use windtunnel_topology::{LinkId, Names, Topology};
 
 use packets::{drain, engine, send_on, two_leaves};
@@ -106,6 +109,34 @@ fn switches_route_around_after_convergence() {
         assert_eq!(done.len() + rest.len(), 8, "{balancer:?}: all messages arrive");
         assert_eq!(engine.totals().link_down, known, "{balancer:?} avoids the link");
     }
+}
+
+/// A sender on credit loses its link for 295 µs, and with it PULLs for all that it had asked for. Its receiver has granted
+/// that and would say nothing more; one time-out later it tells again, and the rest comes at line rate.
+#[test]
+fn credit_that_was_lost_is_told_again() {
+    fn ends<T: Transport>(transport: T) {
+        let topology = two_leaves(4, 4);
+        let cable = FabricPart::Cable(link(&topology, "host1/nic0 -> leaf0"));
+        let (down, up) = (5_000_000, 300_000_000);
+        let changes = vec![change(down, cable, PartState::Down), change(up, cable, PartState::Up)];
+        let settings = PacketSettings {
+            balancer: Balancer::Spray { paths: 64 },
+            trimming: Some(TrimSettings::default()),
+            buffers: vec![BufferSettings { size: Bytes(1_000_000), alpha: 1.0, reserve: Bytes(0) }],
+            ..settings(Impairments { changes, ..Impairments::default() })
+        };
+        let mut engine = engine(&topology, settings, transport);
+        let packets = 1_000;
+        send_on(&mut engine, 0, 1, 2, packets * PAYLOAD);
+        let done = drain(&mut engine);
+        // Time-outs, of 1 ms where a turn is waited for, and all packets again.
+        let most = up + packets * FULL + 2_000_000_000;
+        assert!(done.len() == 1 && done[0].at.0 < most, "{}: {done:?}", T::NAME);
+    }
+    ends(Eqds::default());
+    ends(Rccc::default());
+    ends(Ndp::default());
 }
 
 /// The near side of a cable is avoided at once, and a switch that is down takes all its cables with it until it is back.

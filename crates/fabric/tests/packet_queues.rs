@@ -305,6 +305,17 @@ fn queues_that_cannot_work_are_refused() {
     assert_eq!(many.check(), Err(PacketError::Queues { found: 9 }));
     let lost = PacketSettings { classes: vec![0, 2], ..settings(Discipline::Strict, weighted(&[1, 1])) };
     assert_eq!(lost.check(), Err(PacketError::NoQueue { class: 1, queue: 2, known: 2 }));
+    // Sizes for ports of 1,600 Gbps, on a star of 400 Gbps: not even a packet alone would be let through.
+    let red =
+        |kmax| EcnSettings { rate: BitRate::from_gbps(1_600), kmin: Bytes(0), kmax: Bytes(kmax), ..profile };
+    let built = |kmax| {
+        let queue = QueueSettings { red: Some(red(kmax)), ..QueueSettings::default() };
+        let settings = settings(Discipline::Fifo, vec![queue]);
+        Engine::new(star(2), settings, NoTransport::default()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(built(4 * 4_160), Ok(()));
+    let told = "`queues[0].red.kmax` comes to 4159 B at ports of 400 Gbps, where all above is dropped, expected at least `mtu`: 4160 B";
+    assert_eq!(built(4 * 4_159), Err(told.into()));
 }
 
 proptest! {

@@ -461,3 +461,37 @@ fn go_back_n_loses_a_round_trip_per_loss() {
         );
     }
 }
+
+/// A time-out of 4 µs has a packet sent again whose acknowledgement comes 0.7 µs later, and 40 other queue pairs have their
+/// turns before. The one that is done keeps its place until its turn has come: another in it would send by that NIC, and those
+/// behind it would wait for ever.
+#[test]
+fn a_place_is_used_again_only_once_its_turn_has_come() {
+    let transport = NoTransport {
+        recovery: Recovery::Selective { reorder: 64 },
+        timeout: Span::from_us(4),
+        ..NoTransport::default()
+    };
+    let topology = star(4, 100, 200_000);
+    let mut engine = Engine::new(topology.clone(), PacketSettings::default(), transport).expect("settings");
+    let (others, packets) = (40, 20);
+    packets::send(&mut engine, 0, 0, 1, PAYLOAD, 0);
+    for token in 1..=others {
+        packets::send(&mut engine, 0, 0, 1, packets * PAYLOAD, token);
+    }
+    let mut done = Vec::new();
+    while engine.next_time() <= Time(6 * US) {
+        engine.run(Time(6 * US), 1 << 20, &mut done);
+    }
+    assert_eq!((done.len(), engine.totals().timeouts > 0), (1, true), "the first has arrived");
+    packets::send(&mut engine, 6 * US, 2, 3, packets * PAYLOAD, others + 1);
+    done.extend(packets::drain(&mut engine));
+    assert_eq!((done.len() as u64, engine.unfinished()), (others + 2, Vec::new()));
+    let sent = engine.port_reports();
+    let by = |nic: u32| {
+        sent.iter()
+            .find(|report| report.link == topology.nic_link(nic, 0))
+            .map_or(0, |report| report.data_packets)
+    };
+    assert!(by(2) >= packets, "host 2 sends what is its own: {}", by(2));
+}

@@ -104,7 +104,7 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Halves that were reset and stand on no ring any more are done.
+    /// Halves that are done, or were reset, and stand on no ring any more may give their places up.
     pub(super) fn retire_left(&mut self) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|pair| {

@@ -16,11 +16,13 @@
 //! on the order of arrivals at the port alone; a port's event has the port's number in its key.
 //!
 //! **Failure modes.** A sender whose demand is lost on the way (the only packets in the network are dropped, not trimmed) has
-//! no credit and is due none; when its time-out has passed without a sign of progress, it sends one packet unasked.
+//! no credit and is due none; when its time-out has passed without a sign of progress, it sends one packet unasked. Nor does
+//! it learn of credit if the last PULLs are lost: the receiver has granted all that was asked for and would say nothing more,
+//! so it answers such a packet by a PULL that grants nothing new.
 
 use super::engine::Engine;
 use super::events::class;
-use super::packets::{NONE, Packet};
+use super::packets::{Kind, NONE, Packet, flag};
 use super::port::List;
 use super::transport::{Credit, Demand, Transport};
 
@@ -110,6 +112,9 @@ pub(super) struct Credits {
 /// Picoseconds that a sender waits at least for its turn to be granted credit; twice as long each time in a row.
 const TURN: u64 = 1_000_000_000;
 
+/// More than any sender will ever send unasked, so that sums with it fit in 63 bits.
+const MOST: u64 = 1 << 62;
+
 /// Bytes of the unit in which packets say what their sender asks for, modulo 2^32 units.
 const UNIT: u64 = 256;
 
@@ -132,6 +137,7 @@ impl Credits {
 
     /// A new sending half.
     pub(super) fn open_sender(&mut self, flow: u32, unasked: u64) {
+        let unasked = unasked.min(MOST);
         let places = self.purses.len().max(flow as usize + 1);
         self.purses.resize(places, Purse::default());
         self.purses[flow as usize] =
@@ -143,7 +149,7 @@ impl Credits {
     pub(super) fn open_receiver(&mut self, flow: u32, most_idle: u64) {
         let places = self.accounts.len().max(flow as usize + 1);
         self.accounts.resize(places, Account::default());
-        let account = &mut self.accounts[flow as usize];
+        let (account, most_idle) = (&mut self.accounts[flow as usize], most_idle.min(MOST));
         *account = Account { after: account.after, on: account.on, most_idle, ..Account::default() };
     }
 
@@ -152,8 +158,9 @@ impl Credits {
         self.accounts[flow as usize].on.contains(&true)
     }
 
-    /// A packet is paid for. What it says that its sender asks for, and whether the credit is used up.
-    pub(super) fn spend(&mut self, flow: u32, mtu: u64, sent: &Spent) -> (u32, bool) {
+    /// A packet is paid for. What it says that its sender asks for, and its flags: whether the credit is used up, and that
+    /// after a time-out.
+    pub(super) fn spend(&mut self, flow: u32, mtu: u64, sent: &Spent) -> (u32, u8) {
         let purse = &mut self.purses[flow as usize];
         if sent.fresh {
             purse.backlog -= u64::from(sent.wire);
@@ -177,7 +184,8 @@ impl Credits {
         if sent.last {
             purse.ended = sent.sequence + 1;
         }
-        (purse.asked.div_ceil(UNIT) as u32, purse.credit <= 0)
+        let empty = if purse.rescues > 0 { flag::ASKS | flag::RESCUES } else { flag::ASKS };
+        (purse.asked.div_ceil(UNIT) as u32, if purse.credit <= 0 { empty } else { 0 })
     }
 
     /// The receiver was heard of: what nobody has granted is no longer spent, unless the scheme lets it.
@@ -297,10 +305,10 @@ impl Pacer {
 }
 
 impl<T: Transport> Engine<T> {
-    /// A data packet that says `asked` has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair
-    /// may want credit.
-    pub(super) fn want(&mut self, flow: u32, p: u32, asked: u32, trimmed: bool, now: u64) {
-        let mtu = self.settings.mtu.0;
+    /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair may want credit.
+    /// One that its sender sent for want of it, though all that it asks for was granted, is told once more of what was.
+    pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, now: u64) {
+        let (mtu, Packet { flow, detail: asked, .. }) = (self.settings.mtu.0, *packet);
         let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
         let account = &mut accounts[flow as usize];
         account.over = false;
@@ -314,8 +322,12 @@ impl<T: Transport> Engine<T> {
                 account.trimmed += if trimmed { mtu } else { 0 };
             }
         }
+        let rescues = packet.kind == Kind::Data && packet.flags & flag::RESCUES != 0;
         if account.wanted() > 0 {
             pacers[p as usize].stand(flow, accounts);
+        } else if rescues {
+            let granted = account.granted;
+            self.send_pull(flow, granted, now);
         }
         self.arm_pacer(p, now);
     }
@@ -359,6 +371,7 @@ impl<T: Transport> Engine<T> {
 
     /// A PULL has reached the sending half.
     pub(super) fn pulled(&mut self, id: u32, now: u64) {
+        self.totals.notices += 1;
         let Packet { flow, stamp, .. } = self.packets[id];
         self.packets.release(id);
         let sender = &mut self.senders[flow as usize];

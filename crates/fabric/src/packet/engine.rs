@@ -122,7 +122,7 @@ pub struct Engine<T: Transport> {
     /// Queue pairs that are done, but may have packets left in the network; looked through when there are so many.
     pub(super) retired: Vec<QueuePair>,
     pub(super) settle_at: usize,
-    /// Queue pairs that were reset, with senders that may stand on a ring.
+    /// Queue pairs that are done or were reset, with senders that may stand on a ring.
     pub(super) leaving: Vec<QueuePair>,
     pub(super) feedbacks: Feedbacks,
     pub(super) paths: Paths,

@@ -60,6 +60,9 @@ pub(super) mod flag {
     pub const FRESH: u8 = 8;
     /// Trimmed at the port that leads to its receiver.
     pub const LAST_HOP: u8 = 16;
+    /// Of a data packet, which has no use for [`LAST_HOP`]: sent after a time-out for want of credit, so a PULL may have been
+    /// lost.
+    pub const RESCUES: u8 = 16;
     /// The sender has nothing more to send.
     pub const FINAL: u8 = 32;
     /// Of a reduction: switches take it in.

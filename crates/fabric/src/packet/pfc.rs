@@ -194,6 +194,17 @@ impl<T: Transport> Engine<T> {
         let mut every =
             settings.queues.iter().flat_map(|queue| (0..Color::COUNT).map(move |color| (queue, color)));
         if every.any(|(queue, color)| drops(queue, color).is_some()) {
+            // Those of links that slow down in mid-run are not asked for.
+            let slowest = self.ports.iter().filter(|port| port.owner != NONE).map(|port| port.kind);
+            let slowest = slowest.map(|kind| self.kinds[usize::from(kind)].rate).min();
+            for (index, queue) in settings.queues.iter().enumerate() {
+                // One for a color alone may be meant to drop all of that.
+                let (Some(rate), Some(red)) = (slowest, queue.red) else { continue };
+                let (kmax, mtu) = (Bytes(u64::from(Marking::new(&red, rate).kmax)), settings.mtu);
+                if kmax < mtu {
+                    return Err(PacketError::DropsAll { index, kmax, rate, mtu });
+                }
+            }
             for kind in &self.kinds {
                 for queue in &settings.queues {
                     for color in 0..Color::COUNT {

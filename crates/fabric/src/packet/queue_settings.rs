@@ -255,7 +255,10 @@ pub(super) fn check(
             .iter()
             .flat_map(|color| [("queues.colors.ecn", &color.ecn), ("queues.colors.red", &color.red)]);
         for (name, profile) in own.into_iter().chain(by_color) {
-            let Some(EcnSettings { kmin, kmax, pmax, .. }) = *profile else { continue };
+            let Some(EcnSettings { rate, kmin, kmax, pmax, .. }) = *profile else { continue };
+            if rate.0 == 0 {
+                return Err(PacketError::ThresholdRate { name });
+            }
             if kmin > kmax {
                 return Err(PacketError::Profile { name, index, kmin, kmax });
             }

@@ -274,6 +274,7 @@ impl<T: Transport> Engine<T> {
     fn trimmed(&mut self, id: u32, now: u64) {
         let packet = self.packets[id];
         self.packets.release(id);
+        self.totals.notices += 1;
         let receiver = &mut self.receivers[packet.flow as usize];
         receiver.data_gone += 1;
         // Where packets must come in order it is a loss like others.
@@ -302,7 +303,7 @@ impl<T: Transport> Engine<T> {
         }
         let over = receiver.expected == receiver.ended && receiver.seen == receiver.ended;
         let port = receiver.port;
-        self.want(packet.flow, port, packet.detail, trimmed, now);
+        self.want(packet, port, trimmed, now);
         if over {
             self.satisfied(packet.flow);
         }

@@ -224,9 +224,9 @@ impl<T: Transport> Engine<T> {
         let last = !sender.has_more();
         let again = u64::from(sender.resend.count + sender.again_end - sender.again) * mtu;
         let sent = Spent { sequence: packet.sequence, wire: packet.wire, fresh, last, again };
-        let (asked, empty) = self.credits.spend(flow, mtu, &sent);
+        let (asked, flags) = self.credits.spend(flow, mtu, &sent);
         packet.detail = asked;
-        packet.flags |= if empty { flag::ASKS } else { 0 } | if last { flag::FINAL } else { 0 };
+        packet.flags |= flags | if last { flag::FINAL } else { 0 };
     }
 
     /// An acknowledgement has come back.
@@ -320,12 +320,14 @@ impl<T: Transport> Engine<T> {
             self.named.remove(&(sender.port, sender.name));
             let (receiver, to) = (sender.peer_slot, sender.to);
             let homes = [self.crossing.as_ref().map_or(0, |crossing| crossing.number), self.home(to)];
-            self.retired.push(QueuePair { sender: flow, receiver, homes });
+            // It may have its turn still to come, for packets that have arrived after all.
+            self.leaving.push(QueuePair { sender: flow, receiver, homes });
         }
     }
 
     /// A control packet has come back: the sending half, whose port has been pulled to `now`, unless that is done.
     pub(super) fn answered(&mut self, id: u32, now: u64) -> Option<u32> {
+        self.totals.notices += 1;
         let flow = self.packets[id].flow;
         self.packets.release(id);
         let sender = &mut self.senders[flow as usize];

@@ -254,6 +254,12 @@ pub enum PacketError {
         /// End.
         kmax: Bytes,
     },
+    /// Sizes for a port without a rate.
+    #[error("`{name}.rate` is 0 bps, expected more")]
+    ThresholdRate {
+        /// The setting.
+        name: &'static str,
+    },
     /// A share that is none.
     #[error("`{name}` is {found}, expected {expected}")]
     Share {
@@ -315,6 +321,21 @@ pub enum PacketError {
         kmin: Bytes,
         /// End.
         kmax: Bytes,
+    },
+    /// A profile that drops every full packet at some port, whatever waits there.
+    #[error(
+        "`queues[{index}].red.kmax` comes to {} B at ports of {} Gbps, where all above is dropped, expected at least `mtu`: {} B",
+        kmax.0, rate.0 as f64 / 1e9, mtu.0
+    )]
+    DropsAll {
+        /// Place of the queue.
+        index: usize,
+        /// What its `kmax` is at the port.
+        kmax: Bytes,
+        /// The port's rate.
+        rate: BitRate,
+        /// A full packet.
+        mtu: Bytes,
     },
     /// A meter that lets nothing pass.
     #[error("`queues[{index}].meter.cir` is 0 bps, expected more")]
@@ -482,7 +503,10 @@ impl PacketSettings {
         {
             return Err(PacketError::Paths { found: paths });
         }
-        if let Some(EcnSettings { kmin, kmax, pmax, .. }) = self.ecn {
+        if let Some(EcnSettings { rate, kmin, kmax, pmax, .. }) = self.ecn {
+            if rate.0 == 0 {
+                return Err(PacketError::ThresholdRate { name: "ecn" });
+            }
             if kmin > kmax {
                 return Err(PacketError::Ecn { kmin, kmax });
             }

@@ -350,7 +350,7 @@ impl<T: Transport> Engine<T> {
         let packet = &mut self.packets[id];
         packet.kind = Kind::Trimmed;
         packet.wire = packet.wire.min(header);
-        packet.flags |= if last_hop { flag::LAST_HOP } else { 0 };
+        packet.flags = packet.flags & !flag::RESCUES | if last_hop { flag::LAST_HOP } else { 0 };
         self.enqueue(p, id, now);
     }
 

@@ -20,6 +20,8 @@ pub struct Counters {
     pub data_packets: u64,
     /// Acknowledgements that arrived.
     pub acknowledgements: u64,
+    /// Other control packets that arrived: notifications, NACKs, PULLs, and the headers of packets that were trimmed.
+    pub notices: u64,
     /// Packets refused for lack of room or lost on a cable.
     pub drops: u64,
     /// Of them those lost on a cable that works.
@@ -52,6 +54,7 @@ impl Counters {
         self.events += other.events;
         self.data_packets += other.data_packets;
         self.acknowledgements += other.acknowledgements;
+        self.notices += other.notices;
         self.drops += other.drops;
         self.corrupted += other.corrupted;
         self.link_down += other.link_down;

@@ -37,6 +37,10 @@ pub fn check(
             let message = "expected at least 1 reduction at once, found 0";
             return Err(InputError::new(at("network.reduction.operations"), message));
         }
+        if given.rate.is_some_and(|rate| rate.0.0 == 0) {
+            let message = "expected a rate above 0 bps, found 0 bps";
+            return Err(InputError::new(at("network.reduction.rate"), message));
+        }
         if given.slots < given.operations {
             let message = format!(
                 "{} slots leave none for each of {} reductions: expected at least as many slots",

@@ -336,7 +336,7 @@ impl NetworkSummary {
     pub fn add_packets(&mut self, totals: &Counters, queueing: Span) {
         let sum = |kept: &mut Option<u64>, more: u64| *kept = Some(kept.unwrap_or(0) + more);
         sum(&mut self.pfc_pauses, totals.pauses);
-        sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements);
+        sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements + totals.notices);
         sum(&mut self.packets_dropped, totals.drops);
         sum(&mut self.link_down, totals.link_down);
         sum(&mut self.corrupted, totals.corrupted);

@@ -80,7 +80,7 @@ impl Transport for Rccc {
     }
 
     fn credit(&self, mtu: u32) -> Credit {
-        let quantum = mtu * self.packets;
+        let quantum = mtu.saturating_mul(self.packets);
         Credit { quantum, share: self.share, demand: Demand::Backlog, keeps_unasked: false, idle: true }
     }
 
