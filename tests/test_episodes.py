@@ -115,8 +115,9 @@ def test_short_iterations_meet_long_ones_as_often_as_in_a_whole_run(iterations: 
         scenario["topology"] |= {"hosts": 4, "tiers": tiers}
         scenario["topology"]["host"] |= {"gpus": 2, "nics": 2}
         one = windtunnel.run(scenario, full=full).summary["jobs"][1]
-        assert one["iteration_time_s"]["mean"] * iterations == pytest.approx(one["finish_s"] - one["start_s"], rel=0.03)
-        return one["finish_s"] - one["start_s"]
+        time = float(one["finish_s"] - one["start_s"])
+        assert one["iteration_time_s"]["mean"] * iterations == pytest.approx(time, rel=0.03)
+        return time
 
     instants = range(100_000, 700_000, 37_919)
     fast, full = (sum(times(at, full=full) for at in instants) / len(instants) for full in (False, True))

@@ -128,6 +128,7 @@ unsafe fn open(
         topology.map_err(|failure| match failure {
             Failure::Input(error) => error.to_string(),
             Failure::Run(message) => message,
+            Failure::Cluster(error) => error.to_string(),
         })
     });
     match built {

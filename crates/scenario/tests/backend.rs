@@ -65,6 +65,7 @@ fn refused(result: Result<Value, Failure>) -> String {
 fn failed(result: Result<Value, Failure>) -> String {
     match result {
         Err(Failure::Run(message)) => message,
+        Err(Failure::Cluster(error)) => error.to_string(),
         other => panic!("expected a failed run, found {other:?}"),
     }
 }

@@ -17,6 +17,7 @@ fn run(text: &str) -> Result<Value, String> {
         Ok(summary) => Ok(serde_json::from_str(&summary).expect("a summary is JSON")),
         Err(api::Failure::Input(error)) => Err(error.to_string()),
         Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }
 

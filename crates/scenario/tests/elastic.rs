@@ -24,6 +24,7 @@ fn run(text: &str, overrides: &[(&str, &str)]) -> Value {
         Ok(summary) => summary,
         Err(api::Failure::Input(error)) => panic!("{error}"),
         Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }
 

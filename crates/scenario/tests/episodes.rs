@@ -50,6 +50,7 @@ fn run_request(request: &RunRequest) -> (Value, Tables) {
         Ok(summary) => summary,
         Err(api::Failure::Input(error)) => panic!("{error}"),
         Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Cluster(error)) => panic!("{error}"),
     };
     (serde_json::from_str(&summary).expect("a summary is JSON"), tables)
 }

@@ -27,6 +27,7 @@ fn run_text(text: &str, tables: &mut Queues) -> Result<Value, String> {
     let summary = run(&request, tables, &mut Discard).map_err(|failure| match failure {
         Failure::Input(error) => error.to_string(),
         Failure::Run(message) => message,
+        Failure::Cluster(error) => error.to_string(),
     })?;
     serde_json::from_str(&summary).map_err(|error| error.to_string())
 }

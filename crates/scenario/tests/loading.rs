@@ -22,6 +22,7 @@ fn run(text: &str, overrides: &[(&str, &str)], full: bool) -> Value {
         Ok(summary) => serde_json::from_str(&summary).expect("a summary is JSON"),
         Err(api::Failure::Input(error)) => panic!("{error}"),
         Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }
 
@@ -30,6 +31,7 @@ fn refused(text: &str, overrides: &[(&str, &str)]) -> String {
         Ok(_) => panic!("it runs"),
         Err(api::Failure::Input(error)) => error.to_string(),
         Err(api::Failure::Run(message)) => message,
+        Err(api::Failure::Cluster(error)) => error.to_string(),
     }
 }
 

@@ -29,6 +29,7 @@ fn run_in(base: &Path, text: &str) -> Result<(Value, usize), String> {
         Ok(summary) => Ok((serde_json::from_str(&summary).expect("a summary is JSON"), rows.0)),
         Err(api::Failure::Input(error)) => Err(error.to_string()),
         Err(api::Failure::Run(message)) => Err(message),
+        Err(api::Failure::Cluster(error)) => Err(error.to_string()),
     }
 }
 

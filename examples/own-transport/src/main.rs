@@ -41,5 +41,9 @@ fn main() -> ExitCode {
             eprintln!("error: {message}");
             ExitCode::FAILURE
         }
+        Err(Failure::Cluster(error)) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -19,6 +19,7 @@ fn summary(overrides: &[(&str, &str)], modules: Modules) -> Result<Value, String
         Ok(summary) => Ok(serde_json::from_str(&summary).expect("a summary is JSON")),
         Err(Failure::Input(error)) => Err(error.to_string()),
         Err(Failure::Run(message)) => Err(message),
+        Err(Failure::Cluster(error)) => Err(error.to_string()),
     }
 }
 

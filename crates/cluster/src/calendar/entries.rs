@@ -73,7 +73,7 @@ mod tests {
                 let digits = 1 + random.below(30);
                 1 + random.below(1 << digits)
             };
-            let spans: Vec<u64> = (0..1 + seed % 7).map(|_| span()).collect();
+            let spans: Vec<u64> = (0..=seed % 7).map(|_| span()).collect();
             let phases = phases(seed, &spans);
             for (&span, &phase) in spans.iter().zip(&phases) {
                 let longer = spans.iter().zip(&phases).filter(|&(&other, _)| other >= span);

@@ -198,7 +198,7 @@ mod tests {
         for seed in 0..1_000 {
             let mut random = RandomStream::new(seed, "cuts", 0);
             let duration = 1_000_000 + random.below(1 << 50);
-            let rate = Rate::of(&job(0, 0), &seen(vec![Time(duration * 1_000)]), Time(0));
+            let rate = rate(0, 0, vec![Time(duration * 1_000)], 0, 0);
             let (mut left, mut passed) = (Work::iterations(1), 0);
             for _ in 0..random.below(20) {
                 let until = 1 + random.below((duration - passed) / 2);
