@@ -90,10 +90,7 @@ fn whole_hosts_strand_gpus_and_regions_and_leaves_bound_jobs() {
     assert!(stranded(&leaves) > 0.0);
     let small = [("cluster", "{scheduler: mast, regions: 8}"), ("jobs.scale", "{gpus: 128, max_gpus: 128}")];
     let error = run(&example(), Path::new("."), &small).unwrap_err();
-    assert!(
-        error.starts_with("a.yaml: jobs: a job needs 128 GPUs (locality `anywhere`), more than"),
-        "{error}"
-    );
+    assert!(error.starts_with("a.yaml: jobs: job 0 needs 128 GPUs (`anywhere`), more than"), "{error}");
 }
 
 const LOG: &str = "timestamp,duration,num_gpus,gpu_time,cluster\n\
