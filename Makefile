@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test bench loom lint format docs setup library clean
+.PHONY: demo test fuzz bench loom lint format docs setup library clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -22,6 +22,12 @@ setup: $(ENGINE) $(TOOLS)
 test: $(ENGINE) $(TOOLS)
 	cargo test --workspace --exclude windtunnel-python --quiet
 	$(BIN)/python -m pytest -n auto -q
+
+# 2,000 random scenarios at all fidelities against the rules of tests/fuzz/properties.py: under ten minutes on two cores.
+# `make fuzz FUZZ='--first 17 --count 1'` repeats one.
+FUZZ ?= --count 2000
+fuzz: $(ENGINE) $(TOOLS)
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
 # The barrier and mailboxes of the parallel engine under a model checker, in every interleaving: a few seconds.
 loom:

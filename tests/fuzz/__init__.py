@@ -1,0 +1,1 @@
+"""Random scenarios against rules that every run must satisfy: `make fuzz`."""

@@ -1,0 +1,86 @@
+"""One case from number to verdict: drawn, run at every fidelity, held against the rules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import windtunnel
+from fuzz.draw import Case, faster, neighbours, scenario
+from fuzz.properties import Runs, Violation, violations
+from windtunnel.engine import InputError, RunError
+
+FIDELITIES = ("job", "message", "flow", "packet")
+
+VOLATILE = ("wall_time_s", "cpu_time_s", "peak_memory_bytes", "peak_rss_bytes")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case."""
+
+    violations: list[Violation]
+    runs: int
+
+
+def drawn(number: int) -> Case:
+    """Every fourth case has several jobs."""
+    return neighbours(number) if number % 4 == 3 else scenario(number)
+
+
+def text(number: int) -> str:
+    """The scenario of `number`. JSON is YAML."""
+    return json.dumps(drawn(number).scenario, indent=1) + "\n"
+
+
+def outcome(number: int) -> Outcome:
+    """Runs the case of `number` at every fidelity and what the numbers ask for beside."""
+    case = drawn(number)
+    runs: Runs = {}
+    found: list[Violation] = []
+    for fidelity in FIDELITIES:
+        try:
+            runs[fidelity] = windtunnel.run(_taken_by(fidelity, case.scenario), fidelity=fidelity)
+        except (InputError, RunError) as error:
+            found.append(Violation(number, f"{type(error).__name__}", f"{fidelity}: {str(error).splitlines()[0]}"))
+    found += violations(case, runs)
+    count = len(FIDELITIES)
+    if not found and number % 2 == 0:
+        found += _monotone(case, runs)
+        count += 2
+    if not found and number % 5 == 0:
+        found += _same_for_any_threads(case, runs)
+        count += 1
+    return Outcome(found, count)
+
+
+def _taken_by(fidelity: str, scenario: dict[str, Any]) -> dict[str, Any]:
+    """Cables lose packets where there are packets; elsewhere such a scenario is refused."""
+    return scenario if fidelity == "packet" else {key: v for key, v in scenario.items() if key != "impairments"}
+
+
+def _monotone(case: Case, runs: Runs) -> list[Violation]:
+    """Twice the rate everywhere makes no job slower: not at all by sharing alone, by little with packets."""
+    found = []
+    for fidelity, slack in (("flow", 1e-6), ("packet", 0.05)):
+        if fidelity == "packet" and (case.lossy or runs["packet"].summary["network"]["packets_dropped"]):
+            continue
+        quick = windtunnel.run(faster(_taken_by(fidelity, case.scenario)), fidelity=fidelity)
+        for before, after in zip(runs[fidelity].summary["jobs"], quick.summary["jobs"], strict=True):
+            then, now = (j["finish_s"] - j["start_s"] for j in (before, after))
+            if now > then * (1 + slack) + 1e-9:
+                said = f"{fidelity}: {before['name']} takes {then} s, and {now} s at twice the rates"
+                found.append(Violation(case.number, "monotone_in_bandwidth", said))
+    return found
+
+
+def _figures(summary: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in summary.items() if key not in VOLATILE}
+
+
+def _same_for_any_threads(case: Case, runs: Runs) -> list[Violation]:
+    again = windtunnel.run(case.scenario, fidelity="packet", threads=3)
+    if _figures(again.summary) == _figures(runs["packet"].summary):
+        return []
+    return [Violation(case.number, "same_for_any_threads", "packet: three threads give another summary")]

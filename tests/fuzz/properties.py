@@ -1,0 +1,184 @@
+"""What every run must satisfy, whatever was drawn; each rule names what it found where it does not hold.
+
+A rule looks at the runs of one case at all fidelities and returns sentences, none where all is well. The figures are
+those that a user reads: `summary.json` and the tables, as docs/results.md defines them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fuzz.draw import Case
+    from windtunnel import Result
+
+Runs = dict[str, "Result"]
+"""Results by fidelity."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a rule looks at."""
+
+    case: Case
+    runs: Runs
+
+    def of(self, *fidelities: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Fidelity and summary of the runs at `fidelities`."""
+        for fidelity in fidelities:
+            if fidelity in self.runs:
+                yield fidelity, self.runs[fidelity].summary
+
+    def jobs(self, *fidelities: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Fidelity and summary of each job at `fidelities`, at all where none is named."""
+        for fidelity, summary in self.of(*(fidelities or tuple(self.runs))):
+            for job in summary["jobs"]:
+                yield fidelity, job
+
+
+Rule = Callable[[Seen], Iterator[str]]
+
+RULES: dict[str, Rule] = {}
+
+NETWORKED = ("message", "flow", "packet")
+
+TINY = 1e-9
+"""Rounding of figures that are made from integers and written as floats, relative."""
+
+
+def rule(check: Rule) -> Rule:
+    RULES[check.__name__] = check
+    return check
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that a case breaks, and what was found."""
+
+    number: int
+    rule: str
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.rule}: {self.said}"
+
+
+def violations(case: Case, runs: Runs) -> list[Violation]:
+    """All that `runs` of `case` break."""
+    return [Violation(case.number, name, said) for name, check in RULES.items() for said in check(Seen(case, runs))]
+
+
+def near(a: float, b: float, relative: float = TINY, absolute: float = 0.0) -> bool:
+    return abs(a - b) <= max(relative * max(abs(a), abs(b)), absolute)
+
+
+def _iteration_s(job: dict[str, Any]) -> float:
+    return float(job["iteration_time_s"]["mean"])
+
+
+@rule
+def all_jobs_finish(seen: Seen) -> Iterator[str]:
+    for fidelity, job in seen.jobs():
+        if job["state"] != "finished":
+            yield f"{fidelity}: {job['name']} is {job['state']}"
+
+
+@rule
+def iterations_take_the_time_of_the_job(seen: Seen) -> Iterator[str]:
+    """Mean iteration × iterations = finish - start, to the nanosecond of the calendar."""
+    for fidelity, job in seen.jobs():
+        whole, parts = job["finish_s"] - job["start_s"], _iteration_s(job) * job["iterations"]
+        if not near(whole, parts, 1e-6, 2e-9):
+            yield f"{fidelity}: {job['name']} took {whole} s, its {job['iterations']} iterations {parts} s"
+
+
+@rule
+def parts_sum_to_the_iteration(seen: Seen) -> Iterator[str]:
+    for fidelity, job in seen.jobs(*NETWORKED):
+        parts = sum(job["exposed_s"].values()) + sum(job[f"{p}_s"] for p in ("compute", "bubble", "straggler", "host"))
+        if not near(parts, _iteration_s(job), 1e-9, 1e-12):
+            yield f"{fidelity}: the parts of {job['name']} sum to {parts} s, an iteration takes {_iteration_s(job)} s"
+
+
+@rule
+def times_are_in_order(seen: Seen) -> Iterator[str]:
+    for fidelity, job in seen.jobs():
+        if not 0 <= job["submit_s"] <= job["start_s"] <= job["finish_s"]:
+            yield f"{fidelity}: {job['name']} {job['submit_s']}, {job['start_s']}, {job['finish_s']}"
+        span = seen.runs[fidelity].summary["simulated_time_s"]
+        if span < job["finish_s"] - 2e-9:
+            yield f"{fidelity}: {span} s were simulated, {job['name']} ends at {job['finish_s']}"
+
+
+@rule
+def payload_is_the_same_at_every_fidelity(seen: Seen) -> Iterator[str]:
+    for key in ("messages", "bytes_delivered"):
+        found = {fidelity: summary["network"][key] for fidelity, summary in seen.of(*NETWORKED)}
+        if len(set(found.values())) > 1:
+            yield f"{key}: {found}"
+
+
+def _payload(job: dict[str, Any], ranks: int) -> tuple[int, int] | None:
+    """Messages and bytes of one iteration of a pattern of equal messages, None for other jobs."""
+    flows = job["workload"].get("flows")
+    if flows is None or "bytes_to" in flows:
+        return None
+    units = {"B": 1, "KB": 1000, "MB": 10**6, "KiB": 1024, "MiB": 2**20}
+    number, unit = flows["bytes"].split()
+    fan, pairs = ranks - 1, ranks * (ranks - 1)
+    counts = {"ring": ranks, "permutation": ranks, "incast": fan, "outcast": fan, "all-to-all": pairs}
+    count = counts[flows["pattern"]]
+    return count, count * int(number) * units[unit]
+
+
+@rule
+def payload_is_what_the_patterns_send(seen: Seen) -> Iterator[str]:
+    for fidelity, summary in seen.of(*NETWORKED):
+        sent = [
+            (_payload(job, said["ranks"]), said["iterations"])
+            for job, said in zip(seen.case.scenario["jobs"], summary["jobs"], strict=True)
+        ]
+        if any(payload is None for payload, _ in sent):
+            continue
+        network = summary["network"]
+        said = (network["messages"], network["bytes_delivered"])
+        due = tuple(sum(payload[i] * n for payload, n in sent if payload) for i in (0, 1))
+        if said != due:
+            yield f"{fidelity}: {said[0]} messages of {said[1]} B, sent were {due[0]} of {due[1]} B"
+
+
+@rule
+def links_carry_what_their_rate_allows(seen: Seen) -> Iterator[str]:
+    """Utilisation = bytes carried / (rate × span), at most 1."""
+    for fidelity, summary in seen.of("flow", "packet"):
+        run = seen.runs[fidelity]
+        rates = dict(run.table("links").select("link", "rate_bps").iter_rows()) if "links" in run.tables else {}
+        span = summary["simulated_time_s"]
+        for link in summary["network"]["links_most_loaded"]:
+            name, said = link["name"], link["utilisation"]
+            if said > 1 + TINY:
+                yield f"{fidelity}: {name} is used {said}"
+            if name in rates and span > 0:
+                due = link["bytes"] * 8 / (rates[name] * span)
+                if not near(said, due, 1e-6, 1e-9):
+                    yield f"{fidelity}: {name} says {said}, its bytes {due}"
+
+
+@rule
+def what_is_sent_again_was_lost(seen: Seen) -> Iterator[str]:
+    """Where packets keep their order and nothing is dropped, trimmed or corrupted, none is sent again."""
+    for _, summary in seen.of("packet") if seen.case.one_path else ():
+        network = summary["network"]
+        lost = network["packets_dropped"] + (network["packets_trimmed"] or 0)
+        if lost == 0 and network["retransmissions"]:
+            yield f"{network['retransmissions']} packets were sent again, none was lost"
+
+
+@rule
+def nothing_beats_the_ideal_fabric(seen: Seen) -> Iterator[str]:
+    for fidelity, job in seen.jobs("flow", "packet"):
+        ideal, taken = job["ideal_iteration_time_s"], _iteration_s(job)
+        if ideal is not None and taken < ideal * (1 - 1e-6):
+            yield f"{fidelity}: {job['name']} takes {taken} s an iteration, on an ideal fabric {ideal} s"
