@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test fuzz bench loom lint format docs setup library clean
+.PHONY: demo test fuzz mutants bench loom lint format docs setup library clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -28,6 +28,10 @@ test: $(ENGINE) $(TOOLS)
 FUZZ ?= --count 2000
 fuzz: $(ENGINE) $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
+
+# Important lines changed one at a time, each in a copy: does the test that is named beside it notice? Takes an hour.
+mutants:
+	PYTHONPATH=tests $(PYTHON) -m mutants $(MUTANTS)
 
 # The barrier and mailboxes of the parallel engine under a model checker, in every interleaving: a few seconds.
 loom:

@@ -1,0 +1,1 @@
+"""Important lines changed one at a time: `make mutants`."""

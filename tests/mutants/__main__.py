@@ -1,0 +1,127 @@
+"""`make mutants`: changes important lines one at a time and asks whether the test named beside each notices.
+
+    make mutants MUTANTS="[--only TEXT] [--list]"
+
+Works in a copy under target/mutants, never in the tree itself. A mutant is `killed` when its test fails, `survived`
+when it passes, `unbuilt` when it is no program, and `gone` when the line is not there any more: then the list is to be
+renewed. A test that fails without any change is told apart as `broken`. Exit status 1 unless all are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRATCH = ROOT / "target" / "mutants"
+LIST = Path(__file__).with_name("mutants.toml")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A line to change, and the test that must fail."""
+
+    name: str
+    file: str
+    find: str
+    replace: str
+    by: str
+
+
+def read_list() -> list[Mutant]:
+    return [Mutant(**entry) for entry in tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="mutants")
+    parser.add_argument("--only", default="", help="those whose name or file has this in it")
+    parser.add_argument("--list", action="store_true", help="check that each line is there, and try none")
+    arguments = parser.parse_args()
+    chosen = [m for m in read_list() if arguments.only in m.name or arguments.only in m.file]
+    missing = [m for m in chosen if (ROOT / m.file).read_text(encoding="utf-8").count(m.find) != 1]
+    for mutant in missing:
+        print(f"gone      {mutant.name} ({mutant.file})")
+    if arguments.list:
+        return 1 if missing else 0
+    tree = copied_tree()
+    sound: dict[str, bool] = {}
+    survivors = len(missing)
+    for mutant in chosen:
+        if mutant in missing:
+            continue
+        begun = time.monotonic()
+        verdict = tried(tree, mutant, sound)
+        survivors += verdict != "killed"
+        print(f"{verdict:9} {mutant.name} ({mutant.file}, {time.monotonic() - begun:.0f} s)", flush=True)
+    print(f"{len(chosen)} mutants, {len(chosen) - survivors} killed")
+    return 1 if survivors else 0
+
+
+def copied_tree() -> Path:
+    """A copy of all tracked files, as they are in the work tree; the build beside it is kept from call to call."""
+    tree = SCRATCH / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+    return tree
+
+
+def tried(tree: Path, mutant: Mutant, sound: dict[str, bool]) -> str:
+    """The verdict on `mutant`; `sound` remembers which tests pass unchanged."""
+    if mutant.by not in sound:
+        sound[mutant.by] = passes(tree, mutant.by)
+    if not sound[mutant.by]:
+        return "broken"
+    path = tree / mutant.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(mutant.find, mutant.replace), encoding="utf-8")
+    try:
+        if not builds(tree, mutant.by):
+            return "unbuilt"
+        return "survived" if passes(tree, mutant.by) else "killed"
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def builds(tree: Path, by: str) -> bool:
+    return ran(tree, [*words(by), "--no-run"])
+
+
+def passes(tree: Path, by: str) -> bool:
+    """Whether the test passes; a name that no test bears is no pass."""
+    return ran(tree, words(by), executed=True)
+
+
+def words(by: str) -> list[str]:
+    """The command, with cargo told to be quiet. Filters come after the options of cargo."""
+    return by.split()
+
+
+def ran(tree: Path, command: list[str], *, executed: bool = False) -> bool:
+    target = str(SCRATCH / "build")
+    done = subprocess.run(
+        [*command, "--target-dir", target], cwd=tree, capture_output=True, text=True, check=False, timeout=900
+    )
+    if (
+        executed
+        and done.returncode == 0
+        and not any(
+            line.startswith("test result: ok.") and " 0 passed" not in line for line in done.stdout.splitlines()
+        )
+    ):
+        sys.stderr.write(f"no test was run by `{' '.join(command)}`\n")
+        return False
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
