@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import windtunnel
-from fuzz.draw import Case, faster, neighbours, scenario
+from fuzz.draw import Case, faster, neighbours, scenario, shared, trained
 from fuzz.properties import Runs, Violation, violations
 from windtunnel.engine import InputError, RunError
 
@@ -25,8 +25,9 @@ class Outcome:
 
 
 def drawn(number: int) -> Case:
-    """Every fourth case has several jobs."""
-    return neighbours(number) if number % 4 == 3 else scenario(number)
+    """The case of `number`; of ten in a row five have one job, two several, two train a model, one is a cluster."""
+    draw = (scenario, scenario, trained, neighbours, scenario, scenario, shared, trained, neighbours, scenario)
+    return draw[number % len(draw)](number)
 
 
 def text(number: int) -> str:

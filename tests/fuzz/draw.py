@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Mapping = dict[str, Any]
@@ -210,6 +211,77 @@ def neighbours(number: int) -> Case:
     }  # fmt: skip
     spread = net.get("load_balancer") in ("spray", "adaptive", "reps")
     return Case(number, found, one_path=not spread, lossy=False)
+
+
+def trained(number: int) -> Case:
+    """The scenario of `number` that trains a tiny model, dense or with experts, in some layout; hosts may be slow."""
+    rng = random.Random(f"trained {number}")  # noqa: S311
+    shape = _clos(rng)
+    while shape["hosts"] * shape["host"]["gpus"] < 4:
+        shape = _clos(rng)
+    shape["host"]["gpu"] = "H100-SXM"
+    sparse = rng.random() < 0.4
+    tp, pp = rng.choice([1, 2]), rng.choice([1, 2])
+    ep = rng.choice([1, 2]) if sparse and tp * pp <= 2 else 1
+    gpus = shape["hosts"] * shape["host"]["gpus"]
+    dp = max(1, min(4, gpus // (tp * pp * ep)))
+    zero = rng.choice([0, 1, 3]) if pp == 1 else rng.choice([0, 1])
+    layout: Mapping = {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "zero": zero}
+    if pp > 1:
+        layout["schedule"] = {"name": rng.choice(["1f1b", "gpipe", "zb-h1"])}
+    micro = rng.choice([1, 2])
+    model = Path(__file__).with_name("tiny-moe.json" if sparse else "tiny-dense.json")
+    job: Mapping = {
+        "name": "a",
+        "workload": {"model": str(model), "global_batch": ep * dp * micro * rng.choice([2, 4]), "micro_batch": micro,
+                     "sequence": 256},
+        "parallelism": layout, "placement": rng.choice(["packed", "spread"]), "iterations": rng.choice([1, 3, 6]),
+    }  # fmt: skip
+    net = network(rng, "clos")
+    found: Mapping = {
+        "windtunnel": 1, "name": f"fuzz-{number}", "seed": number, "fidelity": "flow", "topology": shape,
+        "network": net, "jobs": [job], "memory": "ignore",
+    }  # fmt: skip
+    if rng.random() < 0.3:
+        found["variation"] = {"speeds": [{"host": rng.randrange(shape["hosts"]), "speed": rng.choice([0.5, 0.9])}]}
+    elif rng.random() < 0.3:
+        found["variation"] = {"kernel_noise": {"distribution": "lognormal", "cv": 0.05}}
+    spread = net.get("load_balancer") in ("spray", "adaptive", "reps")
+    return Case(number, found, one_path=not spread, lossy=False)
+
+
+def shared(number: int) -> Case:
+    """The scenario of `number` with jobs that come and go on a fabric, write checkpoints and are interrupted."""
+    rng = random.Random(f"shared {number}")  # noqa: S311
+    shape = _clos(rng)
+    shape["hosts"] = max(4, shape["hosts"])
+    if len(shape["tiers"]) == 1:
+        width = 1 if "rails" in shape["host"] else shape["host"]["nics"]
+        shape["tiers"][0]["ports_down"] = shape["hosts"] * width
+    gpus = shape["hosts"] * shape["host"]["gpus"]
+    jobs = []
+    for i in range(rng.choice([2, 3, 4])):
+        found = job(rng, "abcd"[i])
+        next(iter(found["workload"].values()))["ranks"] = rng.randint(2, max(2, gpus // 2))
+        found["iterations"] = rng.choice([5, 12, 40])
+        found["placement"] = rng.choice(["packed", "spread"])
+        if i:
+            found["submit"] = f"{rng.randint(1, 3000)} us"
+        if rng.random() < 0.5:
+            found["checkpoint"] = {"iterations": rng.choice([2, 5]), "write": f"{rng.randint(1, 200)} us"}
+        jobs.append(found)
+    cluster: Mapping = {"scheduler": rng.choice(["fcfs", "easy", "first-fit"]), "restart": "50 us"}
+    if rng.random() < 0.6:
+        part = f"host{rng.randrange(shape['hosts'])}"
+        at, lasts = f"{rng.randint(10, 2000)} us", f"{rng.randint(10, 500)} us"
+        cluster["maintenance"] = [{"part": part, "at": at, "for": lasts}]
+    net = network(rng, "clos")
+    scene: Mapping = {
+        "windtunnel": 1, "name": f"fuzz-{number}", "seed": number, "fidelity": "flow", "topology": shape,
+        "network": net, "jobs": jobs, "cluster": cluster,
+    }  # fmt: skip
+    spread = net.get("load_balancer") in ("spray", "adaptive", "reps")
+    return Case(number, scene, one_path=not spread, lossy=False)
 
 
 def faster(scenario: Mapping) -> Mapping:
