@@ -269,9 +269,9 @@ fn collectives_take_their_closed_forms_on_an_ideal_fabric() {
         }
         // Up and down both trees, all chunks in flight.
         last(steps(K::AllReduce, A::DoubleBinaryTree, 2 * half), 2 * levels * (LATENCY + chunk));
-        // Rabenseifner: 2 (log2 p α + (p − 1)/p β bytes), and two whole buffers when folded.
+        // Rabenseifner: 2 (log2 p α + (p − 1)/p β bytes), and when folded two halves before and the whole after.
         let (core, bytes) = (1 << n.ilog2(), 64_000);
-        let folded = if n.is_power_of_two() { 0 } else { 2 * message(bytes) };
+        let folded = if n.is_power_of_two() { 0 } else { 2 * message(bytes / 2) + message(bytes) };
         let halving = 2 * (u64::from(n.ilog2()) * LATENCY + (core - 1) * (bytes / core) * PER_BYTE);
         last(steps(K::AllReduce, A::Recursive, bytes), halving + folded);
     }
