@@ -134,8 +134,17 @@ impl Arrivals {
         new
     }
 
-    /// Marks those of the 64 packets from `from` (a multiple of 64) on whose bits are set, none of them below `base`.
-    pub(super) fn mark_word(&mut self, base: u32, from: u32, bits: u64) {
+    /// Marks those of the 64 packets from `from` on whose bits are set, none of them below `base`.
+    pub(super) fn mark_bits(&mut self, base: u32, from: u32, bits: u64) {
+        let shift = from & 63;
+        self.mark_word(base, from - shift, bits << shift);
+        if shift > 0 {
+            self.mark_word(base, (from - shift).saturating_add(64), bits >> (64 - shift));
+        }
+    }
+
+    /// The same for `from` a multiple of 64.
+    fn mark_word(&mut self, base: u32, from: u32, bits: u64) {
         if bits == 0 {
             return;
         }
@@ -165,9 +174,17 @@ impl Arrivals {
         }
     }
 
+    /// 64 bits from `from` on, which is not before what was cleared.
+    #[inline]
+    pub(super) fn bits(&self, from: u32) -> u64 {
+        let shift = from & 63;
+        let low = self.word(from - shift) >> shift;
+        if shift > 0 { low | self.word((from - shift).saturating_add(64)) << (64 - shift) } else { low }
+    }
+
     /// 64 bits from `from` (a multiple of 64) on.
     #[inline]
-    pub(super) fn word(&self, from: u32) -> u64 {
+    fn word(&self, from: u32) -> u64 {
         if self.words.is_empty() || from >= self.end { 0 } else { self.words[self.place(from).0] }
     }
 
@@ -215,14 +232,13 @@ mod tests {
     }
 
     proptest! {
-        /// Words at a time are packets one by one.
+        /// 64 packets at a time, from any on, are packets one by one.
         #[test]
-        fn words_are_their_bits(base in 0..300u32, lots in prop::collection::vec((0..6u32, any::<u64>()), 1..8), to in 0..700u32) {
+        fn words_are_their_bits(base in 0..300u32, lots in prop::collection::vec((0..400u32, any::<u64>()), 1..8), to in 0..700u32) {
             let (mut one, mut other) = (Arrivals::default(), Arrivals::default());
-            for (word, bits) in lots {
-                let from = (base & !63) + 64 * word;
-                let bits = if from < base { bits & u64::MAX << (base - from) } else { bits };
-                one.mark_word(base, from, bits);
+            for (above, bits) in lots {
+                let from = base + above;
+                one.mark_bits(base, from, bits);
                 for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
                     other.mark(base, from + bit);
                 }
@@ -232,6 +248,8 @@ mod tests {
             (base..to.min(other.end)).for_each(|sequence| other.clear(sequence));
             for probe in base..one.end + 70 {
                 prop_assert_eq!(one.has(probe), other.has(probe), "{}", probe);
+                let bits = (0..64).filter(|&bit| other.has(probe + bit)).map(|bit| 1 << bit).sum::<u64>();
+                prop_assert_eq!(one.bits(probe), bits, "{}", probe);
             }
         }
     }

@@ -45,6 +45,9 @@ pub(super) struct Receiver<P> {
     marked: u16,
     /// The gap already asked for, with go-back-N.
     asked: u32,
+    /// The lowest and the highest packet that arrived out of order since the last acknowledgement; none if that is lower.
+    low: u32,
+    high: u32,
 
     beyond: Arrivals,
     /// One more than the last packet that the sender has called its final one.
@@ -80,6 +83,8 @@ impl<P: Default> Receiver<P> {
             pending: 0,
             marked: 0,
             asked: NONE,
+            low: u32::MAX,
+            high: 0,
             ended: 0,
             seen: 0,
             flags,
@@ -92,6 +97,24 @@ impl<P: Default> Receiver<P> {
 }
 
 impl<P> Receiver<P> {
+    /// Whether one acknowledgement could not tell of `sequence` and of what arrived out of order since the last one.
+    #[inline]
+    fn overflows(&self, sequence: u32) -> bool {
+        self.low <= self.high && self.high.max(sequence) - self.low.min(sequence) >= u64::BITS
+    }
+
+    /// What the next acknowledgement tells of packets out of order: a first one, and a bit for it and each of the 63 after it.
+    ///
+    /// It tells of all that arrived since the last acknowledgement, and of as much before it as there is room for: what an
+    /// acknowledgement that was lost has told, the next ones tell again.
+    fn told(&mut self) -> (u32, u64) {
+        let any = self.low <= self.high;
+        let base =
+            if any { self.high.saturating_sub(u64::BITS - 1).max(self.expected) } else { self.expected };
+        (self.low, self.high) = (u32::MAX, 0);
+        (base, self.beyond.bits(base))
+    }
+
     /// Has it brought from memory.
     #[inline]
     pub(super) fn prefetch(&self) {
@@ -218,6 +241,10 @@ impl<T: Transport> Engine<T> {
         let mut asks = false;
         let full = self.settings.mtu.0 as u16;
         let in_order_only = self.transport.recovery() == Recovery::GoBackN;
+        if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.ack_every > 0 {
+            self.answer(&packet, false, now);
+        }
+        let receiver = &mut self.receivers[flow as usize];
         let fresh = if sequence == receiver.expected {
             receiver.expected += 1;
             while receiver.beyond.has(receiver.expected) {
@@ -240,6 +267,7 @@ impl<T: Transport> Engine<T> {
                 let new = receiver.beyond.mark(receiver.expected, sequence);
                 if new {
                     receiver.held.take(sequence, packet.wire, full);
+                    (receiver.low, receiver.high) = (receiver.low.min(sequence), receiver.high.max(sequence));
                 }
                 new
             }
@@ -361,10 +389,10 @@ impl<T: Transport> Engine<T> {
     /// Sends an acknowledgement for what has arrived since the last, caused by `cause`.
     fn answer(&mut self, cause: &Packet, asks: bool, now: u64) {
         let receiver = &mut self.receivers[cause.flow as usize];
-        let base = receiver.expected.max(cause.sequence) & !63;
+        let (base, bits) = receiver.told();
         let feedback = Feedback {
             received: receiver.received,
-            bits: receiver.beyond.word(base),
+            bits,
             base,
             packets: receiver.pending,
             marked: receiver.marked,
