@@ -11,7 +11,9 @@ from windtunnel import text
     ("seconds", "shown"),
     [(12.3456, "12.35 s"), (1.0, "1.000 s"),
      (0.99999, "1.000 s"), (0.0123, "12.30 ms"), (2e-6, "2.000 µs"), (0.0, "0 s"),
-     (3e-12, "3.000 ps"), (-0.5, "-500.0 ms"), (None, "–"), (float("nan"), "–"), (12345.6, "12346 s")],
+     (3e-12, "3.000 ps"), (-0.5, "-500.0 ms"), (None, "–"), (float("nan"), "–"),
+     (299.9, "299.9 s"), (485.7, "8.095 min"),
+     (12345.6, "3.429 h"), (172_799, "48.00 h"), (1_149_090, "13.30 d"), (-432_000, "-5.000 d"), (2e8, "2,315 d")],
 )  # fmt: skip
 def test_duration(seconds: float | None, shown: str) -> None:
     assert text.duration(seconds) == shown

@@ -13,8 +13,10 @@ class RunOptions(TypedDict, total=False):
     fidelity: str | None
     full: bool
     explain: bool
-    scheduler: str | None  # FILE.py:CLASS; `windtunnel.policies.engine_options` makes of it what the engine takes
-    placement: str | None
+    scheduler: (
+        str | type | None
+    )  # FILE.py:CLASS; `windtunnel.policies.engine_options` makes of it what the engine takes
+    placement: str | type | None
 
 Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
 Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
-from windtunnel.policies import engine_options
+from windtunnel.policies import class_name, engine_options
 from windtunnel.results import Result, TableWriter
-from windtunnel.results.folder import check_replaceable, default_name, written_beside
+from windtunnel.results.folder import check_name, check_replaceable, default_name, written_beside
 from windtunnel.results.manifest import manifest
 from windtunnel.source import Source, override_text, read_source
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from windtunnel._engine import Progress, RunOptions
+    from windtunnel.policies import Placement, Scheduler
 
 RUNS = Path("runs")
 """Folder of the runs whose place was not given."""
@@ -42,8 +43,8 @@ def run(
     threads: int | None = None,
     overrides: Mapping[str, object] | None = None,
     full: bool = False,
-    scheduler: str | None = None,
-    placement: str | None = None,
+    scheduler: str | type[Scheduler] | None = None,
+    placement: str | type[Placement] | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
@@ -51,12 +52,12 @@ def run(
 
     `scenario` is a path, YAML text or a mapping. `overrides` sets keys by path, as `--set` does:
     `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. `scheduler` and
-    `placement` are classes of one's own, `FILE.py:CLASS` (`windtunnel.policies`). The run folder is `out`,
-    or a temporary one that lives as long as the result. `progress` is called about five times a second with the
+    `placement` are classes of one's own, as such or as `FILE.py:CLASS` (`windtunnel.policies`). The run folder is
+    `out`, or a temporary one that lives as long as the result. `progress` is called about five times a second with the
     fraction done (None if unknown), the simulated time in seconds, and the number of events so far.
 
-    Raises `InputError` on a bad scenario, `RunError` when the run fails. Ctrl-C gives a partial result
-    (`summary["partial"]`).
+    Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
+    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`).
     """
     source = read_source(scenario)
     pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
@@ -94,6 +95,7 @@ def run_source(
 
     `finish` may add files to the folder before it gets its place.
     """
+    check_name(*_folder_name(source, overrides, options, target))
     if target is not None:
         check_replaceable(target)
     parent = RUNS if target is None else target.absolute().parent
@@ -108,8 +110,12 @@ def run_source(
                 writer.sink,
                 interrupts.raising(progress),
             )
+        if interrupts.raised is not None:
+            raise interrupts.raised
         summary = json.loads(text)
-        record = manifest(summary, source=source.name, overrides=overrides, options=dict(options), rows=writer.rows)
+        asked = {key: class_name(value) if isinstance(value, type) else value for key, value in options.items()}
+        record = manifest(summary, source=source.name, overrides=overrides, options=asked, rows=writer.rows)
+        record["interrupted_by"] = signal.Signals(interrupts.number).name if summary["partial"] else None
         (fresh / "summary.json").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
         (fresh / "manifest.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         (fresh / "scenario.yaml").write_text(source.text, encoding="utf-8")
@@ -121,29 +127,74 @@ def run_source(
     return Result(target)
 
 
-class _Interrupts:
-    """Ctrl-C waits for the next call of `progress`, where it raises: a batch of rows is never torn.
+def _folder_name(
+    source: Source, overrides: list[tuple[str, str]], options: RunOptions, target: Path | None
+) -> tuple[str, str]:
+    """The name of the run's folder, and what says so. A scenario that is none is refused by the engine, not here."""
+    if target is not None:
+        return target.name, "--out"
+    try:
+        tree = json.loads(engine.scenario_tree(source.text, source.name, overrides))
+    except engine.InputError:
+        return "", source.name
+    name, fidelity = (str(tree.get(key, "")) if isinstance(tree, dict) else "" for key in ("name", "fidelity"))
+    return default_name(name, options.get("fidelity") or fidelity), f"{source.name}: name"
 
-    A second one, before that, raises where it comes and leaves no result.
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, as Slurm, Kubernetes and `timeout` send it, or SIGHUP: a Ctrl-C by another name."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""What ends a run and leaves a partial result."""
+
+
+class _Interrupts:
+    """A signal waits for the next call of `progress`, where it raises: a batch of rows is never torn.
+
+    Every later call raises too: a part of the engine that does not stop for the first is told again. A second signal
+    before a call raises where it comes and leaves no result. What the caller's own `progress` raises is kept, and
+    raised when the engine has stopped.
     """
 
     def __init__(self) -> None:
-        self._pending = False
+        self._pending: int | None = None
+        self._heeded = False
         self.torn = False
+        self.number = int(signal.SIGINT)
+        self.raised: BaseException | None = None
 
-    def handle(self, _signal: int, _frame: FrameType | None) -> None:
-        if self._pending:
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        if self._pending is not None and not self._heeded:
             self.torn = True
-            raise KeyboardInterrupt
-        self._pending = True
+            raise self.error(number)
+        self._pending = number
+        self.number = number
+
+    @staticmethod
+    def error(number: int) -> KeyboardInterrupt:
+        return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
     def raising(self, progress: Progress | None) -> Progress:
         def raising_progress(fraction: float | None, simulated_s: float, events: int) -> None:
-            if self._pending:
-                self._pending = False
-                raise KeyboardInterrupt
+            if self._pending is not None:
+                self._heeded = True
+                raise self.error(self._pending)
+            if self.raised is not None:
+                raise self.raised
             if progress is not None:
-                progress(fraction, simulated_s, events)
+                try:
+                    progress(fraction, simulated_s, events)
+                except BaseException as error:
+                    if isinstance(error, KeyboardInterrupt):
+                        self._pending, self._heeded = signal.SIGINT, True
+                    else:
+                        self.raised = error
+                    raise
 
         return raising_progress
 
@@ -154,13 +205,16 @@ def _interruptible() -> Iterator[_Interrupts]:
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
         return
-    before = signal.signal(signal.SIGINT, interrupts.handle)
+    # What is ignored, as `nohup` has it, stays so.
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, interrupts.handle)) for number in heard]
     try:
         yield interrupts
     except (engine.InputError, engine.RunError):
         # Raised inside a policy, it comes back as that one's failure.
         if interrupts.torn:
-            raise KeyboardInterrupt from None
+            raise interrupts.error(interrupts.number) from None
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before:
+            signal.signal(number, handler)

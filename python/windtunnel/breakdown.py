@@ -32,16 +32,16 @@ class Part:
 
 
 PARTS = (
-    Part("compute", "compute", "#4c78a8"),
-    Part("tp", "exposed TP", "#f58518"),
-    Part("cp", "exposed CP", "#eeca3b"),
-    Part("ep", "exposed EP", "#b279a2"),
-    Part("pp", "exposed PP", "#54a24b"),
-    Part("dp", "exposed DP", "#e45756"),
-    Part("other", "exposed other", "#9d755d"),
+    Part("compute", "compute", "#566370"),
+    Part("tp", "exposed TP", "#de7b22"),
+    Part("cp", "exposed CP", "#ffd00c"),
+    Part("ep", "exposed EP", "#5912a5"),
+    Part("pp", "exposed PP", "#148353"),
+    Part("dp", "exposed DP", "#9f3104"),
+    Part("other", "exposed other", "#411a00"),
     Part("bubble", "pipeline bubble", "#d5d8dd"),
-    Part("straggler", "stragglers", "#72b7b2"),
-    Part("host", "host", "#6b7280"),
+    Part("straggler", "stragglers", "#2eaaff"),
+    Part("host", "host", "#964aa9"),
 )
 """All parts; they sum to the iteration time."""
 

@@ -1,7 +1,8 @@
 """Schedulers and placements of one's own, written in Python: `windtunnel run SCENARIO --scheduler my.py:Mine`.
 
-A scheduler derives from `Scheduler` and says in `decide` what is to be done now; a placement derives from `Placement`
-and says in `place` which free GPUs a job gets. Both are asked once per decision. `docs/policies.md` explains them.
+In Python the class itself will do: `windtunnel.run(scenario, scheduler=Mine)`. A scheduler derives from `Scheduler` and
+says in `decide` what is to be done now; a placement derives from `Placement` and says in `place` which free GPUs a job
+gets. Both are asked once per decision. `docs/policies.md` explains them.
 """
 
 from __future__ import annotations
@@ -123,13 +124,23 @@ class _PolicyError(Exception):
 class _Own:
     """A user's class and where it stands."""
 
+    made: type
+    text: str
+    path: Path
+
     kinds: ClassVar[dict[str, type]] = {"scheduler": Scheduler, "placement": Placement}
     asked: ClassVar[dict[str, str]] = {"scheduler": "(self)", "placement": "(self, free, need)"}
 
-    def __init__(self, text: str, kind: str) -> None:
+    def __init__(self, given: str | type, kind: str) -> None:
+        self.method = "decide" if kind == "scheduler" else "place"
+        if isinstance(given, type):
+            self._take(given, kind)
+            return
+        if not isinstance(given, str):
+            raise InputError(f"{kind}: expected a name, FILE.py:CLASS or a class, found `{given!r}`")
+        text = given
         file, _, name = text.rpartition(":")
         self.text, self.path = text, Path(file)
-        self.method = "decide" if kind == "scheduler" else "place"
         if not file or not name:
             raise InputError(f"--{kind}: expected FILE.py:CLASS, found `{text}`")
         if not self.path.is_file():
@@ -147,10 +158,26 @@ class _Own:
             raise InputError(f"{file}: `{name}` is no {kind}: derive it from `windtunnel.policies.{base.__name__}`")
         if inspect.isabstract(found):
             raise InputError(self._lacks(name, found, kind))
-        self.made: type = found
+        self.made = found
         code = getattr(getattr(found, self.method), "__code__", None)
         own = code is not None and Path(code.co_filename) == self.path.resolve()
         self.place = f"{file}:{code.co_firstlineno}" if own and code is not None else file
+        self.name = f"{self.place}: {name}.{self.method}"
+
+    def _take(self, found: type, kind: str) -> None:
+        """Takes a class that stands in the caller's program or notebook."""
+        base, name = self.kinds[kind], found.__qualname__
+        self.text = class_name(found)
+        if not issubclass(found, base):
+            raise InputError(f"{kind}: `{name}` is no {kind}: derive it from `windtunnel.policies.{base.__name__}`")
+        if inspect.isabstract(found):
+            raise InputError(
+                f"{kind}: `{name}` has no method `{self.method}`: write `def {self.method}{self.asked[kind]}`"
+            )
+        self.made = found
+        code = getattr(found, self.method).__code__
+        self.path = Path(code.co_filename)
+        self.place = f"{code.co_filename}:{code.co_firstlineno}"
         self.name = f"{self.place}: {name}.{self.method}"
 
     def _lacks(self, name: str, found: type, kind: str) -> str:
@@ -180,7 +207,8 @@ class _Own:
         if isinstance(error, SyntaxError) and error.lineno is not None:
             return f"{self.path}:{error.lineno}: {error.msg}"
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if Path(frame.filename) == self.path.resolve()]
+        files = (self.path, self.path.resolve())
+        lines = [frame.lineno for frame in frames if Path(frame.filename) in files]
         place = f"{self.path}:{lines[-1]}" if lines else self.place_of_class()
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return f"{place}: {what}" + ("" if job is None else f" (job {job})")
@@ -189,7 +217,12 @@ class _Own:
         return getattr(self, "place", str(self.path))
 
     def digest(self) -> str:
-        return f"{self.text} {hashlib.sha256(self.path.read_bytes()).hexdigest()}"
+        if self.path.is_file():
+            return f"{self.text} {hashlib.sha256(self.path.read_bytes()).hexdigest()}"
+        # Of a notebook's cell there is no file: what its methods do stands for it.
+        codes = [(key, value.__code__) for key, value in sorted(vars(self.made).items()) if inspect.isfunction(value)]
+        told = repr([(key, code.co_code, code.co_names, repr(code.co_consts)) for key, code in codes])
+        return f"{self.text} {hashlib.sha256(told.encode()).hexdigest()}"
 
 
 STOPS = 100
@@ -350,9 +383,14 @@ def _numbers(given: object) -> list[int] | None:
     return None if None in numbers else [number for number in numbers if number is not None]
 
 
-def is_own(text: str) -> bool:
-    """Whether a policy's name stands for a class in a file."""
-    return ":" in text or text.endswith(".py")
+def is_own(given: str | type) -> bool:
+    """Whether a policy is a class, or its name stands for one in a file."""
+    return not isinstance(given, str) or ":" in given or given.endswith(".py")
+
+
+def class_name(found: type) -> str:
+    """What manifests call a class: `module:Class`."""
+    return f"{found.__module__}:{found.__qualname__}"
 
 
 def engine_options(options: Mapping[str, Any]) -> dict[str, Any]:

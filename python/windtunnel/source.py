@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +29,13 @@ def read_source(scenario: str | Path | Mapping[str, Any]) -> Source:
     Raises `InputError` if the file cannot be read.
     """
     if isinstance(scenario, Mapping):
-        return Source(json.dumps(scenario), "<scenario>", Path.cwd())
+        return Source(json.dumps(scenario, default=_plain), "<scenario>", Path.cwd())
+    if not isinstance(scenario, str | Path):
+        raise InputError(f"expected a path, YAML text or a mapping as scenario, found `{scenario!r}`")
     if isinstance(scenario, str) and ("\n" in scenario or ": " in scenario):
         return Source(scenario, "<scenario>", Path.cwd())
+    if str(scenario) == "-":
+        return Source(_decoded(sys.stdin.buffer.read(), "standard input"), "<standard input>", Path.cwd())
     path = Path(scenario)
     return Source(read_text(path), str(path), path.parent.resolve())
 
@@ -37,20 +43,38 @@ def read_source(scenario: str | Path | Mapping[str, Any]) -> Source:
 def read_text(path: Path) -> str:
     """The text of a file, or an `InputError` that names the nearest file there is."""
     try:
-        return path.read_text(encoding="utf-8")
+        return _decoded(path.read_bytes(), f"`{path}`")
     except FileNotFoundError:
         raise InputError(f"no such file: `{path}`{_nearest(path)}") from None
     except IsADirectoryError:
         raise InputError(f"a folder where a file is due: `{path}`") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"`{path}` is not UTF-8 text: byte {error.start}") from None
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror}") from None
 
 
+def _decoded(data: bytes, what: str) -> str:
+    """Text of bytes in UTF-8, or an `InputError` that says what they are instead."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{what} is UTF-16 text, expected UTF-8\n\nhint: `iconv -f utf-16 -t utf-8` converts it")
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} is not UTF-8 text: byte {error.start}") from None
+
+
 def override_text(value: object) -> str:
-    """The YAML text of an override: strings as they are, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """The YAML text of an override: strings as they are, anything else as JSON, NumPy's values as numbers."""
+    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+
+
+def _plain(value: object) -> object:
+    """What JSON has of a value of NumPy's, or a path."""
+    if isinstance(value, Path):
+        return str(value)
+    listed = getattr(value, "tolist", None)
+    if listed is None:
+        raise InputError(f"expected numbers, text, lists and mappings in a scenario, found `{value!r}`")
+    return listed()
 
 
 def _nearest(path: Path) -> str:

@@ -6,6 +6,7 @@ Only Typer is imported here: `windtunnel --help` must answer at once.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 import sys
@@ -34,7 +35,7 @@ COMMANDS = {
 }
 """Command → its module (whose `app` is a Typer application) and its line in the help."""
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141
 
 
 class LazyGroup(TyperGroup):
@@ -91,23 +92,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = app(args=arguments, prog_name="windtunnel", standalone_mode=False)
     except typer.TyperException as error:
         return _complain(_usage_message(error), error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except ImportError as error:
-        if (error.name or "").startswith("windtunnel._engine"):
-            return _complain("the engine is not built\n\nhint: run `make setup` in the checkout", FAILED)
-        own = os.environ.get("WINDTUNNEL_ENGINE")
-        if own and error.name == own.partition(".")[0]:
-            return _complain(
-                f"no module `{own}`, which `WINDTUNNEL_ENGINE` names\n\nhint: is it on `PYTHONPATH`?", BAD_INPUT
-            )
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return _complain("interrupted", 128 + getattr(error, "number", INTERRUPTED - 128))
+    except SystemExit as error:
+        # Typer's way of saying that nobody reads on.
+        if isinstance(error.__context__, OSError) and error.__context__.errno == errno.EPIPE:
+            return CLOSED_PIPE
         raise
+    except ImportError as error:
+        return _complain_of_import(error)
     except OSError as error:
-        where = f": `{error.filename}`" if error.filename else ""
-        return _complain(f"{(error.strerror or str(error)).lower()}{where}", BAD_INPUT)
+        return _complain_of_system(error)
     except (ValueError, RuntimeError) as error:
         from windtunnel.engine import InputError, RunError
 
@@ -117,6 +112,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _complain(str(error), FAILED)
         raise
     return status if isinstance(status, int) else DONE
+
+
+def _complain_of_import(error: ImportError) -> int:
+    if (error.name or "").startswith("windtunnel._engine"):
+        return _complain("the engine is not built\n\nhint: run `make setup` in the checkout", FAILED)
+    own = os.environ.get("WINDTUNNEL_ENGINE")
+    if own and error.name == own.partition(".")[0]:
+        return _complain(
+            f"no module `{own}`, which `WINDTUNNEL_ENGINE` names\n\nhint: is it on `PYTHONPATH`?", BAD_INPUT
+        )
+    raise error
+
+
+def _complain_of_system(error: OSError) -> int:
+    if isinstance(error, BrokenPipeError):
+        # Whoever read has seen enough, as with `head`; 128 and SIGPIPE is what shells say of others.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    where = f": `{error.filename}`" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        hint = "free some space, or write elsewhere with `--out`"
+        return _complain(f"the disk is full{where}; nothing was left there\n\nhint: {hint}", FAILED)
+    return _complain(f"{(error.strerror or str(error)).lower()}{where}", BAD_INPUT)
 
 
 def _complain(message: str, status: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from typing import Annotated
 
 import typer
@@ -10,12 +11,26 @@ import typer
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
+def kinds() -> list[str]:
+    """The kinds of names there are, as the engine's own message about an unknown one has them."""
+    from windtunnel import engine
+
+    try:
+        engine.names("")
+    except engine.InputError as error:
+        return re.findall(r"`([a-z-]+)`", str(error).partition("hint:")[2])
+    return []
+
+
 @app.command(name="list")
 def names(
     kind: Annotated[
-        str,
-        typer.Argument(help="What to list: algorithms, topologies, schedules, gpus, nics, models, …", metavar="KIND"),
-    ],
+        str | None,
+        typer.Argument(
+            help="What to list: algorithms, topologies, schedules, gpus, nics, models, …; the kinds if left out.",
+            metavar="KIND",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """List the names of KIND that a scenario may use."""
@@ -25,7 +40,7 @@ def names(
     from windtunnel import engine
     from windtunnel.cli.console import out, print_json, talk
 
-    known = engine.names(kind)
+    known = [(name, f"windtunnel list {name}") for name in kinds()] if kind is None else engine.names(kind)
     if json:
         print_json(json_module.dumps([{"name": name, "description": text} for name, text in known], indent=2))
         return

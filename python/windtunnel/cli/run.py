@@ -22,7 +22,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def run(
     scenario: Annotated[
-        Path, typer.Argument(help="Scenario file (YAML); with --compare also a run folder.", metavar="SCENARIO")
+        Path,
+        typer.Argument(
+            help="Scenario file (YAML), `-` for standard input; with --compare also a run folder.", metavar="SCENARIO"
+        ),
     ],
     fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
     overrides: Annotated[
@@ -93,8 +96,15 @@ def run(
     _show(result, comparison, as_json=json)
     if result.summary["partial"]:
         _talk(f"interrupted: the result is partial, `{result.path}`")
-        return INTERRUPTED
+        return interrupted_status(result.manifest.get("interrupted_by"))
     return _check(result, source, pairs, options) if check_determinism else DONE
+
+
+def interrupted_status(name: str | None) -> int:
+    """The exit status of a run that a signal has ended: 128 and its number, as shells have it."""
+    import signal
+
+    return INTERRUPTED if name is None else 128 + signal.Signals[name]
 
 
 def _add_lenient(source: Source, pairs: list[tuple[str, str]]) -> None:

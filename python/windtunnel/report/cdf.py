@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from windtunnel.report.canvas import MUTED, figure, svg, time_axis
 from windtunnel.text import duration
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 POINTS = 400
 """Quantiles drawn per line."""
+
+DECADES = 30.0
+"""Longest over shortest below which the axis has numbers at round values instead of powers of ten."""
 
 _PATHS = {"scale-up": "#72b7b2", "same-leaf": "#4c78a8", "same-pod": "#b279a2", "beyond": "#e45756"}
 
@@ -28,12 +33,12 @@ def cdf(transfers: pl.LazyFrame, noun: str) -> str:
     share = np.linspace(0, 1, POINTS)
     groups = [("all", times["ps"])]
     groups += [(path, times.filter(pl.col("path") == path)["ps"]) for path in _PATHS]
-    longest = 0.0
+    longest, shortest = 0.0, math.inf
     for name, values in groups:
         if not len(values):
             continue
         seconds = np.quantile(values.to_numpy(), share) / 1e12
-        longest = max(longest, float(seconds[-1]))
+        longest, shortest = max(longest, float(seconds[-1])), min(shortest, float(seconds[0]))
         label = f"{name}: {len(values):,}\np50 {duration(_at(seconds, 0.5))}\np99 {duration(_at(seconds, 0.99))}"
         style = {"color": "#1f2933", "linewidth": 2.2} if name == "all" else {"color": _PATHS[name], "linewidth": 1.4}
         axes.plot(np.maximum(seconds, 1e-12), share, label=label, **style)  # type: ignore[arg-type]
@@ -43,6 +48,11 @@ def cdf(transfers: pl.LazyFrame, noun: str) -> str:
     axes.grid(visible=True)
     time_axis(axes, longest, "completion time")
     axes.xaxis.set_minor_formatter("")
+    if shortest > longest / DECADES:
+        # Powers of ten alone would leave the axis with one number or none.
+        ticks = MaxNLocator(6).tick_values(shortest, longest)
+        axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick > 0]))
+        axes.xaxis.set_minor_locator(NullLocator())
     fig.legend(loc="outside right center", frameon=False, fontsize=8.5)
     return svg(fig, f"completion times of {noun}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.patches import Patch
 
-from windtunnel.breakdown import PARTS
+from windtunnel.breakdown import PART, PARTS
 from windtunnel.report.canvas import figure, svg, time_axis
 from windtunnel.results.streams import stream_name
 
@@ -27,10 +27,10 @@ MOST_LANES = 64
 """Most rows drawn; of more ranks, the first are shown."""
 
 KINDS = {
-    "forward": ("forward", "#4c78a8"),
-    "backward": ("backward", "#2f4b6e"),
-    "weight": ("weight gradient", "#86a9cf"),
-    "compute": ("compute", "#4c78a8"),
+    "forward": ("forward", "#4a57ff"),
+    "backward": ("backward", "#14102c"),
+    "weight": ("weight gradient", "#b491be"),
+    "compute": ("compute", PART["compute"].colour),
     **{part.key: (part.name.replace("exposed ", ""), part.colour) for part in PARTS if part.name.startswith("exposed")},
 }
 """Kind of work → name and colour."""
@@ -51,12 +51,14 @@ class Lane:
 
 
 def gantt(operations: pl.DataFrame) -> str:
-    """The chart of the `operations` rows of one job and iteration, by stage and stream."""
+    """The chart of the `operations` rows of one job and iteration, by stage and stream; empty if nothing takes time."""
     start = operations["start_ps"].to_numpy().astype(np.float64)
     finish = operations["finish_ps"].to_numpy().astype(np.float64)
     begin, end = float(start.min()), float(finish.max())
     span = max(end - begin, 1.0)
     rows = lanes(operations, (start - begin) / span, (finish - begin) / span)
+    if not any((lane.pixels >= 0).any() for lane in rows):
+        return ""
     fig, axes = figure(0.9 + min(7.0, 0.21 * len(rows) + 0.25))
     used: set[int] = set()
     boxes: dict[int, list[tuple[float, float, float]]] = {}

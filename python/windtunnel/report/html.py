@@ -36,6 +36,12 @@ tr:last-child td { border-bottom: 0; }
 .bar { height: 10px; border-radius: 2px; min-width: 1px; margin-top: 5px; }
 .partial { background: #fff3c4; border: 1px solid #f0b429; border-radius: 8px; padding: 8px 14px; margin-top: 16px; }
 code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+@media (max-width: 720px) {
+  main { padding: 20px 8px 40px; }
+  section { padding: 16px 14px; overflow-x: auto; }
+  section > svg { min-width: 720px; }
+  .cards { grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); }
+}
 @media print { body { background: white; } section { break-inside: avoid; } }
 """
 

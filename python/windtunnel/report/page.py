@@ -150,12 +150,13 @@ def _job_sections(result: Result, job: dict[str, Any], *, named: bool) -> list[s
     if "operations" in result.tables:
         scan = result.scan("operations").filter(mine)
         rows = scan.filter(pl.col("iteration") == pl.col("iteration").max()).collect()
-        if rows.height:
+        if rows.height and (chart := gantt(rows)):
             remark = (
                 f"{rows.height:,} operations of the recorded ranks in iteration {rows['iteration'][0]}, by pipeline "
                 "stage and stream; the trace shows each operation."
             )
-            content.append(section(f"{prefix}One pipeline", remark, gantt(rows)))
+            title = "One pipeline" if rows["stage"].max() else "What the recorded ranks do"
+            content.append(section(f"{prefix}{title}", remark, Raw(chart)))
     if "critical_path" in result.tables and (rows := result.critical_path.filter(mine)).height:
         content.append(_critical_path(rows, prefix))
     return content
@@ -233,7 +234,8 @@ def _links(result: Result) -> str:
         links = result.links
         if links.height and "utilisation_bins" in links.columns and links["utilisation_bins"].list.len().max():
             content.append(heatmap(links))
-        rates = dict(zip(links["link"], links["rate_bps"], strict=True))
+        named = links["name"] if "name" in links.columns else links["link"]
+        rates = dict(zip(named, links["rate_bps"], strict=True))
     else:
         rates = {}
     if top:
@@ -273,9 +275,15 @@ def _evidence(summary: dict[str, Any]) -> str:
     return section("Evidence", remark, table(["constant", "how it is known", "source"], rows))
 
 
+OF_THE_MACHINE = ("command", "finished", "wall_time_s", "machine")
+"""Entries of the manifest that tell when and where: equal runs have equal reports, so these are in the file alone."""
+
+
 def _manifest(result: Result) -> Raw:
-    rows = [[key, Raw(f"<code>{text(_plain(value))}</code>")] for key, value in result.manifest.items()]
-    remark = "What it takes to run this again; the scenario lies beside this file."
+    entries = {key: value for key, value in result.manifest.items() if key not in OF_THE_MACHINE}
+    rows = [[key, Raw(f"<code>{text(_plain(value))}</code>")] for key, value in entries.items()]
+    remark = "What it takes to run this again. `scenario.yaml` and `manifest.json`, which says when and where it ran, "
+    remark += "lie beside this file."
     return section("Manifest", remark, table([], rows))
 
 

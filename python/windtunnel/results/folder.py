@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
+from windtunnel.results.owner import is_gone, owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+LONGEST_NAME = 255
+"""Bytes of a file's name, on the file systems there are."""
 
 
 def default_name(scenario: str, fidelity: str) -> str:
@@ -20,12 +25,23 @@ def default_name(scenario: str, fidelity: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", f"{scenario}-{fidelity}").strip("-.") or "run"
 
 
+def check_name(name: str, where: str) -> None:
+    """Refuses a name that no file system takes, before a run has cost anything."""
+    length = len(name.encode())
+    if length > LONGEST_NAME:
+        raise InputError(
+            f"{where}: expected a name of at most {LONGEST_NAME} bytes for the run's folder, found {length}\n\n"
+            "hint: a shorter `name`, or `--out FOLDER`"
+        )
+
+
 @contextmanager
 def written_beside(parent: Path) -> Iterator[tuple[Path, Callable[[Path], None]]]:
     """A fresh folder in `parent`, and a function that renames it to its place. Unplaced, it is removed at the end."""
     made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
     parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=".run-", dir=parent))
+    _sweep(parent)
+    fresh = Path(tempfile.mkdtemp(prefix=f".run-{owner()}-", dir=parent))
     fresh.chmod(0o755)
     try:
         yield fresh, lambda target: _place(fresh, target)
@@ -34,6 +50,14 @@ def written_beside(parent: Path) -> Iterator[tuple[Path, Callable[[Path], None]]
         with suppress(OSError):  # a parent that holds the run, or another one
             for folder in made:
                 folder.rmdir()
+
+
+def _sweep(parent: Path) -> None:
+    """Removes what processes that were killed have left in the making."""
+    for kind in (".run-", ".old-"):
+        for folder in parent.glob(f"{kind}*"):
+            if is_gone(folder.name.removeprefix(kind).rpartition("-")[0]):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_replaceable(target: Path) -> None:
@@ -67,7 +91,7 @@ def _place(fresh: Path, target: Path) -> None:
     if not target.exists():
         fresh.rename(target)
         return
-    old = Path(tempfile.mkdtemp(prefix=".old-", dir=target.parent))
+    old = Path(tempfile.mkdtemp(prefix=f".old-{owner()}-", dir=target.parent))
     target.rename(old / target.name)
     fresh.rename(target)
     shutil.rmtree(old, ignore_errors=True)

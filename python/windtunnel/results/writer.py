@@ -6,6 +6,9 @@ run leaves the same files. Memory is bounded by one part per table.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -98,12 +101,20 @@ class TableWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        # What failed leaves no folder; writing more could only fail again and hide why.
+        if error is None:
+            self.close()
 
     def _write(self, table: str, frame: pl.DataFrame) -> None:
         part = self._parts.get(table, 0)
         self._parts[table] = part + 1
-        folder = self._folder / table
-        folder.mkdir(parents=True, exist_ok=True)
-        frame.rechunk().write_parquet(folder / f"part-{part:05d}.parquet", compression="zstd")
+        path = self._folder / table / f"part-{part:05d}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            frame.rechunk().write_parquet(path, compression="zstd")
+        except pl.exceptions.ComputeError:
+            # What the system said is not told: whether there is room for a part tells a full disk from other trouble.
+            if shutil.disk_usage(self._folder).free < max(frame.estimated_size(), 1 << 20):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder.parent)) from None
+            raise

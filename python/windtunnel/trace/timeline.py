@@ -127,7 +127,7 @@ def _links(writer: TraceWriter, result: Result) -> None:
         return
     process = writer.process(2**31 - 1, "busiest links", 2**20)
     for row in busiest.iter_rows(named=True):
-        track = writer.counter(f"{row['link']} ({row['tier']})", "%", process)
+        track = writer.counter(f"{row.get('name', row['link'])} ({row['tier']})", "%", process)
         bins = row["utilisation_bins"]
         for i, value in enumerate(bins):
             writer.count(track, i * row["bin_span_ps"] // 1000, 100 * value)

@@ -1,0 +1,147 @@
+"""What ends a run before its end: signals, a caller's exception, a full disk, a kill; and what is left behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import windtunnel
+from windtunnel.results import TableWriter
+from windtunnel.results.folder import written_beside
+from windtunnel.results.owner import is_gone, owner
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+LONG: dict[str, Any] = {
+    "windtunnel": 1, "name": "long", "fidelity": "packet", "network": {"transport": "none"},
+    "topology": {"shape": "clos", "hosts": 16, "host": {"gpus": 1, "nics": 1},
+                 "tiers": [{"ports_down": 16, "rate": "100 Gbps", "length": "5 m"}]},
+    "jobs": [{"name": "a", "workload": {"flows": {"pattern": "all-to-all", "bytes": "32 MiB"}}}],
+}  # fmt: skip
+
+PROGRAM = Path(sys.executable).with_name("windtunnel")
+
+
+def begun(folder: Path) -> subprocess.Popen[str]:
+    """A run of many seconds whose folder is in the making."""
+    (folder / "long.yaml").write_text(json.dumps(LONG), encoding="utf-8")
+    call = [str(PROGRAM), "run", "long.yaml", "--out", "out", "--no-report"]
+    process = subprocess.Popen(call, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if list(folder.glob(".run-*")):
+            time.sleep(0.5)
+            return process
+        time.sleep(0.1)
+    raise AssertionError("the run never began")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_a_partial_result(tmp_path: Path, number: signal.Signals) -> None:
+    with begun(tmp_path) as process:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert "interrupted: the result is partial" in errors
+    assert "Traceback" not in errors
+    result = windtunnel.load(tmp_path / "out")
+    assert result.summary["partial"] is True
+    assert result.manifest["interrupted_by"] == number.name
+    assert not list(tmp_path.glob(".run-*"))
+
+
+@pytest.mark.engine
+def test_what_a_killed_run_leaves_is_removed_by_the_next(tmp_path: Path, command: Command) -> None:
+    with begun(tmp_path) as process:
+        process.kill()
+    assert len(list(tmp_path.glob(".run-*"))) == 1
+    live = tmp_path / f".run-{owner()}-abcdefgh"
+    elsewhere = tmp_path / ".run-00000000.1.1-abcdefgh"
+    for folder in (live, elsewhere):
+        folder.mkdir()
+    small = {**LONG, "jobs": [{"name": "a", "workload": {"flows": {"pattern": "ring", "bytes": "1 KB"}}}]}
+    (tmp_path / "small.yaml").write_text(json.dumps(small), encoding="utf-8")
+    command("run", "small.yaml", "--out", "out", "--no-report")
+    assert sorted(tmp_path.glob(".run-*")) == sorted([live, elsewhere])
+
+
+def test_owners_are_told_apart() -> None:
+    assert not is_gone(owner())
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        host, _, _ = owner().split(".")
+        ticks = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        name = f"{host}.{process.pid}.{ticks}"
+        assert not is_gone(name)
+        # A number that another process has now.
+        assert is_gone(f"{host}.{process.pid}.{int(ticks) - 1}")
+        process.kill()
+    assert is_gone(name)
+    assert not is_gone("l4o2d4nw")
+
+
+@pytest.mark.engine
+def test_an_exception_of_progress_is_raised(tmp_path: Path) -> None:
+    calls = 0
+
+    def progress(_fraction: float | None, _simulated_s: float, _events: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        windtunnel.run(LONG, progress=progress, out=tmp_path / "out")
+    assert calls == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage(NamedTuple):
+        free: int
+
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "part-00000.parquet").symlink_to("/dev/full")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0))
+    writer = TableWriter(tmp_path)
+    writer.sink("jobs", {"value": np.arange(1 << 18, dtype=np.uint64)})
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as error:
+        writer.close()
+    assert error.value.errno == errno.ENOSPC
+
+
+def test_nothing_is_written_once_a_run_has_failed(tmp_path: Path) -> None:
+    def fail() -> None:
+        with written_beside(tmp_path) as (fresh, _), TableWriter(fresh) as writer:
+            writer.sink("jobs", {"value": np.arange(3, dtype=np.uint64)})
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.engine
+def test_names_that_no_file_system_takes_are_found_before_the_run(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_text(json.dumps({**LONG, "name": "x" * 300}), encoding="utf-8")
+    done = command("run", "long.yaml", check=2)
+    assert "at most 255 bytes for the run's folder, found 307" in done.stderr
+    done = command("run", "long.yaml", "--out", "y" * 256, check=2)
+    assert done.stderr.startswith("error: --out: expected a name of at most 255 bytes")
+
+
+def test_a_pipe_that_is_closed_is_no_failure(tmp_path: Path) -> None:
+    shell = f"{PROGRAM} schema | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("141", "")
