@@ -9,7 +9,7 @@ import pytest
 
 from windtunnel.engine import InputError
 from windtunnel.whatif import drain
-from windtunnel.whatif.student import cdf, quantile
+from windtunnel.student import cdf, quantile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from windtunnel import engine
 from windtunnel.api import run
 from windtunnel.engine import InputError
 from windtunnel.source import override_text, read_source
-from windtunnel.whatif.student import cdf, quantile
+from windtunnel.student import cdf, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

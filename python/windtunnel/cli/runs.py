@@ -1,0 +1,154 @@
+"""`windtunnel runs`: what the store of runs holds."""
+
+from __future__ import annotations
+
+import json as json_module
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from windtunnel.cli.app import DONE
+from windtunnel.cli.console import out, print_json, talk
+from windtunnel.engine import InputError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+COLUMNS = ("name", "state", "fidelity", "seed", "windtunnel")
+"""Columns that a filter may name beside varied keys and figures."""
+
+
+@app.callback()
+def runs() -> None:
+    """List, show and remove the runs of studies."""
+
+
+@app.command(name="list")
+def list_runs(
+    filters: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Such as `state=failed` or a varied key.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The newest so many.")] = None,
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
+    """List runs, the newest first."""
+    from rich.table import Table
+
+    from windtunnel.text import duration
+
+    found = _found(store, filters or [], limit)
+    if json:
+        print_json(json_module.dumps({"runs": found}))
+        return DONE
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("id", "name", "state", "fidelity", "seed", "varied", "took", "begun"):
+        table.add_column(title)
+    for record in found:
+        varied = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in record["varied"].items())
+        begun = datetime.fromtimestamp(record["begun"], UTC).strftime("%Y-%m-%d %H:%M")
+        cells = [record[key] for key in ("id", "name", "state", "fidelity", "seed")]
+        table.add_row(*("" if cell is None else str(cell) for cell in cells), varied, duration(record["wall_s"]), begun)
+    out().print(table)
+    return DONE
+
+
+@app.command()
+def show(
+    number: Annotated[int, typer.Argument(metavar="ID", help="As `windtunnel runs list` has it.")],
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
+    """Show a run: its figures, or why there are none."""
+    from windtunnel.cli.show_run import show as show_run
+    from windtunnel.results import Result
+
+    record = _one(store, number)
+    if record["folder"] is None:
+        out().print(f"{record['state']}: {record['message']}", markup=False)
+        return DONE
+    folder = store / record["folder"]
+    if json:
+        print_json((folder / "summary.json").read_text(encoding="utf-8"))
+        return DONE
+    show_run(Result(folder), None)
+    return DONE
+
+
+@app.command()
+def rm(
+    numbers: Annotated[list[int], typer.Argument(metavar="ID…")],
+    store: StoreOption = Path("runs"),
+) -> int:
+    """Remove runs and their folders."""
+    from windtunnel.studies.store import Store
+
+    for number in numbers:
+        _one(store, number)
+    with Store(store) as opened:
+        talk().print(f"removed {opened.remove(numbers)}")
+    return DONE
+
+
+@app.command()
+def gc(store: StoreOption = Path("runs")) -> int:
+    """Remove what failed, was refused or was cut off, and runs of another build of the engine."""
+    from windtunnel.studies.recipe import engine_build
+    from windtunnel.studies.store import Store
+
+    _there(store)
+    with Store(store) as opened:
+        stale = [record["id"] for record in opened.rows() if record["state"] in ("failed", "refused", "interrupted")]
+        stale += [record["id"] for record in opened.rows("build != ?", (engine_build(),))]
+        talk().print(f"removed {opened.remove(sorted(set(stale)))}")
+    return DONE
+
+
+@app.command()
+def rebuild(store: StoreOption = Path("runs")) -> int:
+    """Make the index anew from the folders."""
+    from windtunnel.studies.store import Store
+
+    _there(store)
+    with Store(store) as opened:
+        talk().print(f"{opened.rebuild()} runs")
+    return DONE
+
+
+def _there(store: Path) -> None:
+    if not store.is_dir():
+        raise InputError(f"there is no folder of runs `{store}`\n\nhint: name it with `--store`")
+
+
+def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str, Any]]:
+    from windtunnel.studies.store import Store
+
+    _there(store)
+    conditions, values = [], []
+    for text in filters:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise InputError(f"expected KEY=VALUE, found `{text}`\n\nhint: such as `state=done`")
+        if key in COLUMNS:
+            conditions.append(f"cast({key} as text) = ?")
+            values.append(value)
+        else:
+            conditions.append("cast((select value from json_each(varied) where key = ?) as text) = ?")
+            values += [key, value]
+    with Store(store) as opened:
+        return opened.rows(" and ".join(conditions), tuple(values), limit)
+
+
+def _one(store: Path, number: int) -> dict[str, Any]:
+    from windtunnel.studies.store import Store
+
+    _there(store)
+    with Store(store) as opened:
+        rows = opened.rows("id = ?", (number,))
+    if not rows:
+        raise InputError(f"there is no run {number}\n\nhint: `windtunnel runs list` has their numbers")
+    return rows[0]

@@ -1,0 +1,308 @@
+"""`windtunnel sweep`."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.run import parse_override
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.studies.design import Axis
+    from windtunnel.studies.rows import Row
+    from windtunnel.studies.study import Study
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def sweep(
+    scenario: Annotated[
+        Path, typer.Argument(metavar="STUDY|SCENARIO", help="Study, or a scenario with --vary (YAML).")
+    ],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=VALUES",
+            help="Values of a key: `a=1,2,4` or `a=1:8:log`, from 1 to 8 by doubling. Repeatable.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", metavar="PATH", help="Figure of the summary. Repeatable.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each point, with as many seeds.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key at all points. Repeatable.")
+    ] = None,
+    design: Annotated[
+        str | None, typer.Option(help="grid, random, sobol or latin-hypercube; the last three with --points.")
+    ] = None,
+    points: Annotated[int | None, typer.Option(min=1, help="Points of a design that draws.")] = None,
+    fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the study (default: that of its file).")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes at most (default: as many as cores).")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run all points anew.")] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Keep the tables of each run, not its summary alone.")
+    ] = False,
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Table (.parquet or .csv; default: STORE/NAME.parquet)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+) -> int:
+    """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
+    from windtunnel.studies.rows import DEFAULT_METRICS, rows
+    from windtunnel.studies.runner import Limits, run_points
+    from windtunnel.studies.store import Store
+
+    study = (
+        _from_options(scenario, vary, design=design, points=points, seeds=seeds, overrides=overrides, name=name)
+        if vary
+        else _from_file(scenario, seeds=seeds, overrides=overrides, name=name, unused=(design, points))
+    )
+    if fidelity is not None:
+        study = _with(study, fidelity=fidelity)
+    asked = tuple(metrics or study.metrics) or DEFAULT_METRICS
+    planned = study.plan()
+    _check_keys(study)
+    with Store(store) as opened, _bar(len(planned)) as progress:
+        outcomes = []
+        try:
+            for outcome in run_points(
+                planned, opened, limits=Limits(workers, time_limit), fresh=fresh, tables=tables, progress=progress
+            ):
+                outcomes.append(outcome)
+                if outcome.summary is not None and len(outcomes) == 1:
+                    rows(planned[:1], [outcome], asked)  # a metric that does not exist is found now
+        except KeyboardInterrupt:
+            talk().print(f"interrupted: {len(outcomes)} of {len(planned)} points are kept; the same command goes on")
+            return INTERRUPTED
+    found = rows(planned, outcomes, asked)
+    target = out_file or store / f"{_file_name(study.name)}.parquet"
+    write_table(found, study.varied_keys(), asked, target)
+    if json:
+        print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
+    else:
+        _show(study, found, asked)
+        talk().print(f"table: {target}", markup=False, soft_wrap=True)
+    return DONE if any(row.state == "done" for row in found) else FAILED
+
+
+def _with(study: Study, **changes: Any) -> Study:  # noqa: ANN401
+    from dataclasses import replace
+
+    return replace(study, **changes)
+
+
+def _from_file(
+    path: Path, *, seeds: int | None, overrides: list[str] | None, name: str | None, unused: tuple[object, ...]
+) -> Study:
+    from windtunnel.source import read_text
+    from windtunnel.studies.study import Study
+
+    if not re.search(r"^study\s*:", read_text(path), re.MULTILINE):
+        raise InputError(
+            f"`{path}` is no study, and no `--vary` says what changes in it\n\n"
+            "hint: such as `--vary jobs[0].parallelism.tp=1,2,4`"
+        )
+    if any(option is not None for option in unused):
+        raise InputError("--design, --points: a study says so itself: `design: sobol`, `points: 64`")
+    study = Study.read(path)
+    changes: dict[str, Any] = {}
+    if seeds is not None:
+        changes["seeds"] = seeds
+    if overrides:
+        changes["overrides"] = study.overrides + tuple(parse_override(text) for text in overrides)
+    if name is not None:
+        changes["name"] = name
+    return _with(study, **changes)
+
+
+def _from_options(
+    path: Path,
+    vary: list[str],
+    *,
+    design: str | None,
+    points: int | None,
+    seeds: int | None,
+    overrides: list[str] | None,
+    name: str | None,
+) -> Study:
+    from windtunnel.source import read_source
+    from windtunnel.studies.design import KINDS
+    from windtunnel.studies.study import Study
+
+    kind = design or "grid"
+    if kind not in KINDS or kind == "list":
+        raise InputError(f"--design: expected `grid`, `random`, `sobol` or `latin-hypercube`, found `{kind}`")
+    if (kind != "grid") != (points is not None):
+        raise InputError("--points goes with a design that draws, and such a design with --points")
+    return Study(
+        name=name or path.stem,
+        source=read_source(path),
+        overrides=tuple(parse_override(text) for text in overrides or []),
+        axes=tuple(parse_axis(text) for text in vary),
+        kind=kind,
+        count=points,
+        seeds=seeds or 1,
+    )
+
+
+def parse_axis(text: str) -> Axis:
+    """`KEY=1,2,4`, `KEY=1:8`, `KEY=100 Gbps:800 Gbps:log` or `KEY=0:1:5` (five points)."""
+    from windtunnel.studies.design import axis
+
+    key, separator, values = text.partition("=")
+    if not separator or not key.strip() or not values.strip():
+        raise InputError(
+            f"--vary: expected PATH=VALUES, found `{text}`\n\nhint: such as `--vary jobs[0].iterations=1,2,4`"
+        )
+    where = f"--vary {key.strip()}"
+    parts = values.split(":")
+    if len(parts) == 1:
+        return axis(key.strip(), [_value(value) for value in _split(values)], where)
+    given: dict[str, Any] = {"from": _value(parts[0]), "to": _value(parts[1])}
+    for part in parts[2:]:
+        if part.strip() in ("log", "linear"):
+            given["scale"] = part.strip()
+        elif part.strip().isdigit():
+            given["points"] = int(part)
+        else:
+            raise InputError(f"{where}: expected `FROM:TO[:log][:POINTS]`, found `{values}`")
+    return axis(key.strip(), given, where)
+
+
+def _split(values: str) -> list[str]:
+    """At commas that stand in no brackets."""
+    parts, depth, start = [], 0, 0
+    for i, letter in enumerate(values):
+        depth += (letter in "[{(") - (letter in "]})")
+        if letter == "," and depth == 0:
+            parts.append(values[start:i])
+            start = i + 1
+    return [*parts, values[start:]]
+
+
+def _value(text: str) -> Any:  # noqa: ANN401
+    """A number as one, all else as the text that `--set` would take."""
+    text = text.strip()
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _check_keys(study: Study) -> None:
+    """Refuses a key that no scenario has, before anything is run: it would be refused at every point."""
+    from windtunnel import engine
+
+    point = study.plan()[0]
+    options = {"threads": 1, "fidelity": study.fidelity}
+    try:
+        engine.explain(study.source.text, study.source.name, str(study.source.base), list(point.overrides), options)
+    except InputError as error:
+        if "unknown key" in str(error) or "there is no [" in str(error):
+            raise
+    except engine.RunError:
+        pass
+
+
+def _bar(total: int) -> Any:  # noqa: ANN401
+    from windtunnel.cli.study_progress import study_progress
+
+    return study_progress(total)
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "study"
+
+
+def _record(row: Row) -> dict[str, Any]:
+    return {
+        "varied": row.varied, "state": row.state, "message": row.message, "runs": row.runs, "metrics": row.means,
+        "half_widths": row.halves, "folder": row.folder,
+    }  # fmt: skip
+
+
+def write_table(found: list[Row], keys: list[str], metrics: tuple[str, ...], target: Path) -> None:
+    """A row per combination: varied keys, metrics, half widths of their 95% intervals, state, message, folder."""
+    import polars as pl
+
+    from windtunnel.results.folder import write_beside
+
+    columns: dict[str, list[Any]] = {}
+    for key in keys:
+        values = [row.varied.get(key) for row in found]
+        same = {type(value) for value in values if value is not None}
+        columns[key] = (
+            values if len(same) <= 1 or same == {int, float} else [None if v is None else str(v) for v in values]
+        )
+    for path in metrics:
+        columns[path] = [row.means[path] for row in found]
+        columns[f"{path} ±"] = [row.halves[path] for row in found]
+    columns |= {
+        "state": [row.state for row in found], "message": [row.message for row in found],
+        "runs": [row.runs for row in found], "folder": [row.folder for row in found],
+    }  # fmt: skip
+    frame = pl.DataFrame(columns, strict=False)
+    if target.suffix == ".csv":
+        write_beside(target, frame.write_csv().encode())
+        return
+    if target.suffix != ".parquet":
+        raise InputError(f"--out: expected a file that ends in `.parquet` or `.csv`, found `{target}`")
+    import io
+
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    write_beside(target, buffer.getvalue())
+
+
+def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
+    """The rows in order of the first metric, the best marked; refused ones below."""
+    from rich.table import Table
+
+    from windtunnel.studies.rows import best
+
+    first = best(found, metrics[0])
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for key in study.varied_keys():
+        table.add_column(key)
+    for path in metrics:
+        table.add_column(path, justify="right")
+    table.add_column("")
+    done = [i for i, row in enumerate(found) if row.state == "done"]
+    done.sort(key=lambda i: (found[i].means[metrics[0]] is None, found[i].means[metrics[0]] or 0.0, i))
+    for i in done:
+        row = found[i]
+        cells = [str(row.varied.get(key, "")) for key in study.varied_keys()]
+        cells += [_figure(row, path) for path in metrics]
+        table.add_row(*cells, "best" if i == first else "", style="bold" if i == first else None)
+    out().print(table)
+    for row in found:
+        if row.state != "done":
+            values = ", ".join(f"{key}={value}" for key, value in row.varied.items())
+            out().print(f"{row.state}: {values}: {row.message}", markup=False, style="dim")
+
+
+def _figure(row: Row, path: str) -> str:
+    from windtunnel.text import UNKNOWN, count, duration
+
+    mean, half = row.means[path], row.halves[path]
+    if mean is None:
+        return UNKNOWN
+    shown = duration if "_s" in path else count
+    return shown(mean) if half is None else f"{shown(mean)} ± {shown(half)}"

@@ -1,0 +1,42 @@
+"""A point: one run that is asked for, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windtunnel.source import Source
+
+State = Literal["done", "refused", "failed", "interrupted"]
+"""`refused`: the scenario was no good (exit status 2 of `run`); `failed`: the run was (1), or it took too long."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A scenario with overrides and options. `varied` is what distinguishes it from its neighbours, for tables."""
+
+    source: Source
+    overrides: tuple[tuple[str, str], ...] = ()
+    seed: int | None = None
+    fidelity: str | None = None
+    full: bool = False
+    varied: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a point."""
+
+    state: State
+    summary: dict[str, Any] | None
+    """As in `summary.json`; None unless done."""
+    message: str | None
+    """Why there is none, in one line."""
+    folder: Path | None
+    wall_s: float
+    cpu_s: float
+    stored: bool
+    """Whether it was there already."""
