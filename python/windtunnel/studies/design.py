@@ -171,7 +171,7 @@ def _drawn(kind: Kind, dimensions: int, count: int, seed: int) -> Iterator[Seque
         for _ in range(count):
             yield [rng.random() for _ in range(dimensions)]
         return
-    from scipy.stats import qmc  # noqa: PLC0415  (half a second that a grid need not pay)
+    from scipy.stats import qmc
 
     if kind == "latin-hypercube":
         yield from qmc.LatinHypercube(dimensions, rng=seed).random(count).tolist()

@@ -66,6 +66,12 @@ create index runs_by_name on runs (name);
 create index runs_by_content on runs (content);
 """
 
+_COLUMNS = (
+    "recipe", "content", "name", "windtunnel", "build", "seed", "fidelity", "varied", "figures", "inputs", "state",
+    "message", "wall_s", "cpu_s", "peak_bytes", "folder", "begun",
+)  # fmt: skip
+_INSERT = f"insert or replace into runs ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+
 
 class Store:
     """A folder of runs with its index, made if it is not there. Close it, or use it in a `with`."""
@@ -157,9 +163,7 @@ class Store:
         rows = [_row(point, outcome, self.root) for point, outcome in ended]
         with _writing(self._db):
             self._db.executemany(
-                "insert or replace into runs (recipe, content, name, windtunnel, build, seed, fidelity, varied, figures, "
-                "inputs, state, message, wall_s, cpu_s, peak_bytes, folder, begun) "
-                "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                _INSERT,
                 rows,
             )
 
@@ -223,9 +227,7 @@ class Store:
                 rows.append(_row_of_folder(record, summary, manifest.parent.relative_to(self.root)))
         with _writing(db):
             db.executemany(
-                "insert or replace into runs (recipe, content, name, windtunnel, build, seed, fidelity, varied, figures, "
-                "inputs, state, message, wall_s, cpu_s, peak_bytes, folder, begun) "
-                "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                _INSERT,
                 rows,
             )
 
@@ -275,7 +277,7 @@ def _signed(seed: int) -> int:
 
 
 def _owner() -> str:
-    """This process, so that others can tell whether it lives: host, number, and when it began."""
+    """The name of this process, so that others can tell whether it lives: host, number, and when it began."""
     return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
 
 

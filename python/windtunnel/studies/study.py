@@ -59,7 +59,7 @@ class Study:
 
     def digest(self) -> str:
         """A hash of all that decides the points: a study that is begun again must be the same."""
-        return hashlib.sha256(json.dumps([p.overrides + (p.seed,) for p in self.plan()]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([(*p.overrides, p.seed) for p in self.plan()]).encode()).hexdigest()
 
     def plan(self) -> list[Point]:
         """The points, in order: those of one combination differ in the seed and stand together."""
