@@ -276,13 +276,15 @@ def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
     from rich.table import Table
 
     from windtunnel.studies.rows import best
+    from windtunnel.studies.study import short_names
 
     first = best(found, metrics[0])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    short = short_names(study.varied_keys())
     for key in study.varied_keys():
-        table.add_column(key)
+        table.add_column(short.get(key, key), overflow="fold")
     for path in metrics:
-        table.add_column(path, justify="right")
+        table.add_column(path.removeprefix("jobs[0]."), justify="right", overflow="fold")
     table.add_column("")
     done = [i for i, row in enumerate(found) if row.state == "done"]
     done.sort(key=lambda i: (found[i].means[metrics[0]] is None, found[i].means[metrics[0]] or 0.0, i))

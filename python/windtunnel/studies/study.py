@@ -68,7 +68,7 @@ class Study:
             raise InputError(f"{self.name}: the design has {total:,} points, and {design.LARGEST:,} is the most")
         tree = self._tree()
         first = int(tree.get("seed") or 0) if isinstance(tree, dict) else 0
-        short = _short_names(self.varied_keys())
+        short = short_names(self.varied_keys())
         found = []
         for drawn in design.points(self.kind, self.axes, self.cases, self.count, first):
             values = self._derived(drawn, short, tree)
@@ -100,7 +100,7 @@ class Study:
         return values if all(each.value(known(), tree) for each in self.filters) else None
 
 
-def _short_names(keys: list[str]) -> dict[str, str]:
+def short_names(keys: list[str]) -> dict[str, str]:
     """Key → its last part, where no other key ends alike: `jobs[0].parallelism.tp` is `tp` in expressions."""
     last = {key: key.rpartition(".")[2] for key in keys}
     return {key: name for key, name in last.items() if list(last.values()).count(name) == 1 and name.isidentifier()}
