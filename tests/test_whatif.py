@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windtunnel.engine import InputError
-from windtunnel.whatif import drain
 from windtunnel.student import cdf, quantile
+from windtunnel.whatif import drain
 
 if TYPE_CHECKING:
     from pathlib import Path
