@@ -154,7 +154,7 @@ def links_carry_what_their_rate_allows(seen: Seen) -> Iterator[str]:
     """Utilisation = bytes carried / (rate × span), at most 1."""
     for fidelity, summary in seen.of("flow", "packet"):
         run = seen.runs[fidelity]
-        rates = dict(run.table("links").select("link", "rate_bps").iter_rows()) if "links" in run.tables else {}
+        rates = dict(run.table("links").select("name", "rate_bps").iter_rows()) if "links" in run.tables else {}
         span = summary["simulated_time_s"]
         for link in summary["network"]["links_most_loaded"]:
             name, said = link["name"], link["utilisation"]
