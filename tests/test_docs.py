@@ -36,6 +36,8 @@ IMPLEMENTED = (
     "validate",
     "whatif",
     "calibrate",
+    "sweep",
+    "runs",
 )
 
 

@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -370,6 +369,19 @@ def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, scenario: Path)
             assert figures(here) == figures(there)
 
 
+def test_studies_of_the_examples_say_what_they_show(command: Command, tmp_path: Path) -> None:
+    """2:1 costs 1 MiB nothing and 64 MiB half as much again; from there each doubling is paid for."""
+    study = Path(__file__).resolve().parents[1] / "examples" / "studies" / "oversubscription.yaml"
+    rows = json.loads(command("sweep", study, "--json").stdout)["rows"]
+    times = {tuple(row["varied"].values()): row["metrics"]["jobs[0].iteration_time_s.mean"] for row in rows}
+    assert len(times) == 8
+    assert times[2, "1 MiB"] < 1.02 * times[1, "1 MiB"]
+    assert 1.4 < times[2, "64 MiB"] / times[1, "64 MiB"] < 1.6
+    for size in ("1 MiB", "64 MiB"):
+        assert times[8, size] > 1.4 * times[4, size]
+    assert (tmp_path / "runs" / "oversubscription.parquet").is_file()
+
+
 def test_large_designs_are_counted_before_they_are_made() -> None:
     axes = [axis("a", {"from": 1, "to": 1000}, "a"), axis("b", {"from": 1, "to": 1000}, "b")]
     assert design.size("grid", axes, [], None) == 1_000_000
@@ -383,7 +395,9 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path, scenario: Path) 
     call = [str(program), "sweep", str(scenario), "--vary", "jobs[0].iterations=1:400", "--workers", "2"]
     marker = f"WINDTUNNEL_TEST_{os.getpid()}"
     with subprocess.Popen(call, cwd=tmp_path, env={**os.environ, marker: "1"}, stderr=subprocess.DEVNULL) as process:
-        time.sleep(2.5)
+        while not any((tmp_path / "runs" / "points").glob("*/*/summary.json")):
+            assert process.poll() is None
+            time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
     time.sleep(1.0)
 
@@ -394,4 +408,3 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path, scenario: Path) 
             return False
 
     assert [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and ours(entry.name)] == []
-    shutil.rmtree(tmp_path / "runs")

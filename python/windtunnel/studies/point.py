@@ -40,3 +40,5 @@ class Outcome:
     cpu_s: float
     stored: bool
     """Whether it was there already."""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """Files that decided it, from the scenario's folder, with their digests."""

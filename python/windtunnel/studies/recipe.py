@@ -1,10 +1,9 @@
 """What decides the bytes of a result, as keys: equal keys, equal results.
 
 The *recipe* is a hash of what is at hand before a run: the scenario's text, overrides, seed, fidelity, options and the
-engine's build; never time, place or threads. Files that a scenario names are not in it, as only the engine knows which
-it reads: a finished run lists them with their digests, and a stored result is served when each still has its digest.
-The *content key* is a hash of the summary's `scenario_sha256`, which covers the resolved tree and all its inputs, with
-the rest of the recipe: two texts that mean the same share it.
+engine's build; never time, place or threads. The files that a scenario names (`inputs.py`) are kept beside it with
+their digests, and a stored result is served when each still has its digest. The *content key* is a hash of all of this
+with the resolved tree in place of the text: two texts that mean the same share it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ import os
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from windtunnel import engine
 
 if TYPE_CHECKING:
     from windtunnel.studies.point import Point
@@ -43,9 +44,10 @@ def recipe(point: Point) -> str:
     return _hash([engine_build(), point.source.text, point.overrides, point.seed, point.fidelity, point.full])
 
 
-def content_key(point: Point, summary: dict[str, Any]) -> str:
-    """The key of what came out."""
-    return _hash([engine_build(), summary["scenario_sha256"], summary["seed"], summary["fidelity"], point.full])
+def content_key(point: Point, inputs: list[tuple[str, str]]) -> str:
+    """The key of what comes out."""
+    tree = json.loads(engine.scenario_tree(point.source.text, point.source.name, list(point.overrides)))
+    return _hash([engine_build(), tree, inputs, point.seed, point.fidelity, point.full])
 
 
 class Digests:

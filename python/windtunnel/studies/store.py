@@ -13,22 +13,21 @@ Failure modes: an index of a newer version is refused; one that is not a databas
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import sqlite3
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel.engine import InputError
+from windtunnel.results.owner import is_gone, owner
 from windtunnel.studies.point import Outcome
 from windtunnel.studies.recipe import Digests, content_key, engine_build, recipe
 from windtunnel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from windtunnel.studies.point import Point
 
@@ -151,7 +150,7 @@ class Store:
             self._db.execute(
                 "insert or replace into runs (recipe, windtunnel, build, varied, state, owner, begun) "
                 "values (?, ?, ?, ?, 'running', ?, ?)",
-                (key, __version__, engine_build(), json.dumps(point.varied), _owner(), time.time()),
+                (key, __version__, engine_build(), json.dumps(point.varied), owner(), time.time()),
             )
         return place
 
@@ -186,7 +185,7 @@ class Store:
         found = [dict(zip(names, row, strict=True)) for row in self._db.execute(text, values)]
         for record in found:
             record["varied"] = json.loads(record["varied"])
-            if record["state"] == "running" and not _alive(record["owner"]):
+            if record["state"] == "running" and is_gone(record["owner"] or ""):
                 record["state"] = "interrupted"
         return found
 
@@ -237,7 +236,7 @@ def _row(point: Point, outcome: Outcome, root: Path) -> tuple[object, ...]:
     folder = None if outcome.folder is None else outcome.folder.relative_to(root).as_posix()
     return (
         recipe(point),
-        None if summary is None else content_key(point, summary),
+        None if summary is None else content_key(point, list(outcome.inputs)),
         None if summary is None else summary["scenario"],
         __version__,
         engine_build(),
@@ -245,7 +244,7 @@ def _row(point: Point, outcome: Outcome, root: Path) -> tuple[object, ...]:
         None if summary is None else summary["fidelity"],
         json.dumps(point.varied),
         None if summary is None else json.dumps(summary),
-        json.dumps(inputs_of(summary)),
+        json.dumps(outcome.inputs),
         outcome.state,
         outcome.message,
         outcome.wall_s,
@@ -261,40 +260,14 @@ def _row_of_folder(record: dict[str, Any], summary: dict[str, Any], folder: Path
     return (
         study["recipe"], study["content"], summary["scenario"], record["windtunnel"], study["build"],
         _signed(summary["seed"]), summary["fidelity"], json.dumps(study["varied"]), json.dumps(summary),
-        json.dumps(inputs_of(summary)), "done", None, summary["wall_time_s"], summary["cpu_time_s"],
+        json.dumps(study["inputs"]), "done", None, summary["wall_time_s"], summary["cpu_time_s"],
         summary["peak_rss_bytes"], folder.as_posix(), study["begun"],
     )  # fmt: skip
-
-
-def inputs_of(summary: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Files that decided a result, relative to the scenario's folder, with their digests."""
-    return [(entry["path"], entry["sha256"]) for entry in (summary or {}).get("inputs", []) if entry.get("path")]
 
 
 def _signed(seed: int) -> int:
     """SQLite has signed 64-bit numbers only."""
     return seed - 2**64 if seed >= 2**63 else seed
-
-
-def _owner() -> str:
-    """The name of this process, so that others can tell whether it lives: host, number, and when it began."""
-    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
-
-
-def _alive(owner: str | None) -> bool:
-    """Whether the process that an owner names lives; one of another machine is taken to."""
-    if owner is None:
-        return False
-    host, pid, started = owner.rsplit(" ", 2)
-    return host != socket.gethostname() or _started(int(pid)) == started
-
-
-def _started(pid: int) -> str:
-    """Clock ticks from the system's start to the process's, `-` if it is gone: numbers of processes are used again."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    except OSError:
-        return "-"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.studies.point import Outcome, Point
+from windtunnel.studies.point import Outcome, Point, State
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -51,12 +51,18 @@ def serve(pipe: Connection, memory_bytes: int | None) -> None:
 def perform(task: Task) -> Outcome:
     """Runs a task; what goes wrong is an outcome like any other."""
     from windtunnel.engine import InputError, RunError
+    from windtunnel.studies.inputs import inputs
+    from windtunnel.studies.recipe import Digests
 
     wall, cpu = time.monotonic(), time.process_time()
     summary: dict[str, Any] | None = None
-    state, message = "done", None
+    read: list[tuple[str, str]] = []
+    state: State = "done"
+    message: str | None = None
     try:
-        summary = _run(task)
+        # Before the run: a file that changes meanwhile makes the result stale, and not the other way round.
+        read = inputs(task.point, Digests())
+        summary = _run(task, read)
     except InputError as error:
         state, message = "refused", _line(error)
     except RunError as error:
@@ -66,14 +72,15 @@ def perform(task: Task) -> Outcome:
     except OSError as error:
         state, message = "failed", f"cannot write {error.filename or task.place}: {error.strerror}"
     spent = (time.monotonic() - wall, time.process_time() - cpu)
-    return Outcome(state, summary, message, None if summary is None else task.place, *spent, stored=False)  # type: ignore[arg-type]
+    folder = None if summary is None else task.place
+    return Outcome(state, summary, message, folder, *spent, stored=False, inputs=tuple(read))
 
 
 def _line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _run(task: Task) -> dict[str, Any]:
+def _run(task: Task, read: list[tuple[str, str]]) -> dict[str, Any]:
     """The summary; the folder is in place when this returns."""
     from windtunnel import engine
     from windtunnel.results import TableWriter
@@ -96,7 +103,7 @@ def _run(task: Task) -> dict[str, Any]:
         summary: dict[str, Any] = json.loads(text)
         record = manifest(summary, source=source.name, overrides=overrides, options=options, rows=rows)
         record["study"] = {
-            "recipe": recipe(point), "content": content_key(point, summary), "build": engine_build(),
+            "recipe": recipe(point), "content": content_key(point, read), "inputs": read, "build": engine_build(),
             "varied": point.varied, "begun": begun,
         }  # fmt: skip
         (fresh / "summary.json").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
