@@ -8,6 +8,7 @@ pub mod fabric;
 pub mod flows;
 pub mod impair;
 pub mod jobs;
+pub mod marks;
 pub mod model;
 mod nccl;
 pub mod network;
@@ -36,6 +37,7 @@ use windtunnel_workload::Workload;
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use self::impair::Troubles;
+use self::marks::Marks;
 use self::network::NetworkPlan;
 use self::operations::OperationsPlan;
 use self::source::JobStream;
@@ -216,12 +218,16 @@ pub fn assemble(
     let mut evidence = EvidenceList::default();
     let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
     let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);
-    let fabric = fabric::fabric(&topology, &mut evidence)?;
+    let fabric = fabric::fabric(&topology, scenario.network.load_balancer.hash.of(), &mut evidence)?;
     let buffers = {
         // Read at every fidelity, so that what is wrong is told, but packets alone rest on them.
         let (mut unused, packets) = (EvidenceList::default(), scenario.fidelity == Fidelity::Packet);
         let evidence = if packets { &mut evidence } else { &mut unused };
         buffers::buffers(&scenario.network, &fabric.topology, &topology, source, evidence)?
+    };
+    let marks = match scenario.fidelity {
+        Fidelity::Packet => Marks::new(&scenario.network, &fabric.topology, &buffers),
+        _ => Marks::default(),
     };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
@@ -234,6 +240,7 @@ pub fn assemble(
         buffers,
         routes,
         modules: &modules,
+        marks: &marks,
     };
     let mut network = network::plan(around, source, base)?;
     let mut plans: Vec<JobPlan> = Vec::new();
@@ -280,6 +287,12 @@ pub fn assemble(
     let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
     let operations = operations::operations(&scenario, &fabric, bare, source, base.as_path(), &mut evidence)?;
     network.meet(&scenario, &fabric, &troubles, source, &mut evidence)?;
+    if scenario.fidelity == Fidelity::Packet {
+        let warnings = marks::tell(&scenario.network, &marks, &mut evidence);
+        if let Some(plan) = plans.first_mut() {
+            plan.warnings.extend(warnings);
+        }
+    }
     Ok(Assembled {
         scenario,
         fabric,

@@ -8,7 +8,7 @@ mod backend;
 mod message;
 mod parameters;
 mod queues;
-mod transport;
+pub mod transport;
 
 use std::path::Path;
 
@@ -23,11 +23,12 @@ use windtunnel_topology::{LinkId, LoadBalancer};
 
 pub use self::backend::BackendPlan;
 pub use self::message::MessagePlan;
-use self::queues::{Switching, marking, switching};
+use self::queues::{Switching, switching};
 pub use self::transport::Chosen;
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
 use super::impair::Troubles;
+use super::marks::{Marks, marking};
 use super::reduce;
 use crate::error::InputError;
 use crate::modules::Modules;
@@ -75,6 +76,8 @@ pub struct Around<'a> {
     pub routes: Vec<ChosenRoute>,
     /// What the program brings along.
     pub modules: &'a Modules,
+    /// What the longest path asks of marking.
+    pub marks: &'a Marks,
 }
 
 /// The topology's name for the scenario's.
@@ -89,7 +92,7 @@ pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
 
 /// The packet model's name for the scenario's; `None` for `ideal`, which is no choice among real paths.
 fn packet_balancer(network: &Network) -> Option<Balancer> {
-    Some(match network.load_balancer {
+    Some(match network.load_balancer.name {
         LoadBalancerName::Ecmp => Balancer::Ecmp,
         LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
         LoadBalancerName::Spray => Balancer::Spray { paths: network.paths },
@@ -116,14 +119,14 @@ pub fn plan(around: Around<'_>, source: &str, base: &Path) -> Result<NetworkPlan
     let reduction = reduce::settings(network, source)?;
     let message = message::plan(network, source)?;
     let backend = network.backend.as_ref().map(|given| backend::plan(given, base));
-    let balancer = balancer(network.load_balancer);
+    let balancer = balancer(network.load_balancer.name);
     let (mtu, header) = (network.mtu.0, network.header.0);
     let packet = packet(around, reduction, source)?;
     Ok(NetworkPlan { mtu, header, balancer, reduction, message, packet, backend })
 }
 
 fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Result<PacketPlan, InputError> {
-    let Around { scenario, fabric, slow_links, buffers, routes, modules } = around;
+    let Around { scenario, fabric, slow_links, buffers, routes, modules, marks } = around;
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
     let transport = transport::transport(network, modules, source)?;
@@ -131,7 +134,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
     if network.parallel.processes == Some(0) {
         return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
     }
-    let Switching { queues, discipline, classes, colors, pull, pfc } = switching(network, source)?;
+    let Switching { queues, discipline, classes, colors, pull, pfc } = switching(network, marks, source)?;
     let settings = PacketSettings {
         seed: scenario.seed,
         mtu: network.mtu.0,
@@ -144,7 +147,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
         },
         balancer,
         buffers,
-        ecn: Some(marking(&network.ecn)),
+        ecn: Some(marking(&network.ecn, marks)),
         trimming: network
             .trimming
             .as_ref()
@@ -249,7 +252,7 @@ impl NetworkPlan {
         if scenario.fidelity != Fidelity::Packet || self.backend.is_some() {
             return Ok(());
         }
-        if scenario.network.load_balancer == LoadBalancerName::Ideal {
+        if scenario.network.load_balancer.name == LoadBalancerName::Ideal {
             let message = "`ideal` shares no path inside the fabric, but packets take real ones";
             return Err(InputError::new(format!("{source}: network.load_balancer"), message)
                 .hint("expected `ecmp`, `destination_modulo`, `spray`, `flowlet`, `adaptive` or `reps`"));
