@@ -377,6 +377,10 @@ def test_a_stuck_schedule_names_what_it_waits_for(command: Command, tmp_path: Pa
     (stuck,) = json.loads(done.stdout)["stuck"]
     assert stuck["rank"] == 0
     assert stuck["waits_for"]
+    # What the model goes without is told beside the result.
+    assert done.stderr == "--loggops leaves out o, g, G, O, S: the run has o=0, g=0, G=0, O=0, S=65535\n"
+    whole = command("goal", "run", "stuck.goal", "--loggops", "L=1,o=0,g=0,G=0,O=0,S=65535", "--json", check=1)
+    assert (whole.stdout, whole.stderr) == (done.stdout, "")
 
 
 def test_from_python(scenario: Path) -> None:
