@@ -3,7 +3,7 @@
  * is shared. The scenario beside this file runs on it:
  *
  *   cc -shared -fPIC -O2 -I crates/backend/include -o examples/own-network/libnetwork.so examples/own-network/network.c
- *   windtunnel run examples/own-network/scenario.yaml
+ *   windtunnel run examples/own-network/scenario.yaml --allow-native
  */
 #include "windtunnel_fabric.h"
 

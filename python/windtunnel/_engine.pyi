@@ -17,6 +17,7 @@ class RunOptions(TypedDict, total=False):
         str | type | None
     )  # FILE.py:CLASS; `windtunnel.policies.engine_options` makes of it what the engine takes
     placement: str | type | None
+    allow_native: bool  # native code that the scenario names may run
 
 Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
 Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]

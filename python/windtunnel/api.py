@@ -45,6 +45,7 @@ def run(
     full: bool = False,
     scheduler: str | type[Scheduler] | None = None,
     placement: str | type[Placement] | None = None,
+    allow_native: bool = False,
     out: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
@@ -52,9 +53,10 @@ def run(
 
     `scenario` is a path, YAML text or a mapping. `overrides` sets keys by path, as `--set` does:
     `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. `scheduler` and
-    `placement` are classes of one's own, as such or as `FILE.py:CLASS` (`windtunnel.policies`). The run folder is
-    `out`, or a temporary one that lives as long as the result. `progress` is called about five times a second with the
-    fraction done (None if unknown), the simulated time in seconds, and the number of events so far.
+    `placement` are classes of one's own, as such or as `FILE.py:CLASS` (`windtunnel.policies`). `allow_native` lets the
+    library of `network.backend` run in this process (`windtunnel.native`). The run folder is `out`, or a temporary one
+    that lives as long as the result. `progress` is called about five times a second with the fraction done (None if
+    unknown), the simulated time in seconds, and the number of events so far.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
     the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`).
@@ -69,6 +71,7 @@ def run(
         "explain": False,
         "scheduler": scheduler,
         "placement": placement,
+        "allow_native": allow_native,
     }
     if out is not None:
         return run_source(source, pairs, options, target=Path(out), progress=progress)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from windtunnel.engine import InputError
+from windtunnel.native import native_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -394,8 +395,9 @@ def class_name(found: type) -> str:
 
 
 def engine_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run as the engine takes them: classes of the user's own instead of their names."""
+    """The options of a run as the engine takes them: classes of the user's own instead of names, and consent."""
     given = dict(options)
+    given.update(native_options(allow=bool(given.pop("allow_native", False))))
     digests: list[str] = []
     scheduler, placement = given.pop("scheduler", None), given.pop("placement", None)
     if scheduler is not None:

@@ -9,7 +9,7 @@
 
 mod policies;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
@@ -17,7 +17,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
-use windtunnel_scenario::api::{self, Failure, RunRequest};
+use windtunnel_scenario::api::{self, Failure, Native, RunRequest};
 use windtunnel_scenario::modules::Modules;
 use windtunnel_scenario::table::{Batch, Column, ProgressSink, TableSink};
 
@@ -106,6 +106,23 @@ where
     }
 }
 
+/// What the caller says of native code: `allow_native`, `trusted_native` (SHA-256 in hexadecimal digits), and `notice`,
+/// which is called with a line before any is loaded.
+fn native(options: &Bound<'_, PyDict>) -> PyResult<Native> {
+    let notice = option::<Py<PyAny>>(options, "notice")?.map(|callable| {
+        let tell = move |line: &str| {
+            // Nothing is lost but the line if it cannot be written.
+            Python::attach(|py| drop(callable.call1(py, (line,))));
+        };
+        Arc::new(tell) as Arc<dyn Fn(&str) + Send + Sync>
+    });
+    Ok(Native {
+        allowed: option(options, "allow_native")?.unwrap_or(false),
+        trusted: option(options, "trusted_native")?.unwrap_or_default(),
+        notice,
+    })
+}
+
 fn request(
     text: String,
     source: String,
@@ -124,6 +141,7 @@ fn request(
         full: option(options, "full")?.unwrap_or(false),
         modules: policies::add(modules(), options)?,
         policies: option(options, "policies")?.unwrap_or_default(),
+        native: native(options)?,
     })
 }
 

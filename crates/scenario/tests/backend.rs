@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use windtunnel_scenario::api::{RunRequest, run};
+use windtunnel_scenario::api::{Native, RunRequest, run};
 use windtunnel_scenario::error::Failure;
 use windtunnel_scenario::table::Discard;
 
@@ -40,6 +40,7 @@ fn started(overrides: &[(&str, &str)]) -> Result<Value, Failure> {
         source: "scenario.yaml".to_owned(),
         base: EXAMPLE.into(),
         overrides: overrides.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect(),
+        native: Native { allowed: true, ..Native::default() },
         ..RunRequest::default()
     };
     let summary = run(&request, &mut Discard, &mut Discard)?;

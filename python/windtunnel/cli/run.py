@@ -57,6 +57,9 @@ def run(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
     ] = False,
+    allow_native: Annotated[
+        bool, typer.Option("--allow-native", help="Let the library of `network.backend` run in this process.")
+    ] = False,
     report: Annotated[bool, typer.Option(help="Write the HTML report and the trace into the run folder.")] = True,
 ) -> int:
     """Run SCENARIO and say where the time of an iteration goes."""
@@ -75,6 +78,7 @@ def run(
         "explain": explain,
         "scheduler": own,
         "placement": placement,
+        "allow_native": allow_native,
     }
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
         _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)

@@ -11,7 +11,7 @@ use windtunnel_topology::{Forwarder, LinkId, Node, Peer, SwitchId, SwitchRule, T
 use super::balance::Balance;
 use super::credit::Credits;
 use super::crossing::Crossing;
-use super::events::{Key, PORT_BITS};
+use super::events::Key;
 use super::impair::{Changes, Clocks, PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::message::{Incoming, Outgoing, Slots};
@@ -25,11 +25,11 @@ use super::reduce::Reductions;
 use super::reorder::Reordering;
 use super::sample::Sampler;
 use super::sender::Sender;
-use super::settings::{Forwarding, PacketError, PacketSettings};
+use super::settings::{Forwarding, MOST_PORTS, PacketError, PacketSettings};
 use super::switch::Switch;
 use super::telemetry::Telemetry;
 use super::totals::Counters;
-use super::transport::{Recovery, Transport};
+use super::transport::Transport;
 
 /// Between which NICs a queue pair is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,13 +182,12 @@ impl<T: Transport> Engine<T> {
             // Nothing would ever be known to have arrived.
             settings.in_flight = u32::MAX;
         }
-        settings.check_for::<T>()?;
-        if settings.ack_every == 0 && transport.recovery() != Recovery::None {
-            return Err(PacketError::Unanswered { transport: T::NAME });
-        }
+        settings.check_for(&transport)?;
         let planes = topology.planes();
         let nic_ports = topology.nics() * planes;
-        assert!(topology.link_count() < 1 << PORT_BITS, "fewer than 2^{PORT_BITS} ports");
+        if topology.link_count() >= MOST_PORTS {
+            return Err(PacketError::Ports { found: topology.link_count() });
+        }
         let mut switches = Vec::with_capacity(topology.switches() as usize);
         let mut next = nic_ports;
         for number in 0..topology.switches() {

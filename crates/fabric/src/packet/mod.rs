@@ -68,8 +68,8 @@ pub use queue_settings::{
 pub use reorder::Reordering;
 pub use sample::QueueSample;
 pub use settings::{
-    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MarkAt, PacketError, PacketSettings,
-    ParallelSettings, TrimSettings,
+    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MOST_PORTS, MarkAt, PacketError,
+    PacketSettings, ParallelSettings, TrimSettings,
 };
 pub use statistics::PortReport;
 pub use totals::Counters;

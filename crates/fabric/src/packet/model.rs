@@ -371,7 +371,7 @@ impl<T: Transport + Send + Sync + 'static> NetworkOf for T {
     }
 
     fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
-        settings.check_for::<T>()
+        settings.check_for(self)
     }
 }
 

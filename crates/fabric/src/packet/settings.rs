@@ -4,9 +4,10 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
 use super::background::Background;
+use super::events::PORT_BITS;
 use super::impair::Impairments;
 use super::queue_settings::{self, Color, Discipline, MOST_QUEUES, PfcSettings, Pull, QueueSettings};
-use super::transport::Transport;
+use super::transport::{Recovery, Transport};
 use crate::reduction::ReductionSettings;
 
 /// When a switch may pass a packet on.
@@ -227,6 +228,9 @@ impl Default for PacketSettings {
 /// Largest packet: sizes are kept in 16 bits.
 const LARGEST: u64 = u16::MAX as u64;
 
+/// Ports of NICs and switches together that events can name.
+pub const MOST_PORTS: usize = 1 << PORT_BITS;
+
 /// Why there is no packet network.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PacketError {
@@ -237,6 +241,12 @@ pub enum PacketError {
         mtu: Bytes,
         /// Its header.
         header: Bytes,
+    },
+    /// More ports than events can name.
+    #[error("the fabric has {found} ports, expected fewer than {MOST_PORTS}")]
+    Ports {
+        /// Their number.
+        found: usize,
     },
     /// A size beyond what a packet can have.
     #[error("`{name}` is {} B, expected 1 B to {LARGEST} B", found.0)]
@@ -549,14 +559,17 @@ impl PacketSettings {
     }
 
     /// # Errors
-    /// [`PacketError`] where switches do not do what `T` needs of them.
-    pub fn check_for<T: Transport>(&self) -> Result<(), PacketError> {
+    /// [`PacketError`] where switches or receivers do not do what `transport` needs of them.
+    pub fn check_for<T: Transport>(&self, transport: &T) -> Result<(), PacketError> {
         let needs = |key| Err(PacketError::Needs { transport: T::NAME, key });
         if T::TRIMMED && self.trimming.is_none() {
             return needs("trimming");
         }
         if T::TELEMETRY && !self.telemetry {
             return needs("telemetry");
+        }
+        if self.ack_every == 0 && transport.recovery() != Recovery::None {
+            return Err(PacketError::Unanswered { transport: T::NAME });
         }
         Ok(())
     }

@@ -74,6 +74,7 @@ fn digests(
         watch: Stopwatch::start(),
         threads: Some(threads),
         digests: Some(Arc::clone(&log)),
+        native: request.native.clone(),
     };
     run::execute(&mut assembled, &options, &mut Discard, &mut Discard)?;
     let found = std::mem::take(&mut log.lock().expect("no holder panics").found);

@@ -23,6 +23,7 @@ use crate::error::{InputError, nearest};
 use crate::load;
 use crate::modules::Modules;
 use crate::run::machine::Stopwatch;
+pub use crate::run::native::Native;
 use crate::run::{self, RunOptions};
 use crate::schema::{Fidelity, OperationsTable, Scenario};
 use crate::table::{ProgressSink, TableSink};
@@ -50,6 +51,8 @@ pub struct RunRequest {
     pub modules: Modules,
     /// Name and contents of policies among these, as far as results depend on them; part of the hash.
     pub policies: String,
+    /// Which native code of the scenario may run.
+    pub native: Native,
 }
 
 impl RunRequest {
@@ -80,8 +83,7 @@ impl RunRequest {
     }
 
     fn assemble(&self) -> Result<Assembled, InputError> {
-        let assembled = assemble(self.scenario()?, &self.source, &self.base)?;
-        Ok(Assembled { modules: self.modules.clone(), ..assembled })
+        assemble(self.scenario()?, &self.source, &self.base, self.modules.clone())
     }
 
     /// SHA-256 of everything that decides the results.
@@ -129,6 +131,7 @@ pub fn run(
         watch,
         threads: request.threads,
         digests: None,
+        native: request.native.clone(),
     };
     run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
 }

@@ -10,6 +10,7 @@ pub mod impair;
 pub mod jobs;
 pub mod model;
 mod nccl;
+pub mod network;
 pub mod operations;
 pub mod plant;
 mod policies;
@@ -24,10 +25,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use windtunnel_backend::Library;
 use windtunnel_cluster::life::Life;
 use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_cluster::variation::Noise;
-use windtunnel_fabric::packet::{BufferSettings, ChosenRoute};
 use windtunnel_kernel::{CalendarTime, RankId, Span};
 use windtunnel_topology::LinkId;
 use windtunnel_workload::Workload;
@@ -35,6 +36,7 @@ use windtunnel_workload::Workload;
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use self::impair::Troubles;
+use self::network::NetworkPlan;
 use self::operations::OperationsPlan;
 use self::source::JobStream;
 use self::storage::{Load, StoragePlan};
@@ -164,38 +166,43 @@ pub struct Assembled {
     pub scenario: Scenario,
     /// The fabric.
     pub fabric: FabricParts,
+    /// What messages, flows and packets are told of it.
+    pub network: NetworkPlan,
     /// The jobs, if they are listed.
     pub jobs: Vec<JobPlan>,
     /// The jobs, if they come from a log or the shape of one.
     pub stream: Option<JobStream>,
     /// Noise of computations.
     pub noise: Noise,
-    /// Paths that hosts choose (packet fidelity).
-    pub routes: Vec<ChosenRoute>,
     /// What goes wrong on the fabric.
     pub troubles: Troubles,
     /// What fails, is drained and is kept back; `None`: nothing.
     pub operations: Option<OperationsPlan>,
     /// The hosts that hold data.
     pub storage: Option<StoragePlan>,
-    /// Links that run at a part of their rate, besides those of storage hosts.
+    /// Links that run at a part of their rate, besides those of storage hosts and buses.
     pub slow_links: Vec<(LinkId, f64)>,
-    /// Shared buffers of switches by tier (packet fidelity).
-    pub buffers: Vec<BufferSettings>,
     /// What the results rest on.
     pub evidence: EvidenceList,
     /// What the program brings along.
     pub modules: Modules,
     /// Folder of relative paths.
     pub base: PathBuf,
+    /// The library of `network.backend`, once a run has loaded it with the caller's consent.
+    pub library: Option<Library>,
 }
 
-/// Checks `scenario` and builds everything that a run needs; `source` is its file's name and `base` the folder of relative
-/// paths.
+/// Checks `scenario` and builds everything that a run needs; `source` is its file's name, `base` the folder of relative
+/// paths, and `modules` what the program brings along.
 ///
 /// # Errors
 /// [`InputError`] with the path of the key at fault.
-pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembled, InputError> {
+pub fn assemble(
+    scenario: Scenario,
+    source: &str,
+    base: &Path,
+    modules: Modules,
+) -> Result<Assembled, InputError> {
     let at = |key: &str| format!("{source}: {key}");
     if scenario.windtunnel != 1 {
         let found =
@@ -205,26 +212,30 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     if matches!(&scenario.jobs, Jobs::List(jobs) if jobs.is_empty()) {
         return Err(InputError::new(at("jobs"), "there is no job"));
     }
-    if scenario.network.header.0 >= scenario.network.mtu.0 {
-        let message = format!(
-            "`mtu` ({} B) must exceed `header` ({} B)",
-            scenario.network.mtu.0.0, scenario.network.header.0.0
-        );
-        return Err(InputError::new(at("network.mtu"), message)
-            .hint("the MTU counts the whole packet, header included"));
-    }
     policies::check(&scenario.cluster, source)?;
     let mut evidence = EvidenceList::default();
     let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
     let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);
     let fabric = fabric::fabric(&topology, &mut evidence)?;
-    let buffers = match scenario.fidelity {
-        Fidelity::Packet => {
-            buffers::buffers(&scenario.network, &fabric.topology, &topology, source, &mut evidence)?
-        }
-        _ => Vec::new(),
+    let buffers = {
+        // Read at every fidelity, so that what is wrong is told, but packets alone rest on them.
+        let (mut unused, packets) = (EvidenceList::default(), scenario.fidelity == Fidelity::Packet);
+        let evidence = if packets { &mut evidence } else { &mut unused };
+        buffers::buffers(&scenario.network, &fabric.topology, &topology, source, evidence)?
     };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
+    let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
+    let routes = routes::routes(&scenario, &fabric.topology, source)?;
+    // Before the jobs, which may take long.
+    let around = network::Around {
+        scenario: &scenario,
+        fabric: &fabric,
+        slow_links: all_slow_links(&slow_links, storage.as_ref(), &fabric),
+        buffers,
+        routes,
+        modules: &modules,
+    };
+    let mut network = network::plan(around, source, base)?;
     let mut plans: Vec<JobPlan> = Vec::new();
     for (index, job) in scenario.jobs.list().iter().enumerate() {
         let place = at(&format!("jobs[{index}]"));
@@ -263,50 +274,53 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
         plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
     }
-    reduce::check(&scenario, &fabric, &plans, source, &mut evidence)?;
+    reduce::check(&scenario, &network.reduction, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
-    let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
-    let (modules, base) = (Modules::default(), base.to_owned());
-    let routes = routes::routes(&scenario, &fabric.topology, source)?;
+    let base = base.to_owned();
     let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
     let operations = operations::operations(&scenario, &fabric, bare, source, base.as_path(), &mut evidence)?;
+    network.meet(&scenario, &fabric, &troubles, source, &mut evidence)?;
     Ok(Assembled {
         scenario,
         fabric,
+        network,
         jobs: plans,
         stream,
         noise,
-        routes,
         troubles,
         operations,
         storage,
         slow_links,
-        buffers,
         evidence,
         modules,
         base,
+        library: None,
     })
+}
+
+/// All links that run at a part of their rate, each once: the product of what slows it down, if what joins a NIC to its host is
+/// not slower still.
+fn all_slow_links(
+    varied: &[(LinkId, f64)],
+    storage: Option<&StoragePlan>,
+    fabric: &FabricParts,
+) -> Vec<(LinkId, f64)> {
+    let storage = storage.iter().flat_map(|storage| &storage.slow);
+    let mut parts: BTreeMap<LinkId, f64> = BTreeMap::new();
+    for &(link, part) in varied.iter().chain(storage) {
+        *parts.entry(link).or_insert(1.0) *= part;
+    }
+    for (link, share) in fabric.bus_links() {
+        let part = parts.entry(link).or_insert(1.0);
+        *part = part.min(share);
+    }
+    parts.into_iter().collect()
 }
 
 impl Assembled {
     /// Hosts that hold data and compute nothing, in ascending order.
     pub fn storage_hosts(&self) -> &[u32] {
         self.storage.as_ref().map_or(&[], |storage| &storage.hosts)
-    }
-
-    /// All links that run at a part of their rate, each once: the product of what slows it down, if what joins a NIC to its host is
-    /// not slower still.
-    pub fn all_slow_links(&self) -> Vec<(LinkId, f64)> {
-        let storage = self.storage.iter().flat_map(|storage| &storage.slow);
-        let mut parts: BTreeMap<LinkId, f64> = BTreeMap::new();
-        for &(link, part) in self.slow_links.iter().chain(storage) {
-            *parts.entry(link).or_insert(1.0) *= part;
-        }
-        for (link, share) in self.fabric.bus_links() {
-            let part = parts.entry(link).or_insert(1.0);
-            *part = part.min(share);
-        }
-        parts.into_iter().collect()
     }
 
     /// What would run, for `--explain`.

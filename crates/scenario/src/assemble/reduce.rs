@@ -11,8 +11,26 @@ use crate::error::InputError;
 use crate::schema::{Network, Scenario};
 
 /// What switches can sum, by the scenario's keys.
-pub fn settings(network: &Network) -> ReductionSettings {
-    network.reduction.as_ref().map_or_else(ReductionSettings::default, |given| ReductionSettings {
+///
+/// # Errors
+/// [`InputError`] for no reductions at once, no rate, and slots that leave a reduction none.
+pub fn settings(network: &Network, source: &str) -> Result<ReductionSettings, InputError> {
+    let at = |key: &str| format!("{source}: network.reduction.{key}");
+    let Some(given) = &network.reduction else { return Ok(ReductionSettings::default()) };
+    if given.operations == 0 {
+        return Err(InputError::new(at("operations"), "expected at least 1 reduction at once, found 0"));
+    }
+    if given.rate.is_some_and(|rate| rate.0.0 == 0) {
+        return Err(InputError::new(at("rate"), "expected a rate above 0 bps, found 0 bps"));
+    }
+    if given.slots < given.operations {
+        let message = format!(
+            "{} slots leave none for each of {} reductions: expected at least as many slots",
+            given.slots, given.operations
+        );
+        return Err(InputError::new(at("slots"), message));
+    }
+    Ok(ReductionSettings {
         slots: given.slots,
         operations: given.operations,
         latency: given.latency.0,
@@ -23,32 +41,16 @@ pub fn settings(network: &Network) -> ReductionSettings {
 /// Checks that there are switches for the all-reduces that ask for them.
 ///
 /// # Errors
-/// [`InputError`] for slots that leave a reduction none, switches that do not sum, and shapes without a tree of them.
+/// [`InputError`] for switches that do not sum, and shapes without a tree of them.
 pub fn check(
     scenario: &Scenario,
+    settings: &ReductionSettings,
     fabric: &FabricParts,
     plans: &[JobPlan],
     source: &str,
     evidence: &mut EvidenceList,
 ) -> Result<(), InputError> {
     let at = |key: &str| format!("{source}: {key}");
-    if let Some(given) = &scenario.network.reduction {
-        if given.operations == 0 {
-            let message = "expected at least 1 reduction at once, found 0";
-            return Err(InputError::new(at("network.reduction.operations"), message));
-        }
-        if given.rate.is_some_and(|rate| rate.0.0 == 0) {
-            let message = "expected a rate above 0 bps, found 0 bps";
-            return Err(InputError::new(at("network.reduction.rate"), message));
-        }
-        if given.slots < given.operations {
-            let message = format!(
-                "{} slots leave none for each of {} reductions: expected at least as many slots",
-                given.slots, given.operations
-            );
-            return Err(InputError::new(at("network.reduction.slots"), message));
-        }
-    }
     for plan in plans {
         let Some((inside, between)) = asked(plan) else { continue };
         if inside && !fabric.scale_up_reduces {
@@ -62,7 +64,6 @@ pub fn check(
         }
         if between {
             between_hosts(scenario, fabric, plan, source)?;
-            let settings = settings(&scenario.network);
             let line = format!(
                 "{} slots for {} reductions at once, {} ns",
                 settings.slots,

@@ -21,13 +21,17 @@ pub fn routes(
     if written.is_empty() {
         return Ok(Vec::new());
     }
+    let names = Names::new(topology);
+    let rules = written.iter().enumerate();
+    let routes: Vec<ChosenRoute> =
+        rules.map(|(index, rule)| route(rule, index, &names, topology, source)).collect::<Result<_, _>>()?;
+    // A wrong name is told as one at every fidelity.
     if scenario.fidelity != Fidelity::Packet {
         let message = format!("chosen for packets, found `fidelity: {}`", scenario.fidelity.name());
         let error = InputError::new(format!("{source}: network.routes"), message);
         return Err(error.hint("`fidelity: packet`"));
     }
-    let names = Names::new(topology);
-    written.iter().enumerate().map(|(index, rule)| route(rule, index, &names, topology, source)).collect()
+    Ok(routes)
 }
 
 fn route(

@@ -70,7 +70,11 @@ pub fn check(
         let place = format!("{source}: variation.nics[{index}]");
         below(format!("{place}.host"), "hosts", rule.host, topology.hosts())?;
         below(format!("{place}.nic"), "NICs a host", rule.nic, nics)?;
-        positive(format!("{place}.rate"), rule.rate)?;
+        if !(rule.rate > 0.0 && rule.rate <= 1.0) {
+            let message =
+                format!("expected a part of the NIC's rate, above 0 and at most 1, found {}", rule.rate);
+            return Err(InputError::new(format!("{place}.rate"), message));
+        }
         for host in rule.host.map_or(0..topology.hosts(), |host| host..host + 1) {
             for nic in rule.nic.map_or(0..nics, |nic| nic..nic + 1) {
                 let endpoint = EndpointId(host * per_host + nic / topology.nics_per_endpoint());

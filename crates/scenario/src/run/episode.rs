@@ -24,7 +24,7 @@ use super::usage;
 use super::verdict::Judge;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
-use crate::schema::{ExchangeName, Fidelity, FlowsTable, Fold, Jobs, LoadBalancerName};
+use crate::schema::{ExchangeName, Fidelity, FlowsTable, Fold, Jobs};
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Steps of a packet network, each up to some thousand events, between two looks at the clock.
@@ -145,8 +145,7 @@ impl Record {
         if let Some(background) = packet.background() {
             self.network.add_background(background);
         }
-        let written = &assembled.scenario.network;
-        if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
+        if assembled.network.spreads() {
             self.network.path_unevenness = usage::unevenness(packet, topology);
         }
         let (links, loads) = usage::ports(packet, topology, episode, Span(now.0));
@@ -243,11 +242,13 @@ impl Simulator<'_> {
             Fidelity::Message => {
                 let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
-                let fabric = network::message(assembled, spec, &self.options.source, records, rerouter)?;
+                let fabric = network::message(assembled, spec, records, rerouter);
                 self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
-            Fidelity::Packet if let Some(backend) = &scenario.network.backend => {
-                let fabric = network::backend(assembled, spec, backend, &self.options.source, records)?;
+            Fidelity::Packet if let Some(backend) = &assembled.network.backend => {
+                let library = assembled.library.clone().expect("loaded before the first episode");
+                let fabric =
+                    network::backend(assembled, spec, library, backend, &self.options.source, records)?;
                 self.simulate(fabric, start, episode, iterations, None, None)
             }
             Fidelity::Packet => {
@@ -268,7 +269,7 @@ impl Simulator<'_> {
                 self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
             Fidelity::Flow => {
-                let balancer = network::balancer(scenario.network.load_balancer);
+                let balancer = assembled.network.balancer;
                 let folded = match jobs {
                     [job]
                         if scenario.fold == Fold::Auto
@@ -321,7 +322,7 @@ impl Simulator<'_> {
         let origin_ps = start.0 * 1_000;
         let (mut seen, mut held) = (Vec::new(), Vec::new());
         let drawn = matches!(assembled.scenario.jobs, Jobs::Source(_));
-        let balancer = network::balancer(assembled.scenario.network.load_balancer);
+        let balancer = assembled.network.balancer;
         let names = PathNames::new(
             &assembled.fabric.topology,
             self.faults.clone(),
@@ -586,7 +587,7 @@ pub fn stuck_failure(
 /// Where collectives of a job on `placement` may run coupled.
 pub fn coupling(assembled: &Assembled, placement: &[EndpointId]) -> Coupling {
     let topology = &assembled.fabric.topology;
-    let alone_at_its_nic = assembled.scenario.network.loggops.is_some() || !network::shares_nics(topology);
+    let alone_at_its_nic = assembled.network.message.loggops.is_some() || !network::shares_nics(topology);
     match assembled.scenario.fidelity {
         Fidelity::Job | Fidelity::Flow => Coupling::default(),
         Fidelity::Message if alone_at_its_nic => Coupling::ExceptSeveralRings,

@@ -5,7 +5,6 @@
 //! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
 //! end, told with what each waits for; a sink that refuses rows.
 
-mod chosen;
 mod cluster;
 mod drive;
 mod episode;
@@ -15,12 +14,11 @@ mod heat;
 mod ideal;
 pub(crate) mod machine;
 mod memo;
+pub mod native;
 pub(crate) mod network;
-mod parameters;
 mod paths;
 mod placements;
 pub(crate) mod places;
-mod queues;
 mod recorder;
 mod runner;
 mod stream;
@@ -42,6 +40,7 @@ use self::cluster::ClusterUse;
 use self::episode::Stop;
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
+use self::native::Native;
 use self::placements::Placements;
 use self::places::Places;
 use self::runner::FabricRunner;
@@ -68,6 +67,8 @@ pub struct RunOptions {
     pub threads: Option<usize>,
     /// Where digests of events go, if anybody wants them.
     pub digests: Option<Arc<Mutex<Digests>>>,
+    /// Which native code of the scenario may run.
+    pub native: Native,
 }
 
 /// Digests of the events of a run at packet fidelity, one for each episode.
@@ -90,9 +91,6 @@ impl Digests {
     }
 }
 
-/// Where constants of transports come from.
-const PUBLISHED: &str = "parameters of its paper or specification";
-
 /// Runs `assembled` and returns `summary.json`.
 ///
 /// # Errors
@@ -106,36 +104,11 @@ pub fn execute(
     let watch = options.watch;
     let fidelity = assembled.scenario.fidelity;
     // Before the ideal runs, which may take long.
-    match &assembled.scenario.network.backend {
-        Some(backend) if fidelity == Fidelity::Packet => {
-            let library = network::library(assembled, backend, &options.source)?;
-            let file = format!("`{}`", backend.library);
-            assembled.evidence.add(&format!("network model {}", library.name()), "given", &file);
-        }
-        None if fidelity == Fidelity::Packet => {
-            let (chosen, _) = network::packet_settings(assembled, &options.source, false)?;
-            let given = assembled.scenario.network.transport.as_deref();
-            let kind = if given.is_some() { "given" } else { "inferred" };
-            let own = "brought along by the program";
-            let keys: Vec<&str> = assembled.scenario.network.parameters.keys().map(String::as_str).collect();
-            let source = match (chosen.own, keys.join("`, `")) {
-                (true, _) => own.to_owned(),
-                (false, keys) if keys.is_empty() => PUBLISHED.to_owned(),
-                (false, keys) => format!("{PUBLISHED}, but for `{keys}`"),
-            };
-            assembled.evidence.add(&format!("transport {}", chosen.name), kind, &source);
-            let network = &assembled.scenario.network;
-            for (what, module) in [
-                ("path chooser", &network.path_chooser),
-                ("stage", &network.stage),
-                ("switch balancer", &network.switch_balancer),
-            ] {
-                if let Some(module) = module {
-                    assembled.evidence.add(&format!("{what} {}", module.name), "given", own);
-                }
-            }
-        }
-        _ => {}
+    if let (Some(backend), Fidelity::Packet) = (&assembled.network.backend, fidelity) {
+        let library = options.native.load(backend, &options.source)?;
+        let file = format!("`{}`", backend.written);
+        assembled.evidence.add(&format!("network model {}", library.name()), "given", &file);
+        assembled.library = Some(library);
     }
     for plan in &assembled.jobs {
         for spec in plan.work.workload.programs.iter().flat_map(|program| &program.specs) {

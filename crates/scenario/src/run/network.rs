@@ -4,39 +4,20 @@ use std::sync::Arc;
 
 use windtunnel_backend::{BackendNetwork, BackendSettings, Library};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
-use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, SharedNics};
+use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, SharedNics};
 use windtunnel_fabric::message::Latency;
-use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
-use windtunnel_fabric::packet::{
-    Balancer, Forwarding, PacketError, PacketModel, PacketSettings, ParallelSettings, TrimSettings,
-};
+use windtunnel_fabric::packet::{PacketModel, PacketSettings};
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{Forwarder, LoadBalancer, PathClass, Route, Topology};
-
 use windtunnel_workload::{OpKind, Workload};
 
-use super::chosen::{self, Chosen};
-use crate::assemble::fabric::FabricParts;
-use crate::assemble::reduce;
+use crate::assemble::network::BackendPlan;
 use crate::assemble::{Assembled, Work};
 use crate::error::InputError;
-use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, Scenario};
-
-use super::queues::{Switching, marking, switching};
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
-
-/// The topology's name for the scenario's.
-pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
-    match name {
-        LoadBalancerName::Ecmp | LoadBalancerName::Flowlet => LoadBalancer::Ecmp,
-        LoadBalancerName::DestinationModulo => LoadBalancer::DestinationModulo,
-        LoadBalancerName::Spray | LoadBalancerName::Adaptive | LoadBalancerName::Reps => LoadBalancer::Spray,
-        LoadBalancerName::Ideal => LoadBalancer::Ideal,
-    }
-}
 
 /// Routes around what has failed, with an account of their own; `None` where nothing has.
 pub fn rerouter(faults: Option<&Forwarder>) -> Option<SharedRerouter> {
@@ -63,22 +44,22 @@ pub fn flow(
     records: bool,
     rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<FlowNetwork>, InputError> {
-    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
+    let (plan, parts) = (&assembled.network, &assembled.fabric);
     let settings = FlowSettings {
         balancer,
-        seed: scenario.seed,
-        mtu: scenario.network.mtu.0,
-        header: scenario.network.header.0,
-        // Host constants are latency here (DESIGN §5): what a message costs the processors of both ends delays it, but
+        seed: assembled.scenario.seed,
+        mtu: plan.mtu,
+        header: plan.header,
+        // Host constants are latency here: what a message costs the processors of both ends delays it, but
         // does not space it from the next. Message rates are the message model's subject.
         nic_latency: parts.nic_latency + parts.overhead * 2,
-        reduction: reduce::settings(&scenario.network),
+        reduction: plan.reduction,
         alone: assembled.jobs.len() == 1,
         observe_links: observe,
         records,
     };
-    let slow = assembled.all_slow_links();
-    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, &slow)
+    let slow = &plan.packet.settings.slow_links;
+    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
         .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
     let network = match rerouter {
         Some(rerouter) => network.rerouted(rerouter.clone()),
@@ -93,8 +74,10 @@ const NICS_PER_THREAD: usize = 64;
 
 /// The packet model on the scenario's fabric, around what has failed.
 ///
+/// `start` is when time zero of the network is, from the run's start.
+///
 /// # Errors
-/// As [`packet_settings`]; `start` is when time zero of the network is, from the run's start. Buffers too small for a switch's ports.
+/// [`InputError`] for what the model refuses only on the fabric as it then is.
 pub fn packet(
     assembled: &Assembled,
     spec: HostSpec,
@@ -104,7 +87,8 @@ pub fn packet(
     start: Time,
     threads: Option<usize>,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
-    let (transport, mut settings) = packet_settings(assembled, source, records)?;
+    let plan = &assembled.network.packet;
+    let mut settings = PacketSettings { records, ..plan.settings.clone() };
     settings.parallel.threads = threads.unwrap_or_else(|| {
         // A process for a few NICs has too little to do in a window.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
@@ -114,7 +98,8 @@ pub fn packet(
     for background in &mut settings.background {
         *background = background.clone().since(start);
     }
-    let network = transport
+    let network = plan
+        .transport
         .of
         .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
         .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
@@ -122,213 +107,53 @@ pub fn packet(
     Ok(Host::new(spec, costs, network))
 }
 
-/// The library that `network.backend` names.
-///
-/// # Errors
-/// [`InputError`] for one that cannot be used, or a scenario with what it is not told of.
-pub fn library(assembled: &Assembled, given: &Backend, source: &str) -> Result<Library, InputError> {
-    let parts = &assembled.fabric;
-    let place = |key: &str| format!("{source}: network.backend.{key}");
-    if parts.faults.is_some() {
-        let message = "a model of one's own is not told what has failed";
-        return Err(InputError::new(place("library"), message).hint("leave `topology.failed` out"));
-    }
-    if assembled.storage.as_ref().is_some_and(|storage| !storage.slow.is_empty()) {
-        let message = "a model of one's own is not told how fast storage hosts read";
-        return Err(InputError::new(place("library"), message).hint("leave `cluster.storage.rate` out"));
-    }
-    if let Some((link, _)) = assembled.slow_links.first() {
-        let name = parts.topology.link_name(*link);
-        let message = format!("a model of one's own is not told what is slow, `{name}` among others");
-        return Err(InputError::new(place("library"), message).hint("leave `variation.nics` out"));
-    }
-    if parts.bus_links().next().is_some() {
-        let message = "a model of one's own is not told of a bus that is slower than the NIC";
-        return Err(InputError::new(place("library"), message).hint("leave `topology.host.nic_bus.rate` out"));
-    }
-    let network = &assembled.troubles;
-    if !network.impairments.losses.is_empty()
-        || !network.impairments.changes.is_empty()
-        || !network.background.is_empty()
-    {
-        let message = "a model of one's own is not told what goes wrong";
-        return Err(InputError::new(place("library"), message).hint("leave `impairments` out"));
-    }
-    Library::load(&assembled.base.join(&given.library))
-        .map_err(|error| InputError::new(place("library"), error.to_string()))
-}
-
 /// The model that `network.backend` names.
 ///
 /// # Errors
-/// [`InputError`] for a library that cannot be used, or a model that does not open.
+/// [`InputError`] for a model that does not open.
 pub fn backend(
     assembled: &Assembled,
     spec: HostSpec,
-    given: &Backend,
+    library: Library,
+    given: &BackendPlan,
     source: &str,
     records: bool,
 ) -> Result<Host<BackendNetwork>, InputError> {
-    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
-    let place = |key: &str| format!("{source}: network.backend.{key}");
-    let library = library(assembled, given, source)?;
+    let (plan, parts) = (&assembled.network, &assembled.fabric);
     let settings = BackendSettings {
-        seed: scenario.seed,
-        mtu: scenario.network.mtu.0,
-        header: scenario.network.header.0,
-        parameters: serde_json::Value::from(given.parameters.clone()).to_string(),
+        seed: assembled.scenario.seed,
+        mtu: plan.mtu,
+        header: plan.header,
+        parameters: given.parameters.clone(),
         // As in the other models.
         nic_latency: parts.nic_latency + parts.overhead * 2,
         records,
     };
-    let network = BackendNetwork::new(library, parts.topology.clone(), &settings)
-        .map_err(|error| InputError::new(place("parameters"), error.to_string()))?;
+    let network = BackendNetwork::new(library, parts.topology.clone(), &settings).map_err(|error| {
+        InputError::new(format!("{source}: network.backend.parameters"), error.to_string())
+    })?;
     let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
     Ok(Host::new(spec, costs, network))
 }
 
-/// What the packet model is told.
-///
-/// # Errors
-/// [`InputError`] for an unknown transport, or settings that cannot work on any fabric.
-pub fn packet_settings(
-    assembled: &Assembled,
-    source: &str,
-    records: bool,
-) -> Result<(Chosen, PacketSettings), InputError> {
-    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
-    let network = &scenario.network;
-    let place = |key: &str| format!("{source}: network.{key}");
-    let transport = chosen::transport(assembled, source)?;
-    let balancer = match network.load_balancer {
-        LoadBalancerName::Ecmp => Balancer::Ecmp,
-        LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
-        LoadBalancerName::Spray => Balancer::Spray { paths: network.paths },
-        LoadBalancerName::Flowlet => Balancer::Flowlet { gap: network.flowlet_gap.0 },
-        LoadBalancerName::Adaptive => Balancer::Adaptive,
-        LoadBalancerName::Reps => Balancer::Reps { paths: network.paths },
-        LoadBalancerName::Ideal => {
-            let message = "`ideal` shares no path inside the fabric, but packets take real ones";
-            return Err(InputError::new(place("load_balancer"), message)
-                .hint("expected `ecmp`, `destination_modulo`, `spray`, `flowlet`, `adaptive` or `reps`"));
-        }
-    };
-    if network.parallel.processes == Some(0) {
-        return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
-    }
-    let Switching { queues, discipline, classes, colors, pull, pfc } = switching(network, source)?;
-    let settings = PacketSettings {
-        seed: scenario.seed,
-        mtu: network.mtu.0,
-        header: network.header.0,
-        control: network.control.0,
-        ack_every: network.ack_every,
-        forwarding: match network.forwarding {
-            ForwardingName::StoreAndForward => Forwarding::StoreAndForward,
-            ForwardingName::CutThrough => Forwarding::CutThrough,
-        },
-        balancer,
-        buffers: assembled.buffers.clone(),
-        ecn: Some(marking(&network.ecn)),
-        trimming: network
-            .trimming
-            .as_ref()
-            .map(|trimming| TrimSettings { queue: trimming.queue.map(|queue| queue.0) }),
-        telemetry: network.telemetry,
-        queue_pairs: network.queue_pairs,
-        in_flight: in_flight(assembled, balancer, &transport),
-        // As in the flow model.
-        nic_latency: parts.nic_latency + parts.overhead * 2,
-        slow_links: assembled.all_slow_links(),
-        queues,
-        discipline,
-        classes,
-        colors,
-        pull,
-        pfc,
-        reduction: reduce::settings(network),
-        parallel: ParallelSettings {
-            processes: network.parallel.processes.map(|processes| processes as usize),
-            threshold: network.parallel.zeta.map(|zeta| zeta.0),
-            ..ParallelSettings::default()
-        },
-        routes: assembled.routes.clone(),
-        impairments: assembled.troubles.impairments.clone(),
-        background: assembled.troubles.background.clone(),
-        sample_every: scenario.results.queues.map(|every| every.0),
-        records,
-    };
-    settings.check().map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
-    let needs = transport.of.check(&settings);
-    needs.map_err(|error| {
-        let refused = InputError::new(place("transport"), error.to_string());
-        match error {
-            PacketError::Needs { key: "trimming", .. } => {
-                refused.hint("set `network.trimming: {queue: 64 KB}`")
-            }
-            PacketError::Needs { key: "telemetry", .. } => refused.hint("set `network.telemetry: true`"),
-            _ => refused,
-        }
-    })?;
-    Ok((transport, settings))
-}
-
-/// Packets that a queue pair of RoCE tracks where its NIC's sheet does not say: those of ConnectX-6.
-const TRACKED: u32 = 512;
-
-/// Packets that a queue pair may have under way.
-fn in_flight(assembled: &Assembled, balancer: Balancer, transport: &Chosen) -> u32 {
-    let roce = transport.name == Dcqcn::NAME;
-    let spreads = matches!(balancer, Balancer::Spray { .. } | Balancer::Adaptive | Balancer::Reps { .. });
-    let sheet = assembled.fabric.nic.as_ref().and_then(|nic| nic.in_flight.as_ref());
-    let tracked = sheet.map_or(TRACKED, |figure| u32::try_from(figure.value).unwrap_or(u32::MAX));
-    let default = if roce && spreads { tracked } else { u32::MAX };
-    assembled.scenario.network.in_flight.unwrap_or(default)
-}
-
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the
 /// topology and the data sheets.
-///
-/// # Errors
-/// [`InputError`] for parameters out of range.
 pub fn message(
     assembled: &Assembled,
     spec: HostSpec,
-    source: &str,
     records: bool,
     rerouter: Option<&SharedRerouter>,
-) -> Result<Host<Latency>, InputError> {
-    let (scenario, parts) = (&assembled.scenario, &assembled.fabric);
-    let receiver = match scenario.network.receiver {
-        ReceiverName::Held => Receiver::Held,
-        ReceiverName::Free => Receiver::Free,
-    };
-    let costs = match &scenario.network.loggops {
-        Some(given) => {
-            let per_byte = |key: &str, value: f64| {
-                let femtoseconds = value * 1e6;
-                if (0.0..1e15).contains(&femtoseconds) {
-                    return Ok(femtoseconds.round() as u64);
-                }
-                let place = format!("{source}: network.loggops.{key}");
-                Err(InputError::new(place, format!("expected nanoseconds per byte from 0 on, found {value}")))
-            };
-            Costs::uniform(LogGops {
-                latency: given.L.0,
-                overhead: given.o.0,
-                gap: given.g.0,
-                gap_per_byte: per_byte("G", given.G)?,
-                overhead_per_byte: per_byte("O", given.O)?,
-                eager_limit: given.S.0,
-            })
-        }
+) -> Host<Latency> {
+    let (plan, parts) = (&assembled.network, &assembled.fabric);
+    let costs = match plan.message.loggops {
+        Some(given) => Costs::uniform(given),
         None => match shared_nics(&parts.topology, spec.nics) {
-            Some(shared) => by_class(scenario, parts, rerouter).with_shared_nics(shared),
-            None => by_class(scenario, parts, rerouter),
+            Some(shared) => by_class(assembled, rerouter).with_shared_nics(shared),
+            None => by_class(assembled, rerouter),
         },
     };
-    let costs = costs.with_receiver(receiver);
-    Ok(Host::new(spec, costs.clone(), Latency::new(costs).observed(records)))
+    let costs = costs.with_receiver(plan.message.receiver);
+    Host::new(spec, costs.clone(), Latency::new(costs).observed(records))
 }
 
 /// Whether GPUs of a host share NICs.
@@ -359,9 +184,10 @@ const SAMPLED: u32 = 1 << 14;
 ///
 /// In a Clos a [`PathClass`] is a kind. Elsewhere paths of one class differ in length (the hops of a torus, the distances
 /// of buildings), and with faults in every shape: there every latency is a kind of its own.
-fn by_class(scenario: &Scenario, parts: &FabricParts, rerouter: Option<&SharedRerouter>) -> Costs {
+fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>) -> Costs {
+    let (parts, seed) = (&assembled.fabric, assembled.scenario.seed);
     let topology = &parts.topology;
-    let (mtu, header) = (scenario.network.mtu.0.0, scenario.network.header.0.0);
+    let (mtu, header) = (assembled.network.mtu.0, assembled.network.header.0);
     let inside = |sample: Option<Sample>| LogGops {
         latency: sample.map_or(Span::ZERO, |sample| sample.latency),
         gap_per_byte: sample.map_or(0, |sample| femtoseconds_per_byte(sample.rate, 1, 1)),
@@ -396,7 +222,7 @@ fn by_class(scenario: &Scenario, parts: &FabricParts, rerouter: Option<&SharedRe
         let shape = topology.clone();
         return Costs::by_class(classes, Arc::new(move |from, to| shape.path_class(from, to) as usize));
     }
-    let router = Router { topology: topology.clone(), seed: scenario.seed, rerouter: rerouter.cloned() };
+    let router = Router { topology: topology.clone(), seed, rerouter: rerouter.cloned() };
     let latencies = router.latencies();
     let rate = samples.iter().skip(PathClass::SameLeaf as usize).flatten().map(|sample| sample.rate).min();
     let mut classes = vec![inside(None), inside(samples[PathClass::ScaleUp as usize])];

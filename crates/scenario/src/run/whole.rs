@@ -28,7 +28,7 @@ use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_fabric::{Abandon, Fabric};
 use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
-use windtunnel_topology::Forwarder;
+use windtunnel_topology::{Forwarder, LoadBalancer};
 use windtunnel_workload::collectives::Algorithm;
 
 use self::writes::Writes;
@@ -41,7 +41,7 @@ use super::recorder::{Recorder, weigh};
 use super::usage;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
-use crate::schema::{ExchangeName, Fidelity, LoadBalancerName};
+use crate::schema::{ExchangeName, Fidelity};
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Picoseconds that the network can count, with room for a message's way.
@@ -85,14 +85,14 @@ pub fn run(
     let refused = |message: &str| Err(InputError::new("--full", message).into());
     match scenario.fidelity {
         Fidelity::Flow => {
-            let balancer = network::balancer(scenario.network.load_balancer);
+            let balancer = assembled.network.balancer;
             let mut fabric = network::flow(assembled, spec, balancer, true, false, rerouter.as_ref())?;
             if plan.is_some() {
                 fabric.network_mut().expect_changes();
             }
             over.run(fabric, scheduler, sink, progress)
         }
-        Fidelity::Packet if scenario.network.backend.is_some() => {
+        Fidelity::Packet if assembled.network.backend.is_some() => {
             refused("several jobs are not simulated from end to end by a model of one's own")
         }
         Fidelity::Packet if plan.is_some() && assembled.troubles.impairments.moves_paths() => refused(
@@ -124,7 +124,7 @@ pub fn run(
 
 /// Whether a pair keeps its path though it has failed.
 fn balancer_is_fixed(assembled: &Assembled) -> bool {
-    assembled.scenario.network.load_balancer == LoadBalancerName::DestinationModulo
+    assembled.network.balancer == LoadBalancer::DestinationModulo
 }
 
 /// Whether any collective is one of switches.
@@ -177,7 +177,7 @@ impl Over<'_> {
     {
         let Over { assembled, options, jobs, settings, rerouter } = self;
         let scenario = &assembled.scenario;
-        let balancer = network::balancer(scenario.network.load_balancer);
+        let balancer = assembled.network.balancer;
         let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
         let mut cluster = Cluster::new(&order.jobs, &machine);
         cluster.check_room()?;
@@ -474,7 +474,7 @@ where
         let mut forwarder = plan.plant.forwarder(&cluster.fabric_out());
         forwarder.converge();
         let scenario = &self.assembled.scenario;
-        let balancer = network::balancer(scenario.network.load_balancer);
+        let balancer = self.assembled.network.balancer;
         let topology = &self.assembled.fabric.topology;
         let names = PathNames::new(topology, Some(forwarder.clone()), balancer, scenario.seed);
         self.shard.observer_mut().rename_paths(names);

@@ -152,7 +152,8 @@ pub struct Network {
     pub in_flight: Option<u32>,
     /// Queue pairs over which each message is spread (packet fidelity).
     pub queue_pairs: u32,
-    /// Bytes that a queue pair may have in flight, for `transport: none` (packet fidelity); no limit if left out.
+    /// Bytes that a queue pair may have in flight, for `transport: none`, which alone takes the key (packet fidelity); no
+    /// limit if left out.
     pub window: Option<Size>,
     /// How `dctcp`, `dcqcn`, `hpcc` and `swift` mend losses (packet fidelity). If left out: `dcqcn` and `hpcc` by
     /// `go_back_n`, the others by `selective`.
@@ -273,7 +274,7 @@ pub enum ExchangeName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
-    /// The library's file, relative to the scenario's. It runs in this process: name only one that you trust.
+    /// The library's file, relative to the scenario's. It runs in this process, and only with `--allow-native`.
     pub library: String,
     /// Handed to it as JSON.
     #[serde(default)]

@@ -83,7 +83,7 @@ pub(super) struct PathQuery {
 impl PathQuery {
     /// The topology's word for the load balancer.
     pub(super) const fn balancer(&self) -> LoadBalancer {
-        crate::run::network::balancer(self.balancer)
+        crate::assemble::network::balancer(self.balancer)
     }
 }
 

@@ -7,15 +7,15 @@ use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 use windtunnel_kernel::Span;
 
 use super::parameters::{Refused, tuned};
-use crate::assemble::Assembled;
 use crate::error::{InputError, nearest};
-use crate::modules::{self, Kind, Names, Written};
+use crate::modules::{self, Kind, Modules, Names, Written};
 use crate::schema::{LoadBalancerName, Module, Network, RecoveryName};
 
 /// The transport of a scenario that names none.
 pub const DEFAULT: &str = "dctcp";
 
 /// A transport, ready to build its network.
+#[derive(Clone, Debug)]
 pub struct Chosen {
     /// Its name.
     pub name: String,
@@ -29,10 +29,13 @@ pub struct Chosen {
 ///
 /// # Errors
 /// [`InputError`] for unknown names, with the nearest right one, and parameters that are refused.
-pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputError> {
-    let (network, modules) = (&assembled.scenario.network, &assembled.modules);
+pub fn transport(network: &Network, modules: &Modules, source: &str) -> Result<Chosen, InputError> {
     let place = |key: &str| format!("{source}: network.{key}");
     let name = network.transport.as_deref().unwrap_or(DEFAULT);
+    if network.window.is_some() && name != "none" {
+        let message = format!("`{name}` sets its own window: expected `transport: none` with this key");
+        return Err(InputError::new(place("window"), message).hint("leave `network.window` out"));
+    }
     let chosen = |of, own| Chosen { name: name.to_owned(), of, own };
     let refused = |refused: modules::Refused| match refused.kind {
         None => InputError::new(place("parameters"), format!("`{name}`: {}", refused.message)),
@@ -48,7 +51,7 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
             return Err(InputError::new(place("timeout"), message));
         }
         let transport = made.map_err(refused)?;
-        let Some(found) = Found::of(assembled, source)? else { return Ok(chosen(transport, true)) };
+        let Some(found) = Found::of(network, modules, source)? else { return Ok(chosen(transport, true)) };
         let made = modules.make_with((name, &network.parameters), found.names, &found.written);
         let Some(made) = made else {
             let message = format!("{} not registered together with `{name}`", found.are());
@@ -71,7 +74,7 @@ pub fn transport(assembled: &Assembled, source: &str) -> Result<Chosen, InputErr
     let known = known.patient(timeout(network, source)?);
     let known = configured(known, network)
         .map_err(|message| InputError::new(place("recovery"), format!("`{name}` {message}")))?;
-    let Some(found) = Found::of(assembled, source)? else { return Ok(chosen(Arc::new(known), false)) };
+    let Some(found) = Found::of(network, modules, source)? else { return Ok(chosen(Arc::new(known), false)) };
     let Some(made) = modules.make_over(&known, found.names, &found.written) else {
         let message = format!("{} not registered together with the built-in transports", found.are());
         return Err(InputError::new(place(found.first()), message).hint("`Modules::together` does that"));
@@ -96,8 +99,7 @@ fn asked(network: &Network, kind: Kind) -> Option<&Module> {
 
 impl<'a> Found<'a> {
     /// What the scenario names; `None` if that is nothing.
-    fn of(assembled: &'a Assembled, source: &str) -> Result<Option<Self>, InputError> {
-        let network = &assembled.scenario.network;
+    fn of(network: &'a Network, modules: &Modules, source: &str) -> Result<Option<Self>, InputError> {
         let mut found =
             Self { names: [None; Kind::ALL.len()], written: [&network.parameters; Kind::ALL.len()] };
         for kind in Kind::ALL {
@@ -119,7 +121,7 @@ impl<'a> Found<'a> {
                     ("balancer of switches", Some(adaptive))
                 }
             };
-            let known: Vec<&str> = assembled.modules.of(kind).map(|(name, _)| name).collect();
+            let known: Vec<&str> = modules.of(kind).map(|(name, _)| name).collect();
             if known.is_empty() {
                 let message = format!("no {what} `{name}`: this program brings none along");
                 return Err(InputError::new(place, message).hint("`examples/own-transport` shows how to"));
