@@ -102,7 +102,7 @@ fn a_wrong_value_is_told_in_the_same_words_at_every_fidelity() {
             for (how, result) in [("run", ran(&request)), ("--explain", explain(&request))] {
                 match result {
                     Err(Failure::Input(error)) => {
-                        texts.push((format!("{fidelity} {how}"), error.to_string()))
+                        texts.push((format!("{fidelity} {how}"), error.to_string()));
                     }
                     other => panic!("{network} at {fidelity}, {how}: expected bad input, found {other:?}"),
                 }

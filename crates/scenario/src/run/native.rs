@@ -10,6 +10,9 @@ use windtunnel_backend::Library;
 use crate::assemble::network::BackendPlan;
 use crate::error::InputError;
 
+/// Is told a line.
+pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What native code a caller lets run, and how it is told of what runs.
 #[derive(Clone, Default)]
 pub struct Native {
@@ -18,12 +21,15 @@ pub struct Native {
     /// That of these SHA-256, in hexadecimal digits.
     pub trusted: Vec<String>,
     /// Told in a line what is about to be loaded.
-    pub notice: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub notice: Option<Notice>,
 }
 
 impl fmt::Debug for Native {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Native").field("allowed", &self.allowed).field("trusted", &self.trusted).finish()
+        f.debug_struct("Native")
+            .field("allowed", &self.allowed)
+            .field("trusted", &self.trusted)
+            .finish_non_exhaustive()
     }
 }
 

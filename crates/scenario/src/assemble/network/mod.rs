@@ -14,7 +14,7 @@ use std::path::Path;
 
 use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, ChosenRoute, Forwarding, MOST_PORTS, PacketError, PacketSettings,
+    Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError, PacketSettings,
     ParallelSettings, TrimSettings,
 };
 use windtunnel_fabric::reduction::ReductionSettings;
@@ -168,7 +168,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
             ..ParallelSettings::default()
         },
         routes,
-        impairments: Default::default(),
+        impairments: Impairments::default(),
         background: Vec::new(),
         sample_every: scenario.results.queues.map(|every| every.0),
         records: false,
