@@ -109,7 +109,8 @@ where
 /// What the caller says of native code: `allow_native`, `trusted_native` (SHA-256 in hexadecimal digits), and `notice`,
 /// which is called with a line before any is loaded.
 fn native(options: &Bound<'_, PyDict>) -> PyResult<Native> {
-    let notice = option::<Py<PyAny>>(options, "notice")?.map(|callable| {
+    let notice = options.get_item("notice")?.filter(|notice| !notice.is_none()).map(|notice| {
+        let callable = notice.unbind();
         let tell = move |line: &str| {
             // Nothing is lost but the line if it cannot be written.
             Python::attach(|py| drop(callable.call1(py, (line,))));
