@@ -23,8 +23,7 @@ pub(super) fn plan(network: &Network, source: &str) -> Result<MessagePlan, Input
             return Ok(femtoseconds.round() as u64);
         }
         let place = format!("{source}: network.loggops.{key}");
-        let expected = "expected nanoseconds per byte from 0 on, below 10^9";
-        Err(InputError::new(place, format!("{expected}, found {value}")))
+        Err(InputError::new(place, format!("expected nanoseconds per byte from 0 on, found {value}")))
     };
     let loggops = network.loggops.as_ref().map(|given| {
         Ok(LogGops {
