@@ -112,6 +112,9 @@ def test_holes_are_counted_where_they_are_allowed(command: Command, tmp_path: Pa
     skipped = windtunnel.load(tmp_path / "runs" / "cluster-job").summary["cluster"]["skipped"]
     assert skipped == {
         "without_gpus": 1,
+        "never_ran": 0,
+        "running": 0,
+        "steps": 0,
         "rows": 1,
         "reasons": [{"reason": "`duration` is missing", "rows": 1, "first_line": 3}],
     }
@@ -174,7 +177,7 @@ def test_a_suspended_job_that_moves_keeps_its_work(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(text % jobs)
         found.append(windtunnel.run(tmp_path / f"{name}.yaml", out=tmp_path / name).summary["cluster"])
     assert found[0]["busy_gpu_seconds"]["work"] == 3 * 2 * 3_600
-    assert found[0] | {"skipped": None} == found[1] | {"skipped": None}
+    assert found[0] | {"skipped": None, "log": None} == found[1] | {"skipped": None, "log": None}
 
 
 def test_a_shape_is_fitted_to_a_log(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     assert list(summary["flows"]) == ["count", "fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_max_s"]
     cluster = (
         "utilisation gpu_seconds busy_gpu_seconds waiting_s makespan_s goodput jobs finished slowdown deadlines "
-        "preemptions lost_gpu_s interruptions faults skipped fragmentation samples_per_s_per_gpu episodes congestion"
+        "preemptions lost_gpu_s interruptions faults skipped log fragmentation samples_per_s_per_gpu episodes "
+        "congestion"
     )
     assert list(summary["cluster"]) == cluster.split()
     assert list(summary["cluster"]["gpu_seconds"]) == ["busy", "idle", "stranded", "failed", "draining"]
