@@ -52,9 +52,9 @@ def test_student_is_that_of_the_tables() -> None:
 def test_a_drain_costs_what_it_undoes() -> None:
     found = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2)
     now, later, moved = found.options
-    # Nothing is drawn, so one run says it all and there is no interval. At 10 h the job has worked 1.8 h since its second
-    # checkpoint, written until 8.2 h. Hosts 2 and 3 are free, so it goes on after its restart, and writes as often as it
-    # would have.
+    # Nothing is drawn, so one run says it all and there is no interval. At 10 h the job has worked 1.8 h since its
+    # second checkpoint, written until 8.2 h. Hosts 2 and 3 are free, so it goes on after its restart, and writes as
+    # often as it would have.
     lost = 10 - 8.2 + 0.5
     assert now.by_seed == pytest.approx((lost,), abs=1e-5)
     assert now.lost_gpu_hours == pytest.approx(16 * lost, abs=1e-4)

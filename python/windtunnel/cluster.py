@@ -70,7 +70,7 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         rows.append(("failed", percent(failed), f"draining {percent(draining)}"))
     skipped = cluster["skipped"]
     if skipped:
-        others = [
+        beside = [
             f"{skipped[key]:,} {words}"
             for key, words in (
                 ("without_gpus", "without GPUs"),
@@ -80,8 +80,8 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
             )
             if skipped[key]
         ]
-        if skipped["rows"] or others:
-            rows.append(("left out", f"{skipped['rows']:,} rows", "; ".join(["with holes", *others])))
+        if skipped["rows"] or beside:
+            rows.append(("left out", f"{skipped['rows']:,} rows", "; ".join(["with holes", *beside])))
     return rows
 
 

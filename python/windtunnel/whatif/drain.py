@@ -5,9 +5,9 @@ several seeds. Seeds are common to all: a component fails when it does whatever 
 runs of a seed is the drain and what follows from it. Job-hours lost of a seed: the sum over all jobs of how much later
 each ends than without the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
 
-Of a log or a list of jobs where nothing fails all seeds are one run: there is nothing to be unsure of but when the drain
-begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for each
-seed, the same for all options, and the interval is that of the mean over instants of the window.
+Of a log or a list of jobs where nothing fails all seeds are one run: there is nothing to be unsure of but when the
+drain begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for
+each seed, the same for all, and the interval is that of the mean over instants of the window.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def drain(
 ) -> Drain:
     """Compares draining `part` of `scenario` from `at` on for `lasts` with doing it later or after moving jobs away.
 
-    `notice` is how long before jobs move away. With a `window` such as `1 d` every start is put off by a part of it that
-    is drawn for each seed; without one, where nothing else is drawn either, each option is run once. `tolerance` in
-    job-hours tells safe from risky; by default a hundredth of the job-hours that the scenario takes. `done` hears of runs
-    done, and of how many there are. Raises `InputError` for a bad scenario, part or time.
+    `notice` is how long before jobs move away. With a `window` such as `1 d` every start is put off by a part of it,
+    drawn for each seed; without one, where nothing else is drawn either, each option is run once. `tolerance` in
+    job-hours tells safe from risky; by default a hundredth of the job-hours that the scenario takes. `done` hears of
+    runs done, and of how many there are. Raises `InputError` for a bad scenario, part or time.
     """
     start, length, ahead = (seconds(at, "at"), seconds(lasts, "for"), seconds(notice, "notice"))
     if length <= 0:
