@@ -161,7 +161,9 @@ def test_what_a_log_says_reaches_the_table_and_what_it_hides_is_told(command: Co
     # With a network the jobs have what the log says too, and the summary what it lacks.
     collective = "{collective: {kind: all_reduce, algorithm: ring, bytes: 1 MiB}}"
     kinds = f"[{{name: ring, iterations: 2, workload: {collective}}}]"
-    overrides = {"fidelity": "flow", "jobs.workloads": kinds, "topology": "{shape: clos, hosts: 4, host: {gpus: 8}}"}
+    tiers = "tiers: [{ports_down: 4, rate: 400 Gbps, length: 5 m}]"
+    topology = f"{{shape: clos, hosts: 4, {tiers}, host: {{gpu: H100-SXM, gpus: 8, nics: 8, nic: ConnectX-7}}}}"
+    overrides = {"fidelity": "flow", "jobs.workloads": kinds, "topology": topology}
     shared = windtunnel.run(tmp_path / "a.yaml", overrides=overrides)
     assert shared.summary["cluster"]["skipped"] == cluster["skipped"]
     assert shared.jobs.sort("submit_s").select(columns).rows() == result.jobs.sort("job").select(columns).rows()
@@ -170,6 +172,23 @@ def test_what_a_log_says_reaches_the_table_and_what_it_hides_is_told(command: Co
     assert drawn.jobs.select(columns).null_count().row(0) == (20,) * 6
     assert {drawn.jobs.schema[column] for column in columns} == {pl.String}
     assert drawn.summary["cluster"]["log"] is None
+
+
+def test_the_example_of_a_slurm_log_counts_every_row() -> None:
+    path = ROOT / "examples" / "slurm-log.yaml"
+    rows = (path.parent / "slurm-log.txt").read_text().splitlines()[1:]
+    found = {name: windtunnel.run(path, overrides={"cluster.scheduler": name}) for name in ("fcfs", "easy")}
+    cluster = found["easy"].summary["cluster"]
+    skipped = cluster["skipped"]
+    assert cluster["jobs"] + skipped["steps"] + skipped["never_ran"] + skipped["without_gpus"] == len(rows)
+    assert skipped["steps"] == sum(".batch|" in row for row in rows)
+    assert cluster["log"]["running"] == sum(row.endswith("|RUNNING") and ".batch|" not in row for row in rows)
+    assert (cluster["log"]["partitions"], len(cluster["log"]["warnings"])) == (2, 3)
+    waiting = {name: result.summary["cluster"]["waiting_s"]["mean"] for name, result in found.items()}
+    assert waiting["easy"] < waiting["fcfs"]
+    by_user = found["easy"].jobs.group_by("user").len()
+    assert by_user["len"].sum() == cluster["jobs"]
+    assert by_user["user"].null_count() == 0
 
 
 def test_schedulers_of_other_programs_are_told_their_names_here(command: Command, tmp_path: Path) -> None:

@@ -53,7 +53,13 @@ fn main() {
         let shape = Shape::fit(&logged.jobs).expect("there are many");
         let mut drawn = shape.draw(count, 1);
         let day = 86_400_000_000_000;
-        let scale = Scale { gpus: 8.0, max_gpus: Some(1_024), max_duration: day, load: Some(load), ..Scale::default() };
+        let scale = Scale {
+            gpus: 8.0,
+            max_gpus: Some(1_024),
+            max_duration: day,
+            load: Some(load),
+            ..Scale::default()
+        };
         scale.apply(&mut drawn, 16_384);
         println!("drew {count} jobs in {:.2?}", began.elapsed());
         (drawn, 16_384)
