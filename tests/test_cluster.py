@@ -162,7 +162,7 @@ def test_what_a_log_says_reaches_the_table_and_what_it_hides_is_told(command: Co
     collective = "{collective: {kind: all_reduce, algorithm: ring, bytes: 1 MiB}}"
     kinds = f"[{{name: ring, iterations: 2, workload: {collective}}}]"
     tiers = "tiers: [{ports_down: 4, rate: 400 Gbps, length: 5 m}]"
-    topology = f"{{shape: clos, hosts: 4, {tiers}, host: {{gpu: H100-SXM, gpus: 8, nics: 8, nic: ConnectX-7}}}}"
+    topology = f"{{shape: clos, hosts: 4, {tiers}, host: {{gpu: H100-SXM, gpus: 8, nics: 1, nic: ConnectX-7}}}}"
     overrides = {"fidelity": "flow", "jobs.workloads": kinds, "topology": topology}
     shared = windtunnel.run(tmp_path / "a.yaml", overrides=overrides)
     assert shared.summary["cluster"]["skipped"] == cluster["skipped"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
 
 GPUS = 4096
-JOBS = 250
+JOBS = 300
 SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
 SCHEDULERS = ("first-fit", "fcfs", "easy", "conservative", "mast")
 BAR = 0.99
@@ -36,7 +36,7 @@ def scenario(log: Path, scheduler: str) -> dict[str, Any]:
         "seed": 1,
         "fidelity": "job",
         "topology": {"hosts": GPUS // 8, "host": {"gpus": 8}},
-        "jobs": {"log": str(log), "format": "philly", "scale": {"gpus": 8, "max_gpus": 1024},
+        "jobs": {"log": str(log), "format": "philly", "scale": {"gpus": 8, "max_gpus": 2048},
                  "locality": "fewest-hosts"},
         "cluster": {"scheduler": scheduler},
     }  # fmt: skip
@@ -44,7 +44,7 @@ def scenario(log: Path, scheduler: str) -> dict[str, Any]:
 
 def drawn(seed: int) -> list[tuple[float, float, int]]:
     """Submission, duration and GPUs of jobs like Philly's, as the engine draws them."""
-    scale = {"gpus": 32, "max_gpus": 1024, "max_duration": "1 d"}
+    scale = {"gpus": 256, "max_gpus": 2048, "max_duration": "12 h"}
     jobs = {"like": "philly", "count": JOBS, "load": 4, "scale": scale}
     text = {**scenario(Path(), "first-fit"), "jobs": jobs, "seed": seed}
     table = windtunnel.run(text).jobs.sort("job")

@@ -127,7 +127,7 @@ mod tests {
                 least
             };
             // Beyond the horizon nothing is taken.
-            let slow = (at..).find(|&start| start >= horizon as u64 || enough(&over(start)));
+            let slow = (at..=horizon as u64).find(|&start| start == horizon as u64 || enough(&over(start)));
             let (found, least) = profile.earliest(at, hold, enough);
             if found < horizon as u64 {
                 assert_eq!((Some(found), least), (slow, over(found).to_vec()));
