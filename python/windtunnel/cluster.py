@@ -78,7 +78,7 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
                 ("running", "still ran"),
                 ("steps", "steps of jobs"),
             )
-            if skipped[key]
+            if skipped.get(key)
         ]
         if skipped["rows"] or beside:
             rows.append(("left out", f"{skipped['rows']:,} rows", "; ".join(["with holes", *beside])))
