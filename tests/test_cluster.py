@@ -112,9 +112,92 @@ def test_holes_are_counted_where_they_are_allowed(command: Command, tmp_path: Pa
     skipped = windtunnel.load(tmp_path / "runs" / "cluster-job").summary["cluster"]["skipped"]
     assert skipped == {
         "without_gpus": 1,
+        "never_ran": 0,
+        "running": 0,
+        "steps": 0,
         "rows": 1,
         "reasons": [{"reason": "`duration` is missing", "rows": 1, "first_line": 3}],
     }
+
+
+SACCT = """\
+JobID|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|Timelimit|AllocTRES|State
+1|ann|bio|a100|normal|2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:45|100|00:01:00|gres/gpu=8|COMPLETED
+1.batch||bio|||2024-03-01T10:00:05|2024-03-01T10:00:05|2024-03-01T10:01:45|100||gres/gpu=8|COMPLETED
+2|bob|bio|h100|high|2024-03-01T10:00:01|2024-03-01T10:00:05|Unknown|500|01:00:00|gres/gpu=4|RUNNING
+3|bob||h100|high|2024-03-01T10:00:02|2024-03-01T10:00:05|2024-03-01T10:01:05|60|00:01:00|gres/gpu=4|CANCELLED by 7
+4|cy|phy|a100|normal|2024-03-01T10:00:03|Unknown|Unknown|0|01:00:00|gres/gpu=4|PENDING
+5|cy|phy|a100|normal|2024-03-01T10:00:04|2024-03-01T10:00:05|2024-03-01T10:00:09|4|01:00:00|cpu=4|COMPLETED
+"""
+
+
+def test_what_a_log_says_reaches_the_table_and_what_it_hides_is_told(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "jobs.txt").write_text(SACCT)
+    (tmp_path / "a.yaml").write_text(CLUSTER % "{log: jobs.txt, format: slurm, estimates: asked}")
+    done = command("run", "a.yaml", "--scheduler", "easy")
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert [line.split(":")[1].strip()[:40] for line in warnings] == [
+        "the log has 2 partitions (`h100` 2 jobs,",
+        "1 job was running as the log was written",
+        "1 job ran for longer than asked for, by ",
+    ]
+    assert "by up to 40 s" in warnings[2]
+    result = windtunnel.load(tmp_path / "runs" / "cluster-job")
+    cluster = result.summary["cluster"]
+    assert cluster["skipped"] == {
+        "without_gpus": 1, "never_ran": 1, "running": 0, "steps": 1, "rows": 0, "reasons": [],
+    }  # fmt: skip
+    log = {key: value for key, value in cluster["log"].items() if key != "warnings"}
+    assert log == {"running": 1, "beyond_limit": 1, "most_beyond_s": 40.0, "appended": 0, "partitions": 2}
+    assert result.jobs.height + 3 == len(SACCT.splitlines()) - 1
+    columns = ["user", "account", "partition", "queue", "log_state", "log_submitted"]
+    assert result.jobs.sort("job").select(columns).rows() == [
+        ("ann", "bio", "a100", "normal", "COMPLETED", "2024-03-01T10:00:00Z"),
+        ("bob", "bio", "h100", "high", "RUNNING", "2024-03-01T10:00:01Z"),
+        ("bob", None, "h100", "high", "CANCELLED", "2024-03-01T10:00:02Z"),
+    ]
+    left_out = windtunnel.run(tmp_path / "a.yaml", overrides={"jobs.running": "leave_out"}).summary["cluster"]
+    assert (left_out["jobs"], left_out["skipped"]["running"], left_out["log"]["running"]) == (2, 1, 0)
+    # With a network the jobs have what the log says too, and the summary what it lacks.
+    collective = "{collective: {kind: all_reduce, algorithm: ring, bytes: 1 MiB}}"
+    kinds = f"[{{name: ring, iterations: 2, workload: {collective}}}]"
+    tiers = "tiers: [{ports_down: 4, rate: 400 Gbps, length: 5 m}]"
+    topology = f"{{shape: clos, hosts: 4, {tiers}, host: {{gpu: H100-SXM, gpus: 8, nics: 1, nic: ConnectX-7}}}}"
+    overrides = {"fidelity": "flow", "jobs.workloads": kinds, "topology": topology}
+    shared = windtunnel.run(tmp_path / "a.yaml", overrides=overrides)
+    assert shared.summary["cluster"]["skipped"] == cluster["skipped"]
+    assert shared.jobs.sort("submit_s").select(columns).rows() == result.jobs.sort("job").select(columns).rows()
+    # Jobs that are drawn are nobody's.
+    drawn = windtunnel.run(CLUSTER % "{like: philly, count: 20, scale: {max_gpus: 32}}")
+    assert drawn.jobs.select(columns).null_count().row(0) == (20,) * 6
+    assert {drawn.jobs.schema[column] for column in columns} == {pl.String}
+    assert drawn.summary["cluster"]["log"] is None
+
+
+def test_the_example_of_a_slurm_log_counts_every_row() -> None:
+    path = ROOT / "examples" / "slurm-log.yaml"
+    rows = (path.parent / "slurm-log.txt").read_text().splitlines()[1:]
+    found = {name: windtunnel.run(path, overrides={"cluster.scheduler": name}) for name in ("fcfs", "easy")}
+    cluster = found["easy"].summary["cluster"]
+    skipped = cluster["skipped"]
+    assert cluster["jobs"] + skipped["steps"] + skipped["never_ran"] + skipped["without_gpus"] == len(rows)
+    assert skipped["steps"] == sum(".batch|" in row for row in rows)
+    assert cluster["log"]["running"] == sum(row.endswith("|RUNNING") and ".batch|" not in row for row in rows)
+    assert (cluster["log"]["partitions"], len(cluster["log"]["warnings"])) == (2, 3)
+    waiting = {name: result.summary["cluster"]["waiting_s"]["mean"] for name, result in found.items()}
+    assert waiting["easy"] < waiting["fcfs"]
+    by_user = found["easy"].jobs.group_by("user").len()
+    assert by_user["len"].sum() == cluster["jobs"]
+    assert by_user["user"].null_count() == 0
+
+
+def test_schedulers_of_other_programs_are_told_their_names_here(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CLUSTER % "[{name: a, gpus: 4, duration: 1 h}]")
+    for name, here in (("backfill", "easy"), ("sched/backfill", "easy"), ("FIFO", "fcfs"), ("preemption", "priority")):
+        refused = command("run", "a.yaml", "--scheduler", name, check=2)
+        assert f"no scheduler `{name}`" in refused.stderr
+        assert re.search(f"hint: .*`{here}`", refused.stderr), refused.stderr
+    assert "did you mean `easy`?" in command("run", "a.yaml", "--scheduler", "eassy", check=2).stderr
 
 
 def test_lenient_is_for_jobs_of_a_log(command: Command, tmp_path: Path) -> None:
@@ -174,7 +257,7 @@ def test_a_suspended_job_that_moves_keeps_its_work(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(text % jobs)
         found.append(windtunnel.run(tmp_path / f"{name}.yaml", out=tmp_path / name).summary["cluster"])
     assert found[0]["busy_gpu_seconds"]["work"] == 3 * 2 * 3_600
-    assert found[0] | {"skipped": None} == found[1] | {"skipped": None}
+    assert found[0] | {"skipped": None, "log": None} == found[1] | {"skipped": None, "log": None}
 
 
 def test_a_shape_is_fitted_to_a_log(tmp_path: Path) -> None:

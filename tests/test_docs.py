@@ -10,6 +10,8 @@ import pytest
 
 import windtunnel
 from conftest import ROOT
+from windtunnel import engine
+from windtunnel.results.folder import default_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate")
 """What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
+
+RANGES = {f"exposed_{part}_ps" for part in ("cp", "ep", "pp", "dp")}
+"""Columns that the page names by the first and the last of their kind."""
 
 RUN = "runs/llama3-8b-fsdp-flow"
 """Name of the run that pages refer to as there already."""
@@ -77,6 +82,43 @@ def test_files_that_pages_name_are_there() -> None:
     for page in PAGES:
         for name in re.findall(r"`((?:examples|experiments|crates|data|python)/[\w./-]+\.\w+)`", page.read_text()):
             assert (ROOT / name).exists() or "NAME" in name, f"{page.name}: {name}"
+
+
+def test_run_folders_that_pages_name_are_those_of_examples() -> None:
+    """`runs/NAME-FIDELITY` of a page is where an example, run as it is written, leaves its result."""
+    known = set()
+    for path in (ROOT / "examples").glob("**/*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        name = re.search(r"^name: (\S+)", text, flags=re.MULTILINE)
+        fidelity = re.search(r"^fidelity: (\w+)", text, flags=re.MULTILINE)
+        if name is not None and fidelity is not None:
+            known.add(default_name(name[1], fidelity[1]))
+    known.add("mine-flow")  # of the scenario `mine.yaml` that a page asks its reader to write
+    for page in PAGES:
+        for folder in re.findall(r"\bruns/([\w.+-]+-(?:job|message|flow|packet))\b", page.read_text(encoding="utf-8")):
+            assert folder in known, f"{page.name}: runs/{folder}"
+
+
+@pytest.mark.engine
+def test_schedulers_of_the_scenario_page_are_those_there_are() -> None:
+    (row,) = [
+        line
+        for line in (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `scheduler` | text")
+    ]
+    assert set(re.findall(r"`([\w-]+)`", row)) - {"scheduler"} == {name for name, _ in engine.names("schedulers")}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", ["llama3-8b-fsdp", "lossless-incast", "all-to-all-message"])
+def test_columns_of_tables_are_on_the_results_page(name: str) -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    tables = page[page.index("## Tables") :]
+    known = set(re.findall(r"`([\w.]+)`", tables))
+    result = windtunnel.run(ROOT / "examples" / f"{name}.yaml")
+    for table in result.tables:
+        missing = [column for column in result.table(table).columns if column not in known | RANGES]
+        assert not missing, f"{table}: {missing}"
 
 
 def test_every_page_is_in_the_navigation() -> None:

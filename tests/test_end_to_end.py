@@ -83,7 +83,8 @@ def test_json_has_every_key_and_nothing_else_is_printed(command: Command, scenar
     assert list(summary["flows"]) == ["count", "fct_mean_s", "fct_p50_s", "fct_p99_s", "fct_max_s"]
     cluster = (
         "utilisation gpu_seconds busy_gpu_seconds waiting_s makespan_s goodput jobs finished slowdown deadlines "
-        "preemptions lost_gpu_s interruptions faults skipped fragmentation samples_per_s_per_gpu episodes congestion"
+        "preemptions lost_gpu_s interruptions faults skipped log fragmentation samples_per_s_per_gpu episodes "
+        "congestion"
     )
     assert list(summary["cluster"]) == cluster.split()
     assert list(summary["cluster"]["gpu_seconds"]) == ["busy", "idle", "stranded", "failed", "draining"]
@@ -377,6 +378,10 @@ def test_a_stuck_schedule_names_what_it_waits_for(command: Command, tmp_path: Pa
     (stuck,) = json.loads(done.stdout)["stuck"]
     assert stuck["rank"] == 0
     assert stuck["waits_for"]
+    # What the model goes without is told beside the result.
+    assert done.stderr == "--loggops leaves out o, g, G, O, S: the run has o=0, g=0, G=0, O=0, S=65535\n"
+    whole = command("goal", "run", "stuck.goal", "--loggops", "L=1,o=0,g=0,G=0,O=0,S=65535", "--json", check=1)
+    assert (whole.stdout, whole.stderr) == (done.stdout, "")
 
 
 def test_from_python(scenario: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import windtunnel
 from windtunnel.engine import InputError
 from windtunnel.student import cdf, quantile
 from windtunnel.whatif import drain
@@ -49,20 +52,21 @@ def test_student_is_that_of_the_tables() -> None:
 def test_a_drain_costs_what_it_undoes() -> None:
     found = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2)
     now, later, moved = found.options
-    # Nothing is drawn, so all seeds agree. At 10 h the job has worked 1.8 h since its second checkpoint, written until
-    # 8.2 h. Hosts 2 and 3 are free, so it goes on after its restart, and writes as often as it would have.
+    # Nothing is drawn, so one run says it all and there is no interval. At 10 h the job has worked 1.8 h since its
+    # second checkpoint, written until 8.2 h. Hosts 2 and 3 are free, so it goes on after its restart, and writes as
+    # often as it would have.
     lost = 10 - 8.2 + 0.5
-    assert now.by_seed == pytest.approx((lost, lost), abs=1e-5)
+    assert now.by_seed == pytest.approx((lost,), abs=1e-5)
     assert now.lost_gpu_hours == pytest.approx(16 * lost, abs=1e-4)
     assert now.interrupted == 1
-    assert now.interval[0] == pytest.approx(lost, abs=1e-5)
+    assert (found.drawn, found.seeds, found.window_s) == (False, (1,), 0.0)
     # Moving at 9.5 h pays a write and the restart, and loses no work.
     assert moved.lost_gpu_hours == pytest.approx(16 * 0.5, abs=1e-4)
     assert moved.lost_job_hours == pytest.approx(0.1 + 0.5, abs=1e-5)
     assert later.lost_job_hours == min(mean for _, mean in found.later_starts)
     assert [start / 3600 for start, _ in found.later_starts] == [12, 14, 18, 26]
     assert found.best == "migrate"
-    assert {option.confidence for option in found.options} == {1.0}
+    assert {(option.interval, option.confidence) for option in found.options} == {(None, None)}
     strict = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, tolerance=2.0)
     assert strict.options[0].verdict == "risky"
     loose = drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, tolerance=3.0)
@@ -82,12 +86,73 @@ def test_the_command_says_the_same(command: Command, tmp_path: Path) -> None:
     record = json.loads(command(*words, "--json").stdout)
     assert [option["name"] for option in record["options"]] == ["now", "later", "migrate"]
     assert record["seeds"] == [1, 2, 3, 4]
+    assert record["drawn"]
     for option in record["options"]:
         low, high = option["interval"]
         assert low <= option["lost_job_hours"] <= high
         assert 0.5 <= option["confidence"] <= 1
     shown = command(*words).stdout
     assert all(word in shown for word in ("now", "later", "migrate", "4 seeds", "job-hours lost"))
+
+
+LOG = """JobID|Submit|ElapsedRaw|Timelimit|AllocTRES|Partition|State
+"""
+
+
+def write_log(path: Path, jobs: int = 60) -> dict[str, Any]:
+    """A week of jobs of one to three hosts on four, and the scenario that replays it."""
+    draw = random.Random(4)  # noqa: S311
+    rows, at = [], dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
+    for job in range(jobs):
+        at += dt.timedelta(seconds=round(draw.expovariate(1 / 9_000)))
+        lasts = round(draw.uniform(1_800, 30_000))
+        gpus = draw.choice([2, 4, 8, 8, 16, 24])
+        rows.append(f"{job}|{at:%Y-%m-%dT%H:%M:%S}|{lasts}|12:00:00|gres/gpu={gpus}|a|COMPLETED")
+    path.write_text(LOG + "\n".join(rows) + "\n")
+    jobs_of = {"log": str(path), "format": "slurm", "checkpoint": {"every": "1 h", "write": "2 min"}}
+    return {**SCENARIO, "jobs": jobs_of, "cluster": {"scheduler": "easy"}}
+
+
+def test_a_log_is_run_once_or_at_drawn_instants(tmp_path: Path) -> None:
+    scenario = write_log(tmp_path / "jobs.txt")
+    heard: list[tuple[int, int]] = []
+    once = drain(scenario, "host1", at="2 d", lasts="6 h", done=lambda *at: heard.append(at))
+    # Two runs to see that nothing is drawn, and one for each of the six ways to do it.
+    assert heard[-1] == (8, 8)
+    assert {option.interval for option in once.options} == {None}
+    assert once.seeds == (1,)
+    spread = drain(scenario, "host1", at="2 d", lasts="6 h", seeds=6, window="1 d")
+    assert (spread.drawn, spread.seeds, spread.window_s) == (False, (1, 2, 3, 4, 5, 6), 86_400.0)
+    now = spread.options[0]
+    assert len(set(now.by_seed)) > 3
+    assert now.interval is not None
+    assert now.interval[0] < now.lost_job_hours < now.interval[1]
+    assert now.confidence is not None
+    assert now.confidence < 1
+
+
+def test_the_interval_covers_the_mean_over_the_window(tmp_path: Path) -> None:
+    scenario = write_log(tmp_path / "jobs.txt", jobs=40)
+    # The truth: every hour of the window.
+    without = ends(scenario, tmp_path)
+    truth = sum(ends(drained(scenario, 48.5 + hour), tmp_path) - without for hour in range(24)) / 24 / 3600
+    covered = 0
+    for first in (1, 9, 17, 25):
+        found = drain(scenario, "host1", at="2 d", lasts="6 h", seeds=8, window="1 d", overrides={"seed": first})
+        low, high = found.options[0].interval or (0.0, 0.0)
+        covered += low <= truth <= high
+    assert covered >= 3
+
+
+def drained(scenario: dict[str, Any], hours: float) -> dict[str, Any]:
+    """The scenario with six hours of maintenance of a host."""
+    window = {"part": "host1", "at": f"{hours} h", "for": "6 h"}
+    return {**scenario, "cluster": {**scenario["cluster"], "maintenance": [window]}}
+
+
+def ends(scenario: dict[str, Any], folder: Path) -> float:
+    """Seconds at which the jobs end, summed."""
+    return float(windtunnel.run(scenario, out=folder / "run").jobs["finish_s"].sum())
 
 
 PLANNED: dict[str, Any] = {"maintenance": [{"part": "host1", "at": "20 h", "for": "1 h"}]}
@@ -105,7 +170,7 @@ def test_overrides_hold_for_all_runs_alike() -> None:
     moved = drain(scenario, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"cluster.maintenance[0].at": "23 h"})
     planned = {"maintenance": [{**PLANNED["maintenance"][0], "at": "23 h"}]}
     assert moved == drain({**SCENARIO, "cluster": planned}, "host1", at="10 h", lasts="2 h", seeds=2)
-    assert drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"seed": 7}).seeds == (7, 8)
+    assert drain(SCENARIO, "host1", at="10 h", lasts="2 h", seeds=2, overrides={"seed": 7}).seeds == (7,)
 
 
 def test_later_starts_at_which_the_part_is_out_already_are_passed_over() -> None:
@@ -114,7 +179,8 @@ def test_later_starts_at_which_the_part_is_out_already_are_passed_over() -> None
     found = drain(scenario, "host1", at="16 h", lasts="2 h", seeds=2, done=lambda *at: heard.append(at))
     # From 20 h on it is out for an hour.
     assert [start / 3600 for start, _ in found.later_starts] == [18, 24, 32]
-    assert heard[-1] == (12, 12)
+    # Two to see that nothing is drawn; now, migrated, and three of the four later starts.
+    assert heard[-1] == (7, 7)
     with pytest.raises(InputError, match=r"maintenance\[1\]: `host1` is out for maintenance already"):
         drain(scenario, "host1", at="19 h", lasts="2 h", seeds=2)
     long = {"maintenance": [{"part": "host1", "at": "20 h", "for": "10 d"}]}

@@ -1,7 +1,8 @@
-"""Two made cases on the cluster of section 10.1."""
+"""Two drawn cases on the cluster of section 10.1, and who caused the congestion of each, found from results alone."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 DAY_S = 86_400.0
-POD = 32
-QUIET, WIDE = 16, 64
-"""Hosts of a job inside a pod, and of one that needs two."""
+SMALL, LARGE, INSIDE = 20, 60, 8
+"""Hosts of jobs over all five pods, 4 or 12 in each, and of one inside a pod.
+
+What is above a pod carries what 16 hosts send.
+"""
+
+Jobs = list[dict[str, Any]]
 
 
 def job(name: str, hosts: int, submit_days: float, iterations: int) -> dict[str, Any]:
@@ -31,61 +36,92 @@ def job(name: str, hosts: int, submit_days: float, iterations: int) -> dict[str,
         "parallelism": {"dp": 8 * hosts},
         "iterations": iterations,
         "submit": f"{round(submit_days * DAY_S)} s",
-        "locality": "pod" if hosts <= POD else "fewest-hosts",
+        "locality": "pod" if hosts == INSIDE else "anywhere",
     }
 
 
-def run(jobs: list[dict[str, Any]]) -> Result:
+def run(jobs: Jobs) -> Result:
     """The jobs on the scenario's fabric."""
     scenario = YAML(typ="safe").load((HERE / "scenario.yaml").read_text(encoding="utf-8"))
     scenario["jobs"] = jobs
-    return windtunnel.run(scenario, threads=2)
+    return windtunnel.run(scenario, threads=2, placement=f"{HERE / 'placement.py'}:InTurn")
 
 
-def one(hosts: int) -> float:
-    """Iterations a day of a job alone."""
-    result = run([job("alone", hosts, 0, 3), job("other", 1, 0, 3)])
+def a_day(hosts: int) -> float:
+    """Iterations a day of a job that is alone but for one inside a pod."""
+    result = run([job("alone", hosts, 0, 3), job("other", INSIDE, 0, 3)])
     return DAY_S / float(result.jobs.filter(pl.col("job") == "alone")["iteration_time_s"][0])
 
 
+def drawn(case: str, rates: dict[int, float]) -> tuple[Jobs, list[str]]:
+    """Jobs of eight days in a drawn order under drawn names, and which of them overload the cluster.
+
+    a: three small jobs leave a quarter of what is above the pods free; one large job comes for 3.8 days.
+    b: two large jobs, each of which has room alone, and are there at the same time for some days.
+    """
+    draw = random.Random(f"arcadia-congestion {case}")  # noqa: S311 (a draw for a simulation)
+    # (hosts, day of submission, days alone).
+    if case == "a":
+        plan = [(SMALL, draw.uniform(0.0, 0.8), draw.uniform(6.5, 8.0)) for _ in range(3)]
+        plan.append((LARGE, draw.uniform(1.2, 2.8), 3.8))
+    else:
+        first = draw.uniform(0.2, 1.0)
+        plan = [(LARGE, first, 3.5), (LARGE, first + draw.uniform(1.5, 2.5), 3.0)]
+    plan += [(INSIDE, draw.uniform(0.0, 4.0), draw.uniform(2.0, 4.0)) for _ in range(2)]
+    names = [f"job-{letter}" for letter in "abcdef"[: len(plan)]]
+    draw.shuffle(names)
+    jobs = [job(name, *entry[:2], round(entry[2] * rates[entry[0]])) for name, entry in zip(names, plan, strict=True)]
+    return sorted(jobs, key=lambda entry: entry["name"]), [
+        name for name, (hosts, *_) in zip(names, plan, strict=True) if hosts == LARGE
+    ]
+
+
+def suspects(jobs: Jobs, result: Result) -> list[str]:
+    """Jobs without any one of which the congestion would not have been: each is left out in turn."""
+    whole = covered(result.congestion)
+    found = []
+    for left_out in jobs:
+        others = [other for other in jobs if other is not left_out]
+        if covered(run(others).congestion) <= 0.05 * whole:
+            found.append(left_out["name"])
+    return found
+
+
 def observe(_results: Results) -> dict[str, Any]:
-    """Periods of congestion in both cases."""
-    quiet_rate, wide_rate = one(QUIET), one(WIDE)
+    """Periods of congestion in both cases, and what follows from them."""
+    rates = {hosts: a_day(hosts) for hosts in (SMALL, LARGE, INSIDE)}
+    found: dict[str, Any] = {}
+    tables = []
+    for case in ("a", "b"):
+        jobs, truth = drawn(case, rates)
+        result = run(jobs)
+        periods = result.congestion
+        tables.append(periods.with_columns(case=pl.lit(case)))
+        stays = {
+            name: (start, end) for name, start, end in result.jobs.select("job", "start_s", "finish_s").iter_rows()
+        }
+        begin, end = max(stays[name][0] for name in truth), min(stays[name][1] for name in truth)
+        inside = [entry["name"] for entry in jobs if entry["locality"] == "pod"]
+        wide = [entry["name"] for entry in jobs if entry["name"] not in inside]
+        found |= {
+            f"{case}_found": suspects(jobs, result) == sorted(truth),
+            f"{case}_days": covered(periods) / DAY_S,
+            f"{case}_while": covered(periods) / (end - begin),
+            f"{case}_outside": covered(periods) - covered(periods, begin, end),
+            f"{case}_hit": len(set(periods["job"]) & set(wide)) / len(wide),
+            f"{case}_inside": periods.filter(pl.col("job").is_in(inside)).height,
+        }
+    table = pl.concat(tables).sort("case", "from_s", "job")
+    return {"congestion": table.with_columns(pl.col("from_s") / DAY_S, pl.col("until_s") / DAY_S), **found}
 
-    def quiet(i: int, at: float, days: float) -> dict[str, Any]:
-        return job(f"quiet-{i}", QUIET, at, round(days * quiet_rate))
 
-    def wide(i: int, at: float, days: float) -> dict[str, Any]:
-        return job(f"wide-{i}", WIDE, at, round(days * wide_rate))
-
-    calm = [quiet(i, 0.9 * i, 4.0) for i in range(5)]
-    a, b = run([*calm, wide(0, 2.0, 3.8)]), run([*calm[:2], wide(0, 1.0, 1.5), wide(1, 2.0, 2.0), wide(2, 5.0, 1.0)])
-    periods = pl.concat(
-        [result.congestion.with_columns(case=pl.lit(case)) for case, result in (("a", a), ("b", b))]
-    ).sort("case", "from_s", "job")
-    of_a = periods.filter(pl.col("case") == "a")
-    return {
-        "congestion": periods.with_columns(pl.col("from_s") / DAY_S, pl.col("until_s") / DAY_S),
-        "a_only_cause": of_a.height > 0 and of_a["cause"].unique().to_list() == ["wide-0"],
-        "a_days": covered(of_a) / DAY_S,
-        "b_cover": covered(periods.filter(pl.col("case") == "b")) / present(b),
-        "quiet_congested": periods.filter(pl.col("job").str.starts_with("quiet")).height,
-    }
-
-
-def covered(periods: pl.DataFrame) -> float:
-    """Seconds in which some period is."""
-    total, end = 0.0, float("-inf")
-    for begin, until in periods.sort("from_s").select("from_s", "until_s").iter_rows():
-        total += max(0.0, until - max(begin, end))
-        end = max(end, until)
+def covered(periods: pl.DataFrame, begin: float = 0.0, end: float = float("inf")) -> float:
+    """Seconds between `begin` and `end` in which some period is."""
+    total, last = 0.0, begin
+    for start, until in periods.sort("from_s").select("from_s", "until_s").iter_rows():
+        total += max(0.0, min(until, end) - max(start, last))
+        last = max(last, min(until, end))
     return total
-
-
-def present(result: Result) -> float:
-    """Seconds in which some wide job ran."""
-    wide = result.jobs.filter(pl.col("job").str.starts_with("wide"))
-    return covered(wide.select(from_s="start_s", until_s="finish_s"))
 
 
 def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
@@ -95,4 +131,4 @@ def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
     for case, name, begin, until in table.select("case", "job", "from_s", "until_s").iter_rows():
         axes.barh(rows.index((case, name)), until - begin, left=begin, color="#e45756" if case == "a" else "#4c78a8")
     axes.set_yticks(range(len(rows)), [f"{case}: {name}" for case, name in rows])
-    axes.set(xlabel="days", xlim=(0, 8))
+    axes.set(xlabel="days", xlim=(0, 9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,6 +13,24 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
 
 SAMPLES = (128, 512, 2048)
+TABLES, WIDTH, BYTES = 1024, 64, 2
+"""Of the sheet `dlrm-1024`: tables, features of a row, bytes of a number on the wire."""
+DENSE = sum(
+    inner * outer
+    for layers in ((256, 1024, 512, 64), (64 + (TABLES + 1) * TABLES // 2, 512, 1024, 512, 256, 1))
+    for inner, outer in pairwise(layers)
+)
+"""Parameters of the dense layers; the top MLP takes the products of all pairs and the bottom's output."""
+GOODPUT = 400e9 / 8 * 4096 / 4160
+"""Payload that the NIC of a host of 8 GPUs carries, in B/s."""
+
+
+def wire_s(gpus: int, samples: int) -> float:
+    """Time that an iteration needs of a host's NIC: two exchanges of vectors, and a ring of gradients."""
+    hosts = gpus / 8
+    exchange = 8 * samples * TABLES * WIDTH * BYTES * (gpus - 8) / gpus
+    ring = 2 * (hosts - 1) / hosts * DENSE * BYTES
+    return (2 * exchange + ring) / GOODPUT
 
 
 def observe(results: Results) -> dict[str, Any]:
@@ -27,9 +46,16 @@ def observe(results: Results) -> dict[str, Any]:
                 "samples": samples,
                 "iteration_ms": 1e3 * time,
                 "share": job["exposed_communication_s"] / time,
+                "exposed_ms": 1e3 * job["exposed_communication_s"],
+                "compute_ms": 1e3 * job["compute_s"],
+                "wire_ms": 1e3 * wire_s(gpus, samples),
             }
         )
     table = pl.DataFrame(rows).sort("samples", "GPUs")
+    # 0: computation hides as much of the wire's time as it can; 1: it hides nothing.
+    bare = table.filter(pl.col("GPUs") > 8).with_columns(
+        bare=(pl.col("exposed_ms") - pl.col("wire_ms") + pl.col("compute_ms")) / pl.col("compute_ms")
+    )
     share = {(g, s): x for g, s, x in table.select("GPUs", "samples", "share").iter_rows()}
 
     def rises(samples: int) -> bool | None:
@@ -39,7 +65,9 @@ def observe(results: Results) -> dict[str, Any]:
     return {
         "exposed": table.with_columns(pl.col(pl.Float64).round(4)),
         **{f"rises_{samples}": rises(samples) for samples in SAMPLES},
-        "share_1024_512": share.get((1024, 512)),
+        "least_bare": bare["bare"].min(),
+        "most_bare": bare.filter(pl.col("GPUs") == 1024)["bare"].max(),
+        "share_8": max((share.get((8, samples), 1.0) for samples in SAMPLES), default=None),
     }
 
 

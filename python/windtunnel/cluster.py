@@ -69,8 +69,19 @@ def cluster_figures(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         failed, draining = (states[name] / total if total else None for name in ("failed", "draining"))
         rows.append(("failed", percent(failed), f"draining {percent(draining)}"))
     skipped = cluster["skipped"]
-    if skipped and (skipped["rows"] or skipped["without_gpus"]):
-        rows.append(("left out", f"{skipped['rows']:,} rows", f"with holes; {skipped['without_gpus']:,} without GPUs"))
+    if skipped:
+        beside = [
+            f"{skipped[key]:,} {words}"
+            for key, words in (
+                ("without_gpus", "without GPUs"),
+                ("never_ran", "never ran"),
+                ("running", "still ran"),
+                ("steps", "steps of jobs"),
+            )
+            if skipped.get(key)
+        ]
+        if skipped["rows"] or beside:
+            rows.append(("left out", f"{skipped['rows']:,} rows", "; ".join(["with holes", *beside])))
     return rows
 
 

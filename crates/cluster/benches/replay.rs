@@ -1,6 +1,9 @@
 //! Job mode: a million jobs on 16,384 GPUs, shaped like a log. `cargo bench -p windtunnel-cluster --bench replay --
 //! LOG.csv [COUNT] [LOAD] [SCHEDULER…]` with a Philly log prints seconds, and bytes at the peak, for each scheduler;
-//! COUNT 0 replays the log itself on 512 GPUs.
+//! COUNT 0 replays the log itself on 512 GPUs. `fewest-hosts` among the schedulers has every job ask for whole hosts.
+//!
+//! Jobs are eight times as wide as the log's, up to 1,024 GPUs, and last a day at most: with its long tails a load is not
+//! reached before the last job is submitted, and nobody waits.
 
 use std::path::Path;
 use std::time::Instant;
@@ -36,7 +39,10 @@ fn main() {
     };
     let number = |index: usize| arguments.get(index).and_then(|text| text.parse::<f64>().ok());
     let (count, load) = (number(1).unwrap_or(1e6) as usize, number(2).unwrap_or(0.9));
-    let names: Vec<&str> = arguments.iter().skip(3).map(String::as_str).collect();
+    let mut names: Vec<&str> = arguments.iter().skip(3).map(String::as_str).collect();
+    let whole = names.contains(&"fewest-hosts");
+    names.retain(|name| *name != "fewest-hosts");
+    let locality = if whole { Locality::FewestHosts } else { Locality::Anywhere };
     let began = Instant::now();
     let logged = read(Path::new(log), Format::Philly, ReadOptions::default()).expect("the log can be read");
     println!("read {} jobs in {:.2?}", logged.jobs.len(), began.elapsed());
@@ -46,7 +52,15 @@ fn main() {
         let began = Instant::now();
         let shape = Shape::fit(&logged.jobs).expect("there are many");
         let mut drawn = shape.draw(count, 1);
-        Scale { load: Some(load), ..Scale::default() }.apply(&mut drawn, 16_384);
+        let day = 86_400_000_000_000;
+        let scale = Scale {
+            gpus: 8.0,
+            max_gpus: Some(1_024),
+            max_duration: day,
+            load: Some(load),
+            ..Scale::default()
+        };
+        scale.apply(&mut drawn, 16_384);
         println!("drew {count} jobs in {:.2?}", began.elapsed());
         (drawn, 16_384)
     };
@@ -56,7 +70,7 @@ fn main() {
         deadline: u64::MAX,
         gpus: logged.gpus,
         priority: 0,
-        locality: Locality::Anywhere,
+        locality,
         placement: 0,
     };
     let jobs: Vec<Job> = logged.iter().map(job).collect();

@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
-use windtunnel_cluster::log::{Format, JobLog, LogError, LoggedJob, ReadOptions, read, read_from};
+use windtunnel_cluster::log::{Format, JobLog, LogError, LoggedJob, ReadOptions, date, read, read_from};
 
 const SECOND: u64 = 1_000_000_000;
 
 fn text(format: Format, text: &str, lenient: bool) -> Result<JobLog, LogError> {
-    read_from(text.as_bytes(), "a.csv", format, ReadOptions { lenient })
+    read_from(text.as_bytes(), "a.csv", format, options(lenient))
+}
+
+fn options(lenient: bool) -> ReadOptions {
+    ReadOptions { lenient, ..ReadOptions::default() }
 }
 
 fn refused(format: Format, log: &str) -> String {
@@ -49,7 +53,7 @@ fn alibaba_2023_has_pods_that_never_ran() {
     let path = shared("alibaba_gpu2023_openb_pod_list_default.csv.gz");
     let error = read(&path, Format::Alibaba2023, ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("`scheduled_time` is missing") && error.contains(".gz:"), "{error}");
-    let log = read(&path, Format::Alibaba2023, ReadOptions { lenient: true }).unwrap();
+    let log = read(&path, Format::Alibaba2023, options(true)).unwrap();
     // 8,152 pods: 1,088 without GPUs; 897 never scheduled.
     let total = log.jobs.len() as u64 + log.skipped.without_gpus + log.skipped.faulty();
     assert_eq!((total, log.skipped.without_gpus), (8_152, 1_088));
@@ -61,7 +65,7 @@ fn alibaba_2023_has_pods_that_never_ran() {
 #[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn alibaba_2025_has_instances_from_before_and_after() {
     let path = shared("alibaba_gpu2025_disaggregated_DLRM_trace.csv.gz");
-    let log = read(&path, Format::Alibaba2025, ReadOptions { lenient: true }).unwrap();
+    let log = read(&path, Format::Alibaba2025, options(true)).unwrap();
     assert_eq!(log.skipped.without_gpus, 16_485);
     assert_eq!(log.jobs.len() as u64 + log.skipped.faulty(), 7_386);
     assert!(log.jobs.len() > 100, "{}", log.jobs.len());
@@ -71,12 +75,22 @@ fn alibaba_2025_has_instances_from_before_and_after() {
 #[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn swf_reads_what_the_archive_has() {
     let path = shared("alea_hpc2n.swf.gz");
-    let log = read(&path, Format::Swf, ReadOptions { lenient: true }).unwrap();
+    let log = read(&path, Format::Swf, ReadOptions::default()).unwrap();
     // Line 23: 1 0 308434 31405 30 …, asked for 37,980 s.
     let first = log.jobs[0];
     assert_eq!((first.duration, first.gpus, first.estimate), (31_405 * SECOND, 30, Some(37_980 * SECOND)));
-    assert!(log.skipped.faults.iter().any(|(fault, ..)| fault == "`run time` is missing"), "{}", log.skipped);
-    assert!(log.jobs.len() > 2_000);
+    // Counted with zcat and awk: 3,145 rows with a run time, 25 with -1.
+    assert_eq!((log.jobs.len(), log.skipped.never_ran, log.skipped.faulty()), (3_145, 25, 0));
+    // UnixStartTime is 1027839845, and the first job comes at second 0.
+    let fact = log.facts.of(0);
+    assert_eq!(fact.submitted.map(date).as_deref(), Some("2002-07-28T07:04:05Z"));
+    let name = |number| log.facts.name(number);
+    assert_eq!(
+        (name(fact.user), name(fact.partition), name(fact.state)),
+        (Some("1"), Some("1"), Some("COMPLETED"))
+    );
+    // They ran for seconds more than they had asked for, as the first of line 40 did.
+    assert!(log.remarks.beyond_limit > 100 && log.remarks.most_beyond > 0, "{:?}", log.remarks);
     assert!(log.jobs.is_sorted_by_key(|job| job.submit));
 }
 
@@ -188,7 +202,7 @@ JobID|Submit|Start|End|Elapsed|AllocTRES|State|Priority|Timelimit
     assert_eq!(short(&found.jobs), expected);
     assert_eq!((found.jobs[0].priority, found.jobs[0].estimate), (1_000, Some(86_400 * SECOND)));
     assert_eq!((found.jobs[1].estimate, found.jobs[4].estimate), (None, Some(1_800 * SECOND)));
-    assert_eq!(found.skipped.without_gpus, 1);
+    assert_eq!((found.skipped.without_gpus, found.skipped.steps), (1, 2));
     let pending = log.replace("|01:00:00|billing=64", "||billing=64").replace("T11:00:05||", "Unknown||");
     let pending = pending.replace("2024-03-01Unknown", "Unknown");
     assert!(
@@ -207,12 +221,12 @@ JobID|Submit|Start|End|ElapsedRaw|AllocTRES|ReqTRES|State
 2|2024-03-01T10:01:00|None|2024-03-01T10:02:00|0||gres/gpu=8|CANCELLED by 7
 3|2024-03-01T10:01:00|2024-03-01T10:02:00|2024-03-01T10:02:00|0||gres/gpu=8|CANCELLED by 7
 ";
-    let fault = "the job has not run: `AllocTRES` is empty and the time that it took is 0";
-    assert!(refused(Format::Slurm, log).starts_with(&format!("a.csv:3: {fault}\n\nhint: `lenient: true`")));
-    let found = text(Format::Slurm, log, true).unwrap();
-    assert_eq!(found.skipped.faults, [(fault.to_owned(), 2, 3)]);
-    // One that ran for less than a second did run.
-    assert_eq!(found.jobs.iter().map(|job| (job.duration, job.gpus)).collect::<Vec<_>>(), [(1, 8)]);
+    for lenient in [false, true] {
+        let found = text(Format::Slurm, log, lenient).unwrap();
+        assert_eq!((found.skipped.never_ran, found.skipped.faulty()), (2, 0));
+        // One that ran for less than a second did run.
+        assert_eq!(found.jobs.iter().map(|job| (job.duration, job.gpus)).collect::<Vec<_>>(), [(1, 8)]);
+    }
 }
 
 #[test]
@@ -333,8 +347,132 @@ fn alibaba_2020_knows_its_header_in_any_order() {
 fn comments_of_swf_are_in_any_encoding() {
     let mut log = b"\xef\xbb\xbf; Universit\xe9\r\n".to_vec();
     log.extend_from_slice(b"1 0 0 10 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1 ; \xe9\r\n1 2 3\n");
-    let read = |lenient| read_from(log.as_slice(), "a.swf", Format::Swf, ReadOptions { lenient });
+    let read = |lenient| read_from(log.as_slice(), "a.swf", Format::Swf, options(lenient));
     assert!(read(false).unwrap_err().to_string().starts_with("a.swf:3: expected 18 fields, found 3"));
     let found = read(true).unwrap();
     assert_eq!((short(&found.jobs), found.skipped.faulty()), (vec![(0, 10, 4)], 1));
+}
+
+/// Rows that are jobs, with the rows that are none: every row of a log is counted once.
+fn all(log: &JobLog) -> u64 {
+    let skipped = &log.skipped;
+    log.jobs.len() as u64 + skipped.without_gpus + skipped.never_ran + skipped.steps + skipped.faulty()
+}
+
+#[test]
+fn fields_behind_those_of_swf_are_not_read_and_counted() {
+    // As Alea appends the memory, the hosts and more; one cancelled as it waited, one whose end nobody knows.
+    let log = "\
+; UnixStartTime: 1356994800
+; MaxProcs: 1000
+1 0 5 100 8 -1 4096 8 3600 4096 1 17 3 -1 2 1 -1 -1 gpu=8 host1,host2 -1
+2 10 5 200 4 -1 4096 4 -1 4096 0 18 3 -1 2 2 -1 -1 gpu=4 host1 -1
+3 20 -1 -1 4 -1 4096 4 60 4096 5 18 3 -1 2 2 -1 -1 gpu=4 -1 -1
+4 30 90 0 4 -1 4096 4 60 4096 5 18 3 -1 2 2 -1 -1 gpu=4 -1 -1
+5 40 1 50 -1 -1 4096 2 40 4096 1 -1 -1 -1 -1 -1 -1 -1
+";
+    for lenient in [false, true] {
+        let found = text(Format::Swf, log, lenient).unwrap();
+        assert_eq!(short(&found.jobs), [(0, 100, 8), (10, 200, 4), (40, 50, 2)]);
+        assert_eq!((found.skipped.never_ran, found.remarks.appended, all(&found)), (2, 2, 5));
+        assert_eq!((found.remarks.beyond_limit, found.remarks.most_beyond), (1, 10 * SECOND));
+        let said = |job: usize| {
+            let fact = found.facts.of(job);
+            let numbers = [fact.user, fact.account, fact.partition, fact.queue, fact.state];
+            (numbers.map(|number| found.facts.name(number)), fact.submitted.map(date))
+        };
+        let of_first = [Some("17"), Some("3"), Some("1"), Some("2"), Some("COMPLETED")];
+        assert_eq!(said(0), (of_first, Some("2012-12-31T23:00:00Z".to_owned())));
+        assert_eq!(said(2).0, [None, None, None, None, Some("COMPLETED")]);
+        assert_eq!(found.facts.partitions(), [("1", 1), ("2", 1)]);
+    }
+}
+
+#[test]
+fn slurm_says_whose_a_job_is_and_what_still_runs() {
+    let log = "\
+JobID|JobName|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|Timelimit|AllocTRES|State
+1|a|ann|bio|a100|normal|2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:45|100|00:01:00|gres/gpu=8|COMPLETED
+1.batch|batch||bio|||2024-03-01T10:00:05|2024-03-01T10:00:05|2024-03-01T10:01:45|100||gres/gpu=8|COMPLETED
+2|b|bob|bio|h100|high|2024-03-01T10:00:01|2024-03-01T10:00:05|Unknown|500|01:00:00|gres/gpu=4|RUNNING
+3|c|bob||h100|high|2024-03-01T10:00:02|2024-03-01T10:00:05|2024-03-01T10:01:05|60|00:01:00|gres/gpu=4|CANCELLED by 1000
+4|d|cy|phy|a100|normal|2024-03-01T10:00:03|Unknown|Unknown|0|01:00:00|gres/gpu=4|PENDING
+5|e|cy|phy|a100|normal|2024-03-01T10:00:04|2024-03-01T10:00:05|Unknown|500|01:00:00||RUNNING
+";
+    let found = text(Format::Slurm, log, false).unwrap();
+    assert_eq!(short(&found.jobs), [(0, 100, 8), (1, 500, 4), (2, 60, 4)]);
+    assert_eq!((found.skipped.steps, found.skipped.never_ran, found.skipped.without_gpus), (1, 1, 1));
+    assert_eq!((all(&found), found.remarks.running), (6, 1));
+    assert_eq!((found.remarks.beyond_limit, found.remarks.most_beyond), (1, 40 * SECOND));
+    // Or without the one that still ran, whose end nobody knows.
+    let leave_running = ReadOptions { leave_running: true, ..ReadOptions::default() };
+    let ended = read_from(log.as_bytes(), "a.csv", Format::Slurm, leave_running).unwrap();
+    assert_eq!(short(&ended.jobs), [(0, 100, 8), (2, 60, 4)]);
+    assert_eq!((ended.skipped.running, ended.remarks.running), (1, 0));
+    let names = |job: usize| {
+        let fact = found.facts.of(job);
+        [fact.user, fact.account, fact.partition, fact.queue, fact.state]
+            .map(|number| found.facts.name(number))
+    };
+    assert_eq!(names(0), [Some("ann"), Some("bio"), Some("a100"), Some("normal"), Some("COMPLETED")]);
+    assert_eq!(names(2), [Some("bob"), None, Some("h100"), Some("high"), Some("CANCELLED")]);
+    assert_eq!(found.facts.partitions(), [("h100", 2), ("a100", 1)]);
+    assert_eq!(found.facts.of(1).submitted.map(date).as_deref(), Some("2024-03-01T10:00:01Z"));
+}
+
+#[test]
+fn facts_follow_their_jobs_when_a_log_is_out_of_order() {
+    let log = "timestamp,duration,num_gpus,gpu_time,cluster\n\
+               2017-10-09 07:01:55,66.0,1,66.0,late\n\
+               2017-10-09 07:01:50,7.25,2,66.0,early\n";
+    let found = text(Format::Philly, log, false).unwrap();
+    let partition = |job: usize| found.facts.name(found.facts.of(job).partition);
+    assert_eq!((partition(0), partition(1), partition(2)), (Some("early"), Some("late"), None));
+    // A clock of the log's own has no date.
+    let log = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
+               p,1,1,1,1000,,LS,Succeeded,5,9,7\n";
+    assert_eq!(text(Format::Alibaba2023, log, false).unwrap().facts.of(0).submitted, None);
+}
+
+#[test]
+fn rows_that_were_cut_off_or_never_written_are_faults() {
+    let cases = [
+        (Format::Slurm, "JobID|Submit|ElapsedRaw|AllocTRES", "1|2024-03-01T10:00:00|10|gres/gpu=8"),
+        (Format::Philly, "timestamp,duration,num_gpus,gpu_time,cluster", "2017-10-09 07:01:55,66.0,1,66.0,a"),
+        (Format::Alibaba2020, "job_name,task_name,inst_num,start_time,end_time,plan_gpu", "j,w,2,1,11,100"),
+        (Format::Swf, "; comment", "1 0 5 100 8 -1 4096 8 3600 4096 1 17 3 -1 2 1 -1 -1"),
+    ];
+    for (format, header, row) in cases {
+        let good = text(format, &format!("{header}\n{row}\n"), false).unwrap();
+        assert_eq!(good.jobs.len(), 1, "{format:?}");
+        // Zeros in place of text, as after a crash; and every place at which a row may end too early.
+        let zeros = "\0".repeat(row.len());
+        let error = refused(format, &format!("{header}\n{row}\n{zeros}\n"));
+        assert!(error.starts_with("a.csv:3: the row holds bytes of value 0"), "{format:?}: {error}");
+        let separators = row
+            .char_indices()
+            .filter(|(_, c)| matches!(c, '|' | ',') || (format == Format::Swf && *c == ' '));
+        for (end, _) in separators {
+            let log = format!("{header}\n{row}\n{}\n", &row[..end]);
+            assert!(refused(format, &log).starts_with("a.csv:3: "), "{format:?}: {log}");
+            let found = text(format, &log, true).unwrap();
+            assert_eq!((found.jobs.len(), found.skipped.faulty()), (1, 1), "{format:?}: {log}");
+        }
+    }
+}
+
+#[test]
+fn a_log_in_utf_16_is_called_so() {
+    let log = "JobID|Submit|ElapsedRaw|AllocTRES\n1|2024-03-01T10:00:00|10|gres/gpu=8\n";
+    for mark in ["", "\u{feff}"] {
+        let wide: Vec<u8> = format!("{mark}{log}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for lenient in [false, true] {
+            let error = read_from(wide.as_slice(), "a.csv", Format::Slurm, options(lenient)).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.starts_with("a.csv: the file is in UTF-16, expected UTF-8\n\nhint: `iconv"),
+                "{error}"
+            );
+        }
+    }
 }

@@ -61,6 +61,11 @@ impl PySink {
                     Column::Coded { names, codes } => {
                         columns.set_item(name, (names, PyArray1::from_vec(py, codes)))?;
                     }
+                    Column::Known { names, codes } => {
+                        let names: Vec<Option<String>> =
+                            std::iter::once(None).chain(names.into_iter().map(Some)).collect();
+                        columns.set_item(name, (names, PyArray1::from_vec(py, codes)))?;
+                    }
                     Column::F64List { values, width } => {
                         let rows = values.len() / width.max(1);
                         columns.set_item(name, PyArray1::from_vec(py, values).reshape([rows, width])?)?;

@@ -1,5 +1,7 @@
 //! Result tables as columns, handed out in batches while the run goes.
 
+use rustc_hash::FxHashMap;
+
 /// A column of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
@@ -14,6 +16,13 @@ pub enum Column {
     /// Texts of which few are distinct: row i is `names[codes[i]]`.
     Coded {
         /// The distinct texts; each code is below their number.
+        names: Vec<String>,
+        /// One per row.
+        codes: Vec<u32>,
+    },
+    /// The same with rows of which nothing is known: row i is `names[codes[i] - 1]`, or null where the code is 0.
+    Known {
+        /// The distinct texts.
         names: Vec<String>,
         /// One per row.
         codes: Vec<u32>,
@@ -41,10 +50,28 @@ impl Column {
         Self::Coded { names, codes }
     }
 
+    /// Texts, or null, by row.
+    pub fn known<'a>(rows: impl IntoIterator<Item = Option<&'a str>>) -> Self {
+        let mut numbers = FxHashMap::<&str, u32>::default();
+        let mut names = Vec::new();
+        let mut code = |text: Option<&'a str>| {
+            text.map_or(0, |text| {
+                *numbers.entry(text).or_insert_with(|| {
+                    names.push(text.to_owned());
+                    names.len() as u32
+                })
+            })
+        };
+        let codes = rows.into_iter().map(&mut code).collect();
+        Self::Known { names, codes }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
-            Self::U32(values) | Self::Coded { codes: values, .. } => values.len(),
+            Self::U32(values) | Self::Coded { codes: values, .. } | Self::Known { codes: values, .. } => {
+                values.len()
+            }
             Self::U64(values) => values.len(),
             Self::F64(values) => values.len(),
             Self::Text(values) => values.len(),
@@ -73,6 +100,20 @@ impl Column {
                 };
                 let renamed: Vec<u32> = others.into_iter().map(&mut place).collect();
                 codes.extend(more.into_iter().map(|code| renamed[code as usize]));
+            }
+            (Self::Known { names, codes }, Self::Known { names: others, codes: more }) => {
+                let mut place = |name: String| {
+                    let known = names.iter().position(|known| *known == name);
+                    known.unwrap_or_else(|| {
+                        names.push(name);
+                        names.len() - 1
+                    }) as u32
+                        + 1
+                };
+                let renamed: Vec<u32> = others.into_iter().map(&mut place).collect();
+                codes.extend(
+                    more.into_iter().map(|code| if code == 0 { 0 } else { renamed[code as usize - 1] }),
+                );
             }
             (Self::F64List { values, width }, Self::F64List { values: more, width: other })
                 if *width == other =>
@@ -168,6 +209,10 @@ mod appending {
         let mut batch = coded(["x", "y"], &[0, 1]);
         batch.append(coded(["y", "z"], &[1, 0]));
         let names = ["x", "y", "z"].map(str::to_owned).to_vec();
-        assert_eq!(batch.columns, [("a", Column::Coded { names, codes: vec![0, 1, 2, 1] })]);
+        assert_eq!(batch.columns, [("a", Column::Coded { names: names.clone(), codes: vec![0, 1, 2, 1] })]);
+        let known = |rows: [Option<&str>; 3]| Batch::default().with("a", Column::known(rows));
+        let mut batch = known([Some("x"), None, Some("y")]);
+        batch.append(known([Some("z"), Some("y"), None]));
+        assert_eq!(batch.columns, [("a", Column::Known { names, codes: vec![1, 0, 2, 3, 2, 0] })]);
     }
 }

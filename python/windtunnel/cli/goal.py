@@ -10,7 +10,7 @@ import typer
 
 from windtunnel import engine
 from windtunnel.cli.app import DONE, FAILED
-from windtunnel.cli.console import out, print_json
+from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.show_json import show_json
 from windtunnel.engine import InputError
 
@@ -87,6 +87,9 @@ def run(
     if receiver not in {"held", "free"}:
         raise InputError(f"--receiver: expected `held` or `free`, found `{receiver}`")
     text = engine.goal_run(_existing(file), loggops, receiver)
+    if left_out := unnamed(loggops):
+        values = ", ".join(f"{name}={'65535' if name == 'S' else '0'}" for name in left_out)
+        talk().print(f"--loggops leaves out {', '.join(left_out)}: the run has {values}", soft_wrap=True)
     result = json_module.loads(text)
     if json:
         print_json(text)
@@ -95,12 +98,18 @@ def run(
     return FAILED if result.get("stuck") else DONE
 
 
+def unnamed(loggops: str) -> list[str]:
+    """The parameters that `loggops` does not name, in their usual order: the model goes without them."""
+    named = {part.partition("=")[0].strip() for part in loggops.split(",")}
+    return [name for name in ("L", "o", "g", "G", "O", "S") if name not in named]
+
+
 def _show_run(result: dict[str, Any]) -> None:
     finish = result["finish"]
     console = out()
-    console.print(f"finished after {result['finish_max']} ns on {len(finish)} ranks")
+    console.print(f"finished after {result['finish_max']:,} ns on {len(finish):,} ranks")
     for rank, time in list(enumerate(finish))[:16]:
-        console.print(f"  rank {rank}: {time} ns")
+        console.print(f"  rank {rank}: {time:,} ns")
     if len(finish) > 16:
         console.print(f"  … and {len(finish) - 16} more ranks (`--json` has them all)")
     stuck = result.get("stuck")

@@ -94,6 +94,8 @@ def run(
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
             _talk(f"warning: {warning}")
+    for warning in (result.summary["cluster"].get("log") or {}).get("warnings", []):
+        _talk(f"warning: {warning}")
     comparison = None
     if compare is not None and earlier is not None and not result.summary["partial"]:
         comparison = _comparison(result, compare, earlier, threads)

@@ -32,12 +32,25 @@ def drain(
     lasts: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it lasts, such as `4 h`.")],
     notice: Annotated[str, typer.Option(metavar="TIME", help="How long before jobs would move away.")] = "30 min",
     seeds: Annotated[int, typer.Option(min=2, help="Runs of each option, with as many seeds.")] = 10,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Put every start off by a drawn part of this, such as `1 d`: how much hangs on the instant.",
+        ),
+    ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
             min=0, metavar="HOURS", help="Job-hours that may be lost; a hundredth of those it takes if left out."
         ),
     ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Scheduler, in place of the scenario's.")
+    ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
+    ] = False,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
@@ -51,7 +64,11 @@ def drain(
         if made == of or made % max(1, of // 10) == 0:
             talk().print(f"{made} of {of} runs", style="dim")
 
-    pairs = dict(parse_override(text) for text in overrides or [])
+    pairs: dict[str, object] = dict(parse_override(text) for text in overrides or [])
+    if scheduler is not None:
+        pairs["cluster.scheduler"] = scheduler
+    if lenient:
+        pairs["jobs.lenient"] = True
     found = compare(
         scenario,
         part,
@@ -59,6 +76,7 @@ def drain(
         lasts=lasts,
         notice=notice,
         seeds=seeds,
+        window=window,
         tolerance=tolerance,
         overrides=pairs,
         done=None if json else done,
@@ -73,21 +91,31 @@ def drain(
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for option in found.options:
-        low, high = option.interval
+        interval = "–" if option.interval is None else " to ".join(count(bound) for bound in option.interval)
+        sure = "" if option.confidence is None else f" ({percent(option.confidence)} sure)"
         table.add_row(
             option.name,
             duration(option.at_s),
             count(option.lost_job_hours),
-            f"{count(low)} to {count(high)}",
+            interval,
             count(option.lost_gpu_hours),
             count(option.interrupted),
-            f"{option.verdict} ({percent(option.confidence)} sure)",
+            f"{option.verdict}{sure}",
         )
     out().print(table)
+    runs = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else "1 run each"
+    if found.window_s > 0:
+        runs += f", each put off by up to {duration(found.window_s)}"
     out().print(
-        f"{found.part} out for {duration(found.lasts_s)}; {len(found.seeds)} seeds; "
+        f"{found.part} out for {duration(found.lasts_s)}; {runs}; "
         f"tolerance {count(found.tolerance_job_hours)} of {count(found.job_hours)} job-hours; "
         f"least is lost: {found.best}",
         markup=False,
     )
+    if len(found.seeds) == 1:
+        talk().print(
+            "nothing in this scenario is drawn, so there is no interval; "
+            "`--window '1 d'` says how much hangs on the instant",
+            markup=False,
+        )
     return DONE

@@ -4,12 +4,17 @@ The same scenario without the maintenance, with it now, later, and after the job
 several seeds. Seeds are common to all: a component fails when it does whatever is drained, so what differs between two
 runs of a seed is the drain and what follows from it. Job-hours lost of a seed: the sum over all jobs of how much later
 each ends than without the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
+
+Of a log or a list of jobs where nothing fails all seeds are one run: there is nothing to be unsure of but when the
+drain begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for
+each seed, the same for all, and the interval is that of the mean over instants of the window.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,18 +53,19 @@ class Option:
     """When it begins."""
     lost_job_hours: float
     """Mean over the seeds of the job-hours lost."""
-    interval: tuple[float, float]
-    """95% interval of that mean."""
+    interval: tuple[float, float] | None
+    """95% interval of that mean; None where nothing is drawn, or all draws agree."""
     lost_gpu_hours: float
     """Mean of the additional GPU-hours of work done again and of restarts."""
     interrupted: float
     """Mean of the jobs that the maintenance interrupted or moved."""
     verdict: str
-    """`safe` if the interval is within the tolerance, `risky` if it is beyond, `unclear` otherwise."""
-    confidence: float
-    """That the mean is on the side of the tolerance where it was found."""
+    """`safe` if the interval is within the tolerance, `risky` if it is beyond, `unclear` otherwise. Without an interval
+    the one figure decides."""
+    confidence: float | None
+    """That the mean is on the side of the tolerance where it was found; None where there is no interval."""
     by_seed: tuple[float, ...]
-    """Job-hours lost of each seed."""
+    """Job-hours lost of each seed; one where nothing is drawn."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,11 @@ class Drain:
     job_hours: float
     """Job-hours from submission to end without the drain, mean over the seeds."""
     seeds: tuple[int, ...]
+    """Those that were run; one where nothing is drawn."""
+    drawn: bool
+    """Whether runs of two seeds differ without the drain: faults, or jobs that are drawn."""
+    window_s: float
+    """In which the drain begins at a drawn instant; 0: it begins when it is said to."""
     options: tuple[Option, ...]
     later_starts: tuple[tuple[float, float], ...]
     """Start in seconds and mean job-hours lost of every later start that was tried."""
@@ -100,32 +111,46 @@ def drain(
     lasts: str,
     notice: str = "30 min",
     seeds: int = 10,
+    window: str | None = None,
     tolerance: float | None = None,
     overrides: Mapping[str, object] | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Drain:
     """Compares draining `part` of `scenario` from `at` on for `lasts` with doing it later or after moving jobs away.
 
-    `notice` is how long before jobs move away. `tolerance` in job-hours tells safe from risky; by default a hundredth
-    of the job-hours that the scenario takes. `done` hears of runs done, and of how many there are. Raises `InputError`
-    for a bad scenario, part or time.
+    `notice` is how long before jobs move away. With a `window` such as `1 d` every start is put off by a part of it,
+    drawn for each seed; without one, where nothing else is drawn either, each option is run once. `tolerance` in
+    job-hours tells safe from risky; by default a hundredth of the job-hours that the scenario takes. `done` hears of
+    runs done, and of how many there are. Raises `InputError` for a bad scenario, part or time.
     """
     start, length, ahead = (seconds(at, "at"), seconds(lasts, "for"), seconds(notice, "notice"))
     if length <= 0:
         raise InputError(f"for: expected a time above 0, found `{lasts}`")
+    span = 0.0 if window is None else seconds(window, "window")
     if seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {seeds}: one run shows no spread")
     source = read_source(scenario)
     planned, first = _written(source, overrides or {})
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
-    runs = _Runs(scenario, dict(overrides or {}), planned, numbers, (3 + len(begins)) * seeds, done)
+    runs = _Runs(scenario, dict(overrides or {}), planned, (3 + len(begins)) * seeds, done)
 
-    window = {"part": part, "for": _text(length)}
-    base = runs.of(None)
-    now = runs.of({**window, "at": _text(start)})
-    moved = runs.of({**window, "at": _text(start), "notice": _text(ahead), "jobs": "migrate"})
-    begins, later = _later(runs, window, begins)
+    base = [runs.base(seed) for seed in numbers[:2]]
+    drawn = not base[0].same(base[1])
+    if drawn:
+        base += [runs.base(seed) for seed in numbers[2:]]
+    else:
+        numbers = numbers if span > 0 else numbers[:1]
+        base = [base[0]] * len(numbers)
+        runs.expect(2 + (2 + len(begins)) * len(numbers))
+    # The same part of the window for all options, so that they can be compared.
+    puts_off = [span * random.Random(f"drain {seed}").random() for seed in numbers]  # noqa: S311
+    draws = list(zip(numbers, puts_off, strict=True))
+
+    wanted = {"part": part, "for": _text(length)}
+    now = runs.of(draws, start, wanted)
+    moved = runs.of(draws, start, {**wanted, "notice": _text(ahead), "jobs": "migrate"})
+    begins, later = _later(runs, draws, wanted, begins)
 
     hours = _mean([float(taken.hours) for taken in base])
     limit = hours / 100 if tolerance is None else tolerance
@@ -142,6 +167,8 @@ def drain(
         tolerance_job_hours=limit,
         job_hours=hours,
         seeds=numbers,
+        drawn=drawn,
+        window_s=span,
         options=options,
         later_starts=tuple(zip(begins, means, strict=True)),
         best=min(options, key=lambda option: option.lost_job_hours).name,
@@ -160,7 +187,7 @@ def _written(source: Source, overrides: Mapping[str, object]) -> tuple[list[obje
 
 
 def _later(
-    runs: _Runs, window: Mapping[str, object], begins: Sequence[float]
+    runs: _Runs, draws: Sequence[tuple[int, float]], window: Mapping[str, object], begins: Sequence[float]
 ) -> tuple[list[float], list[list[_Taken]]]:
     """The later starts that are possible, and their runs.
 
@@ -170,10 +197,9 @@ def _later(
     possible, found, refusal = [], [], None
     for begin in begins:
         try:
-            found.append(runs.of({**window, "at": _text(begin)}))
+            found.append(runs.of(draws, begin, window))
         except InputError as error:
             refusal = error
-            runs.left_out()
         else:
             possible.append(begin)
     if refusal is not None and not found:
@@ -190,6 +216,10 @@ class _Taken:
     lost_gpu_hours: float
     interrupted: float
 
+    def same(self, other: _Taken) -> bool:
+        """Whether every job ended when it did in `other`."""
+        return self.ends.equals(other.ends) and self.lost_gpu_hours == other.lost_gpu_hours
+
 
 class _Runs:
     def __init__(
@@ -197,28 +227,39 @@ class _Runs:
         scenario: str | Path | Mapping[str, Any],
         overrides: dict[str, object],
         planned: list[object],
-        seeds: Sequence[int],
         count: int,
         done: Callable[[int, int], None] | None,
     ) -> None:
         self._scenario, self._overrides, self._planned = scenario, overrides, planned
-        self._seeds, self._count, self._done, self._made = seeds, count, done, 0
+        self._count, self._done, self._made = count, done, 0
 
-    def of(self, window: dict[str, object] | None) -> list[_Taken]:
-        """A run for every seed, with one window of maintenance more."""
-        more = {} if window is None else {"cluster.maintenance": [*self._planned, window]}
+    def expect(self, count: int) -> None:
+        """There will be so many runs, those that were made among them."""
+        self._count = count
+
+    def base(self, seed: int) -> _Taken:
+        """The run of a seed without the drain."""
+        return self._run(seed, {})
+
+    def of(self, draws: Sequence[tuple[int, float]], start: float, window: Mapping[str, object]) -> list[_Taken]:
+        """A run for every seed, with a window of maintenance more that begins at `start`, put off as the draw says."""
         found = []
-        for seed in self._seeds:
-            result = run(self._scenario, seed=seed, overrides={**self._overrides, **more})
-            found.append(_taken(result))
-            self._made += 1
-            if self._done is not None:
-                self._done(self._made, self._count)
+        for seed, later in draws:
+            more = {**window, "at": _text(start + later)}
+            try:
+                found.append(self._run(seed, {"cluster.maintenance": [*self._planned, more]}))
+            except InputError:
+                # What is not possible for one is not asked of the others.
+                self._count -= len(draws) - len(found)
+                raise
         return found
 
-    def left_out(self) -> None:
-        """The runs of a window that is not possible are not made."""
-        self._count -= len(self._seeds)
+    def _run(self, seed: int, more: Mapping[str, object]) -> _Taken:
+        found = _taken(run(self._scenario, seed=seed, overrides={**self._overrides, **more}))
+        self._made += 1
+        if self._done is not None:
+            self._done(self._made, self._count)
+        return found
 
 
 def _taken(result: Result) -> _Taken:
@@ -251,20 +292,23 @@ def _lost(base: list[_Taken], other: list[_Taken]) -> list[float]:
 def _option(name: str, at: float, base: list[_Taken], other: list[_Taken], limit: float) -> Option:
     lost = _lost(base, other)
     mean, count = _mean(lost), len(lost)
-    error = math.sqrt(sum((value - mean) ** 2 for value in lost) / (count - 1) / count)
-    half = error * quantile((1 + LEVEL) / 2, count - 1)
-    low, high = mean - half, mean + half
-    verdict = "safe" if high <= limit else "risky" if low > limit else "unclear"
-    distance = abs(limit - mean)
-    confidence = cdf(distance / error, count - 1) if error > 0 else 1.0
+    interval, confidence = None, None
+    if count > 1:
+        error = math.sqrt(sum((value - mean) ** 2 for value in lost) / (count - 1) / count)
+        # A few draws that agree say nothing of how far others may be.
+        if error > 1e-9 * max(1.0, abs(mean)):
+            half = error * quantile((1 + LEVEL) / 2, count - 1)
+            interval = (mean - half, mean + half)
+            confidence = cdf(abs(limit - mean) / error, count - 1)
+    low, high = interval or (mean, mean)
     return Option(
         name=name,
         at_s=at,
         lost_job_hours=mean,
-        interval=(low, high),
+        interval=interval,
         lost_gpu_hours=_mean([b.lost_gpu_hours - a.lost_gpu_hours for a, b in zip(base, other, strict=True)]),
         interrupted=_mean([b.interrupted - a.interrupted for a, b in zip(base, other, strict=True)]),
-        verdict=verdict,
+        verdict="safe" if high <= limit else "risky" if low > limit else "unclear",
         confidence=confidence,
         by_seed=tuple(lost),
     )

@@ -42,7 +42,7 @@ use self::machine::empty_region;
 use crate::faults::Outages;
 use crate::free::FreeSet;
 use crate::life::{Parts, Segment, State};
-use crate::placement::{Need, Placement};
+use crate::placement::{Locality, Need, Placement};
 use crate::scheduler::{Decision, Scheduler};
 
 define_id! {
@@ -165,6 +165,8 @@ pub struct Cluster<'a> {
     regions: Vec<FreeSet>,
     /// Whether leaves and pods are kept count of.
     grouped: bool,
+    /// Whether every job fits as soon as enough GPUs are free.
+    by_count: bool,
     /// GPUs of ended and interrupted jobs, from when on they can be given away, in order of time.
     releases: VecDeque<(u64, JobId, Running)>,
     ledger: Ledger,
@@ -195,6 +197,8 @@ impl<'a> Cluster<'a> {
         assert!(jobs.is_sorted_by_key(|job| job.submit), "jobs are in order of submission");
         let grouped = machine.placements.iter().any(|placement| placement.asks_for_groups())
             || jobs.iter().any(|job| job.locality.asks_for_groups());
+        let by_count = jobs.iter().all(|job| job.locality == Locality::Anywhere)
+            && machine.placements.iter().all(|placement| placement.fits_by_count());
         let regions =
             (0..machine.region_count()).map(|region| empty_region(machine, grouped, region)).collect();
         let status = Status {
@@ -222,6 +226,7 @@ impl<'a> Cluster<'a> {
             segments: Vec::new(),
             regions,
             grouped,
+            by_count,
             releases: VecDeque::new(),
             ledger: Ledger::new(u64::from(machine.gpus())),
             changes: Vec::new(),
@@ -464,7 +469,9 @@ impl<'a> Cluster<'a> {
                 Decision::Suspend { job } => self.stop(job, false, scheduler)?,
             }
         }
-        scheduler.failure().map_or(Ok(()), |message| Err(ClusterError::Policy(message)))
+        // Schedulers ask placements too.
+        let placements = self.machine.placements.iter().find_map(|placement| placement.failure());
+        scheduler.failure().or(placements).map_or(Ok(()), |message| Err(ClusterError::Policy(message)))
     }
 
     /// Whether `head` would fit the free total, but nowhere legally.

@@ -5,6 +5,7 @@ use windtunnel_kernel::CalendarTime;
 use super::{Cluster, Debts, Job, JobId, JobTime, NEVER, Place, Queue, Running};
 use crate::free::FreeSet;
 use crate::life::Segment;
+use crate::placement::Locality;
 
 impl<'a> Cluster<'a> {
     /// The present in nanoseconds.
@@ -48,6 +49,28 @@ impl<'a> Cluster<'a> {
     /// Free GPUs of all regions.
     pub fn free(&self) -> u32 {
         self.regions.iter().map(FreeSet::count).sum()
+    }
+
+    /// Whether `job` fits as soon as enough GPUs are free, wherever they are.
+    pub fn fits_by_count(&self, job: JobId) -> bool {
+        let job = self.job(job);
+        job.locality == Locality::Anywhere
+            && self.machine.placements[usize::from(job.placement)].fits_by_count()
+    }
+
+    /// Whether all jobs do.
+    pub const fn all_fit_by_count(&self) -> bool {
+        self.by_count
+    }
+
+    /// Whether the placement of `job` gives GPUs that are free and enough for certain.
+    pub fn trusts_placement(&self, job: JobId) -> bool {
+        self.placement_of(job).is_trusted()
+    }
+
+    /// GPUs of jobs that have ended or were interrupted, with the instant from which on they can be given away, in order of it.
+    pub fn on_their_way(&self) -> impl Iterator<Item = (u64, &Running)> + '_ {
+        self.releases.iter().map(|(at, _, running)| (*at, running))
     }
 
     /// When a job was submitted: later than it asked to be where the queue was full.

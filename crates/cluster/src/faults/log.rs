@@ -76,6 +76,12 @@ const LONGEST: f64 = 100.0 * 365.0 * 86_400.0;
 pub fn read(path: &Path, lenient: bool) -> Result<(Vec<LoggedFault>, u64), FaultLogError> {
     let file = path.display().to_string();
     let unreadable = |why: String| FaultLogError::File { file: path.display().to_string(), why };
+    let mut begin = [0; 8];
+    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut begin));
+    let length = read.map_err(|error| unreadable(error.to_string()))?;
+    if let Some((what, hint)) = crate::log::not_utf8(&begin[..length]) {
+        return Err(unreadable(format!("{what}\n\nhint: {hint}")));
+    }
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .flexible(true)
@@ -133,6 +139,16 @@ mod tests {
         let path = folder.join(name);
         std::fs::write(&path, text).expect("and so can a file in it");
         path
+    }
+
+    #[test]
+    fn a_log_in_utf_16_is_called_so() {
+        let path = written("wide.csv", "");
+        let wide: Vec<u8> =
+            "\u{feff}time_s,component,repair_s\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        std::fs::write(&path, wide).expect("it can be written");
+        let error = read(&path, true).expect_err("it cannot be read").to_string();
+        assert!(error.contains("the file is in UTF-16, expected UTF-8\n\nhint: `iconv"), "{error}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io::BufRead;
 
 use csv::{ByteRecord, ReaderBuilder};
 
+use super::facts::Said;
 use super::time::{elapsed, instant, seconds};
 use super::{LogError, ReadOptions};
 
@@ -188,6 +189,37 @@ pub struct Found {
     pub gpus: u32,
     pub priority: i32,
     pub line: u32,
+    /// It still ran as the log was written.
+    pub running: bool,
+    /// Its row has fields that the format does not know.
+    pub appended: bool,
+    /// From 1970-01-01 to the begin of the log's clock, where the log says so.
+    pub epoch: Option<i64>,
+}
+
+/// Instants from here on, in nanoseconds, count from 1970 and not from a begin of the log's own: 1985-11-05.
+const CALENDAR: i64 = 500_000_000_000_000_000;
+
+impl Found {
+    /// When it was submitted by the calendar, in nanoseconds from 1970, if the log says so.
+    pub const fn submitted(&self) -> Option<i64> {
+        match self.epoch {
+            Some(epoch) => epoch.checked_add(self.submit),
+            None if self.submit >= CALENDAR => Some(self.submit),
+            None => None,
+        }
+    }
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "nearly every row is a job")]
+pub enum Row {
+    Job(Found),
+    /// A job that was cancelled, or failed, before it ran, or of which nobody knows for how long it did.
+    NeverRan,
+    /// A step of a job.
+    Step,
 }
 
 /// What is wrong with a row.
@@ -251,9 +283,9 @@ impl fmt::Display for Fault {
     }
 }
 
-type Row = Result<Option<Found>, Fault>;
-/// Takes a row with its line.
-type Take<'a> = dyn FnMut(u64, Row) -> Result<(), LogError> + 'a;
+type Read = Result<Row, Fault>;
+/// Takes a row with its line, and what else it says.
+type Take<'a> = dyn FnMut(u64, Read, Said<'_>) -> Result<(), LogError> + 'a;
 
 /// Hands the rows of a log to `take`.
 pub fn rows(
@@ -293,21 +325,30 @@ pub fn rows(
         if record.iter().any(|cell| cell.contains(&b'\n')) {
             let what = "a quoted value goes on beyond the end of the line".to_owned();
             let fault = Fault::of("", What::Text(what)).fatal();
-            return take(line, Err(fault.hint("is a quotation mark not closed?")));
+            return take(line, Err(fault.hint("is a quotation mark not closed?")), Said::default());
+        }
+        if record.as_slice().contains(&0) {
+            take(line, Err(zeros()), Said::default())?;
+            continue;
         }
         match &names {
-            Some(names) => take(line, names.job(format, &record))?,
+            Some(names) => take(line, names.job(format, &record), names.said(format, &record))?,
             None => match Names::of(format, &record, options) {
                 Ok((found, header)) => {
                     if !header {
-                        take(line, found.job(format, &record))?;
+                        take(line, found.job(format, &record), found.said(format, &record))?;
                     }
                     names = Some(found);
                 }
-                Err(fault) => take(line, Err(fault))?,
+                Err(fault) => take(line, Err(fault), Said::default())?,
             },
         }
     }
+}
+
+/// A row of a file of which a part was never written.
+fn zeros() -> Fault {
+    Fault::of("", What::Text("the row holds bytes of value 0, expected text: is the file whole?".to_owned()))
 }
 
 /// Where each column is.
@@ -344,14 +385,18 @@ impl Names {
         Ok((Self { columns }, true))
     }
 
-    fn job(&self, format: Format, record: &ByteRecord) -> Row {
+    fn said<'a>(&'a self, format: Format, record: &'a ByteRecord) -> Said<'a> {
+        Cells { names: self, record }.said(format)
+    }
+
+    fn job(&self, format: Format, record: &ByteRecord) -> Read {
         // What stands behind a comma too many may be taken for another column's.
         if record.iter().skip(self.columns.len()).any(|cell| !cell.trim_ascii().is_empty()) {
             let fields = self.columns.len().to_string();
             return Err(Fault::of(&fields, What::Fields { found: record.len() }));
         }
         let cells = Cells { names: self, record };
-        match format {
+        let read = match format {
             Format::Philly => cells.philly(),
             Format::Alibaba2020 => cells.alibaba_2020(),
             Format::Alibaba2023 => cells.alibaba("num_gpu"),
@@ -359,7 +404,13 @@ impl Names {
             Format::Acme | Format::Helios => cells.sensetime(),
             Format::Slurm => cells.slurm(),
             Format::Swf => unreachable!("read line by line"),
+        };
+        // A row that was cut off has not said how many GPUs it has, or how it ended.
+        if read.is_ok() && record.len() < self.columns.len() {
+            let fields = self.columns.len().to_string();
+            return Err(Fault::of(&fields, What::Fields { found: record.len() }));
         }
+        read
     }
 }
 
@@ -414,12 +465,12 @@ impl<'a> Cells<'a> {
         u64::try_from(to - from).map_err(|_| Fault::of(end, found()))
     }
 
-    fn philly(&self) -> Row {
+    fn philly(&self) -> Read {
         job(self.instant("timestamp")?, self.span("duration")?, self.gpus("num_gpus")?)
     }
 
     /// A task of `inst_num` instances, each with a percentage of a GPU; the log has no other submission than its start.
-    fn alibaba_2020(&self) -> Row {
+    fn alibaba_2020(&self) -> Read {
         // Parameter servers and the like have no GPU at all.
         let percent = match self.known("plan_gpu") {
             Some(_) => self.span("plan_gpu")?,
@@ -432,7 +483,7 @@ impl<'a> Cells<'a> {
         job(self.instant("start_time")?, self.between("start_time", "end_time")?, gpus)
     }
 
-    fn alibaba(&self, gpus: &str) -> Row {
+    fn alibaba(&self, gpus: &str) -> Read {
         let count = self.gpus(gpus)?;
         if count == 0 {
             return job(0, 0, 0);
@@ -443,24 +494,25 @@ impl<'a> Cells<'a> {
             Some("Burstable") => 1,
             _ => 0,
         };
-        let found =
-            job(self.instant("creation_time")?, self.between("scheduled_time", "deletion_time")?, count)?;
-        Ok(found.map(|found| Found { priority, ..found }))
+        let submit = self.instant("creation_time")?;
+        let found = found(submit, self.between("scheduled_time", "deletion_time")?, count);
+        Ok(Row::Job(Found { priority, ..found }))
     }
 
     /// Helios, and Acme of the same house.
-    fn sensetime(&self) -> Row {
+    fn sensetime(&self) -> Read {
         let gpus = self.gpus("gpu_num")?;
         if gpus == 0 {
             return job(0, 0, 0);
         }
-        job(self.instant("submit_time")?, self.span("duration")?, gpus)
+        let found = found(self.instant("submit_time")?, self.span("duration")?, gpus);
+        Ok(Row::Job(Found { running: still_runs(self.known("state")), ..found }))
     }
 
-    fn slurm(&self) -> Row {
+    fn slurm(&self) -> Read {
         // A step of a job is part of it.
         if self.cell("JobID")?.contains('.') {
-            return Ok(None);
+            return Ok(Row::Step);
         }
         let gpus = match self.known("AllocTRES").or_else(|| self.known("ReqTRES")) {
             Some(resources) => trackable(resources).ok_or_else(|| {
@@ -472,6 +524,12 @@ impl<'a> Cells<'a> {
         if gpus == 0 {
             return job(0, 0, 0);
         }
+        let state = self.known("State");
+        // It waits still, whatever `Elapsed` says.
+        if state.is_some_and(|state| matches!(word(state), "PENDING" | "PD" | "REQUEUE_HOLD" | "CONFIGURING"))
+        {
+            return Ok(Row::NeverRan);
+        }
         let nanoseconds = |column: &str| self.parsed(column, "a time such as `1-02:03:04`", elapsed);
         let duration = if self.known("ElapsedRaw").is_some() {
             self.span("ElapsedRaw")?
@@ -482,8 +540,7 @@ impl<'a> Cells<'a> {
         };
         // Cancelled as it waited, it has asked for GPUs and got none: it has no time, rather than one of 0.
         if duration == 0 && self.known("AllocTRES").is_none() {
-            let what = "the job has not run: `AllocTRES` is empty and the time that it took is 0".to_owned();
-            return Err(Fault::of("", What::Text(what)));
+            return Ok(Row::NeverRan);
         }
         let limited = !matches!(self.known("Timelimit"), None | Some("UNLIMITED" | "Partition_Limit"));
         let estimate = if limited { u64::try_from(nanoseconds("Timelimit")?).ok() } else { None };
@@ -491,14 +548,68 @@ impl<'a> Cells<'a> {
             Some(_) => self.parsed("Priority", "a whole number", |text| text.parse().ok())?,
             None => 0,
         };
-        let found = job(self.instant("Submit")?, duration, gpus)?;
-        Ok(found.map(|found| Found { estimate, priority, ..found }))
+        let found = found(self.instant("Submit")?, duration, gpus);
+        Ok(Row::Job(Found { estimate, priority, running: still_runs(state), ..found }))
+    }
+
+    /// Whose the job is, where it was queued, and how it ended.
+    fn said(&self, format: Format) -> Said<'a> {
+        let known = |column: &str| self.known(column);
+        match format {
+            Format::Philly => Said { partition: known("cluster"), ..Said::default() },
+            Format::Alibaba2020 => Said { state: known("status"), ..Said::default() },
+            Format::Alibaba2023 => Said { queue: known("qos"), state: known("pod_phase"), ..Said::default() },
+            Format::Alibaba2025 => Said { account: known("app_name"), ..Said::default() },
+            // Its `queue`, as that of Helios, is a time.
+            Format::Acme => Said { user: known("user"), state: known("state"), ..Said::default() },
+            Format::Helios => {
+                Said { user: known("user"), partition: known("vc"), state: known("state"), ..Said::default() }
+            }
+            Format::Slurm => Said {
+                user: known("User"),
+                account: known("Account"),
+                partition: known("Partition"),
+                queue: known("QOS"),
+                // `CANCELLED by 1000` is a state like any other.
+                state: known("State").map(word),
+            },
+            Format::Swf => Said::default(),
+        }
     }
 }
 
+/// The first word of a state.
+fn word(state: &str) -> &str {
+    state.split_ascii_whitespace().next().unwrap_or(state)
+}
+
+/// Whether a job with this state had not ended as the log was written.
+fn still_runs(state: Option<&str>) -> bool {
+    state.is_some_and(|state| {
+        matches!(
+            word(state).to_ascii_uppercase().as_str(),
+            "RUNNING" | "R" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING"
+        )
+    })
+}
+
 #[allow(clippy::unnecessary_wraps, reason = "the last step of readers that may fail")]
-fn job(submit: i64, duration: u64, gpus: u32) -> Row {
-    Ok(Some(Found { submit, duration, estimate: None, gpus, priority: 0, line: 0 }))
+fn job(submit: i64, duration: u64, gpus: u32) -> Read {
+    Ok(Row::Job(found(submit, duration, gpus)))
+}
+
+const fn found(submit: i64, duration: u64, gpus: u32) -> Found {
+    Found {
+        submit,
+        duration,
+        estimate: None,
+        gpus,
+        priority: 0,
+        line: 0,
+        running: false,
+        appended: false,
+        epoch: None,
+    }
 }
 
 /// A whole number, perhaps written as `8.0`.
@@ -521,9 +632,10 @@ fn trackable(text: &str) -> Option<u32> {
 }
 
 /// The Standard Workload Format: 18 fields separated by blanks, comments behind `;`, -1 for what is not known. A processor
-/// stands for a GPU.
+/// stands for a GPU. Archives append fields of their own (Alea the memory, the hosts, the deadline): they are not read.
 fn swf(mut input: impl BufRead, file: &str, take: &mut Take<'_>) -> Result<(), LogError> {
     let mut bytes = Vec::new();
+    let mut epoch = None;
     for line in 1.. {
         bytes.clear();
         let read = input.read_until(b'\n', &mut bytes);
@@ -532,18 +644,44 @@ fn swf(mut input: impl BufRead, file: &str, take: &mut Take<'_>) -> Result<(), L
         }
         // Comments of old logs are in any encoding.
         let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim_start_matches('\u{feff}').split(';').next().unwrap_or_default().trim();
-        if !text.is_empty() {
-            take(line, swf_row(text))?;
+        let text = text.trim_start_matches('\u{feff}');
+        if let Some(start) = text.trim_start_matches([';', ' ']).strip_prefix("UnixStartTime:") {
+            epoch = seconds(start.trim()).filter(|&start| start >= CALENDAR);
+        }
+        let text = text.split(';').next().unwrap_or_default().trim();
+        if text.contains('\0') {
+            take(line, Err(zeros()), Said::default())?;
+        } else if !text.is_empty() {
+            let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+            let known = |index: usize| fields.get(index).copied().filter(|text| !text.starts_with('-'));
+            let said = Said {
+                user: known(11),
+                account: known(12),
+                queue: known(14),
+                partition: known(15),
+                state: known(10).and_then(swf_status),
+            };
+            take(line, swf_row(&fields, epoch), said)?;
         }
     }
     Ok(())
 }
 
-fn swf_row(text: &str) -> Row {
+/// Field 11 in words.
+fn swf_status(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "0" => "FAILED",
+        "1" => "COMPLETED",
+        "2" | "3" => "PARTIAL",
+        "4" => "PARTIAL_FAILED",
+        "5" => "CANCELLED",
+        _ => return None,
+    })
+}
+
+fn swf_row(fields: &[&str], epoch: Option<i64>) -> Read {
     const FIELDS: usize = 18;
-    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-    if fields.len() != FIELDS {
+    if fields.len() < FIELDS {
         return Err(Fault::of("18", What::Fields { found: fields.len() }));
     }
     let read = |index: usize, name: &str| -> Result<Option<u64>, Fault> {
@@ -553,15 +691,19 @@ fn swf_row(text: &str) -> Row {
     };
     let known = |index: usize, name: &str| read(index, name)?.ok_or_else(|| Fault::of(name, What::Missing));
     let submit = known(1, "submit time")?;
+    // Cancelled as it waited, or its log does not know: -1 is a value of the format and no hole.
+    let Some(duration) = read(3, "run time")? else { return Ok(Row::NeverRan) };
+    if duration == 0 && fields[10] == "5" {
+        return Ok(Row::NeverRan);
+    }
     let processors = match read(4, "allocated processors")? {
         Some(allocated) => allocated,
         None => known(7, "requested processors")?,
     };
-    let duration = known(3, "run time")?;
     let gpus = u32::try_from(processors / 1_000_000_000)
         .map_err(|_| Fault::of("", What::Text(format!("{} processors are too many", fields[4]))))?;
     let submit = i64::try_from(submit).map_err(|_| Fault::of("submit time", What::Missing))?;
-    let found = job(submit, duration, gpus)?;
     let estimate = read(8, "requested time")?.filter(|&ns| ns > 0);
-    Ok(found.map(|found| Found { estimate, ..found }))
+    let appended = fields.len() > FIELDS;
+    Ok(Row::Job(Found { estimate, appended, epoch, ..found(submit, duration, gpus) }))
 }

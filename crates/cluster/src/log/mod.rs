@@ -5,9 +5,12 @@
 //! which are operations. Files may be under gzip. Rows are read one at a time; what stays is [`LoggedJob`], 40 bytes.
 //!
 //! A row with a hole (no time, no end) or a value that is none is refused with file and line; if
-//! [`ReadOptions::lenient`], it is left out and counted by reason. Jobs without GPUs are no jobs of a GPU cluster and
-//! always left out, and counted.
+//! [`ReadOptions::lenient`], it is left out and counted by reason. Rows that are no jobs of a GPU cluster are always left
+//! out, and counted: jobs without GPUs, jobs that never ran, steps of jobs. Of those that are jobs, what a reader of results has
+//! to know is counted too ([`Remarks`]), and kept is what the log says of each beside its size and times ([`Facts`]).
 
+mod encoding;
+mod facts;
 mod formats;
 mod scale;
 pub mod shape;
@@ -20,10 +23,13 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
+pub use encoding::not_utf8;
+pub use facts::{Fact, Facts, Said};
 pub use formats::Format;
 pub use scale::Scale;
+pub use time::date;
 
-use formats::{Fault, Found};
+use formats::{Fault, Found, Row};
 
 /// A job of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub struct LoggedJob {
 pub struct ReadOptions {
     /// Leave out rows with holes, and count them.
     pub lenient: bool,
+    /// Leave out jobs that still ran as the log was written, and count them among those that never ran to an end.
+    pub leave_running: bool,
 }
 
 /// Rows that are not among the jobs.
@@ -56,6 +64,25 @@ pub struct Skipped {
     pub faults: Vec<(String, u64, u64)>,
     /// Jobs without GPUs.
     pub without_gpus: u64,
+    /// Jobs that were cancelled, or failed, before they ran, and those whose run time the log does not know.
+    pub never_ran: u64,
+    /// Jobs that still ran as the log was written, where these are left out.
+    pub running: u64,
+    /// Rows of steps of jobs, which are part of them.
+    pub steps: u64,
+}
+
+/// What is remarkable about jobs of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remarks {
+    /// Jobs that still ran as the log was written: they are taken to run for as long as they had.
+    pub running: u64,
+    /// Jobs that ran for longer than they had asked for.
+    pub beyond_limit: u64,
+    /// The longest time by which one did, in nanoseconds.
+    pub most_beyond: u64,
+    /// Rows with fields behind those of the format, which are not read.
+    pub appended: u64,
 }
 
 impl Skipped {
@@ -77,8 +104,12 @@ impl Skipped {
 pub struct JobLog {
     /// Jobs in order of submission, of equal ones in that of the log; the first is submitted at 0.
     pub jobs: Vec<LoggedJob>,
+    /// What is known of each, in the same order.
+    pub facts: Facts,
     /// What is not among them.
     pub skipped: Skipped,
+    /// What is remarkable about them.
+    pub remarks: Remarks,
 }
 
 /// Why a log cannot be read.
@@ -91,6 +122,16 @@ pub enum LogError {
         file: String,
         /// Why.
         error: std::io::Error,
+    },
+    /// The file is no text that can be read.
+    #[error("{file}: {what}\n\nhint: {hint}")]
+    Encoding {
+        /// The file.
+        file: String,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        hint: &'static str,
     },
     /// A row is at fault.
     #[error("{file}:{line}: {fault}{hint}")]
@@ -137,23 +178,43 @@ pub fn read(path: &Path, format: Format, options: ReadOptions) -> Result<JobLog,
 /// # Errors
 /// [`LogError`] with file and line.
 pub fn read_from(
-    input: impl BufRead,
+    mut input: impl BufRead,
     file: &str,
     format: Format,
     options: ReadOptions,
 ) -> Result<JobLog, LogError> {
-    let mut found: Vec<Found> = Vec::new();
-    let mut skipped = Skipped::default();
-    let mut take = |line: u64, row: Result<Option<Found>, Fault>| match row {
-        Ok(Some(job)) if job.gpus == 0 => {
+    let begin = input.fill_buf().map_err(|error| LogError::File { file: file.to_owned(), error })?;
+    if let Some((what, hint)) = not_utf8(begin) {
+        return Err(LogError::Encoding { file: file.to_owned(), what, hint });
+    }
+    let mut found: Vec<(Found, Fact)> = Vec::new();
+    let (mut facts, mut skipped, mut remarks) = (Facts::default(), Skipped::default(), Remarks::default());
+    let mut take = |line: u64, row: Result<Row, Fault>, said: Said<'_>| match row {
+        Ok(Row::Job(job)) if job.gpus == 0 => {
             skipped.without_gpus += 1;
             Ok(())
         }
-        Ok(Some(job)) => {
-            found.push(Found { line: line as u32, ..job });
+        Ok(Row::Job(job)) if job.running && options.leave_running => {
+            skipped.running += 1;
             Ok(())
         }
-        Ok(None) => Ok(()),
+        Ok(Row::Job(job)) => {
+            remarks.running += u64::from(job.running);
+            remarks.appended += u64::from(job.appended);
+            let beyond = job.estimate.map_or(0, |asked| job.duration.saturating_sub(asked));
+            remarks.beyond_limit += u64::from(beyond > 0);
+            remarks.most_beyond = remarks.most_beyond.max(beyond);
+            found.push((Found { line: line as u32, ..job }, facts.fact(said, job.submitted())));
+            Ok(())
+        }
+        Ok(Row::NeverRan) => {
+            skipped.never_ran += 1;
+            Ok(())
+        }
+        Ok(Row::Step) => {
+            skipped.steps += 1;
+            Ok(())
+        }
         Err(fault) if options.lenient && !fault.fatal => {
             skipped.note(fault.kind(), line);
             Ok(())
@@ -169,9 +230,9 @@ pub fn read_from(
         let without = if left_out.is_empty() { left_out } else { format!("; left out: {left_out}") };
         return Err(LogError::Empty { file: file.to_owned(), without });
     }
-    found.sort_by_key(|job| job.submit);
-    let first = found[0].submit;
-    let job = |found: &Found| LoggedJob {
+    found.sort_by_key(|(job, _)| job.submit);
+    let first = found[0].0.submit;
+    let job = |(found, _): &(Found, Fact)| LoggedJob {
         submit: (found.submit - first) as u64,
         duration: found.duration.max(1),
         estimate: found.estimate,
@@ -179,7 +240,9 @@ pub fn read_from(
         priority: found.priority,
         line: found.line,
     };
-    Ok(JobLog { jobs: found.iter().map(job).collect(), skipped })
+    let jobs = found.iter().map(job).collect();
+    facts.set(found.into_iter().map(|(_, fact)| fact).collect());
+    Ok(JobLog { jobs, facts, skipped, remarks })
 }
 
 impl fmt::Display for Skipped {
@@ -188,7 +251,14 @@ impl fmt::Display for Skipped {
             .faults
             .iter()
             .map(|(fault, count, line)| format!("{count} x {fault} (first in line {line})"));
-        let without = (self.without_gpus > 0).then(|| format!("{} without GPUs", self.without_gpus));
-        f.write_str(&faults.chain(without).collect::<Vec<_>>().join(", "))
+        let counts = [
+            (self.without_gpus, "without GPUs"),
+            (self.never_ran, "that never ran"),
+            (self.running, "that still ran"),
+            (self.steps, "steps of jobs"),
+        ];
+        let others =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        f.write_str(&faults.chain(others).collect::<Vec<_>>().join(", "))
     }
 }

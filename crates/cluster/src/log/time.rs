@@ -98,9 +98,40 @@ pub fn elapsed(text: &str) -> Option<i64> {
     (days * 86_400 + hour * 3_600 + minute * 60).checked_mul(SECOND)?.checked_add(second)
 }
 
+/// An instant of the Gregorian calendar, `2017-10-09T07:01:55Z`, from nanoseconds since 1970 (Howard Hinnant's
+/// `civil_from_days`).
+pub fn date(ns: i64) -> String {
+    let seconds = ns.div_euclid(SECOND);
+    let (day, clock) = (seconds.div_euclid(86_400) + 719_468, seconds.rem_euclid(86_400));
+    let (era, of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let of_400 = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * of_400 + of_400 / 4 - of_400 / 100);
+    let month = (5 * of_year + 2) / 153;
+    let (month, day) = (if month < 10 { month + 3 } else { month - 9 }, of_year - (153 * month + 2) / 5 + 1);
+    let year = of_400 + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (clock / 3_600, clock / 60 % 60, clock % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_read_as_they_are_written() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(date(seconds * SECOND), text);
+        }
+        for day in (0..60_000).step_by(37) {
+            let ns = (day * 86_400 + day % 86_400) * SECOND;
+            assert_eq!(instant(&date(ns)), Some(ns));
+        }
+    }
 
     #[test]
     fn instants_are_seconds_since_1970() {

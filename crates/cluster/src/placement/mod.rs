@@ -22,7 +22,7 @@ pub use topology::TopologyAware;
 use crate::free::FreeSet;
 
 /// How close together a job's GPUs must be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Locality {
     /// Anywhere.
     #[default]
@@ -91,6 +91,12 @@ pub trait Placement: Send + Sync {
     /// Whether what it gives is free and enough for certain; otherwise the cluster looks.
     fn is_trusted(&self) -> bool {
         true
+    }
+
+    /// Whether it finds GPUs wherever they are as soon as enough are free: then a number of free GPUs says whether a job fits, and
+    /// schedulers need not ask.
+    fn fits_by_count(&self) -> bool {
+        false
     }
 
     /// What went wrong in it, once something has: the run ends there. For placements that are not of this program.

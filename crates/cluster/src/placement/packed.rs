@@ -14,6 +14,10 @@ impl Placement for Packed {
         "packed"
     }
 
+    fn fits_by_count(&self) -> bool {
+        true
+    }
+
     fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>> {
         let mut found = Vec::with_capacity(need.gpus as usize);
         fill(free, need.gpus, &mut found);

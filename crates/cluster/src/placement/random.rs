@@ -15,6 +15,10 @@ impl Placement for Random {
         "random"
     }
 
+    fn fits_by_count(&self) -> bool {
+        true
+    }
+
     fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>> {
         if free.count() < need.gpus {
             return None;

@@ -14,6 +14,10 @@ impl Placement for Spread {
         "spread"
     }
 
+    fn fits_by_count(&self) -> bool {
+        true
+    }
+
     fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>> {
         let all = (0..free.per_host())
             .flat_map(|gpu| free.rail(gpu).iter().map(move |host| free.endpoint(host, gpu)));

@@ -20,6 +20,10 @@ impl Placement for TopologyAware {
         true
     }
 
+    fn fits_by_count(&self) -> bool {
+        true
+    }
+
     fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>> {
         if free.count() < need.gpus {
             return None;

@@ -1,16 +1,36 @@
-//! Waiting jobs by how many GPUs they need, to find the first in line that fits without a look at the others.
+//! Waiting jobs by how many GPUs they need and where, to find the first in line that fits without a look at the others.
 //!
-//! A class holds the jobs of one size in order of submission under a tournament tree of their holding times, so "the
-//! first after position p that holds its GPUs no longer than d" costs a walk down the tree. Sizes are few; of the
+//! A class holds the jobs of one kind in order of submission under a tournament tree of their holding times, so "the
+//! first after position p that holds its GPUs no longer than d" costs a walk down the tree. Kinds are few; of the
 //! classes that fit the first candidate in line wins.
 
 use rustc_hash::FxHashMap;
 
-use crate::cluster::JobId;
+use crate::cluster::{Cluster, JobId};
+use crate::placement::Locality;
+
+/// What tells whether a job fits: jobs of one kind all do or none does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// GPUs that it needs.
+    pub gpus: u32,
+    /// How close together.
+    pub locality: Locality,
+    /// Its placement.
+    pub placement: u8,
+}
+
+impl Kind {
+    /// Of `job`.
+    pub fn of(job: JobId, cluster: &Cluster<'_>) -> Self {
+        let job = cluster.job(job);
+        Self { gpus: job.gpus, locality: job.locality, placement: job.placement }
+    }
+}
 
 const GONE: u64 = u64::MAX;
 
-/// Jobs of one size.
+/// Jobs of one kind.
 #[derive(Clone, Debug, Default)]
 struct Class {
     /// In order; those that left stay until the next rebuild.
@@ -107,12 +127,12 @@ impl Class {
     }
 }
 
-/// All waiting jobs by size.
+/// All waiting jobs by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Classes {
-    /// Sizes in order, each with the index of its class.
-    sizes: Vec<(u32, usize)>,
-    by_size: FxHashMap<u32, usize>,
+    /// Kinds by their GPUs, each with the index of its class.
+    kinds: Vec<(Kind, usize)>,
+    by_kind: FxHashMap<Kind, usize>,
     all: Vec<Class>,
 }
 
@@ -122,15 +142,16 @@ impl Classes {
         Self::default()
     }
 
-    /// `job` waits; it would hold `gpus` GPUs for `hold` nanoseconds.
-    pub fn insert(&mut self, job: JobId, gpus: u32, hold: u64) {
-        let class = match self.by_size.get(&gpus) {
+    /// `job` waits; it would hold its GPUs for `hold` nanoseconds.
+    pub fn insert(&mut self, job: JobId, kind: Kind, hold: u64) {
+        let class = match self.by_kind.get(&kind) {
             Some(&class) => class,
             None => {
                 let class = self.all.len();
                 self.all.push(Class::default());
-                self.by_size.insert(gpus, class);
-                self.sizes.insert(self.sizes.partition_point(|&(size, _)| size < gpus), (gpus, class));
+                self.by_kind.insert(kind, class);
+                let place = self.kinds.partition_point(|&(known, _)| known.gpus < kind.gpus);
+                self.kinds.insert(place, (kind, class));
                 class
             }
         };
@@ -138,17 +159,15 @@ impl Classes {
     }
 
     /// `job` waits no longer.
-    pub fn remove(&mut self, job: JobId, gpus: u32) {
-        self.all[self.by_size[&gpus]].remove(job);
+    pub fn remove(&mut self, job: JobId, kind: Kind) {
+        self.all[self.by_kind[&kind]].remove(job);
     }
 
-    /// The first job from `from` on that needs at most `free` GPUs, and either holds them for at most `hold` or needs at
-    /// most `extra`.
-    pub fn first(&self, from: JobId, free: u32, hold: u64, extra: u32) -> Option<JobId> {
-        let fitting = self.sizes.iter().take_while(|&&(size, _)| size <= free);
-        fitting
-            .filter_map(|&(size, class)| self.all[class].first(from, if size <= extra { GONE } else { hold }))
-            .min()
+    /// The first job from `from` on that needs at most `free` GPUs and holds them no longer than `most` says of its kind: for
+    /// ever at `u64::MAX`, not at all at `None`.
+    pub fn first(&self, from: JobId, free: u32, most: impl Fn(Kind) -> Option<u64>) -> Option<JobId> {
+        let fitting = self.kinds.iter().take_while(|&&(kind, _)| kind.gpus <= free);
+        fitting.filter_map(|&(kind, class)| self.all[class].first(from, most(kind)?)).min()
     }
 }
 
@@ -159,6 +178,10 @@ mod tests {
     use windtunnel_kernel::RandomStream;
 
     use super::*;
+
+    fn kind(gpus: u32) -> Kind {
+        Kind { gpus, locality: Locality::Anywhere, placement: 0 }
+    }
 
     #[test]
     fn the_first_in_line_is_what_a_scan_finds() {
@@ -179,13 +202,13 @@ mod tests {
                 let (gpus, hold) = (1 << stream.below(5), stream.below(1_000));
                 if let std::collections::btree_map::Entry::Vacant(entry) = plain.entry(job) {
                     entry.insert((gpus, hold));
-                    classes.insert(job, gpus, hold);
+                    classes.insert(job, kind(gpus), hold);
                 }
             } else if let Some((&job, &(gpus, _))) =
                 plain.range(JobId(stream.below(u64::from(next) + 1) as u32)..).next()
             {
                 plain.remove(&job);
-                classes.remove(job, gpus);
+                classes.remove(job, kind(gpus));
                 gone.push(job);
             }
             let from = JobId(stream.below(u64::from(next) + 1) as u32);
@@ -194,7 +217,12 @@ mod tests {
                 .range(from..)
                 .find(|(_, (gpus, holds))| *gpus <= free && (*holds <= hold || *gpus <= extra))
                 .map(|(&job, _)| job);
-            assert_eq!(classes.first(from, free, hold, extra), slow);
+            let most = |kind: Kind| Some(if kind.gpus <= extra { GONE } else { hold });
+            assert_eq!(classes.first(from, free, most), slow);
+            // A kind that is closed is passed over, whatever its jobs hold.
+            let open = plain.range(from..).find(|(_, (gpus, _))| *gpus <= free && *gpus != 4);
+            let found = classes.first(from, free, |kind| (kind.gpus != 4).then_some(GONE));
+            assert_eq!(found, open.map(|(&job, _)| job));
         }
     }
 }

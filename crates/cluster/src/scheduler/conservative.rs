@@ -5,6 +5,9 @@
 //! before it did that needed no more GPUs and no more time. [`Floors`] remembers those, so that a search begins where
 //! there may be room and not in the present.
 //!
+//! That is a matter of numbers where a number of free GPUs says whether a job fits. Where it does not for some job (whole hosts, one
+//! leaf), reservations are numbers of GPUs of hosts ([`ByHosts`](super::conservative_hosts::ByHosts)).
+//!
 //! With wrong estimates they do change. A job that ends early makes all waiting jobs move up in order of
 //! submission ("compression"), which costs a question for each; a job that is overdue, or whose reservation finds no
 //! legal GPUs, makes those after it late: they start in order of submission as soon as they can.
@@ -13,12 +16,13 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
+use super::conservative_hosts::ByHosts;
 use super::{Absence, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 /// Where searches began to find room: by GPUs, and by holding time in quarters of octaves.
 #[derive(Clone, Debug, Default)]
-struct Floors {
+pub(super) struct Floors {
     /// (GPUs, a tree of prefix maxima over holding times), by GPUs.
     sizes: Vec<(u32, Vec<u64>)>,
 }
@@ -33,7 +37,7 @@ impl Floors {
     }
 
     /// A job of `gpus` that holds them for `hold` has found room at `start` and not before.
-    fn raise(&mut self, gpus: u32, hold: u64, start: u64) {
+    pub fn raise(&mut self, gpus: u32, hold: u64, start: u64) {
         let place = self.sizes.partition_point(|&(size, _)| size < gpus);
         if self.sizes.get(place).is_none_or(|&(size, _)| size != gpus) {
             self.sizes.insert(place, (gpus, vec![0; Self::BUCKETS + 1]));
@@ -47,7 +51,7 @@ impl Floors {
     }
 
     /// Before this, there is no room for `gpus` over `hold`.
-    fn of(&self, gpus: u32, hold: u64) -> u64 {
+    pub fn of(&self, gpus: u32, hold: u64) -> u64 {
         let mut floor = 0;
         for (_, tree) in self.sizes.iter().take_while(|&&(size, _)| size <= gpus) {
             // Those of the same bucket may be longer.
@@ -63,7 +67,82 @@ impl Floors {
 
 /// The conservative backfill scheduler.
 #[derive(Clone, Debug)]
-pub struct Conservative {
+pub enum Conservative {
+    /// On so many GPUs, before the first job.
+    Idle(u32),
+    /// By numbers.
+    ByCount(ByCount),
+    /// By hosts.
+    ByHosts(ByHosts),
+}
+
+impl Conservative {
+    /// On `endpoints` GPUs.
+    pub const fn new(endpoints: u32) -> Self {
+        Self::Idle(endpoints)
+    }
+
+    fn books(&mut self, cluster: &Cluster<'_>) -> &mut dyn Scheduler {
+        if let Self::Idle(endpoints) = *self {
+            *self = if cluster.all_fit_by_count() {
+                Self::ByCount(ByCount::new(endpoints))
+            } else {
+                Self::ByHosts(ByHosts::new(cluster))
+            };
+        }
+        match self {
+            Self::Idle(_) => unreachable!("the books were just opened"),
+            Self::ByCount(books) => books,
+            Self::ByHosts(books) => books,
+        }
+    }
+}
+
+impl Scheduler for Conservative {
+    fn name(&self) -> &'static str {
+        "conservative"
+    }
+
+    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+        self.books(cluster).queued(job, cluster);
+    }
+
+    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+        self.books(cluster).started(job, cluster);
+    }
+
+    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+        self.books(cluster).released(job, running, cluster);
+    }
+
+    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        self.books(cluster).lost(absence, cluster);
+    }
+
+    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+        self.books(cluster).regained(absence, cluster);
+    }
+
+    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+        self.books(cluster).decide(cluster)
+    }
+
+    fn refused(&mut self, job: JobId, cluster: &Cluster<'_>) {
+        self.books(cluster).refused(job, cluster);
+    }
+
+    fn wakes(&self, cluster: &Cluster<'_>) -> Option<u64> {
+        match self {
+            Self::Idle(_) => None,
+            Self::ByCount(books) => books.wakes(cluster),
+            Self::ByHosts(books) => books.wakes(cluster),
+        }
+    }
+}
+
+/// Reservations of numbers of GPUs.
+#[derive(Clone, Debug)]
+pub struct ByCount {
     /// Free GPUs from now on, with running jobs and reservations taken off.
     profile: Profile,
     /// (start, end, GPUs) of what is taken off for a job.
@@ -77,9 +156,8 @@ pub struct Conservative {
     pass: (u64, JobId),
 }
 
-impl Conservative {
-    /// On `endpoints` GPUs.
-    pub fn new(endpoints: u32) -> Self {
+impl ByCount {
+    fn new(endpoints: u32) -> Self {
         Self {
             profile: Profile::new(endpoints),
             spans: FxHashMap::default(),
@@ -127,7 +205,7 @@ impl Conservative {
     }
 }
 
-impl Scheduler for Conservative {
+impl Scheduler for ByCount {
     fn name(&self) -> &'static str {
         "conservative"
     }

@@ -9,16 +9,20 @@
 
 mod classes;
 mod conservative;
+mod conservative_hosts;
 mod easy;
 mod gang;
+mod host_profile;
 mod mast;
 mod ordered;
 mod priority;
 mod profile;
+mod reservation;
 
 use windtunnel_kernel::{EndpointId, Span};
 
-pub use conservative::Conservative;
+pub use conservative::{ByCount, Conservative};
+pub use conservative_hosts::ByHosts;
 pub use easy::{Easy, FirstFit};
 pub use gang::Gang;
 pub use mast::Mast;

@@ -7,6 +7,7 @@ use windtunnel_kernel::{CalendarTime, RandomStream, Span};
 
 use super::evidence::EvidenceList;
 use super::jobs::{self, Context};
+use super::origin::Origin;
 use super::source::JobStream;
 use super::{JobPlan, elastic, model};
 use crate::error::InputError;
@@ -61,6 +62,7 @@ pub fn plans(
             deadline: job.deadline,
             lasts: kind.iterations.is_none().then(|| Span(duration.saturating_mul(1_000))),
             line: stream.lines.get(index).copied().unwrap_or(0),
+            origin: Origin::of(&stream.facts, index),
             ..plan.clone()
         });
     }

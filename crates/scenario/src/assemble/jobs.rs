@@ -11,6 +11,7 @@ use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, h
 
 use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
+use super::origin::Origin;
 use super::storage::{Load, StoragePlan};
 use super::{JobPlan, ModelFacts, Work, elastic, flows, model, nccl, operations, policies};
 use crate::error::InputError;
@@ -157,6 +158,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         samples: job.workload.as_ref().and_then(|workload| workload.global_batch),
         lasts: None,
         line: 0,
+        origin: Origin::default(),
         model,
         warnings,
     })

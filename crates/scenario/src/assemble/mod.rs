@@ -13,6 +13,7 @@ pub mod model;
 mod nccl;
 pub mod network;
 pub mod operations;
+pub mod origin;
 pub mod plant;
 mod policies;
 pub mod reduce;
@@ -40,6 +41,7 @@ use self::impair::Troubles;
 use self::marks::Marks;
 use self::network::NetworkPlan;
 use self::operations::OperationsPlan;
+use self::origin::{LogAccount, Origin};
 use self::source::JobStream;
 use self::storage::{Load, StoragePlan};
 use crate::error::InputError;
@@ -132,6 +134,8 @@ pub struct JobPlan {
     pub lasts: Option<Span>,
     /// Line of the log; 0 if it is not from one.
     pub line: u32,
+    /// What the log says of it beside.
+    pub origin: Origin,
     /// Notes for the user.
     pub warnings: Vec<String>,
 }
@@ -174,6 +178,8 @@ pub struct Assembled {
     pub jobs: Vec<JobPlan>,
     /// The jobs, if they come from a log or the shape of one.
     pub stream: Option<JobStream>,
+    /// What became of the rows of their log, if they come from one.
+    pub log: Option<LogAccount>,
     /// Noise of computations.
     pub noise: Noise,
     /// What goes wrong on the fabric.
@@ -272,6 +278,7 @@ pub fn assemble(
             Some(source::stream(jobs, &context, &mut evidence)?)
         }
     };
+    let log = stream.as_ref().and_then(|stream| stream.log.clone());
     if let Jobs::Source(jobs) = &scenario.jobs
         && !jobs.workloads.is_empty()
         && let Some(drawn) = stream.take()
@@ -299,6 +306,7 @@ pub fn assemble(
         network,
         jobs: plans,
         stream,
+        log,
         noise,
         troubles,
         operations,

@@ -11,7 +11,11 @@ pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
     let at = |key: &str| format!("{source}: cluster.{key}");
     let names = SCHEDULERS.map(|(name, _)| name);
     if !names.contains(&cluster.scheduler.as_str()) {
-        return Err(unknown("scheduler", &cluster.scheduler, &names, at("scheduler")));
+        let error = unknown("scheduler", &cluster.scheduler, &names, at("scheduler"));
+        return Err(match called_elsewhere(&cluster.scheduler) {
+            Some(hint) => InputError { hint: Some(hint.to_owned()), ..error },
+            None => error,
+        });
     }
     if cluster.regions == 0 {
         return Err(InputError::new(at("regions"), "expected at least 1 region, found 0"));
@@ -35,6 +39,22 @@ pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
         return Err(InputError::new(at("slice_rows"), "expected at least 1 row, found 0"));
     }
     Ok(())
+}
+
+/// What other programs' name for a scheduler is here.
+fn called_elsewhere(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace(['/', '_', ' '], "-");
+    let name = name.strip_prefix("sched-").unwrap_or(&name);
+    Some(match name {
+        "backfill" | "easy-backfill" | "easy-backfilling" | "bf" | "maui" => {
+            "Slurm's `sched/backfill`, as its default has it, is nearest to `easy`; `conservative` reserves for every job"
+        }
+        "conservative-backfill" | "conservative-backfilling" => "`conservative` is the name here",
+        "builtin" | "fifo" => "Slurm's `sched/builtin`, first in, first out, is `fcfs`",
+        "srtf" | "shortest" | "shortest-job-first" => "shortest first is `sjf`",
+        "preempt" | "preemption" => "`priority` stops jobs of lower priority",
+        _ => return None,
+    })
 }
 
 /// The placement named `name`.

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 use windtunnel_cluster::cluster::Job;
 use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives, Sizes};
 use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
-use windtunnel_cluster::log::{self, Format, LogError, LoggedJob, ReadOptions, Scale, Skipped};
+use windtunnel_cluster::log::{self, Facts, Format, LogError, LoggedJob, ReadOptions, Scale};
 use windtunnel_cluster::placement::{Locality, Placement};
 use windtunnel_kernel::{CalendarTime, RandomStream};
 
 use super::evidence::EvidenceList;
 use super::jobs::Context;
+use super::origin::LogAccount;
 use super::{elastic, operations, policies};
 use crate::error::InputError;
-use crate::schema::job_source::EstimatesName;
+use crate::schema::job_source::{EstimatesName, RunningName};
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
 use crate::{load, sheets};
 
@@ -28,8 +29,10 @@ pub struct JobStream {
     pub durations: Vec<u64>,
     /// Line of the log of each; empty if they are drawn.
     pub lines: Vec<u32>,
-    /// Rows of the log that are not among them.
-    pub skipped: Skipped,
+    /// What the log says of each beside its size and times.
+    pub facts: Facts,
+    /// What became of the rows of the log; `None` if there is none.
+    pub log: Option<LogAccount>,
     /// How the GPUs of each are chosen.
     pub placement: &'static dyn Placement,
     /// What each pays on its way, and what of its work is safe.
@@ -53,19 +56,10 @@ impl JobStream {
             "last_submit_s": self.jobs.last().map(|job| job.submit.0 as f64 / 1e9),
             "largest_gpus": self.jobs.iter().map(|job| job.gpus).max(),
             "placement": self.placement.name(),
-            "skipped": skipped(&self.skipped),
+            "skipped": self.log.as_ref().map(LogAccount::skipped),
+            "log": self.log.as_ref().map(LogAccount::to_json),
         })
     }
-}
-
-/// Rows left out, as the summary has them.
-pub fn skipped(skipped: &Skipped) -> Value {
-    let faults = skipped.faults.iter();
-    json!({
-        "without_gpus": skipped.without_gpus,
-        "rows": skipped.faulty(),
-        "reasons": faults.map(|(fault, rows, line)| json!({"reason": fault, "rows": rows, "first_line": line})).collect::<Vec<_>>(),
-    })
 }
 
 /// Whether every job says how long it takes, so that no network is asked.
@@ -135,11 +129,11 @@ pub fn stream(
     }
     let locality = policies::locality(&source.locality, place)?;
     let scale = scale(source, place)?;
-    let (mut logged, skipped) = match (&source.log, &source.like) {
+    let (mut logged, facts, log) = match (&source.log, &source.like) {
         (Some(file), None) => {
-            let (jobs, skipped, format) = read_log(file, source, base, place, "log")?;
+            let (jobs, facts, account, format) = read_log(file, source, base, place, "log")?;
             evidence.add("jobs", "given", &format!("log {file} ({})", format.name()));
-            (jobs, skipped)
+            (jobs, facts, account)
         }
         (None, Some(like)) => draw(like, source, scenario.seed, base, place, evidence)?,
         (None, None) => {
@@ -203,7 +197,8 @@ pub fn stream(
         jobs: logged.iter().enumerate().map(job).collect(),
         durations: logged.iter().map(|job| job.duration).collect(),
         lines: if source.log.is_some() { logged.iter().map(|job| job.line).collect() } else { Vec::new() },
-        skipped,
+        facts,
+        log: source.log.is_some().then_some(log),
         placement,
         lives,
         queue: source.queue,
@@ -272,7 +267,7 @@ fn read_log(
     base: &Path,
     place: &str,
     key: &str,
-) -> Result<(Vec<LoggedJob>, Skipped, Format), InputError> {
+) -> Result<(Vec<LoggedJob>, Facts, LogAccount, Format), InputError> {
     let known = Format::ALL.map(Format::name);
     let name = source.format.as_deref().ok_or_else(|| {
         InputError::new(format!("{place}.format"), "a log needs its format")
@@ -282,21 +277,29 @@ fn read_log(
         .ok_or_else(|| policies::unknown("format", name, &known, format!("{place}.format")))?;
     let path = base.join(file);
     sheets::present(&path, &format!("{place}.{key}"))?;
-    let options = ReadOptions { lenient: source.lenient };
-    let read = log::read(&path, format, options).map_err(|error| match error {
+    let leave_running = matches!(source.running, RunningName::LeaveOut);
+    let options = ReadOptions { lenient: source.lenient, leave_running };
+    let mut read = log::read(&path, format, options).map_err(|error| match error {
         LogError::File { .. } => InputError::new(format!("{place}.{key}"), error.to_string()),
         error => InputError::new("", error.to_string()),
     })?;
-    let mut jobs = read.jobs;
     if key == "log"
         && let Some(count) = source.count
     {
         if count == 0 {
             return Err(InputError::new(format!("{place}.count"), "expected at least 1 job, found 0"));
         }
-        jobs.truncate(count as usize);
+        read.jobs.truncate(count as usize);
+        read.facts.truncate(count as usize);
     }
-    Ok((jobs, read.skipped, format))
+    let partitions = read.facts.partitions();
+    let account = LogAccount {
+        skipped: read.skipped,
+        remarks: read.remarks,
+        partitions: partitions.into_iter().map(|(name, jobs)| (name.to_owned(), jobs)).collect(),
+        asked: matches!(source.estimates, EstimatesName::Asked),
+    };
+    Ok((read.jobs, read.facts, account, format))
 }
 
 /// Draws jobs from a sheet's shape, or that of a log.
@@ -307,7 +310,7 @@ fn draw(
     base: &Path,
     place: &str,
     evidence: &mut EvidenceList,
-) -> Result<(Vec<LoggedJob>, Skipped), InputError> {
+) -> Result<(Vec<LoggedJob>, Facts, LogAccount), InputError> {
     let at = |key: &str| format!("{place}.{key}");
     let count = source.count.ok_or_else(|| {
         InputError::new(at("count"), "jobs that are drawn need a number").hint("such as `count: 10000`")
@@ -318,20 +321,20 @@ fn draw(
             format!("expected 1 to {} jobs, found {count}", u32::MAX - 1),
         ));
     }
-    let (shape, skipped) = if source.format.is_some() {
-        let (jobs, skipped, format) = read_log(like, source, base, place, "like")?;
+    let (shape, account) = if source.format.is_some() {
+        let (jobs, _, account, format) = read_log(like, source, base, place, "like")?;
         let shape = Shape::fit(&jobs).ok_or_else(|| {
             InputError::new(at("like"), format!("`{like}` has one job, which shows no distribution"))
         })?;
         evidence.add("jobs", "calibrated", &format!("distributions fitted to {like} ({})", format.name()));
-        (shape, skipped)
+        (shape, account)
     } else {
         let text = sheets::find("jobs", like, base, &at("like"))?;
         let sheet: Sheet = load::from_yaml(&text.text, &text.source)?;
         evidence.add(&format!("jobs like {}", sheet.name), &sheet.evidence, &sheet.source);
-        (shape_of(sheet, &text.source)?, Skipped::default())
+        (shape_of(sheet, &text.source)?, LogAccount::default())
     };
-    Ok((shape.draw(count as usize, seed), skipped))
+    Ok((shape.draw(count as usize, seed), Facts::default(), account))
 }
 
 fn shape_of(sheet: Sheet, source: &str) -> Result<Shape, InputError> {

@@ -8,6 +8,7 @@ use windtunnel_cluster::scheduler::{self, Options, Scheduler};
 use super::heat::{Cause, Period};
 use super::summary::quantile;
 use crate::assemble::Assembled;
+use crate::assemble::origin::LogAccount;
 use crate::table::{Batch, Column};
 
 /// The scheduler that the program brings along, or that the scenario names.
@@ -46,8 +47,8 @@ pub struct ClusterUse {
     pub late: Vec<u64>,
     /// What faults of each kind did; empty if nothing can fail.
     pub tallies: Vec<(Reason, Tally)>,
-    /// Rows of the log that are no jobs; null if there is no log.
-    pub skipped: Value,
+    /// What became of the rows of the log; `None` if there is none.
+    pub log: Option<LogAccount>,
     /// What episodes cost; null without a network.
     pub episodes: Value,
     /// Periods of congestion and their sum; null without a network.
@@ -142,7 +143,8 @@ impl ClusterUse {
             "lost_gpu_s": seconds(time.lost + time.restart),
             "interruptions": self.tallies.iter().map(|(_, tally)| tally.interruptions).sum::<u64>(),
             "faults": causes(&self.tallies),
-            "skipped": self.skipped,
+            "skipped": self.log.as_ref().map(LogAccount::skipped),
+            "log": self.log.as_ref().map(LogAccount::to_json),
             "fragmentation": self.fragmentation,
             "samples_per_s_per_gpu": (self.samples > 0.0).then(|| self.samples / (self.sampled_gpu_ns as f64 / 1e9)),
             "episodes": self.episodes,

@@ -255,6 +255,7 @@ pub fn execute(
         makespan_ns: ended.unwrap_or(end).0,
         jobs: jobs.len() as u64,
         tallies: histories.tallies.clone(),
+        log: assembled.log.clone(),
         ..ClusterUse::default()
     };
     for (job, history) in histories.jobs.iter().enumerate() {

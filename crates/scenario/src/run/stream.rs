@@ -12,8 +12,9 @@ use super::placements::Placements;
 use super::places::Places;
 use crate::assemble::Assembled;
 use crate::assemble::operations::OperationsPlan;
+use crate::assemble::origin::{self, Origin};
 use crate::assemble::plant::FabricPlant;
-use crate::assemble::source::{JobStream, asks_for_groups, skipped};
+use crate::assemble::source::{JobStream, asks_for_groups};
 use crate::error::{Failure, InputError, JobName};
 use crate::schema::Jobs;
 use crate::table::{Batch, Column, ProgressSink, TableSink};
@@ -59,11 +60,8 @@ pub fn run(
         locator: places.as_ref().map(|places| places as &dyn Locator),
     };
     let mut scheduler = scheduler(assembled);
-    let usage = ClusterUse {
-        jobs: stream.jobs.len() as u64,
-        skipped: if stream.lines.is_empty() { serde_json::Value::Null } else { skipped(&stream.skipped) },
-        ..ClusterUse::default()
-    };
+    let usage =
+        ClusterUse { jobs: stream.jobs.len() as u64, log: assembled.log.clone(), ..ClusterUse::default() };
     let plant = assembled.operations.as_ref().map(|plan| &plan.plant);
     let (rows, faults, pace) = (Rows::default(), Vec::new(), Pace::new());
     let gpus = stream.jobs.iter().map(|job| job.gpus);
@@ -126,12 +124,13 @@ struct Rows {
     late: Vec<f64>,
     lost: Vec<f64>,
     checkpoint: Vec<f64>,
+    origin: Vec<Origin>,
 }
 
 impl Rows {
     fn batch(self) -> Batch {
         let count = self.job.len();
-        Batch::default()
+        let batch = Batch::default()
             .with("job", Column::U64(self.job))
             .with("line", Column::U32(self.line))
             .with("state", Column::repeated("finished", count))
@@ -147,7 +146,8 @@ impl Rows {
             .with("preemptions", Column::U32(self.preemptions))
             .with("interruptions", Column::U32(self.interruptions))
             .with("lost_s", Column::F64(self.lost))
-            .with("checkpoint_s", Column::F64(self.checkpoint))
+            .with("checkpoint_s", Column::F64(self.checkpoint));
+        origin::columns(batch, &self.origin)
     }
 }
 
@@ -203,6 +203,7 @@ impl Observer for Watcher<'_> {
         rows.late.push(late.map_or(f64::NAN, seconds));
         rows.lost.push(seconds(ended.time.lost));
         rows.checkpoint.push(seconds(ended.time.checkpoint));
+        rows.origin.push(Origin::of(&self.stream.facts, index));
         if rows.job.len() == ROWS { self.flush() } else { Ok(()) }
     }
 

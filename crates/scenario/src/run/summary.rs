@@ -15,6 +15,7 @@ use windtunnel_workload::Dimension;
 use super::cluster;
 use super::recorder::Iteration;
 use crate::assemble::evidence::EvidenceRow;
+use crate::assemble::origin::Origin;
 use crate::assemble::{JobPlan, ModelFacts};
 use crate::table::{Batch, Column};
 
@@ -122,6 +123,7 @@ impl JobSummary<'_> {
             "name": self.plan.name,
             "state": self.state.name(),
             "line": self.plan.line,
+            "log": self.plan.origin.to_json(),
             "ranks": self.plan.ranks(),
             "operations": self.plan.work.workload.operations(),
             "iterations": self.plan.iterations,
@@ -200,7 +202,11 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
     for key in REST {
         batch = batch.with(key, named(key));
     }
-    batch.with("interruptions", counts("interruptions")).with("preemptions", counts("preemptions"))
+    batch = batch.with("interruptions", counts("interruptions")).with("preemptions", counts("preemptions"));
+    for name in Origin::NAMES {
+        batch = batch.with(name, Column::known(jobs.iter().map(|job| job["log"][name].as_str())));
+    }
+    batch
 }
 
 /// Counters of the network.

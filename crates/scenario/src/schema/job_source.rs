@@ -78,6 +78,9 @@ pub struct JobSource {
     /// Leave out rows with holes and count them, instead of refusing the log.
     #[serde(default)]
     pub lenient: bool,
+    /// What of jobs that still ran as the log was written.
+    #[serde(default)]
+    pub running: RunningName,
     /// Draw jobs like these: a sheet of `data/jobs`, or a log in `format`, to whose counts, durations and gaps
     /// distributions are fitted.
     #[serde(default)]
@@ -167,6 +170,18 @@ pub enum EstimatesName {
     Exact,
     /// What jobs asked for, where the log says so.
     Asked,
+}
+
+/// What of jobs of which the log does not know the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunningName {
+    /// They run for as long as they had as the log was written: the GPUs that they kept busy until then are, and what came
+    /// after is not known.
+    #[default]
+    Elapsed,
+    /// They are no jobs.
+    LeaveOut,
 }
 
 /// How the jobs of a log are changed.

@@ -418,8 +418,8 @@ pub enum ReceiverName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Which waiting jobs are started, and which running ones stopped: `fcfs`, `first-fit`, `sjf`, `smallest`, `easy`,
-    /// `conservative`, `priority`, `gang`, `mast`.
+    /// Which waiting jobs are started, and which running ones stopped: `fcfs`, `first-fit`, `sjf`, `smallest`, `edf`,
+    /// `easy`, `conservative`, `priority`, `gang`, `mast`.
     pub scheduler: String,
     /// How much of each constant stretch is simulated.
     pub episodes: Episodes,
