@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 import re
+import struct
 import xml.etree.ElementTree as ET  # our own output
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +92,25 @@ def test_a_path_is_told_link_by_link(command: Command) -> None:
 
     chosen = {names(entropy) for entropy in range(12)}
     assert 2 <= len(chosen) <= 4
+
+
+def test_switches_hash_the_five_tuple_as_asked(command: Command) -> None:
+    # Two spines above four leaves of eight hosts, seed 0: the source port is 49152 + entropy.
+    def spine(entropy: int, *arguments: str) -> str:
+        ways = ("--path", "host0", "host9", "--entropy", str(entropy))
+        (path,) = answer(command, CLOS, *ways, *arguments)["paths"]
+        return str(path["links"][1]["name"]).split(" -> ")[1]
+
+    spines = sorted({spine(entropy) for entropy in range(24)}, key=lambda name: int(name.removeprefix("spine")))
+    for entropy in range(12):
+        tuple_ = struct.pack(">BIIHH", 17, 0x0A000000, 0x0A000000 + 9 * 8, 49152 + entropy, 4791)
+        expected = zlib.crc32(tuple_) % len(spines)
+        assert spine(entropy, "--hash", "crc32") == spines[expected]
+        assert spine(entropy, "--hash", "crc16") == spines[binascii.crc_hqx(tuple_, 0) % len(spines)]
+        assert spine(entropy, "--hash", "mixed", "--switch-seeds") == spine(entropy)
+    assert command("topology", CLOS, "--path", "0", "9", "--hash", "crc", check=2).stderr.startswith(
+        "error: --hash: expected one of `mixed`, `crc16`, `crc32`, `xor`"
+    )
 
 
 def test_equal_cost_ports_lose_what_failed(command: Command) -> None:

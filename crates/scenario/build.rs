@@ -4,7 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
+#[path = "../golden.rs"]
+mod golden;
+
 fn main() {
+    golden::tell();
     let data = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../data");
     println!("cargo::rerun-if-changed={}", data.display());
     let mut code = String::from("&[\n");

@@ -28,35 +28,34 @@ def observe(results: Results) -> dict[str, Any]:
     for place, result in results:
         job = result.summary["jobs"][0]
         time = job["iteration_time_s"]["mean"]
-        ideal = job["ideal_iteration_time_s"]
-        rows.append((place["case"], place["transport"], place["queue_pairs"], 1e3 * time, time / ideal))
-    columns = ["jobs", "transport", "queue_pairs", "iteration_ms", "over_ideal"]
+        key = (place["case"], place["hash"], place["transport"], place["queue_pairs"])
+        rows.append((*key, 1e3 * time, time / job["ideal_iteration_time_s"]))
+    columns = ["jobs", "hash", "transport", "queue_pairs", "iteration_ms", "over_ideal"]
     table = pl.DataFrame(rows, schema=columns, orient="row")
-    controlled, free = (table.filter(pl.col("transport") == name).drop("transport") for name in ("dcqcn", "none"))
-    over = {(case, pairs): ratio for case, pairs, _, ratio in controlled.iter_rows()}
-    time = {(case, pairs): t for case, pairs, t, _ in controlled.iter_rows()}
-    uncontrolled = {(case, pairs): ratio for case, pairs, _, ratio in free.iter_rows()}
+    over = {tuple(row[:4]): row[5] for row in table.iter_rows()}
+    time = {tuple(row[:4]): row[4] for row in table.iter_rows()}
 
-    def quotient(above: tuple[str, int], below: tuple[str, int]) -> float | None:
+    def quotient(above: tuple[str, str, str, int], below: tuple[str, str, str, int]) -> float | None:
         return time[above] / time[below] if above in time and below in time else None
 
     def alone(pairs: int, cases: tuple[str, ...]) -> list[float]:
-        return [over[case, pairs] for case in cases if (case, pairs) in over]
+        keys = [(case, "crc32", transport, pairs) for case in cases for transport in ("dcqcn", "dctcp")]
+        return [over[key] for key in keys if key in over]
 
     drawn = {pairs: drawn_load(8, 8 * pairs) for pairs in PAIRS}
-    small, hashed = over.get(("64 GPUs", 32)), uncontrolled.get(("64 GPUs", 32))
-    shared = "two jobs, 1 host shared"
-    wide = table.pivot("queue_pairs", index=["jobs", "transport"], values="over_ideal")
+    hashed = over.get(("64 GPUs", "mixed", "none", 32))
+    shared, apart = "two jobs, 1 host shared", "two jobs, 0 hosts shared"
+    wide = table.pivot("queue_pairs", index=["jobs", "hash", "transport"], values="over_ideal")
     loads = pl.DataFrame([{"queue_pairs": pairs, "drawn_load": load} for pairs, load in drawn.items()])
     return {
         "time over ideal, by queue pairs": wide.with_columns(pl.col(pl.Float64).round(3)),
         "fullest uplink over mean, 8 leaves": loads.with_columns(pl.col(pl.Float64).round(3)),
-        "over_ideal_64_32": small,
+        "over_ideal_64_32": over.get(("64 GPUs", "crc32", "dcqcn", 32)),
         "over_ideal_alone_32_max": max(alone(32, ALONE), default=None),
         "over_ideal_alone_1_min": min(alone(1, ALONE[1:]), default=None),
-        "time_64_over_32": quotient(("64 GPUs", 64), ("64 GPUs", 32)),
-        "over_ideal_shared_1_32": over.get((shared, 32)),
-        "shared_1_over_0_32": quotient((shared, 32), ("two jobs, 0 hosts shared", 32)),
+        "time_64_over_32": quotient(("64 GPUs", "crc32", "dcqcn", 64), ("64 GPUs", "crc32", "dcqcn", 32)),
+        "over_ideal_shared_1_32": over.get((shared, "mixed", "dctcp", 32)),
+        "shared_1_over_0_32": quotient((shared, "mixed", "dctcp", 32), (apart, "mixed", "dctcp", 32)),
         "over_drawn_load_64_32": hashed / drawn[32] if hashed else None,
     }
 
@@ -64,10 +63,10 @@ def observe(results: Results) -> dict[str, Any]:
 def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
     """Time over ideal by queue pairs."""
     table: pl.DataFrame = observed["time over ideal, by queue pairs"]
-    for row in table.iter_rows():
-        pairs = [int(name) for name in table.columns[2:]]
-        line = "-" if row[1] == "dcqcn" else ":"
-        axes.plot(pairs, row[2:], line, marker="o", markersize=4, label=f"{row[0]}, {row[1]}")
+    lines = {"none": ":", "dcqcn": "-", "dctcp": "--"}
+    for row in table.filter(pl.col("jobs").is_in(["64 GPUs", "two jobs, 1 host shared"])).iter_rows():
+        pairs = [int(name) for name in table.columns[3:]]
+        axes.plot(pairs, row[3:], lines[row[2]], marker="o", markersize=4, label=f"{row[0]}, {row[1]}, {row[2]}")
     axes.set_xscale("log", base=2)
     axes.set_xticks(PAIRS, [str(pairs) for pairs in PAIRS])
     axes.set(xlabel="queue pairs", ylabel="time over ideal")

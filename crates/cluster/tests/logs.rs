@@ -19,18 +19,14 @@ fn short(jobs: &[LoggedJob]) -> Vec<(u64, u64, u32)> {
     jobs.iter().map(|job| (job.submit / SECOND, job.duration / SECOND, job.gpus)).collect()
 }
 
-fn shared(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/jobs")).join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    println!("skipped: {} is not here", path.display());
-    None
+fn shared(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/jobs")).join(name)
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn philly_reads_as_a_whole() {
-    let Some(path) = shared("philly_2017_jobs_pollux.csv.gz") else { return };
+    let path = shared("philly_2017_jobs_pollux.csv.gz");
     let log = read(&path, Format::Philly, ReadOptions::default()).unwrap();
     // Counted with zcat, cut, sort and uniq.
     assert_eq!(log.jobs.len(), 82_247);
@@ -48,8 +44,9 @@ fn philly_reads_as_a_whole() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn alibaba_2023_has_pods_that_never_ran() {
-    let Some(path) = shared("alibaba_gpu2023_openb_pod_list_default.csv.gz") else { return };
+    let path = shared("alibaba_gpu2023_openb_pod_list_default.csv.gz");
     let error = read(&path, Format::Alibaba2023, ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("`scheduled_time` is missing") && error.contains(".gz:"), "{error}");
     let log = read(&path, Format::Alibaba2023, ReadOptions { lenient: true }).unwrap();
@@ -61,8 +58,9 @@ fn alibaba_2023_has_pods_that_never_ran() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn alibaba_2025_has_instances_from_before_and_after() {
-    let Some(path) = shared("alibaba_gpu2025_disaggregated_DLRM_trace.csv.gz") else { return };
+    let path = shared("alibaba_gpu2025_disaggregated_DLRM_trace.csv.gz");
     let log = read(&path, Format::Alibaba2025, ReadOptions { lenient: true }).unwrap();
     assert_eq!(log.skipped.without_gpus, 16_485);
     assert_eq!(log.jobs.len() as u64 + log.skipped.faulty(), 7_386);
@@ -70,8 +68,9 @@ fn alibaba_2025_has_instances_from_before_and_after() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn swf_reads_what_the_archive_has() {
-    let Some(path) = shared("alea_hpc2n.swf.gz") else { return };
+    let path = shared("alea_hpc2n.swf.gz");
     let log = read(&path, Format::Swf, ReadOptions { lenient: true }).unwrap();
     // Line 23: 1 0 308434 31405 30 …, asked for 37,980 s.
     let first = log.jobs[0];

@@ -153,6 +153,68 @@ fn a_coupled_ring_takes_what_its_formula_says() {
     assert!(error.abs() < 0.01, "{error}");
 }
 
+/// Edges of a ring that share a link, and so differ in latency: 2 leaves of 4 hosts with one cable to a spine, the order of the ring such
+/// that 2, 4 or 8 of its edges go up. Coupled it takes what its steps take one by one, each block as soon as the one before has come,
+/// whether latency, bytes or the shared cable count most.
+#[test]
+fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
+    let tier = |ports, oversubscription, length_mm| Tier {
+        oversubscription,
+        length_mm,
+        switch_latency: Span::from_ns(200),
+        ..Tier::new(ports, RATE)
+    };
+    for length_mm in [30_000, 300_000, 2_000_000] {
+        let spec =
+            ClosSpec::new(8, HostSpec::new(1, 1, RATE), vec![tier(4, 4.0, 2_000), tier(2, 1.0, length_mm)]);
+        let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two leaves"));
+        let settings = FlowSettings { balancer: LoadBalancer::Ecmp, ..settings() };
+        let network = || FlowNetwork::new(topology.clone(), settings.clone()).expect("valid settings");
+        for order in [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 4, 5, 2, 3, 6, 7], [0, 4, 1, 5, 2, 6, 3, 7]] {
+            for block in [10_000, 100_000, 1_000_000] {
+                let steps = 14_u32;
+                let mut coupled = network();
+                let edges: Vec<_> =
+                    (0..8).map(|at| (EndpointId(order[at]), EndpointId(order[(at + 1) % 8]), 1)).collect();
+                let group = coupled.prepare_coupled(&edges, 0);
+                coupled.start_coupled(Time::ZERO, 1, group, Bytes(block * u64::from(steps)), steps, 0);
+                let whole = arrivals(&mut coupled).last().expect("it ends").0;
+
+                // Message `step · 8 + edge` of each edge goes once the one before has reached its sender, after its own.
+                let mut network = network();
+                let send = |network: &mut FlowNetwork, at, step: u32, edge: usize| {
+                    let (from, to, _) = edges[edge];
+                    let number = step * 8 + edge as u32;
+                    let line = edge as u16 + 1;
+                    network
+                        .depart(at, Departure { entropy: 0, line, ..message(number, from.0, to.0, block) });
+                };
+                for edge in 0..8 {
+                    send(&mut network, Time::ZERO, 0, edge);
+                }
+                let (mut last, mut found) = (Time::ZERO, Vec::new());
+                while network.next_time() != Time::NEVER {
+                    let next = network.next_time();
+                    last = network.run(next, Time::NEVER, &mut found);
+                    for arrival in found.drain(..) {
+                        let Arrival::Message { message } = arrival else { unreachable!("messages alone") };
+                        let (step, edge) = (message / 8, message as usize % 8);
+                        if step + 1 < steps {
+                            send(&mut network, last, step + 1, (edge + 1) % 8);
+                        }
+                    }
+                }
+                let error = whole.0 as f64 / last.0 as f64 - 1.0;
+                println!("{length_mm} mm, {order:?}, {block} B: {error:+.4}");
+                assert!(
+                    error.abs() < 0.05,
+                    "{length_mm} mm, {order:?}, {block} B: {whole:?}, by steps {last:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_weighted_coupled_group_is_held_back_by_its_heaviest_edge() {
     let mut network = network(settings());

@@ -11,7 +11,7 @@ use windtunnel_fabric::packet::{
 use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span, Time};
 use windtunnel_topology::{ClosSpec, LinkId, SwitchId, Topology, TopologySpec};
 
-use packets::{drain, engine, send_on, two_leaves};
+use packets::{drain, engine, send, send_on, two_leaves};
 
 const PAYLOAD: u64 = 4_096;
 
@@ -234,5 +234,28 @@ fn balancers_deliver_everything_and_repeat_themselves() {
             done
         };
         assert_eq!(run(), run(), "{balancer:?}");
+    }
+}
+
+/// Queue pairs of one pair of NICs have entropies of their own, and so have their acknowledgements: both take all uplinks, each about
+/// as often as a draw would, and not the same on both ways.
+#[test]
+fn queue_pairs_of_one_pair_spread_on_the_way_back_too() {
+    let (spines, pairs) = (8, 256_u64);
+    let topology = two_leaves(1, spines);
+    let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
+    let mut engine = engine(&topology, settings, NoTransport::default());
+    for token in 0..pairs {
+        send(&mut engine, 0, 0, 1, PAYLOAD, token);
+    }
+    drain(&mut engine);
+    let reports = up(&topology, &engine);
+    let (there, back): (Vec<u64>, Vec<u64>) =
+        reports.iter().map(|report| (report.data_packets, report.control_packets)).unzip();
+    for counts in [&there, &back] {
+        let used: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
+        assert_eq!((used.len(), used.iter().sum::<u64>()), (spines as usize, pairs), "{reports:?}");
+        // 32 expected, standard deviation 5.3.
+        assert!(used.iter().all(|count| (10..60).contains(count)), "{used:?}");
     }
 }

@@ -185,6 +185,32 @@ fn trimming_in_place_of_drops() {
     all(NoTransport { window: 50_000, recovery: Recovery::GoBackN, timeout });
 }
 
+/// A grant is of whole packets and of a quantum at most, however few bytes a sender still wants: a PULL for each packet or quantum
+/// beyond what goes out unasked, and none for a few bytes.
+#[test]
+fn grants_are_whole_packets() {
+    fn all<T: Transport>(transport: T, quantum: u64) {
+        let full = PAYLOAD + 64;
+        for (packets, tail) in [(3, 1), (9, 100), (40, 1), (40, 2_000), (41, PAYLOAD), (200, 17)] {
+            let mut engine =
+                Engine::new(star(2, 100, 200_000), settings(100), transport.clone()).expect("they work");
+            let pair = open(&mut engine, 1, false);
+            engine.send(Time::ZERO, pair, Bytes((packets - 1) * PAYLOAD + tail), 1);
+            finish(&mut engine);
+            let totals = engine.totals();
+            let (grants, credit) = (totals.grants, totals.credit);
+            assert_eq!(credit % full, 0, "{}: {packets} packets, {tail} B: {credit} B", T::NAME);
+            assert!(
+                credit <= grants * quantum * full && grants <= packets + 2,
+                "{}: {grants} of {credit} B",
+                T::NAME
+            );
+        }
+    }
+    all(Eqds::default(), 1);
+    all(Rccc::default(), 4);
+}
+
 /// What NICs send arrives or is dropped: data, acknowledgements, and what tells of credit, trimming and congestion.
 #[test]
 fn all_that_is_sent_is_counted() {

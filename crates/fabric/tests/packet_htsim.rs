@@ -1,5 +1,5 @@
 //! Against htsim on fat trees of 400 Gbps and 1 µs: `../shared/data/golden/htsim`, whose README gives commits and
-//! settings. Skipped where the data is absent.
+//! settings. Ignored where the data is absent.
 //!
 //! htsim's completion times end with the last acknowledgement at the sender, ours with the last byte at the receiver: the
 //! way back of an acknowledgement on an idle path is added.
@@ -17,8 +17,8 @@ use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/golden/htsim");
 
 /// (source, destination, bytes) of each line `9->44 id 1 start 0 size 2000000`.
-fn matrix(name: &str) -> Option<Vec<(u32, u32, u64)>> {
-    let file = std::fs::File::open(format!("{DATA}/{name}.cm.gz")).ok()?;
+fn matrix(name: &str) -> Vec<(u32, u32, u64)> {
+    let file = std::fs::File::open(format!("{DATA}/{name}.cm.gz")).expect("a recorded matrix");
     let mut text = String::new();
     flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("a gzip file");
     let line = |line: &str| {
@@ -26,7 +26,7 @@ fn matrix(name: &str) -> Option<Vec<(u32, u32, u64)>> {
         let words: Vec<&str> = rest.split_whitespace().collect();
         Some((from.parse().ok()?, words[0].parse().ok()?, words.last()?.parse().ok()?))
     };
-    Some(text.lines().filter_map(line).collect())
+    text.lines().filter_map(line).collect()
 }
 
 /// Links of 400 Gbps and 1 µs.
@@ -95,17 +95,14 @@ fn run<T: Transport>(
 /// Runs `cases`: matrix, k, htsim's mean and greatest.
 fn compare<T: Transport>(cases: &[(&str, u32, f64, f64)], settings: &PacketSettings, transport: &T) {
     for &(name, k, mean, max) in cases {
-        let Some(flows) = matrix(name) else {
-            println!("skipped: {DATA}/{name}.cm.gz is absent");
-            continue;
-        };
-        let ours = run(k, &flows, settings.clone(), transport.clone());
+        let ours = run(k, &matrix(name), settings.clone(), transport.clone());
         println!("{} {name}: {:.1}/{:.1} us, htsim {mean}/{max}", T::NAME, ours.0, ours.1);
         assert!((ours.0 / mean - 1.0).abs() < 0.1, "{name}: mean {:.1} us, htsim {mean}", ours.0);
     }
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn uec_completes_permutations_as_in_htsim() {
     let cases = [
         ("perm_128_2MB", 8, 58.7, 62.9),
@@ -116,6 +113,7 @@ fn uec_completes_permutations_as_in_htsim() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn ndp_completes_permutations_as_in_htsim() {
     let cases = [("perm_128_2MB", 8, 60.8, 71.2), ("perm_1024_2MB", 16, 63.3, 71.2)];
     // htsim spaces pulls by a packet and 64 B at 0.99 of the link.
@@ -124,6 +122,7 @@ fn ndp_completes_permutations_as_in_htsim() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn eqds_completes_permutations_as_in_htsim() {
     let cases = [("perm_128_2MB", 8, 62.9, 67.8), ("perm_1024_2MB", 16, 64.0, 69.8)];
     compare(&cases, &ndp_settings(), &Eqds { packets: Some(150), ..Eqds::default() });

@@ -120,6 +120,30 @@ fn pauses_and_resumes_to_the_picosecond() {
     }
 }
 
+/// With a static xoff, `Below(xoff − x)` is `At(x)`, event by event; and the further below, the fewer pauses, each of them longer.
+#[test]
+fn an_offset_below_xoff_is_the_threshold_that_it_names() {
+    let xoff = 12 * FULL;
+    let run = |xon| {
+        let settings = settings(PfcSettings { xon, ..pfc(xoff, 0) });
+        let mut engine =
+            Engine::new(star(4, 400, 200_000), settings, NoTransport::default()).expect("they work");
+        for from in 1..4 {
+            send(&mut engine, 0, from, 0, 300 * PAYLOAD, u64::from(from));
+        }
+        let done: Vec<_> = drain(&mut engine).iter().map(|done| (done.token, done.at)).collect();
+        (done, engine.totals().pauses, engine.paused())
+    };
+    let mut pauses = Vec::new();
+    for below in [0, 1, 2, 4, 8, 12] {
+        let (at, offset) = (run(Xon::At(Bytes(xoff - below * FULL))), run(Xon::Below(Bytes(below * FULL))));
+        assert_eq!(at, offset, "{below} packets below");
+        pauses.push(offset.1);
+    }
+    assert!(pauses.is_sorted_by(|more, fewer| more >= fewer), "{pauses:?}");
+    assert!(pauses[0] > 2 * pauses[4], "{pauses:?}");
+}
+
 /// A pause at a NIC stops its data, and its control packets and other NICs go on.
 #[test]
 fn a_paused_nic_still_sends_control() {

@@ -104,6 +104,27 @@ fn deficits_count_bytes_and_turns_count_packets() {
     assert_eq!(by_packets.iter().max().map(|end| end.abs_diff(last) < 4 * S), Some(true));
 }
 
+/// Shreedhar and Varghese 1995: a queue that runs empty loses what it has saved. Queue 1 sends a single packet now and then, each
+/// a quarter of its quantum, and then 40 at once, beside a queue that always waits: those get their quantum each round and no more, so
+/// that both queues have had as much when they end, but for one round.
+#[test]
+fn idle_queues_save_no_deficit() {
+    let weight = 4_u64;
+    let mut engine = engine(3, settings(Discipline::DeficitRoundRobin, weighted(&[weight as u32; 2])));
+    send(&mut engine, 0, 1, 0, 400 * PAYLOAD, 0);
+    for index in 0..20 {
+        send(&mut engine, (10 + 4 * index) * S, 2, 0, PAYLOAD, 1);
+    }
+    let (burst, packets) = (120 * S, 40);
+    send(&mut engine, burst, 2, 0, packets * PAYLOAD, 1);
+    let done = drain(&mut engine);
+    let last = done.iter().filter(|done| done.token == 1).map(|done| done.at.0).max().expect("the burst");
+    // It begins to wait a packet and a cable later; of its rounds all but the first are complete.
+    let earliest = burst + S + CABLE + (2 * packets - 2 * weight) * S;
+    let latest = burst + S + CABLE + (2 * packets + 2 * weight) * S + CABLE;
+    assert!((earliest..=latest).contains(&last), "{last}, expected {earliest} to {latest}");
+}
+
 /// A packet of the high queue waits for the one in service and no other: to the picosecond.
 #[test]
 fn priority_waits_for_one_packet() {

@@ -295,6 +295,36 @@ fn swift_queues_near_its_target() {
     }
 }
 
+/// NSCC's queue stands at its target: where every packet is marked that waits at all, the delay alone decides, and the window comes to
+/// rest where the cuts of those above the target and the increases of those below are even. A target twice as long, a queue twice as long.
+#[test]
+fn nscc_queues_near_its_target() {
+    let gbps = 100;
+    let base = 10.0 * US as f64 * 1e-12;
+    for n in [4, 8] {
+        let waits: Vec<f64> = [0.5, 1.0, 2.0]
+            .into_iter()
+            .map(|target| {
+                let nscc = Nscc { target, largest: 4.0, ..Nscc::default() };
+                let ecn = Some(marking(gbps, 5_000, 5_000, 1.0));
+                let settings = PacketSettings { ack_every: 1, ecn, ..PacketSettings::default() };
+                let mut contest = Contest::new(&star(n + 1, gbps, 450_000), settings, nscc, n, 20 * US);
+                let warm = contest.until(5_000 * US);
+                let seen = contest.until(15_000 * US).since(&warm);
+                println!(
+                    "{n} flows, target {target}: {} base, {}",
+                    seen.waited / seen.through / base,
+                    seen.utilisation(gbps)
+                );
+                seen.waited / seen.through / base / target
+            })
+            .collect();
+        for wait in &waits {
+            assert!((0.85..1.15).contains(wait), "{n} flows: {waits:?} of the target");
+        }
+    }
+}
+
 fn fair<T: Transport>(transport: T, flows: u32, marks: bool, warm_us: u64, us: u64) {
     let gbps = 100;
     let ecn = marks.then(|| marking(gbps, 100_000, 400_000, 0.2));

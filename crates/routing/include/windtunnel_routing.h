@@ -92,6 +92,14 @@ int32_t wt_switch_name(wt_routing *r, uint32_t sw, char *buffer, size_t size);
 
 /* The hash of a flow: every choice among equal-cost ports is a function of it and of the switch. */
 uint64_t wt_flow_hash(uint64_t seed, uint32_t src_nic, uint32_t dst_nic, uint32_t entropy);
+/*
+ * The same by another family of hashes (`load_balancer: {ecmp: {hash: …}}`), of the five-tuple of a queue pair of RoCEv2. Consecutive
+ * entropies are consecutive source ports. `switch_seeds`: 0 if switches of all tiers hash alike. WT_HASH_MIXED with seeds is
+ * wt_flow_hash. A number that is no family counts as WT_HASH_MIXED.
+ */
+enum { WT_HASH_MIXED = 0, WT_HASH_CRC16 = 1, WT_HASH_CRC32 = 2, WT_HASH_XOR = 3 };
+uint64_t wt_flow_hash_by(
+    uint32_t family, int32_t switch_seeds, uint64_t seed, uint32_t src_nic, uint32_t dst_nic, uint32_t entropy);
 /* The plane that a flow takes, or WT_UNREACHABLE. */
 int32_t wt_plane(wt_routing *r, uint32_t src_nic, uint32_t dst_nic, uint64_t hash);
 /*

@@ -17,7 +17,8 @@ use std::path::Path;
 use windtunnel_scenario::api::Failure;
 use windtunnel_scenario::api::routing::topology_of;
 use windtunnel_topology::{
-    Detour, Forwarder, Itinerary, LinkId, Node, Peer, Policy, PortSet, SwitchId, Target, Verdict, flow_hash,
+    Detour, EcmpHash, Forwarder, HashFamily, Itinerary, LinkId, Node, Peer, Policy, PortSet, SwitchId,
+    Target, Verdict, flow_hash,
 };
 
 /// What functions return: at least 0 is an answer, below is none.
@@ -425,6 +426,26 @@ pub unsafe extern "C" fn wt_switch_name(
 #[unsafe(no_mangle)]
 pub extern "C" fn wt_flow_hash(seed: u64, src_nic: u32, dst_nic: u32, entropy: u32) -> u64 {
     flow_hash(seed, u64::from(src_nic), u64::from(dst_nic), entropy)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn wt_flow_hash_by(
+    family: u32,
+    switch_seeds: i32,
+    seed: u64,
+    src_nic: u32,
+    dst_nic: u32,
+    entropy: u32,
+) -> u64 {
+    let family = match family {
+        1 => HashFamily::Crc16,
+        2 => HashFamily::Crc32,
+        3 => HashFamily::Xor,
+        _ => HashFamily::Mixed,
+    };
+    let hash = EcmpHash { family, switch_seeds: switch_seeds != 0 };
+    hash.flow_hash(seed, u64::from(src_nic), u64::from(dst_nic), entropy)
 }
 
 /// See the header.

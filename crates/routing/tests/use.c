@@ -77,6 +77,20 @@ int main(void) {
   /* 1,536 flows over two spines: five standard deviations are 98. */
   CHECK(via[0] + via[1] == 1536 && abs(via[0] - 768) < 98);
 
+  /* Consecutive source ports alternate between the spines by their lowest bit; the default family is wt_flow_hash. */
+  int by_xor[2] = {0, 0};
+  for (uint32_t entropy = 0; entropy < 64; entropy++) {
+    uint64_t hash = wt_flow_hash_by(WT_HASH_XOR, 0, 1, 0, 9, entropy);
+    uint32_t links[4];
+    CHECK(walk(r, 0, 9, hash) == 4 && wt_path(r, 0, 9, hash, links, 4) == 4);
+    wt_link_name(r, links[2], name, sizeof name);
+    by_xor[strncmp(name, "spine0", 6) != 0]++;
+    CHECK(abs(by_xor[0] - by_xor[1]) <= 1);
+    CHECK(wt_flow_hash_by(WT_HASH_MIXED, 1, 1, 0, 9, entropy) == wt_flow_hash(1, 0, 9, entropy));
+    CHECK(wt_flow_hash_by(WT_HASH_CRC16, 0, 1, 0, 9, entropy) != wt_flow_hash_by(WT_HASH_CRC32, 0, 1, 0, 9, entropy));
+  }
+  CHECK(by_xor[0] == 32 && by_xor[1] == 32);
+
   wt_link_t link;
   CHECK(wt_link(r, 0, &link) == WT_OK && link.rate_bps == 100000000000ull && link.propagation_ps == 10000);
 

@@ -6,27 +6,54 @@
 //! hash polarisation). The 64 bits are reduced to `n` by multiply-shift (Lemire, "Fast random integer generation in an
 //! interval", TOMACS 2019): the bias is below n / 2^64.
 //!
+//! A flow hash may also be that of another family ([`EcmpHash`](crate::EcmpHash)): it then carries a mark in its upper 24 bits, by
+//! which every function here knows it, and the mixer's own hashes never have that mark.
+//!
 //! The known answers of the tests come from an independent implementation; a change of them is a change of every
 //! hashed path.
 
 use windtunnel_kernel::mix64;
-use windtunnel_kernel::random::{combine, combine_scattered};
+use windtunnel_kernel::random::{combine, combine_scattered, scatter};
+
+use crate::hash::{choose_tagged, is_tagged, untagged};
 
 /// The part of a choice that all switches of a route share.
 #[inline]
 pub const fn flow_hash(seed: u64, src_nic: u64, dst_nic: u64, entropy: u32) -> u64 {
-    combine(combine(combine(mix64(seed), src_nic), dst_nic), entropy as u64)
+    untagged(combine(combine(combine(mix64(seed), src_nic), dst_nic), entropy as u64))
 }
 
 /// The choice of `switch` among `n` equal ports for a flow of the given [`flow_hash`], in 0..n.
 #[inline]
 pub const fn choose_hashed(flow_hash: u64, switch: u64, n: u32) -> u32 {
-    multiply_shift(combine(flow_hash, switch), n as u64) as u32
+    draw(flow_hash, switch, n as u64) as u32
+}
+
+/// What chooses a plane, in place of a switch number: the sending NIC.
+const PLANE: u64 = u64::MAX;
+
+/// The plane that a sending NIC takes for a flow of the given [`flow_hash`], of `n`: no switch's choice, and so a draw of the mixer
+/// whatever family switches hash by.
+#[inline]
+pub(crate) const fn choose_plane(flow_hash: u64, n: u32) -> u32 {
+    multiply_shift(combine(flow_hash, PLANE), n as u64) as u32
+}
+
+/// The choice of `switch` from 0..n.
+#[inline]
+const fn draw(flow_hash: u64, switch: u64, n: u64) -> u64 {
+    if is_tagged(flow_hash) {
+        return choose_tagged(flow_hash, scatter(switch), n);
+    }
+    multiply_shift(combine(flow_hash, switch), n)
 }
 
 /// The same, given `scatter(switch)` of the kernel's hash.
 #[inline]
 pub(crate) const fn choose_scattered(flow_hash: u64, switch: u64, n: u32) -> u32 {
+    if is_tagged(flow_hash) {
+        return choose_tagged(flow_hash, switch, n as u64) as u32;
+    }
     multiply_shift(combine_scattered(flow_hash, switch), n as u64) as u32
 }
 
@@ -63,7 +90,7 @@ pub fn choose_weighted(
 pub fn choose_weighted_hashed(flow_hash: u64, switch: u64, cumulative: &[u64]) -> u32 {
     let total = *cumulative.last().expect("a choice needs at least one port");
     assert!(total > 0, "a choice needs a port with a weight");
-    let draw = multiply_shift(combine(flow_hash, switch), total);
+    let draw = draw(flow_hash, switch, total);
     cumulative.partition_point(|&sum| sum <= draw) as u32
 }
 

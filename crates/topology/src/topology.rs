@@ -3,13 +3,14 @@
 use windtunnel_kernel::{EndpointId, NicId, Span};
 
 use crate::bcube::BCube;
-use crate::choose::choose_hashed;
+use crate::choose::choose_plane;
 use crate::clos::{Clos, SwitchRule};
 use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::edge::Edge;
 use crate::error::TopologyError;
 use crate::graph::{self, Graph};
 use crate::hamming::HammingMesh;
+use crate::hash::EcmpHash;
 use crate::hosts::Hosts;
 use crate::link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 use crate::mesh::FullMesh;
@@ -21,9 +22,6 @@ use crate::summary::{self, TopologySummary};
 use crate::torus::Torus;
 use crate::walk::Walk;
 
-/// What chooses a plane, in place of a switch number: the sending NIC.
-pub(crate) const PLANE: u64 = u64::MAX;
-
 /// A pair of NICs to be joined and what the load balancer may know of the flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
@@ -33,6 +31,7 @@ pub(crate) struct Request {
     pub(crate) from: (u32, u32),
     pub(crate) to: (u32, u32),
     pub(crate) entropy: u32,
+    pub(crate) hash: EcmpHash,
 }
 
 /// The hierarchical address of a NIC: region, building, pod, rack, host in the rack, NIC in the host. In shapes without
@@ -73,6 +72,7 @@ pub struct Topology {
     pub(crate) hosts: Hosts,
     pub(crate) edge: Edge,
     pub(crate) shape: AnyShape,
+    pub(crate) hash: EcmpHash,
     links: u32,
 }
 
@@ -132,7 +132,24 @@ impl Topology {
         };
         let edge = Edge::new(&hosts, planes)?;
         let links = edge.end(u64::from(each!(&shape, shape => shape.fabric_links())))?;
-        Ok(Self { hosts, edge, shape, links })
+        Ok(Self { hosts, edge, shape, hash: EcmpHash::default(), links })
+    }
+
+    /// The same with switches that hash by `hash`, for [`LoadBalancer::Ecmp`].
+    #[must_use]
+    pub fn with_hash(self, hash: EcmpHash) -> Self {
+        Self { hash, ..self }
+    }
+
+    /// What its switches hash by.
+    pub fn hash(&self) -> EcmpHash {
+        self.hash
+    }
+
+    /// What all switches of a route share of their choices, for NICs counted over all hosts and the entropy of a queue pair.
+    #[inline]
+    pub fn flow_hash(&self, seed: u64, from: u32, to: u32, entropy: u32) -> u64 {
+        self.hash.flow_hash(seed, u64::from(from), u64::from(to), entropy)
     }
 
     /// Number of hosts.
@@ -431,7 +448,7 @@ impl Topology {
     /// The plane that a flow of the given [`flow_hash`](crate::flow_hash) takes.
     #[inline]
     pub fn plane(&self, flow_hash: u64) -> u32 {
-        if self.edge.planes == 1 { 0 } else { choose_hashed(flow_hash, PLANE, self.edge.planes) }
+        if self.edge.planes == 1 { 0 } else { choose_plane(flow_hash, self.edge.planes) }
     }
 
     /// Where a packet that enters the fabric at `from` must go first. `queue` tells the bytes that wait at a port of
@@ -526,6 +543,7 @@ impl Topology {
             from: (a.host, self.hosts.nic(a.gpu, nic.0)),
             to: (b.host, self.hosts.nic(b.gpu, nic.0)),
             entropy,
+            hash: self.hash,
         };
         // Only some shapes have a formula for whole paths.
         if let AnyShape::Clos(clos) = &self.shape {

@@ -4,13 +4,13 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use windtunnel_kernel::Span;
 
-use crate::choose::{choose_hashed, flow_hash};
+use crate::choose::choose_plane;
 use crate::edge::Edge;
 use crate::faults::{Forwarder, Verdict};
 use crate::link::{LinkId, LoadBalancer, Route};
 use crate::port::{Itinerary, PortSet, SwitchId, Target};
 use crate::shape::{Far, Shape};
-use crate::topology::{PLANE, Request};
+use crate::topology::Request;
 
 /// Both ends of a route within one plane.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl<S: Shape> Walk<'_, S> {
     pub(crate) fn route(&self, request: &Request, route: &mut Route) {
         let nic = |(host, nic): (u32, u32)| host * self.edge.nics_per_host + nic;
         let (from, to) = (nic(request.from), nic(request.to));
-        let hash = flow_hash(request.seed, u64::from(from), u64::from(to), request.entropy);
+        let hash = request.hash.flow_hash(request.seed, u64::from(from), u64::from(to), request.entropy);
         let planes = self.edge.planes;
         route.latency = Span::ZERO;
         let hashed = |at: u32, goal: u32| self.shape.pick(at, goal, hash);
@@ -51,7 +51,7 @@ impl<S: Shape> Walk<'_, S> {
         };
         match request.balancer {
             LoadBalancer::Ecmp => {
-                let plane = if planes == 1 { 0 } else { choose_hashed(hash, PLANE, planes) };
+                let plane = if planes == 1 { 0 } else { choose_plane(hash, planes) };
                 self.single(&self.ends(from, to, plane), hash, hashed, route);
             }
             LoadBalancer::DestinationModulo => {

@@ -33,6 +33,13 @@ def topology(
         int, typer.Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")
     ] = 0,
     balancer: Annotated[str, typer.Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
+    hash: Annotated[
+        str, typer.Option(help="mixed, crc16, crc32 or xor: what switches hash by, for --balancer ecmp.")
+    ] = "mixed",
+    switch_seeds: Annotated[
+        bool | None,
+        typer.Option("--switch-seeds/--no-switch-seeds", help="Whether each switch has a seed (mixed: yes, others: no)."),
+    ] = None,
     fail: Annotated[
         list[str] | None,
         typer.Option(metavar="link:NAME|switch:NAME", help="Fail a cable or a switch, beside the file's. Repeatable."),
@@ -69,7 +76,7 @@ def topology(
     asked = Asked(
         path=path, ecmp=ecmp, nic=nic, entropy=entropy, seed=seed, balancer=balancer, fail=fail or [], detour=detour,
         repair=repair, weighted=True if weighted else None, check=check, export=export, draw=svg is not None,
-        whole=json,
+        whole=json, hash=hash, switch_seeds=switch_seeds,
     )  # fmt: skip
     text, answer = _ask(file, asked)
     if svg is not None:

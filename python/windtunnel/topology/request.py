@@ -11,6 +11,7 @@ from windtunnel.engine import InputError
 DETOURS = ("allow", "forbid")
 REPAIRS = ("converged", "local")
 BALANCERS = ("ecmp", "destination_modulo", "spray", "ideal")
+HASHES = ("mixed", "crc16", "crc32", "xor")
 EXPORTS = ("graphml", "csv", "topo", "ns3")
 
 CHECKED_PAIRS = 10_000
@@ -36,6 +37,8 @@ class Asked:
     draw: bool = False
     whole: bool = False
     """Whether the analysis is wanted beside answers, too."""
+    hash: str = "mixed"
+    switch_seeds: bool | None = None
 
     @property
     def questions(self) -> bool:
@@ -57,6 +60,7 @@ class Asked:
         one_of("--detour", self.detour, DETOURS)
         one_of("--repair", self.repair, REPAIRS)
         one_of("--balancer", self.balancer, BALANCERS)
+        one_of("--hash", self.hash, HASHES)
         one_of("--export", self.export, EXPORTS)
         for name in self.fail:
             if not name.startswith(("link:", "switch:")):
@@ -69,6 +73,8 @@ class Asked:
             request["fail"] = self.fail
         if self.detour is not None:
             request["detour"] = self.detour
+        keys = {"hash": self.hash, "switch_seeds": self.switch_seeds}
+        request["hash"] = {key: value for key, value in keys.items() if value is not None}
         if self.weighted is not None:
             request["weighted"] = self.weighted
         if self.path is not None:

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
-use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology, flow_hash};
+use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
 
 use super::background::{BackgroundUse, Generator};
 use super::engine::{Completion, OpenRequest, QueuePair};
@@ -274,8 +274,8 @@ impl<T: Transport> PacketNetwork<T> {
         let request = OpenRequest { from: source, to: sink, entropy, keep: ordered, route: [&there, &back] };
         let planes = self.topology.planes();
         let plane = (planes > 1 && self.queue_pairs > 1).then(|| {
-            let (from, to) = (u64::from(source), u64::from(sink));
-            let first = self.topology.plane(flow_hash(self.seed, from, to, departure.entropy));
+            let hash = self.topology.flow_hash(self.seed, source, sink, departure.entropy);
+            let first = self.topology.plane(hash);
             ((u64::from(first) + part) % u64::from(planes)) as u32
         });
         let pair = self.engine.open_on(at, &request, plane);
@@ -423,10 +423,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
         };
         let mut left = bytes.0;
         for part in 0..parts {
-            let entropy = match part {
-                0 => departure.entropy,
-                part => combine(u64::from(departure.entropy), part) as u32,
-            };
+            let entropy = self.topology.hash().part(departure.entropy, part as u32);
             let pair = self.open(at, &departure, entropy, part);
             let share = (packets / parts + u64::from(part < packets % parts)) * self.payload;
             let size = share.min(left);

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, Span};
-use windtunnel_topology::{LinkId, SwitchId, flow_hash};
+use windtunnel_topology::{LinkId, SwitchId};
 
 use super::balance::Recycler;
 use super::engine::{Engine, OpenRequest, Plan, QueuePair};
@@ -83,8 +83,8 @@ impl<T: Transport> Engine<T> {
     pub(super) fn plan(&mut self, request: &OpenRequest<'_>, wish: Option<u32>) -> Plan {
         let OpenRequest { from, to, entropy, keep, route } = *request;
         let seed = self.settings.seed;
-        let there = flow_hash(seed, u64::from(from), u64::from(to), entropy);
-        let back = flow_hash(seed, u64::from(to), u64::from(from), entropy);
+        let there = self.topology.flow_hash(seed, from, to, entropy);
+        let back = self.topology.flow_hash(seed, to, from, entropy);
         let planes = self.topology.planes();
         let plane_of = |nic: u32, route: &[LinkId]| {
             let &first = route.first()?;
@@ -177,6 +177,7 @@ impl<T: Transport> Engine<T> {
             keep: plan.keep,
             rest: 0,
             asked: true,
+            unasked: 0,
             retired: false,
             aside: false,
             silent: 0,

@@ -16,6 +16,21 @@ use super::recover::BY_TIME;
 use super::settings::Balancer;
 use super::transport::{Ack, LossKind, PathChoice, Recovery, Transport};
 
+/// Whether the packet about to leave asks for an answer at once, `unasked` before it not having asked.
+///
+/// The receiver answers `every` packets together (0: none). A window of few packets asks for more: each quarter of it, so that
+/// three quarters are under way while the rest is answered, which fill a path where the window is 4/3 of its bandwidth–delay
+/// product (that of Ultra Ethernet is 1.5). And the packet that exhausts a window asks where fewer are in flight than are
+/// answered together. Ultra Ethernet 1.0 has a bit for it (`pds.flags.ar`), which htsim sets on the packet that exhausts the
+/// window (uet-htsim 40ccb05).
+#[inline]
+fn is_to_ask(full: u64, every: u32, window: u64, in_flight: u64, unasked: u16) -> bool {
+    let together = full * u64::from(every);
+    let exhausts = in_flight < together && in_flight.saturating_add(full) > window;
+    let quarter = window < 4 * together && 4 * full * (u64::from(unasked) + 2) > window;
+    exhausts || quarter
+}
+
 impl<T: Transport> Engine<T> {
     /// Hands a message of `bytes` over to a queue pair at `at`, not before the clock; `token` comes back in its
     /// [`Completion`].
@@ -170,11 +185,12 @@ impl<T: Transport> Engine<T> {
                 let nic = sender.port / self.topology.planes();
                 self.clocks.real(nic, gap, &mut sender.rest)
             };
-        // More than the receiver answers together in flight, and some answer will come.
-        let (full, in_flight) = (self.settings.mtu.0, sender.in_flight());
-        let few = in_flight < full * u64::from(self.settings.ack_every);
         let most = sender.next - sender.una >= self.settings.in_flight;
-        sender.asked = last || most || (few && in_flight + full > self.transport.window(&sender.cc));
+        sender.asked = last || most || {
+            let (window, in_flight) = (self.transport.window(&sender.cc), sender.in_flight());
+            is_to_ask(self.settings.mtu.0, self.settings.ack_every, window, in_flight, sender.unasked)
+        };
+        sender.unasked = if sender.asked { 0 } else { sender.unasked.saturating_add(1) };
         let packet = Packet {
             hash,
             next_time: 0,
@@ -379,5 +395,32 @@ impl<T: Transport> Engine<T> {
             sender.timer = due;
             self.schedule_flow(due, class::TIMER, flow);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_to_ask;
+
+    /// Packets of 4,000 B, four answered together: every packet of a window of 5 asks, every second of one of 8, every third of one of
+    /// 15; a window of 16 has four answers under way by itself.
+    #[test]
+    fn each_quarter_of_a_window_of_few_packets_asks() {
+        let ask_at = |packets: u64, every| {
+            (0..100).find(|&unasked| is_to_ask(4_000, every, packets * 4_000, 0, unasked)).map(|before| before + 1)
+        };
+        let found = [1, 4, 5, 7, 8, 11, 12, 15, 16, 100].map(|packets| ask_at(packets, 4));
+        let due = [1, 1, 1, 1, 2, 2, 3, 3].map(Some);
+        assert_eq!((&found[..8], &found[8..]), (&due[..], &[None, None][..]));
+        assert_eq!((ask_at(63, 16), ask_at(64, 16), ask_at(3, 1)), (Some(15), None, Some(1)));
+        assert_eq!((ask_at(5, 0), ask_at(u64::MAX / 4_000, 16)), (None, None), "no acknowledgements, no window");
+    }
+
+    /// The packet that exhausts a window asks where fewer are in flight than are answered together.
+    #[test]
+    fn the_packet_that_exhausts_a_window_asks() {
+        let window = 66_000;
+        assert!(is_to_ask(4_000, 17, window, 64_000, 0) && !is_to_ask(4_000, 16, window, 64_000, 0));
+        assert!(!is_to_ask(4_000, 17, window, 60_000, 0));
     }
 }

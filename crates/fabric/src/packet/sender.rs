@@ -60,6 +60,8 @@ pub(super) struct Sender<F> {
     /// Path numbers to be used again, if the balancer is REPS.
     pub recycler: Option<Box<Recycler>>,
     pub last_wire: u16,
+    /// Packets sent since the last that asked for an answer.
+    pub unasked: u16,
     pub turn: Turn,
     pub flags: u8,
     /// Data queue of its packets, and their color.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use windtunnel_topology::Topology;
+use windtunnel_topology::{EcmpHash, Topology};
 
 use super::{Failure, topology};
 use crate::assemble::evidence::EvidenceList;
@@ -15,5 +15,5 @@ use crate::assemble::fabric;
 /// [`Failure::Input`].
 pub fn topology_of(text: &str, source: &str, base: &Path) -> Result<Arc<Topology>, Failure> {
     let written = topology::read(text, source, base)?;
-    Ok(fabric::Draft::new(&written, &mut EvidenceList::default())?.topology()?)
+    Ok(fabric::Draft::new(&written, &mut EvidenceList::default())?.topology(EcmpHash::default())?)
 }

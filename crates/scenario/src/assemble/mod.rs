@@ -8,6 +8,7 @@ pub mod fabric;
 pub mod flows;
 pub mod impair;
 pub mod jobs;
+pub mod marks;
 pub mod model;
 mod nccl;
 pub mod operations;
@@ -35,6 +36,7 @@ use windtunnel_workload::Workload;
 use self::evidence::EvidenceList;
 use self::fabric::FabricParts;
 use self::impair::Troubles;
+use self::marks::Marks;
 use self::operations::OperationsPlan;
 use self::source::JobStream;
 use self::storage::{Load, StoragePlan};
@@ -182,6 +184,8 @@ pub struct Assembled {
     pub slow_links: Vec<(LinkId, f64)>,
     /// Shared buffers of switches by tier (packet fidelity).
     pub buffers: Vec<BufferSettings>,
+    /// What the longest path asks of marking (packet fidelity).
+    pub marks: Marks,
     /// What the results rest on.
     pub evidence: EvidenceList,
     /// What the program brings along.
@@ -217,12 +221,16 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let mut evidence = EvidenceList::default();
     let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
     let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);
-    let fabric = fabric::fabric(&topology, &mut evidence)?;
+    let fabric = fabric::fabric(&topology, scenario.network.load_balancer.hash.of(), &mut evidence)?;
     let buffers = match scenario.fidelity {
         Fidelity::Packet => {
             buffers::buffers(&scenario.network, &fabric.topology, &topology, source, &mut evidence)?
         }
         _ => Vec::new(),
+    };
+    let marks = match scenario.fidelity {
+        Fidelity::Packet => Marks::new(&scenario.network, &fabric.topology, &buffers),
+        _ => Marks::default(),
     };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let mut plans: Vec<JobPlan> = Vec::new();
@@ -270,6 +278,12 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
     let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
     let operations = operations::operations(&scenario, &fabric, bare, source, base.as_path(), &mut evidence)?;
+    if scenario.fidelity == Fidelity::Packet {
+        let warnings = marks::tell(&scenario.network, &marks, &mut evidence);
+        if let Some(plan) = plans.first_mut() {
+            plan.warnings.extend(warnings);
+        }
+    }
     Ok(Assembled {
         scenario,
         fabric,
@@ -282,6 +296,7 @@ pub fn assemble(scenario: Scenario, source: &str, base: &Path) -> Result<Assembl
         storage,
         slow_links,
         buffers,
+        marks,
         evidence,
         modules,
         base,

@@ -128,7 +128,7 @@ impl<'a> Found<'a> {
                 return Err(unknown(place, what, name, &known));
             }
             if let Some((balancer, key, does)) = needs
-                && network.load_balancer != balancer
+                && network.load_balancer.name != balancer
             {
                 let message = format!("`{name}` {does}");
                 return Err(InputError::new(place, message).hint(format!("set `load_balancer: {key}`")));
@@ -182,7 +182,7 @@ fn configured(known: TransportChoice, network: &Network) -> Result<TransportChoi
     let Some(name) = network.recovery else { return Ok(known) };
     // Packets that spread come in any order, within the reach of MP-RDMA's bitmap.
     let spreads =
-        !matches!(network.load_balancer, LoadBalancerName::Ecmp | LoadBalancerName::DestinationModulo);
+        !matches!(network.load_balancer.name, LoadBalancerName::Ecmp | LoadBalancerName::DestinationModulo);
     let recovery = match name {
         RecoveryName::Selective => Recovery::Selective { reorder: if spreads { 64 } else { 3 } },
         RecoveryName::GoBackN => Recovery::GoBackN,

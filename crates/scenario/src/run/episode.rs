@@ -146,7 +146,7 @@ impl Record {
             self.network.add_background(background);
         }
         let written = &assembled.scenario.network;
-        if written.load_balancer == LoadBalancerName::Spray || written.queue_pairs > 1 {
+        if written.load_balancer.name == LoadBalancerName::Spray || written.queue_pairs > 1 {
             self.network.path_unevenness = usage::unevenness(packet, topology);
         }
         let (links, loads) = usage::ports(packet, topology, episode, Span(now.0));
@@ -268,7 +268,7 @@ impl Simulator<'_> {
                 self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
             Fidelity::Flow => {
-                let balancer = network::balancer(scenario.network.load_balancer);
+                let balancer = network::balancer(scenario.network.load_balancer.name);
                 let folded = match jobs {
                     [job]
                         if scenario.fold == Fold::Auto
@@ -321,7 +321,7 @@ impl Simulator<'_> {
         let origin_ps = start.0 * 1_000;
         let (mut seen, mut held) = (Vec::new(), Vec::new());
         let drawn = matches!(assembled.scenario.jobs, Jobs::Source(_));
-        let balancer = network::balancer(assembled.scenario.network.load_balancer);
+        let balancer = network::balancer(assembled.scenario.network.load_balancer.name);
         let names = PathNames::new(
             &assembled.fabric.topology,
             self.faults.clone(),

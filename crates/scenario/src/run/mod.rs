@@ -5,7 +5,7 @@
 //! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
 //! end, told with what each waits for; a sink that refuses rows.
 
-mod chosen;
+pub(crate) mod chosen;
 mod cluster;
 mod drive;
 mod episode;

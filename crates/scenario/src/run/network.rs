@@ -18,12 +18,13 @@ use windtunnel_workload::{OpKind, Workload};
 
 use super::chosen::{self, Chosen};
 use crate::assemble::fabric::FabricParts;
+use crate::assemble::marks::marking;
 use crate::assemble::reduce;
 use crate::assemble::{Assembled, Work};
 use crate::error::InputError;
 use crate::schema::{Backend, ForwardingName, LoadBalancerName, ReceiverName, Scenario};
 
-use super::queues::{Switching, marking, switching};
+use super::queues::{Switching, switching};
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
@@ -200,7 +201,7 @@ pub fn packet_settings(
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
     let transport = chosen::transport(assembled, source)?;
-    let balancer = match network.load_balancer {
+    let balancer = match network.load_balancer.name {
         LoadBalancerName::Ecmp => Balancer::Ecmp,
         LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
         LoadBalancerName::Spray => Balancer::Spray { paths: network.paths },
@@ -216,7 +217,8 @@ pub fn packet_settings(
     if network.parallel.processes == Some(0) {
         return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
     }
-    let Switching { queues, discipline, classes, colors, pull, pfc } = switching(network, source)?;
+    let Switching { queues, discipline, classes, colors, pull, pfc } =
+        switching(network, &assembled.marks, source)?;
     let settings = PacketSettings {
         seed: scenario.seed,
         mtu: network.mtu.0,
@@ -229,7 +231,7 @@ pub fn packet_settings(
         },
         balancer,
         buffers: assembled.buffers.clone(),
-        ecn: Some(marking(&network.ecn)),
+        ecn: Some(marking(&network.ecn, &assembled.marks)),
         trimming: network
             .trimming
             .as_ref()

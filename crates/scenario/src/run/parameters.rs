@@ -72,6 +72,14 @@ impl Reader<'_> {
         }
     }
 
+    fn flag(&mut self, key: &'static str, place: &mut bool) {
+        let Some(found) = self.find(key).cloned() else { return };
+        match found.as_bool() {
+            Some(value) => *place = value,
+            None => self.refuse(key, &found, "`true` or `false`"),
+        }
+    }
+
     fn packets(&mut self, key: &'static str, place: &mut Option<u32>) {
         let mut count = place.unwrap_or(0);
         self.count(key, &mut count);
@@ -129,6 +137,7 @@ pub fn tuned(
             read.number("r_ai", Part, &mut dcqcn.additive);
             read.number("r_hai", Part, &mut dcqcn.hyper);
             read.number("min_rate", Part, &mut dcqcn.least);
+            read.flag("clamp_target", &mut dcqcn.clamp_target);
             read.number("max_window", Positive, &mut dcqcn.window);
         }
         TransportChoice::Dctcp(dctcp) => {

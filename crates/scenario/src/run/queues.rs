@@ -4,12 +4,13 @@ use windtunnel_fabric::packet::{
     Color, ColorProfile, Discipline, EcnSettings, MarkAt, Meter, PfcSettings, Pull, QueueSettings, Shaper,
     Xoff, Xon,
 };
-use windtunnel_kernel::{BitRate, Bytes};
+use windtunnel_kernel::Bytes;
 
+use crate::assemble::marks::{Marks, marking};
 use crate::error::InputError;
 use crate::schema::{
-    self as written, ClassColors, ClassName, ColorName, DisciplineName, DropProfile, Ecn, EcnProfileName,
-    MarkName, Network, Pfc, PullName, Queue,
+    self as written, ClassColors, ClassName, ColorName, DisciplineName, DropProfile, Network, Pfc, PullName,
+    Queue,
 };
 
 /// Queues of every port, which goes next, the queue of each traffic class, and pauses.
@@ -26,7 +27,7 @@ pub struct Switching {
 
 /// # Errors
 /// [`InputError`] for keys that exclude one another, or a class that two queues take.
-pub fn switching(network: &Network, source: &str) -> Result<Switching, InputError> {
+pub fn switching(network: &Network, marks: &Marks, source: &str) -> Result<Switching, InputError> {
     let at = |key: &str| format!("{source}: network.{key}");
     let mtu = network.mtu.0;
     let mut classes = vec![0u8; 6];
@@ -50,7 +51,7 @@ pub fn switching(network: &Network, source: &str) -> Result<Switching, InputErro
             return Err(InputError::new(place, "a `burst` needs a `rate`"));
         }
         let meter = queue.meter.as_ref().map(|meter| meter_of(meter, &at(&format!("queues[{index}].meter"))));
-        Ok(QueueSettings { meter: meter.transpose()?, ..settings_of(queue, mtu) })
+        Ok(QueueSettings { meter: meter.transpose()?, ..settings_of(queue, mtu, marks) })
     });
     let queues = queues.collect::<Result<Vec<_>, _>>()?;
     let ClassColors { tp, cp, ep, pp, dp, other } = network.colors;
@@ -95,7 +96,7 @@ const fn number(class: ClassName) -> usize {
     }
 }
 
-fn settings_of(queue: &Queue, mtu: Bytes) -> QueueSettings {
+fn settings_of(queue: &Queue, mtu: Bytes, marks: &Marks) -> QueueSettings {
     QueueSettings {
         priority: queue.priority,
         weight: queue.weight,
@@ -106,10 +107,10 @@ fn settings_of(queue: &Queue, mtu: Bytes) -> QueueSettings {
         reserve: queue.reserve.map_or(Bytes(0), |reserve| reserve.0),
         alpha: queue.alpha,
         lossless: queue.lossless,
-        ecn: queue.ecn.as_ref().map(marking),
+        ecn: queue.ecn.as_ref().map(|ecn| marking(ecn, marks)),
         red: queue.red.as_ref().map(dropping),
         colors: [&queue.colors.green, &queue.colors.yellow, &queue.colors.red].map(|profile| ColorProfile {
-            ecn: profile.ecn.as_ref().map(marking),
+            ecn: profile.ecn.as_ref().map(|ecn| marking(ecn, marks)),
             red: profile.red.as_ref().map(dropping),
         }),
         meter: None,
@@ -139,26 +140,6 @@ fn meter_of(meter: &written::Meter, place: &str) -> Result<Meter, InputError> {
             let message = "expected `ebs`, or `pir` and `pbs`, beside `cir` and `cbs`";
             Err(InputError::new(place, message).hint("`ebs` is of RFC 2697, `pir` and `pbs` of RFC 2698"))
         }
-    }
-}
-
-/// Marking as the model has it.
-pub fn marking(ecn: &Ecn) -> EcnSettings {
-    let (gbps, kmin, kmax, pmax) = match ecn.profile {
-        EcnProfileName::Standard => (400, 150_000, 450_000, 1.0),
-        EcnProfileName::Dcqcn => (40, 5_000, 200_000, 0.01),
-        EcnProfileName::Hpcc => (25, 100_000, 400_000, 0.2),
-        EcnProfileName::Dctcp => (10, 97_500, 97_500, 1.0),
-    };
-    EcnSettings {
-        rate: ecn.rate.map_or(BitRate::from_gbps(gbps), |rate| rate.0),
-        kmin: ecn.kmin.map_or(Bytes(kmin), |size| size.0),
-        kmax: ecn.kmax.map_or(Bytes(kmax), |size| size.0),
-        pmax: ecn.pmax.unwrap_or(pmax),
-        at: match ecn.at {
-            MarkName::Enqueue => MarkAt::Enqueue,
-            MarkName::Dequeue => MarkAt::Dequeue,
-        },
     }
 }
 
@@ -198,6 +179,8 @@ fn pauses(pfc: &Pfc, mtu: Bytes, source: &str) -> Result<PfcSettings, InputError
 
 #[cfg(test)]
 mod tests {
+    use windtunnel_kernel::BitRate;
+
     use super::*;
 
     fn network(keys: &str) -> Network {
@@ -205,24 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn marking_starts_from_a_profile() {
-        let ecn = |keys: &str| marking(&serde_json::from_str::<Ecn>(keys).expect("marking"));
-        let hpcc = ecn(r#"{"profile": "hpcc"}"#);
-        assert_eq!((hpcc.rate, hpcc.kmin, hpcc.pmax), (BitRate::from_gbps(25), Bytes(100_000), 0.2));
-        let own = ecn(r#"{"profile": "dcqcn", "kmax": "100 KB"}"#);
-        assert_eq!((own.kmin, own.kmax, own.pmax), (Bytes(5_000), Bytes(100_000), 0.01));
-        assert_eq!(ecn("{}").kmax, Bytes(450_000));
-    }
-
-    #[test]
     fn classes_go_to_the_queues_that_name_them() {
         let keys =
             r#"{"queues": [{"name": "rest"}, {"name": "bulk", "classes": ["dp", "ep"], "rate": "1 Gbps"}]}"#;
-        let found = switching(&network(keys), "x").expect("two queues");
+        let found = switching(&network(keys), &Marks::default(), "x").expect("two queues");
         assert_eq!(found.classes, [0, 0, 1, 0, 1, 0]);
         assert_eq!(found.queues[1].shaper.map(|shaper| shaper.burst), Some(Bytes(2 * 4_150)));
         assert_eq!(found.pfc, None);
-        let none = switching(&network("{}"), "x").expect("nothing asked");
+        let none = switching(&network("{}"), &Marks::default(), "x").expect("nothing asked");
         assert_eq!(none, Switching::default());
     }
 
@@ -231,7 +204,7 @@ mod tests {
         let keys = r#"{"colors": {"dp": "yellow"}, "nic_pull": "strict", "queues": [{"name": "all",
             "red": {"kmin": "1 MB", "kmax": "2 MB"}, "colors": {"yellow": {"red": {"kmin": "1 KB", "kmax": "2 KB"}}},
             "meter": {"cir": "10 Gbps", "cbs": "20 KB", "ebs": "40 KB"}}]}"#;
-        let found = switching(&network(keys), "x").expect("a queue");
+        let found = switching(&network(keys), &Marks::default(), "x").expect("a queue");
         assert_eq!(
             (found.colors[4], found.colors[5], found.pull),
             (Color::Yellow, Color::Green, Pull::Strict)
@@ -246,14 +219,15 @@ mod tests {
             r#"{"nic_pull": "wrr"}"#,
             r#"{"queues": [{"name": "all", "meter": {"cir": "1 Gbps", "cbs": "9 KB", "pir": "2 Gbps"}}]}"#,
         ] {
-            assert!(switching(&network(wrong), "x").is_err(), "{wrong}");
+            assert!(switching(&network(wrong), &Marks::default(), "x").is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn xoff_and_xon_have_two_forms() {
         let pfc = |keys: &str| {
-            switching(&network(&format!(r#"{{"pfc": {keys}}}"#)), "x").map(|found| found.pfc.expect("pauses"))
+            switching(&network(&format!(r#"{{"pfc": {keys}}}"#)), &Marks::default(), "x")
+                .map(|found| found.pfc.expect("pauses"))
         };
         let default = pfc("{}").expect("all defaults");
         assert_eq!((default.xoff, default.xon), (Xoff::Dynamic(0.125), Xon::Below(Bytes(8_300))));

@@ -85,7 +85,7 @@ pub fn run(
     let refused = |message: &str| Err(InputError::new("--full", message).into());
     match scenario.fidelity {
         Fidelity::Flow => {
-            let balancer = network::balancer(scenario.network.load_balancer);
+            let balancer = network::balancer(scenario.network.load_balancer.name);
             let mut fabric = network::flow(assembled, spec, balancer, true, false, rerouter.as_ref())?;
             if plan.is_some() {
                 fabric.network_mut().expect_changes();
@@ -124,7 +124,7 @@ pub fn run(
 
 /// Whether a pair keeps its path though it has failed.
 fn balancer_is_fixed(assembled: &Assembled) -> bool {
-    assembled.scenario.network.load_balancer == LoadBalancerName::DestinationModulo
+    assembled.scenario.network.load_balancer.name == LoadBalancerName::DestinationModulo
 }
 
 /// Whether any collective is one of switches.
@@ -177,7 +177,7 @@ impl Over<'_> {
     {
         let Over { assembled, options, jobs, settings, rerouter } = self;
         let scenario = &assembled.scenario;
-        let balancer = network::balancer(scenario.network.load_balancer);
+        let balancer = network::balancer(scenario.network.load_balancer.name);
         let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
         let mut cluster = Cluster::new(&order.jobs, &machine);
         cluster.check_room()?;
@@ -474,7 +474,7 @@ where
         let mut forwarder = plan.plant.forwarder(&cluster.fabric_out());
         forwarder.converge();
         let scenario = &self.assembled.scenario;
-        let balancer = network::balancer(scenario.network.load_balancer);
+        let balancer = network::balancer(scenario.network.load_balancer.name);
         let topology = &self.assembled.fabric.topology;
         let names = PathNames::new(topology, Some(forwarder.clone()), balancer, scenario.seed);
         self.shard.observer_mut().rename_paths(names);

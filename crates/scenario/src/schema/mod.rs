@@ -6,6 +6,7 @@
 pub mod impairments;
 pub mod job_source;
 pub mod jobs;
+mod load_balancer;
 pub mod operations;
 pub mod quantity;
 pub mod queues;
@@ -24,6 +25,7 @@ pub use jobs::{
     AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
     ScheduleJob, WorkloadSource,
 };
+pub use load_balancer::{EcmpHashName, EcmpKeys, LoadBalancer, LoadBalancerName};
 pub use operations::{
     CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
     MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
@@ -114,7 +116,7 @@ pub struct Network {
     /// Header bytes of each packet.
     pub header: Size,
     /// How a path is chosen among equal ones.
-    pub load_balancer: LoadBalancerName,
+    pub load_balancer: LoadBalancer,
     /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dcqcn`,
     /// `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`, `rccc`, `eqds`, `hpcc` (needs `telemetry`), `ndp` (needs
     /// `trimming`). If left out: `dctcp`.
@@ -199,7 +201,7 @@ impl Default for Network {
         Self {
             mtu: Size(windtunnel_kernel::Bytes(4_150)),
             header: Size(windtunnel_kernel::Bytes(66)),
-            load_balancer: LoadBalancerName::default(),
+            load_balancer: LoadBalancer::default(),
             transport: None,
             parameters: serde_json::Map::new(),
             path_chooser: None,
@@ -314,7 +316,9 @@ pub enum RecoveryName {
     GoBackN,
 }
 
-/// When queues mark packets (RED on the instantaneous queue). Sizes hold for a port of `rate` and grow in proportion.
+/// When queues mark packets (RED on the instantaneous queue). Sizes hold for a port of `rate` and grow in proportion. Those of a
+/// profile also grow with the longest path, where its bandwidth-delay product asks for more (`docs/transports.md`); `kmin` and `kmax`
+/// that are written hold as they are.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ecn {
@@ -376,28 +380,6 @@ pub struct Buffer {
 
 const fn one() -> f64 {
     1.0
-}
-
-/// How a path is chosen among equal ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LoadBalancerName {
-    /// A hash of the flow at each switch.
-    #[default]
-    Ecmp,
-    /// The up port is the destination modulo the number of ports (D-mod-k).
-    DestinationModulo,
-    /// Equal parts over all shortest paths.
-    Spray,
-    /// A switch draws a new path for packets that come more than `flowlet_gap` after the ones of their flow before
-    /// (LetFlow). Flow fidelity takes it for `ecmp`.
-    Flowlet,
-    /// Every packet takes the least loaded of the equal ports at every switch. Flow fidelity takes it for `spray`.
-    Adaptive,
-    /// The sender uses path numbers again whose packets came through unmarked (REPS). Flow fidelity takes it for `spray`.
-    Reps,
-    /// No path inside the fabric is ever shared: only the NICs count.
-    Ideal,
 }
 
 /// LogGOPS parameters, one set for all pairs.

@@ -1,12 +1,9 @@
 //! Paths: up to the lowest tier that holds both leaves, then down.
 
 use super::Clos;
-use crate::choose::{choose_hashed, flow_hash};
+use crate::choose::{choose_hashed, choose_plane};
 use crate::link::{LoadBalancer, PathClass, Route};
 use crate::topology::Request;
-
-/// What chooses a plane, in place of a switch number: the sending NIC.
-const PLANE: u64 = u64::MAX;
 
 /// Both ends of a path.
 struct Ends {
@@ -37,7 +34,7 @@ struct Hashed(u64);
 impl Choice for Hashed {
     #[inline]
     fn plane(&self, planes: u32) -> u32 {
-        if planes == 1 { 0 } else { choose_hashed(self.0, PLANE, planes) }
+        if planes == 1 { 0 } else { choose_plane(self.0, planes) }
     }
 
     #[inline]
@@ -107,7 +104,12 @@ impl Clos {
         (route.latency, route.class) = (self.latencies[ends.turn], class(ends.turn));
         match request.balancer {
             LoadBalancer::Ecmp => {
-                let hash = flow_hash(request.seed, u64::from(ends.from), u64::from(ends.to), request.entropy);
+                let hash = request.hash.flow_hash(
+                    request.seed,
+                    u64::from(ends.from),
+                    u64::from(ends.to),
+                    request.entropy,
+                );
                 self.single(&ends, &Hashed(hash), route);
             }
             LoadBalancer::DestinationModulo => {

@@ -7,11 +7,11 @@ use windtunnel_kernel::{EndpointId, NicId};
 use super::cache::{Cache, Step};
 use super::dead::Dead;
 use super::field::Way;
-use crate::choose::{choose_hashed, choose_weighted_hashed, flow_hash};
+use crate::choose::{choose_hashed, choose_plane, choose_weighted_hashed};
 use crate::link::{LinkId, LoadBalancer, Route};
 use crate::port::{Itinerary, PortSet, SwitchId, Target};
 use crate::shape::{Shape, each};
-use crate::topology::{PLANE, Topology};
+use crate::topology::Topology;
 
 /// What becomes of a pair without a legal path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -281,7 +281,7 @@ impl Forwarder {
             }
         }
         let planes = best.1;
-        (!planes.is_empty()).then(|| planes.nth(choose_hashed(flow_hash, PLANE, planes.len())))
+        (!planes.is_empty()).then(|| planes.nth(choose_plane(flow_hash, planes.len())))
     }
 
     /// [`Topology::route`] with faults. Where a fabric has any, every balancer but [`LoadBalancer::Spray`] chooses as
@@ -308,7 +308,7 @@ impl Forwarder {
             return Ok(Verdict::Legal);
         }
         let (from, to) = (topology.nic(from, nic), topology.nic(to, nic));
-        let hash = flow_hash(seed, u64::from(from), u64::from(to), entropy);
+        let hash = topology.flow_hash(seed, from, to, entropy);
         route.latency = windtunnel_kernel::Span::ZERO;
         let Some(plane) = self.plane(from, to, hash) else {
             return Err(Verdict::Unreachable);

@@ -20,6 +20,11 @@
 //! R_HAI = 10 R_AI (`rpg_hai_rate`, `rpg_ai_rate`) and the smallest rate, 100 Mbps at 100 Gbps in the simulator of HPCC
 //! (Li et al., SIGCOMM'19), are scaled likewise.
 //!
+//! **Target.** Each CNP of eq. 1 brings R_T down to R_C, so that a train of them, one for each N while a queue drains, leaves nothing
+//! to recover to: 32 senders of an incast end near the smallest rate and climb from there by R_AI. Adapters let one keep R_T where no
+//! timer has run out since the CNP before (`clamp_tgt_rate` off, their default; so has the simulator of HPCC): fast recovery then
+//! leads back to the rate from before the train.
+//!
 //! **Silence.** The time without acknowledgement after which a sender goes back is at least 4 times the last round trip
 //! seen, as RFC 6298 lets a time-out follow the path. With a fixed time and a queue that is longer than it, every sender
 //! would send all that it has under way again and again, nothing new would arrive, and the queue would never drain.
@@ -55,6 +60,8 @@ pub struct Dcqcn {
     pub hyper: f64,
     /// Smallest R_C likewise.
     pub least: f64,
+    /// Whether every CNP brings R_T down to R_C, as in the paper; without, only one before which a timer has run out.
+    pub clamp_target: bool,
     /// Bytes in flight in bandwidth–delay products; infinite in the paper.
     pub window: f64,
     /// What becomes of losses.
@@ -76,6 +83,7 @@ impl Default for Dcqcn {
             additive: 1e-3,
             hyper: 1e-2,
             least: 1e-3,
+            clamp_target: true,
             window: f64::INFINITY,
             recovery: Recovery::GoBackN,
             timeout: Span::from_us(1_000),
@@ -211,7 +219,9 @@ impl Transport for Dcqcn {
             let silent = now.since(flow.cnp).0 / self.alpha_interval.0.max(1);
             flow.alpha *= math::pow(1.0 - self.gain, silent as f64);
         }
-        flow.target = flow.rate;
+        if self.clamp_target || flow.time_stage > 0 {
+            flow.target = flow.rate;
+        }
         flow.rate = (flow.rate * (1.0 - flow.alpha / 2.0)).max(self.least);
         flow.alpha = (1.0 - self.gain) * flow.alpha + self.gain;
         flow.cnp = now;
@@ -272,6 +282,25 @@ mod tests {
             (flow.target - rate).abs() < 1e-15 && (flow.rate - rate * (1.0 - decayed / 2.0)).abs() < 1e-12
         );
         assert!((flow.alpha - (decayed * 255.0 + 1.0) / 256.0).abs() < 1e-12);
+    }
+
+    /// A train of CNPs that leaves no timer time to run out: by the paper R_T follows R_C down, by adapters' default it stays, and five
+    /// timers later the rate is nearly what it was. Once a timer has run out the next CNP brings R_T down in both.
+    #[test]
+    fn a_train_of_cnps_keeps_the_target_where_it_is_not_clamped() {
+        for (clamp_target, kept, recovered) in [(true, 0.125, 0.123), (false, 1.0, 0.97)] {
+            let dcqcn = Dcqcn { clamp_target, ..Dcqcn::default() };
+            let mut flow = dcqcn.open(&path(100, 10));
+            for at in [0, 50, 100, 150] {
+                notified(&dcqcn, at, &mut flow);
+            }
+            assert_eq!((flow.rate, flow.target), (0.0625, kept));
+            dcqcn.advance(&mut flow, Time((150 + 5 * 55) * US));
+            assert!(flow.rate > recovered && flow.rate <= kept, "{}", flow.rate);
+            let before = flow.rate;
+            notified(&dcqcn, 150 + 5 * 55, &mut flow);
+            assert_eq!(flow.target, before, "a timer has run out");
+        }
     }
 
     /// Five halvings of the distance, then 1/1000 a timer: eq. 3 and 4.

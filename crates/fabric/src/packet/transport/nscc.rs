@@ -35,7 +35,8 @@ const APPLY_EVERY: f64 = 8.0;
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nscc {
-    /// Largest window, also the first, in bandwidth–delay products.
+    /// Largest window, also the first, in bandwidth–delay products; with 1 or more, at least the whole packets that fill the
+    /// path.
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
@@ -132,7 +133,10 @@ impl Transport for Nscc {
 
     fn open(&self, path: &PathFacts) -> NsccFlow {
         let (bdp, packet) = (path.bdp as f64, f64::from(path.mtu));
-        let largest = (bdp * self.largest).max(packet);
+        // A window counts whole packets: 1.5 times 1.2 of them would be one.
+        let filling = (path.bdp.div_ceil(u64::from(path.mtu)) * u64::from(path.mtu)) as f64;
+        let least = if self.largest < 1.0 { packet } else { filling.max(packet) };
+        let largest = (bdp * self.largest).max(least);
         let base = path.base_rtt.0 as f64 / 1e6;
         NsccFlow {
             window: largest,
@@ -250,5 +254,85 @@ impl Transport for Nscc {
     #[inline]
     fn on_data(&self, (): &mut (), data: &Arrived) -> Answer {
         Answer { acknowledge: data.marked, notify: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ack, path};
+    use super::*;
+
+    /// 100 Gbps and 12 µs, the network that the constants are given for: a = b = 1, target 9 µs, largest window 225 KB.
+    fn opened() -> (Nscc, NsccFlow) {
+        let nscc = Nscc::default();
+        let mut flow = nscc.open(&path(100, 12));
+        assert_eq!((flow.scale, flow.target, flow.largest), (1.0, 9.0, 225_000.0));
+        flow.window = 100_000.0;
+        flow.applied = Time(100_000_000);
+        (nscc, flow)
+    }
+
+    /// The window after an acknowledgement of `packets` of 4,000 B, marked or not, that were `delay_us` late, 101 µs after the start,
+    /// and what is summed for later.
+    fn after((nscc, mut flow): (Nscc, NsccFlow), packets: u32, delay_us: u64, marked: bool) -> (f64, f64) {
+        // The mean that decreases go by is where the delay has long been.
+        flow.mean_delay = delay_us as f64;
+        nscc.on_ack(&mut flow, &ack(101, 12 + delay_us, packets, u32::from(marked)));
+        (flow.window, flow.increase)
+    }
+
+    /// The four cases of the table in the head, by hand.
+    #[test]
+    fn marks_and_delay_give_four_cases() {
+        // Proportional: bytes · α (target − d), α = 4 packets / 12 µs; at 3 µs 8,000 B · 1333.3 · 6.
+        let (window, sum) = after(opened(), 2, 3, false);
+        assert_eq!(window, 100_000.0);
+        assert!((sum - 8_000.0 * 4.0 * 4_000.0 / 12.0 * 6.0).abs() < 1e-3, "{sum}");
+        // At the target nothing is left of it; from there on fair: bytes · 5 packets.
+        let (_, below) = after(opened(), 2, 8, false);
+        assert!((below - 8_000.0 * 4.0 * 4_000.0 / 12.0).abs() < 1e-3, "{below}");
+        for delay in [9, 20] {
+            assert_eq!(after(opened(), 2, delay, false), (100_000.0, 8_000.0 * 5.0 * 4_000.0), "{delay} µs");
+        }
+        // Marked and below: nothing.
+        assert_eq!(after(opened(), 2, 3, true), (100_000.0, 0.0));
+        assert_eq!(after(opened(), 2, 8, true), (100_000.0, 0.0));
+        // Marked and above: γ (d̄ − target)/d̄, and at most half.
+        for (delay, left) in [(10, 1.0 - 0.8 * 0.1), (12, 0.8), (18, 0.6), (30, 0.5)] {
+            let (window, sum) = after(opened(), 2, delay, true);
+            assert!((window - 100_000.0 * left).abs() < 200.0 && sum == 0.0, "{delay} µs: {window}");
+        }
+        // Once a base round trip.
+        let (nscc, mut flow) = opened();
+        flow.mean_delay = 18.0;
+        for at in [101, 105, 112] {
+            nscc.on_ack(&mut flow, &ack(at, 30, 2, 1));
+        }
+        assert!((flow.window - 60_000.0).abs() < 200.0, "{}", flow.window);
+        nscc.on_ack(&mut flow, &ack(114, 30, 2, 1));
+        assert!((flow.window - 36_000.0).abs() < 400.0, "{}", flow.window);
+    }
+
+    /// Σ/W after 8 packets, and η = 0.15 packets once a base round trip.
+    #[test]
+    fn increases_are_applied_together() {
+        let (nscc, mut flow) = opened();
+        for round in 1..=9 {
+            nscc.on_ack(&mut flow, &ack(100 + round, 15, 1, 0));
+            let expected =
+                if round < 9 { 100_000.0 } else { 100_000.0 + 9.0 * 4_000.0 * 8_000.0 / 100_000.0 };
+            assert!((flow.window - expected).abs() < 1e-6, "{round}: {}", flow.window);
+        }
+        nscc.on_ack(&mut flow, &ack(113, 12 + 20, 1, 1));
+        assert_eq!(flow.applied, Time(113_000_000));
+    }
+
+    /// A path of 1.2 packets is filled by two, not by 1.5 times 1.2 packets, which is one.
+    #[test]
+    fn the_largest_window_holds_whole_packets() {
+        let short = PathFacts { bdp: 4_800, ..path(100, 1) };
+        assert_eq!(Nscc::default().open(&short).largest, 8_000.0);
+        assert_eq!(Nscc { largest: 0.5, ..Nscc::default() }.open(&short).largest, 4_000.0, "as asked");
+        assert_eq!(Nscc::default().open(&path(100, 12)).largest, 225_000.0);
     }
 }

@@ -50,7 +50,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let draft = Draft::new(&written, &mut evidence)?;
     memory::reset_peak();
     let watch = Stopwatch::start();
-    let topology = draft.topology()?;
+    let topology = draft.topology(request.hash.of())?;
     ready_to_route(&topology);
     let (setup_s, peak_memory) = (watch.wall_seconds(), memory::peak());
     let export =

@@ -6,7 +6,7 @@ use windtunnel_kernel::EndpointId;
 use windtunnel_topology::{Detour, LoadBalancer, Topology};
 
 use crate::error::InputError;
-use crate::schema::{DetourName, LoadBalancerName};
+use crate::schema::{DetourName, EcmpKeys, LoadBalancerName};
 
 /// A request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -24,6 +24,8 @@ pub(super) struct Request {
     pub(super) paths: Option<Vec<PathQuery>>,
     /// All equally good paths of pairs.
     pub(super) ecmp: Option<Vec<PairQuery>>,
+    /// What switches hash by.
+    pub(super) hash: EcmpKeys,
     /// Whether to check.
     pub(super) check: Option<CheckQuery>,
     /// Whether to look at cables, distances and diversity.

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_kernel::{BitRate, Span};
-use windtunnel_topology::{Detour, Forwarder, HostSpec, LinkId, Policy, ScaleUpSpec, Topology, TopologySpec};
+use windtunnel_topology::{
+    Detour, EcmpHash, Forwarder, HostSpec, LinkId, Policy, ScaleUpSpec, Topology, TopologySpec,
+};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
@@ -160,13 +162,14 @@ impl<'a> Draft<'a> {
         Ok(Self { written, shape, spec, host, gpu, nic })
     }
 
-    /// Works out the topology.
+    /// Works out the topology, whose switches hash by `hash`.
     ///
     /// # Errors
     /// [`InputError`] for a shape that does not close.
-    pub fn topology(&self) -> Result<Arc<Topology>, InputError> {
+    pub fn topology(&self, hash: EcmpHash) -> Result<Arc<Topology>, InputError> {
         let place = self.written.place();
-        Topology::new(&self.spec).map(Arc::new).map_err(|error| place.error(self.shape, &error))
+        let topology = Topology::new(&self.spec).map(|topology| Arc::new(topology.with_hash(hash)));
+        topology.map_err(|error| place.error(self.shape, &error))
     }
 
     /// What it is built from.
@@ -249,9 +252,13 @@ fn origin(written: &TopologyFile, spec: &TopologySpec) -> String {
 ///
 /// # Errors
 /// [`InputError`] for a missing key, an unknown sheet or a shape that does not close.
-pub fn fabric(written: &Written, evidence: &mut EvidenceList) -> Result<FabricParts, InputError> {
+pub fn fabric(
+    written: &Written,
+    hash: EcmpHash,
+    evidence: &mut EvidenceList,
+) -> Result<FabricParts, InputError> {
     let draft = Draft::new(written, evidence)?;
-    let topology = draft.topology()?;
+    let topology = draft.topology(hash)?;
     draft.finish(topology)
 }
 

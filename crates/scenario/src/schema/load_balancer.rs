@@ -1,0 +1,160 @@
+//! How a path is chosen among equal ones, and by what hash.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, IntoDeserializer};
+use serde::{Deserialize, Deserializer};
+use windtunnel_topology::{EcmpHash, HashFamily};
+
+/// A name, or `{ecmp: …}` with what switches hash by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancer {
+    /// How a path is chosen.
+    pub name: LoadBalancerName,
+    /// What switches hash by, for `ecmp`.
+    pub hash: EcmpKeys,
+}
+
+/// How a path is chosen among equal ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadBalancerName {
+    /// A hash of the flow at each switch.
+    #[default]
+    Ecmp,
+    /// The up port is the destination modulo the number of ports (D-mod-k).
+    DestinationModulo,
+    /// Equal parts over all shortest paths.
+    Spray,
+    /// A switch draws a new path for packets that come more than `flowlet_gap` after the ones of their flow before
+    /// (LetFlow). Flow fidelity takes it for `ecmp`.
+    Flowlet,
+    /// Every packet takes the least loaded of the equal ports at every switch. Flow fidelity takes it for `spray`.
+    Adaptive,
+    /// The sender uses path numbers again whose packets came through unmarked (REPS). Flow fidelity takes it for `spray`.
+    Reps,
+    /// No path inside the fabric is ever shared: only the NICs count.
+    Ideal,
+}
+
+/// What switches hash by for `load_balancer: {ecmp: …}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EcmpKeys {
+    /// The function of a packet's five-tuple.
+    pub hash: EcmpHashName,
+    /// Whether each switch has a seed of its own. Without, switches of all tiers choose alike, and what one has sent by a port the
+    /// next sends by one port too (polarisation). If left out: with `mixed` they have, with the others not, as switches are
+    /// delivered.
+    pub switch_seeds: Option<bool>,
+}
+
+/// Families of hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EcmpHashName {
+    /// A 64-bit mixer: an independent draw for each flow and switch.
+    #[default]
+    Mixed,
+    /// CRC-16 (XMODEM).
+    Crc16,
+    /// CRC-32 (IEEE 802.3): spreads queue pairs with consecutive source ports evenly.
+    Crc32,
+    /// The exclusive or of all fields, 16 bits at a time.
+    Xor,
+}
+
+impl EcmpKeys {
+    /// The topology's word for it.
+    pub fn of(self) -> EcmpHash {
+        let family = match self.hash {
+            EcmpHashName::Mixed => HashFamily::Mixed,
+            EcmpHashName::Crc16 => HashFamily::Crc16,
+            EcmpHashName::Crc32 => HashFamily::Crc32,
+            EcmpHashName::Xor => HashFamily::Xor,
+        };
+        EcmpHash { family, switch_seeds: self.switch_seeds.unwrap_or(family == HashFamily::Mixed) }
+    }
+}
+
+// By hand, so that a fault inside is told where it stands: an untagged enum knows only that nothing fits.
+impl<'de> Deserialize<'de> for LoadBalancer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = LoadBalancer;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a load balancer, or `{ecmp: {hash: …}}`")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<LoadBalancer, E> {
+                let name = LoadBalancerName::deserialize(name.into_deserializer())?;
+                Ok(LoadBalancer { name, hash: EcmpKeys::default() })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, entries: A) -> Result<LoadBalancer, A::Error> {
+                let Keys { ecmp } = Keys::deserialize(de::value::MapAccessDeserializer::new(entries))?;
+                Ok(LoadBalancer { name: LoadBalancerName::Ecmp, hash: ecmp })
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// `ecmp` with its keys.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    /// A hash of the flow at each switch.
+    ecmp: EcmpKeys,
+}
+
+impl JsonSchema for LoadBalancer {
+    fn schema_name() -> Cow<'static, str> {
+        "LoadBalancer".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (name, keys) = (generator.subschema_for::<LoadBalancerName>(), generator.subschema_for::<Keys>());
+        json_schema!({ "anyOf": [name, keys] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_or_ecmp_with_its_hash() {
+        let read = |text: &str| serde_json::from_str::<LoadBalancer>(text).map_err(|error| error.to_string());
+        assert_eq!(read("\"spray\"").map(|found| found.name), Ok(LoadBalancerName::Spray));
+        assert_eq!(read("\"ecmp\"").map(|found| found.hash.of()), Ok(EcmpHash::default()));
+        for (keys, family, switch_seeds) in [
+            ("{}", HashFamily::Mixed, true),
+            ("{\"hash\": \"mixed\", \"switch_seeds\": false}", HashFamily::Mixed, false),
+            ("{\"hash\": \"crc32\"}", HashFamily::Crc32, false),
+            ("{\"hash\": \"crc16\", \"switch_seeds\": true}", HashFamily::Crc16, true),
+            ("{\"hash\": \"xor\"}", HashFamily::Xor, false),
+        ] {
+            let found = read(&format!("{{\"ecmp\": {keys}}}")).expect(keys);
+            assert_eq!(
+                (found.name, found.hash.of()),
+                (LoadBalancerName::Ecmp, EcmpHash { family, switch_seeds })
+            );
+        }
+        for (wrong, expected) in [
+            ("{\"spray\": {}}", "`ecmp`"),
+            ("{\"ecmp\": {\"hash\": \"md5\"}}", "expected one of `mixed`, `crc16`, `crc32`, `xor`"),
+            ("{\"ecmp\": {\"seed\": 1}}", "`switch_seeds`"),
+            ("3", "the name of a load balancer"),
+        ] {
+            let message = read(wrong).expect_err(wrong);
+            assert!(message.contains(expected), "{wrong}: {message}");
+        }
+    }
+}
