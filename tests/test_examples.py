@@ -264,3 +264,12 @@ def test_the_script_finds_what_overlap_is_worth() -> None:
     # Eight passes of 4 ms; 256 MiB are reduced afterwards, or all but the last 32 MiB meanwhile.
     assert late > beside > 32
     assert (late - 32) / (beside - 32) == pytest.approx(8, rel=0.02)
+
+
+def test_switches_that_hash_alike_leave_uplinks_idle() -> None:
+    seeds = "network.load_balancer.ecmp.switch_seeds"
+    alike, seeded = mean("ecmp-hash"), mean("ecmp-hash", (seeds, True))
+    assert alike > 1.5 * seeded
+    # 16 queue pairs of a message spread evenly by CRC-32, as draws do not.
+    drawn = mean("ecmp-hash", ("network.load_balancer", {"ecmp": {"hash": "mixed", "switch_seeds": False}}))
+    assert drawn > 1.05 * alike

@@ -106,7 +106,7 @@ def test_micro_benchmarks_at_message_and_packet_fidelity() -> None:
 @pytest.mark.engine
 def test_queue_pairs_without_congestion_control_follow_the_drawn_load() -> None:
     whole = experiment("arcadia-qp-scaling")
-    values: Values = {"transport": ["none"], "queue_pairs": [1, 32]}
+    values: Values = {"transport": ["none"], "hash": ["mixed"], "queue_pairs": [1, 32]}
     (verdict,) = verdicts(whole, "64 GPUs".__eq__, values, {"over_drawn_load_64_32"}).values()
     assert verdict.holds
 

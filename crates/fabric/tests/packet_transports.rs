@@ -301,21 +301,16 @@ fn swift_queues_near_its_target() {
 fn nscc_queues_near_its_target() {
     let gbps = 100;
     let base = 10.0 * US as f64 * 1e-12;
-    for n in [4, 8] {
+    for n in [2, 4, 8] {
         let waits: Vec<f64> = [0.5, 1.0, 2.0]
             .into_iter()
             .map(|target| {
                 let nscc = Nscc { target, largest: 4.0, ..Nscc::default() };
                 let ecn = Some(marking(gbps, 5_000, 5_000, 1.0));
                 let settings = PacketSettings { ack_every: 1, ecn, ..PacketSettings::default() };
-                let mut contest = Contest::new(&star(n + 1, gbps, 450_000), settings, nscc, n, 20 * US);
-                let warm = contest.until(5_000 * US);
-                let seen = contest.until(15_000 * US).since(&warm);
-                println!(
-                    "{n} flows, target {target}: {} base, {}",
-                    seen.waited / seen.through / base,
-                    seen.utilisation(gbps)
-                );
+                let mut contest = Contest::new(&star(n + 1, gbps, 450_000), settings, nscc, n, 500 * US);
+                let warm = contest.until(8_000 * US);
+                let seen = contest.until(16_000 * US).since(&warm);
                 seen.waited / seen.through / base / target
             })
             .collect();

@@ -38,7 +38,9 @@ def topology(
     ] = "mixed",
     switch_seeds: Annotated[
         bool | None,
-        typer.Option("--switch-seeds/--no-switch-seeds", help="Whether each switch has a seed (mixed: yes, others: no)."),
+        typer.Option(
+            "--switch-seeds/--no-switch-seeds", help="Whether each switch has a seed (mixed: yes, others: no)."
+        ),
     ] = None,
     fail: Annotated[
         list[str] | None,

@@ -407,13 +407,19 @@ mod tests {
     #[test]
     fn each_quarter_of_a_window_of_few_packets_asks() {
         let ask_at = |packets: u64, every| {
-            (0..100).find(|&unasked| is_to_ask(4_000, every, packets * 4_000, 0, unasked)).map(|before| before + 1)
+            (0..100)
+                .find(|&unasked| is_to_ask(4_000, every, packets * 4_000, 0, unasked))
+                .map(|before| before + 1)
         };
         let found = [1, 4, 5, 7, 8, 11, 12, 15, 16, 100].map(|packets| ask_at(packets, 4));
         let due = [1, 1, 1, 1, 2, 2, 3, 3].map(Some);
         assert_eq!((&found[..8], &found[8..]), (&due[..], &[None, None][..]));
         assert_eq!((ask_at(63, 16), ask_at(64, 16), ask_at(3, 1)), (Some(15), None, Some(1)));
-        assert_eq!((ask_at(5, 0), ask_at(u64::MAX / 4_000, 16)), (None, None), "no acknowledgements, no window");
+        assert_eq!(
+            (ask_at(5, 0), ask_at(u64::MAX / 4_000, 16)),
+            (None, None),
+            "no acknowledgements, no window"
+        );
     }
 
     /// The packet that exhausts a window asks where fewer are in flight than are answered together.
