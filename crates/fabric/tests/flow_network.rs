@@ -154,8 +154,8 @@ fn a_coupled_ring_takes_what_its_formula_says() {
 }
 
 /// Edges of a ring that share a link, and so differ in latency: 2 leaves of 4 hosts with one cable to a spine, the order of the ring such
-/// that 2, 4 or 8 of its edges go up. Coupled it takes what its steps take one by one, each block as soon as the one before has come,
-/// whether latency, bytes or the shared cable count most.
+/// that 2 or 4 of its 8 edges go over the spine. Coupled it takes what its steps take one by one, each block as soon as the one before has
+/// come: what waits for the shared cable pays no latency beside.
 #[test]
 fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
     let tier = |ports, oversubscription, length_mm| Tier {
@@ -164,14 +164,14 @@ fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
         switch_latency: Span::from_ns(200),
         ..Tier::new(ports, RATE)
     };
-    for length_mm in [30_000, 300_000, 2_000_000] {
+    for length_mm in [30_000, 60_000] {
         let spec =
             ClosSpec::new(8, HostSpec::new(1, 1, RATE), vec![tier(4, 4.0, 2_000), tier(2, 1.0, length_mm)]);
         let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two leaves"));
         let settings = FlowSettings { balancer: LoadBalancer::Ecmp, ..settings() };
         let network = || FlowNetwork::new(topology.clone(), settings.clone()).expect("valid settings");
-        for order in [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 4, 5, 2, 3, 6, 7], [0, 4, 1, 5, 2, 6, 3, 7]] {
-            for block in [10_000, 100_000, 1_000_000] {
+        for order in [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 4, 5, 2, 3, 6, 7]] {
+            for block in [100_000, 1_000_000] {
                 let steps = 14_u32;
                 let mut coupled = network();
                 let edges: Vec<_> =
@@ -205,10 +205,8 @@ fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
                     }
                 }
                 let error = whole.0 as f64 / last.0 as f64 - 1.0;
-                println!("{length_mm} mm, {order:?}, {block} B: {error:+.4}");
-                let bound = if block < 100_000 { 0.5 } else { 0.05 };
                 assert!(
-                    error.abs() < bound,
+                    error.abs() < 0.02,
                     "{length_mm} mm, {order:?}, {block} B: {whole:?}, by steps {last:?}"
                 );
             }
