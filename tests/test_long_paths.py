@@ -13,7 +13,9 @@ import windtunnel
 
 pytestmark = pytest.mark.engine
 
-GBPS, BYTES = 25, 750_000_000
+GBPS = 100
+BYTES = {10: 400_000_000, 1_000: 1_000_000_000, 10_000: 1_500_000_000}
+"""Of each flow, by the round trip in us."""
 SCENARIO = """\
 windtunnel: 1
 name: two-flows
@@ -24,7 +26,7 @@ topology:
   hosts: 3
   tiers: [{{ports_down: 3, rate: {gbps} Gbps, length: {metres} m}}]
   host: {{gpus: 1, nics: 1}}
-network: {{transport: {transport}, mtu: 9000 B{more}}}
+network: {{transport: {transport}{more}}}
 jobs:
   - name: two
     workload: {{flows: {{pattern: incast, bytes: {bytes} B}}}}
@@ -39,7 +41,7 @@ LOW = ", ecn: {kmin: 150 KB, kmax: 450 KB}"
 def _run(transport: str, rtt_us: int, more: str = "") -> dict[str, Any]:
     metres = rtt_us * 50
     more = NEEDS.get(transport, "") + more
-    text = SCENARIO.format(gbps=GBPS, bytes=BYTES, metres=metres, transport=transport, more=more)
+    text = SCENARIO.format(gbps=GBPS, bytes=BYTES[rtt_us], metres=metres, transport=transport, more=more)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "two-flows.yaml"
         path.write_text(text)
@@ -49,7 +51,7 @@ def _run(transport: str, rtt_us: int, more: str = "") -> dict[str, Any]:
 def utilisation(transport: str, rtt_us: int, more: str = "") -> float:
     """Payload and headers of both flows over what the port could carry until the last one ends."""
     (job,) = _run(transport, rtt_us, more)["jobs"]
-    wire = 2 * BYTES * 9000 / (9000 - 66)
+    wire = 2 * BYTES[rtt_us] * 4150 / (4150 - 66)
     return float(wire * 8 / (GBPS * 1e9) / job["iteration_time_s"]["mean"])
 
 
@@ -59,6 +61,30 @@ def table() -> None:
     for rtt_us in (10, 1_000, 10_000):
         print(rtt_us, " | ".join(f"{utilisation(name, rtt_us):.2f}" for name in names), flush=True)
     print("low", " | ".join(f"{utilisation(name, 10_000, LOW):.2f}" for name in names[:5]), flush=True)
+
+
+def test_tcp_fills_a_long_path_whose_marks_follow_it() -> None:
+    # 0.03 with the published thresholds; a third of the time is slow start.
+    assert utilisation("newreno", 10_000) > 0.6
+    assert utilisation("cubic", 10_000) > 0.6
+
+
+def test_thresholds_are_told_and_low_ones_are_warned_of() -> None:
+    whole, low = _run("dctcp", 1_000), _run("dctcp", 1_000, LOW)
+    assert whole["jobs"][0]["warnings"] == []
+    (grown,) = (row for row in whole["evidence"] if row["constant"].startswith("ecn: "))
+    assert "published ones times" in grown["source"]
+    (warning,) = low["jobs"][0]["warnings"]
+    assert warning.startswith(
+        "network.ecn: marks count from 151500 B at 400 Gbps on, but `dctcp` fills the longest path"
+    )
+    assert utilisation("dctcp", 1_000) > utilisation("dctcp", 1_000, LOW)
+
+
+def test_short_paths_keep_the_published_thresholds() -> None:
+    found = _run("dcqcn", 10)
+    assert not any(row["constant"].startswith("ecn: ") for row in found["evidence"])
+    assert utilisation("dcqcn", 10) == pytest.approx(0.87, abs=0.03)
 
 
 if __name__ == "__main__":
