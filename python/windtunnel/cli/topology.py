@@ -33,8 +33,8 @@ def topology(
         int, typer.Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")
     ] = 0,
     balancer: Annotated[str, typer.Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
-    hash: Annotated[
-        str, typer.Option(help="mixed, crc16, crc32 or xor: what switches hash by, for --balancer ecmp.")
+    hash_: Annotated[
+        str, typer.Option("--hash", help="mixed, crc16, crc32 or xor: what switches hash by, for --balancer ecmp.")
     ] = "mixed",
     switch_seeds: Annotated[
         bool | None,
@@ -78,7 +78,7 @@ def topology(
     asked = Asked(
         path=path, ecmp=ecmp, nic=nic, entropy=entropy, seed=seed, balancer=balancer, fail=fail or [], detour=detour,
         repair=repair, weighted=True if weighted else None, check=check, export=export, draw=svg is not None,
-        whole=json, hash=hash, switch_seeds=switch_seeds,
+        whole=json, hash=hash_, switch_seeds=switch_seeds,
     )  # fmt: skip
     text, answer = _ask(file, asked)
     if svg is not None:
