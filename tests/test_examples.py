@@ -271,5 +271,5 @@ def test_switches_that_hash_alike_leave_uplinks_idle() -> None:
     alike, seeded = mean("ecmp-hash"), mean("ecmp-hash", (seeds, True))
     assert alike > 1.5 * seeded
     # 16 queue pairs of a message spread evenly by CRC-32, as draws do not.
-    drawn = mean("ecmp-hash", ("network.load_balancer", {"ecmp": {"hash": "mixed", "switch_seeds": False}}))
+    drawn = mean("ecmp-hash", ("network.load_balancer.ecmp.hash", "mixed"), (seeds, False))
     assert drawn > 1.05 * alike
