@@ -246,12 +246,12 @@ mod tests {
         (marks, warnings, evidence.rows().len() - before)
     }
 
-    /// Two cables of 500 km: 5 ms one way, 10 ms and what the packets take there and back.
+    /// Two cables of 500 km and a switch of 500 ns: 10.001 ms there and back, and what the packets take.
     #[test]
     fn low_thresholds_of_long_paths_are_warned_of() {
         let (marks, warnings, grown) = told("{}");
         let packets = (4_150.0 + 64.0) * 2.0 * 8.0 / 100e9;
-        assert!((marks.round_trip.seconds() - (0.01 + packets)).abs() < 1e-9, "{:?}", marks.round_trip);
+        assert!((marks.round_trip.seconds() - (0.010_001 + packets)).abs() < 1e-9, "{:?}", marks.round_trip);
         assert_eq!((warnings, grown, marks.share), (Vec::new(), 1, 1.0 / 7.0));
         let low = r#""ecn": {"kmin": "150 KB", "kmax": "450 KB"}"#;
         for (transport, warned) in [("dctcp", 1), ("dcqcn", 1), ("newreno", 1), ("swift", 0), ("ndp", 0)] {
@@ -259,8 +259,8 @@ mod tests {
             assert_eq!((warnings.len(), grown), (warned, 0), "{transport}: {warnings:?}");
         }
         let (_, warnings, _) = told(&format!("{{\"transport\": \"cubic\", {low}}}"));
-        assert!(warnings[0].contains("`cubic` fills the longest path (10001 us"), "{warnings:?}");
-        assert!(warnings[0].contains("with 214300"), "3/7 of 500 MB at 400 Gbps: {warnings:?}");
+        assert!(warnings[0].contains("`cubic` fills the longest path (10002 us"), "{warnings:?}");
+        assert!(warnings[0].contains("with 21432"), "3/7 of 500 MB at 400 Gbps: {warnings:?}");
         assert_eq!(told(r#"{"transport": "newreno"}"#).0.share, 1.0);
     }
 
