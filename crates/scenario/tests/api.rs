@@ -49,7 +49,7 @@ fn what_is_left_out_has_the_documented_value() {
     let read: Scenario = load::scenario(SMALLEST, "smallest.yaml", &[]).unwrap();
     assert_eq!(read.seed, 0);
     assert_eq!((read.network.mtu.0, read.network.header.0), (Bytes(4_150), Bytes(66)));
-    assert_eq!(read.network.load_balancer, LoadBalancerName::Ecmp);
+    assert_eq!(read.network.load_balancer.name, LoadBalancerName::Ecmp);
     assert_eq!((read.memory, read.fold), (MemoryPolicy::Refuse, Fold::Auto));
     assert_eq!(read.cluster.scheduler, "fcfs");
     assert_eq!(read.cluster.episodes.iterations, 3);
