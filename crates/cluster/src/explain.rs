@@ -207,7 +207,8 @@ pub struct CriticalPath {
 #[cfg(test)]
 mod tests {
     use windtunnel_kernel::{Bytes, NicId, Span, StreamId, Tag};
-    use windtunnel_workload::{Peer, ProgramBuilder};
+    use windtunnel_workload::collectives::{CollectiveKind, CollectiveSpec};
+    use windtunnel_workload::{CommSlot, Peer, ProgramBuilder};
 
     use super::*;
 
@@ -236,6 +237,22 @@ mod tests {
         let sum = Breakdown::of(&path);
         assert_eq!((sum.compute, sum.bubble, sum.exposed[Dimension::Pp as usize]), (20, 4, 6));
         assert_eq!(sum.total(), 30);
+    }
+
+    /// Ready at 10, the last member comes at 17, all have it at 30.
+    #[test]
+    fn waiting_for_the_last_member_of_a_collective_is_straggler_and_what_follows_is_exposed() {
+        let mut builder = ProgramBuilder::new();
+        let first = builder.calc(Span(10), StreamId(0), 0);
+        let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(1));
+        let reduce = builder.collective(CommSlot(0), spec, Dimension::Dp, StreamId(4), 0);
+        builder.requires(reduce, first);
+        let program = builder.finish().unwrap();
+        let records = [record(0, 0, 10, ITERATION_START), record(10, 17, 30, first)];
+        let path = walk(&program, Time(0), Time(30), |op| records[op as usize]);
+        let sum = Breakdown::of(&path);
+        assert_eq!((sum.compute, sum.straggler, sum.exposed[Dimension::Dp as usize]), (10, 7, 13));
+        assert_eq!((sum.bubble, sum.host, sum.total()), (0, 0, 30));
     }
 
     #[test]

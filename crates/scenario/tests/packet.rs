@@ -218,3 +218,28 @@ fn threads_make_no_difference() {
         assert_eq!(figures(1), figures(2), "{network}");
     }
 }
+
+/// A link is used for what it carries of what it could in the simulated time, whatever the network does behind the jobs' end.
+#[test]
+fn links_are_used_for_what_they_carry_over_the_simulated_time() {
+    let transports = ["none", "uec", "dctcp", "dcqcn", "swift", "newreno", "mprdma", "rccc"];
+    let networks = transports.map(|transport| ("packet", format!("transport: {transport}"), 0.2));
+    let lossy = ("packet", "transport: dctcp, buffers: [{size: 200 KB}]".to_owned(), 0.0);
+    for (fidelity, network, least) in [("flow", String::new(), 0.2), lossy].into_iter().chain(networks) {
+        for pattern in ["ring", "incast"] {
+            let workload = format!("flows: {{pattern: {pattern}, bytes: 1 MiB}}");
+            let summary = summary(scenario(fidelity, &network, LONE, &workload)).expect("a run");
+            let said = format!("{fidelity}, {network}, {pattern}: {}", summary["network"]);
+            let seconds = summary["simulated_time_s"].as_f64().expect("a time");
+            let links = summary["network"]["links_most_loaded"].as_array().expect("links");
+            for link in links {
+                let [bytes, used] = ["bytes", "utilisation"].map(|key| link[key].as_f64().expect("a figure"));
+                // All links have one rate; the time is rounded up to a nanosecond.
+                assert!((used / (bytes * 8.0 / (400e9 * seconds)) - 1.0).abs() < 1e-4, "{said}");
+                assert!(used <= 1.0, "{said}");
+            }
+            // Timers that nobody waits for run for a millisecond, and these jobs for tens of microseconds.
+            assert!(links[0]["utilisation"].as_f64() > Some(least), "{said}");
+        }
+    }
+}

@@ -378,7 +378,7 @@ impl<T: Transport> Engines<T> {
                 many.each(|engine| {
                     sums.resize(engine.ports.len(), (PortCounters::NEW, PauseCounters::default()));
                     for (p, (counters, pauses)) in (0..).zip(&mut sums) {
-                        counters.add(&engine.ports[p as usize].counters);
+                        counters.add(&engine.counted(p));
                         pauses.add(engine.paused_at(p));
                     }
                 });

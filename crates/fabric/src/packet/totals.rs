@@ -135,7 +135,13 @@ impl<T: Transport> Engine<T> {
 
     /// What each port with traffic saw until now, by link.
     pub fn port_reports(&self) -> Vec<PortReport> {
-        self.reports_of(|port| (self.ports[port as usize].counters, self.paused_at(port)))
+        self.reports_of(|port| (self.counted(port), self.paused_at(port)))
+    }
+
+    /// What a port has counted by the clock.
+    pub(super) fn counted(&self, port: u32) -> PortCounters {
+        let port = &self.ports[port as usize];
+        port.counted_by(self.clock, &self.kinds[usize::from(port.kind)])
     }
 
     /// Reports of the counters that `counters` gives for each port.

@@ -121,24 +121,17 @@ impl Record {
 }
 
 impl Record {
-    /// Adds what a packet network came to by `now`; rows of its links.
+    /// Adds what a packet network came to by `now`, in an episode of `span`; rows of its links.
     pub fn add_packets(
         &mut self,
         packet: &mut dyn PacketModel,
         assembled: &Assembled,
-        options: &RunOptions,
         episode: u32,
         now: Time,
+        span: Span,
     ) -> Batch {
         let topology = &assembled.fabric.topology;
         packet.catch_up(now);
-        if let (Some(digests), Some(digest)) = (&options.digests, packet.digest()) {
-            digests.lock().expect("no holder panics").found.push(digest);
-        }
-        let (data, control) = packet.packet_hops();
-        let before = self.packet_hops.unwrap_or_default();
-        self.packet_hops = Some((before.0 + data, before.1 + control));
-        self.events += packet.totals().events;
         self.network.add_packets(&packet.totals(), packet.queueing());
         self.network.add_reordering(&packet.reordering());
         self.network.add_pauses(&packet.port_reports(), topology);
@@ -148,9 +141,20 @@ impl Record {
         if assembled.network.spreads() {
             self.network.path_unevenness = usage::unevenness(packet, topology);
         }
-        let (links, loads) = usage::ports(packet, topology, episode, Span(now.0));
+        let (links, loads) = usage::ports(packet, topology, episode, span);
         self.network.links_most_loaded = loads;
         links
+    }
+
+    /// Adds what simulating a packet network took, once nothing of it is left to simulate.
+    pub fn add_packet_work(&mut self, packet: &dyn PacketModel, options: &RunOptions) {
+        if let (Some(digests), Some(digest)) = (&options.digests, packet.digest()) {
+            digests.lock().expect("no holder panics").found.push(digest);
+        }
+        let (data, control) = packet.packet_hops();
+        let before = self.packet_hops.unwrap_or_default();
+        self.packet_hops = Some((before.0 + data, before.1 + control));
+        self.events += packet.totals().events;
     }
 
     /// Adds the messages of a network, and keeps their completion times.
@@ -386,6 +390,24 @@ impl Simulator<'_> {
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
         self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
+        // What networks carried is that of the jobs' time. Behind it come acknowledgements, what is sent again though it has
+        // arrived, and timers that nobody waits for.
+        // A job's end may be known before the clock gets there.
+        let ends = (0..jobs.len()).filter_map(|job| shard.finished(job));
+        let span = Span(ends.fold(end, Time::max).0);
+        let mut used = Vec::new();
+        if let Some(flow) = shard.fabric_mut().flow_network() {
+            used = usage::rates(flow, topology, span);
+            if !drawn {
+                let (links, loads) = usage::links(flow, topology, self.episode, span);
+                self.record.network.links_most_loaded = loads;
+                shard.observer_mut().rows("links", links);
+            }
+        }
+        if let Some(packet) = shard.fabric_mut().packet_network() {
+            let links = self.record.add_packets(packet, assembled, self.episode, end, span);
+            shard.observer_mut().rows("links", links);
+        }
         // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
         let complete = shard.satisfied();
         let all_done = jobs.len() == 1 && jobs[0].left <= until;
@@ -396,23 +418,14 @@ impl Simulator<'_> {
             return Err(Stop::Failed(Failure::Run(fault.to_owned())));
         }
         let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
-        let mut used = Vec::new();
         if let Some(flow) = shard.fabric_mut().flow_network() {
             self.record.counts.solves += flow.solves();
             self.record.counts.flows += flow.messages() + flow.coupled_runs() + flow.exchange_flows();
-            used = usage::rates(flow, topology, Span(end.0));
-            if !drawn {
-                let (links, loads) = usage::links(flow, topology, self.episode, Span(end.0));
-                self.record.network.links_most_loaded = loads;
-                shard.observer_mut().rows("links", links);
-            }
         }
         let mut trouble = None;
-        let now = shard.fabric().now();
         if let Some(packet) = shard.fabric_mut().packet_network() {
-            let links = self.record.add_packets(packet, assembled, self.options, self.episode, now);
+            self.record.add_packet_work(packet, self.options);
             trouble = packet_trouble(assembled, packet);
-            shard.observer_mut().rows("links", links);
         }
         if let Some(delivered) = shard.fabric_mut().delivered() {
             self.record.add_delivered(delivered);

@@ -235,7 +235,8 @@ impl Over<'_> {
             (links, record.network.links_most_loaded) = usage::links(flow, topology, 0, Span(end.0));
         }
         if let Some(packet) = whole.shard.fabric_mut().packet_network() {
-            links = record.add_packets(packet, assembled, options, 0, end);
+            links = record.add_packets(packet, assembled, 0, end, Span(end.0));
+            record.add_packet_work(packet, options);
         }
         if let Some(delivered) = whole.shard.fabric_mut().delivered() {
             record.add_delivered(delivered);
