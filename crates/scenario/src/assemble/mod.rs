@@ -235,10 +235,6 @@ pub fn assemble(
         Fidelity::Packet => Marks::new(&scenario.network, &fabric.topology, &buffers),
         _ => Marks::default(),
     };
-    let marks = match scenario.fidelity {
-        Fidelity::Packet => Marks::new(&scenario.network, &fabric.topology, &buffers),
-        _ => Marks::default(),
-    };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
