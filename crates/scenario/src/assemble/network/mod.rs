@@ -15,8 +15,7 @@ use std::path::Path;
 use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
 use windtunnel_fabric::packet::{
     Background, Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError,
-    PacketSettings,
-    ParallelSettings, TrimSettings,
+    PacketSettings, ParallelSettings, TrimSettings,
 };
 use windtunnel_fabric::reduction::ReductionSettings;
 use windtunnel_kernel::Bytes;
