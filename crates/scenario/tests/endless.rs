@@ -62,7 +62,7 @@ fn what_never_ends_is_refused_with_its_figure() {
             "cluster.faults[0].mtbf: expected a mean time between faults of at least 1 s, found 1 ns",
         ),
         (
-            &[gpu, ("jobs", model)],
+            &[gpu, ("topology.tiers", "[{ports_down: 64, rate: 400 Gbps}]"), ("jobs", model)],
             "jobs[0].workload.global_batch: 250000000 micro-batches go through every pipeline in an iteration",
         ),
         (

@@ -34,9 +34,9 @@ fn go(text: String, sink: &mut dyn TableSink) -> Result<Value, Failure> {
 
 const DAY: f64 = 86_400.0;
 
-/// Bytes that take so many days at 1 Gbps, a byte of header for each 63 of payload.
+/// Bytes that take so many days at 1 Gbps, with a header of 64 B for each 4,096 B.
 fn of_days(days: f64) -> f64 {
-    days * DAY * 125e6 / 64.0 * 63.0
+    days * DAY * 125e6 / 65.0 * 64.0
 }
 
 /// 53 and 106 days are 2^62 and 2^63 ps.
@@ -46,7 +46,7 @@ fn spans_of_months_take_what_they_take_at_every_fidelity() {
         // Over two ranks, each sends half.
         let bytes = format!("{} B", (2.0 * of_days(days)).round());
         for fidelity in ["job", "message", "flow"] {
-            let text = text(fidelity, "1 Gbps", "mtu: 4096 B, header: 64 B", &ring(&bytes));
+            let text = text(fidelity, "1 Gbps", "mtu: 4160 B, header: 64 B", &ring(&bytes));
             let summary =
                 go(text, &mut Discard).unwrap_or_else(|failure| panic!("{days} d, {fidelity}: {failure:?}"));
             let job = &summary["jobs"][0];
@@ -63,7 +63,7 @@ fn what_is_longer_is_refused_with_its_operation() {
     for days in [201.0, 213.0, 214.0, 231.0, 1e3, 1e5, 1e6] {
         let bytes = format!("{} B", (2.0 * of_days(days)).round());
         for fidelity in ["job", "message", "flow"] {
-            let text = text(fidelity, "1 Gbps", "mtu: 4096 B, header: 64 B", &ring(&bytes));
+            let text = text(fidelity, "1 Gbps", "mtu: 4160 B, header: 64 B", &ring(&bytes));
             match go(text, &mut Discard) {
                 Err(Failure::Run(message)) => {
                     assert!(message.starts_with("the run would go on for more than 200 days"), "{message}");
