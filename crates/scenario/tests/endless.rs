@@ -158,7 +158,11 @@ fn ranks_that_only_send_have_a_bounded_number_of_iterations_under_way() {
                 done(&overrides, false)
             };
             let ((many, most), (few, least)) = (with("1000000000"), with("100000"));
-            assert_eq!(many["events"], few["events"], "{pattern} at {fidelity}");
+            let [more, fewer] = [&many, &few].map(|summary| summary["events"].as_f64().expect("a number"));
+            assert!(
+                (more / fewer - 1.0).abs() < 0.1,
+                "{pattern} at {fidelity}: {more} events against {fewer}"
+            );
             assert!(most < least + (1 << 20), "{pattern} at {fidelity}: {most} B against {least} B");
             assert!(most < 1 << 27, "{pattern} at {fidelity}: {most} B");
             let each = |summary: &Value, iterations: f64| {

@@ -60,7 +60,7 @@ fn spans_of_months_take_what_they_take_at_every_fidelity() {
 /// A false deadlock, 0.0 s and 2^64 ps were the answers once.
 #[test]
 fn what_is_longer_is_refused_with_its_operation() {
-    for days in [201.0, 213.0, 214.0, 231.0, 1e3, 1e5, 1e6] {
+    for days in [201.0, 213.0, 214.0, 231.0, 1e3, 1e5, 8e5] {
         let bytes = format!("{} B", (2.0 * of_days(days)).round());
         for fidelity in ["job", "message", "flow"] {
             let text = text(fidelity, "1 Gbps", "mtu: 4160 B, header: 64 B", &ring(&bytes));
@@ -164,7 +164,9 @@ fn rows_of_day_303_show_day_303() {
     for fidelity in ["message", "flow", "packet"] {
         for table in ["iterations", "critical_path", "operations"] {
             let mut rows = Rows(Vec::new(), table);
-            let summary = go(text(fidelity, "1 Gbps", "", &jobs), &mut rows).expect("a run");
+            // What the memo knows has no rows.
+            let text = text(fidelity, "1 Gbps", "", &jobs) + "cluster: {episodes: {memo: off}}\n";
+            let summary = go(text, &mut rows).expect("a run");
             let (origins, starts, finishes) =
                 (rows.column("origin_s"), rows.column("start_ps"), rows.column("finish_ps"));
             assert!(origins.len() >= days.len());
