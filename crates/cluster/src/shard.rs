@@ -110,6 +110,8 @@ struct Running {
     hold: u64,
     /// Ranks that have stopped there.
     held: Vec<RankId>,
+    /// Ranks that are [`RUN_AHEAD`] iterations ahead of the slowest, and since when, in the order in which they came.
+    ahead: Vec<(RankId, Time)>,
     /// It was taken off before its end.
     gone: bool,
 }
@@ -120,6 +122,11 @@ impl Running {
         self.job.iterations.min(enough)
     }
 }
+
+/// Iterations by which a rank may be ahead of the slowest of its job. A rank that waits for nobody (one that only sends, or
+/// has nothing to do) would otherwise begin all of them at once, each of which is held in memory until its messages have
+/// arrived. Longer than what any episode is judged by, so it is only met where every iteration is simulated.
+const RUN_AHEAD: u64 = 512;
 
 /// A fabric with the jobs on it.
 pub struct Shard<'a, F, O> {
@@ -145,6 +152,8 @@ pub struct Shard<'a, F, O> {
     exchanges: bool,
     /// See [`Shard::pause_every`].
     slice: u64,
+    /// Whether some operation ends beyond the horizon.
+    beyond: bool,
 }
 
 /// Members of a group that are looked ahead as it ends: what they need is some of these on its way.
@@ -208,6 +217,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             tuner: Arc::new(SizeRule),
             exchanges: false,
             slice: SLICE,
+            beyond: false,
         }
     }
 
@@ -249,6 +259,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             began: vec![start; ranks],
             hold: u64::MAX,
             held: Vec::new(),
+            ahead: Vec::new(),
             gone: false,
         });
         self.satisfied_now = false;
@@ -378,13 +389,20 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.jobs.iter().all(|running| running.gone || running.ended >= running.enough(self.enough))
     }
 
-    /// Part of what is to be seen that has been, of the job that has most left. Looks at every rank.
+    /// Part of what is to be seen that has been, by the slowest rank of the job that has most left: others may be far
+    /// ahead of it. Looks at every rank.
     pub fn progress(&self) -> f64 {
         let of_job = |running: &Running| {
             let iterations = running.enough(self.enough);
-            running.replay.progress() / (iterations as f64 * running.ranks as f64).max(1.0)
+            let slowest = running.replay.slowest(|rank| running.job.is_simulated(rank));
+            slowest / (iterations as f64).max(1.0)
         };
         self.jobs.iter().filter(|running| !running.gone).map(of_job).fold(1.0, f64::min)
+    }
+
+    /// Whether something ends later than [`Time::HORIZON`], once no event is left: what waits for it waits for ever.
+    pub fn is_beyond(&mut self) -> bool {
+        self.beyond || self.fabric.is_beyond()
     }
 
     /// Handles up to `events` events; `false` once enough is seen or no event is left.
@@ -457,6 +475,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             }
             return;
         }
+        if notice.at > Time::HORIZON {
+            // It never ends.
+            self.beyond = true;
+            return;
+        }
         let job = (notice.ticket.0 >> 32) as usize;
         let token = Token(notice.ticket.0 as u32);
         let rank = self.rank_on(job, notice.endpoint);
@@ -468,7 +491,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             NoticeKind::Finished { remote } => replay.finished(rank, token, notice.at, remote, machine),
         });
         if done {
-            self.iteration_done(job, rank);
+            self.go_on(job, rank);
         }
     }
 
@@ -531,9 +554,20 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     }
 
     fn begin(&mut self, job: usize, rank: RankId, at: Time) {
-        self.jobs[job].began[rank.0 as usize] = at;
-        if self.with(job, rank, |replay, machine| replay.begin(rank, at, machine)) {
-            self.iteration_done(job, rank);
+        let mut next = Some(at);
+        // A rank with nothing to do ends as it begins.
+        while let Some(at) = next.take() {
+            self.jobs[job].began[rank.0 as usize] = at;
+            if self.with(job, rank, |replay, machine| replay.begin(rank, at, machine)) {
+                next = self.iteration_done(job, rank);
+            }
+        }
+    }
+
+    /// A rank has ended its iteration, and begins the next if it may.
+    fn go_on(&mut self, job: usize, rank: RankId) {
+        if let Some(at) = self.iteration_done(job, rank) {
+            self.begin(job, rank, at);
         }
     }
 
@@ -549,13 +583,14 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             }
             if self.with(job, rank, |replay, machine| replay.finished(rank, token, notice.at, start, machine))
             {
-                self.iteration_done(job, rank);
+                self.go_on(job, rank);
             }
         }
         self.members = members;
     }
 
-    fn iteration_done(&mut self, job: usize, rank: RankId) {
+    /// Takes note that a rank has ended its iteration; when it begins the next, if it is to do that now.
+    fn iteration_done(&mut self, job: usize, rank: RankId) -> Option<Time> {
         let running = &mut self.jobs[job];
         let at = running.replay.iteration_finish(rank);
         let iteration = running.iteration[rank.0 as usize];
@@ -592,10 +627,34 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.satisfied_now = self.satisfied();
         let running = &mut self.jobs[job];
         running.iteration[rank.0 as usize] += 1;
-        if iteration + 1 == running.hold {
+        let next = iteration + 1;
+        let may = next < running.ended + RUN_AHEAD;
+        let wait = if next == running.hold {
             running.held.push(rank);
-        } else if iteration + 1 < running.job.iterations {
-            self.begin(job, rank, at);
+            true
+        } else if next < running.job.iterations && !may {
+            running.ahead.push((rank, at));
+            true
+        } else {
+            next >= running.job.iterations
+        };
+        self.let_follow(job);
+        (!wait).then_some(at)
+    }
+
+    /// Lets ranks go on that were too far ahead and are no longer.
+    fn let_follow(&mut self, job: usize) {
+        let running = &mut self.jobs[job];
+        if running.ahead.is_empty() {
+            return;
+        }
+        let most = running.ended + RUN_AHEAD;
+        let Running { ahead, iteration, .. } = running;
+        let free: Vec<(RankId, Time)> =
+            ahead.extract_if(.., |(rank, _)| iteration[rank.0 as usize] < most).collect();
+        let now = self.fabric.now();
+        for (rank, at) in free {
+            self.begin(job, rank, at.max(now));
         }
     }
 }

@@ -109,8 +109,12 @@ pub trait Fabric {
     );
     /// Time that such a run takes on an idle fabric.
     fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span;
-    /// Time of the next event, [`Time::NEVER`] if none.
+    /// Time of the next event, [`Time::NEVER`] if none. None is later than [`Time::HORIZON`].
     fn next_time(&mut self) -> Time;
+    /// Whether something would happen after [`Time::HORIZON`] that never will, once no event is left.
+    fn is_beyond(&mut self) -> bool {
+        false
+    }
     /// Handles one event and appends what became known; an event may make nothing known.
     ///
     /// The order of the events of an instant is the order in which they were caused, so a caller that wants the order of
@@ -224,6 +228,10 @@ pub trait Network {
     fn next_time(&mut self) -> Time;
     /// Advances to `to` (at most [`Network::next_time`]) and appends what arrives then, in a deterministic order.
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>);
+    /// Whether something is under way that arrives after [`Time::HORIZON`], once nothing is left to come before.
+    fn is_beyond(&mut self) -> bool {
+        self.next_time() != Time::NEVER
+    }
     /// Advances to `next`, which [`Network::next_time`] has just said, and on over as many events as it likes, until
     /// something arrives, not beyond `limit`; returns how far it came. A network with many events between arrivals does
     /// better than one event a call.

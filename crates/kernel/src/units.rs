@@ -1,8 +1,13 @@
 //! Time, size and rate as types, and the text form in which a scenario writes them.
 //!
 //! Network time is `u64` picoseconds counted from the start of an episode ([`Time`], [`Span`]); calendar time is `u64`
-//! nanoseconds ([`CalendarTime`]). Nanoseconds to picoseconds is exact; picoseconds to nanoseconds rounds up.
-//! Arithmetic saturates nowhere: an overflow is a defect and panics in tests.
+//! nanoseconds ([`CalendarTime`]), enough for 584 years. Nanoseconds to picoseconds is exact; picoseconds to nanoseconds
+//! rounds up.
+//!
+//! One rule holds for what does not fit: products, sums and conversions of network time saturate at 2^64 - 1 ps
+//! ([`Time::NEVER`]), and nothing that is later than [`Time::HORIZON`] (200 days) ever happens. A fabric has no event there,
+//! so a run that would have to go on beyond ends without what is missing, and fails with a message that names it. The 13
+//! days between the horizon and 2^64 ps are room for sums of an instant that does happen and one more span.
 
 use std::fmt;
 use std::iter::Sum;
@@ -39,6 +44,8 @@ impl Time {
     pub const ZERO: Self = Self(0);
     /// Later than every event.
     pub const NEVER: Self = Self(u64::MAX);
+    /// The last instant at which anything happens: 200 days.
+    pub const HORIZON: Self = Self(200 * 86_400 * PS_PER_SECOND);
 
     /// Seconds since the start of the episode.
     pub fn seconds(self) -> f64 {
@@ -56,17 +63,17 @@ impl Span {
     /// No time.
     pub const ZERO: Self = Self(0);
 
-    /// `ns` nanoseconds.
+    /// `ns` nanoseconds, saturating.
     pub const fn from_ns(ns: u64) -> Self {
-        Self(ns * 1_000)
+        Self(ns.saturating_mul(1_000))
     }
 
-    /// `us` microseconds.
+    /// `us` microseconds, saturating.
     pub const fn from_us(us: u64) -> Self {
-        Self(us * 1_000_000)
+        Self(us.saturating_mul(1_000_000))
     }
 
-    /// `seconds` rounded up to a picosecond; negative and NaN give zero.
+    /// `seconds` rounded up to a picosecond, saturating; negative and NaN give zero.
     pub fn from_seconds_ceil(seconds: f64) -> Self {
         Self((seconds * PS_PER_SECOND as f64).ceil() as u64)
     }
@@ -81,7 +88,7 @@ impl Span {
         self.0.div_ceil(1_000)
     }
 
-    /// This span times `factor`, rounded to the nearest picosecond.
+    /// This span times `factor`, rounded to the nearest picosecond, saturating.
     #[inline]
     pub fn scaled(self, factor: f64) -> Self {
         if factor == 1.0 { self } else { Self((self.0 as f64 * factor).round() as u64) }
@@ -89,11 +96,10 @@ impl Span {
 }
 
 impl CalendarTime {
-    /// Picoseconds since `earlier`; `None` beyond 200 days, the longest span of network time (an episode is shorter).
-    pub fn network_span_since(self, earlier: Self) -> Option<Span> {
-        const LONGEST_NS: u64 = 200 * 86_400 * 1_000_000_000;
-        let ns = self.0.checked_sub(earlier.0)?;
-        (ns <= LONGEST_NS).then(|| Span(ns * 1_000))
+    /// This instant on a network clock that starts with the calendar; [`Time::NEVER`] beyond 213 days, where 64 bits end.
+    #[inline]
+    pub const fn network_time(self) -> Time {
+        Time(self.0.saturating_mul(1_000))
     }
 }
 
@@ -103,14 +109,14 @@ impl BitRate {
         Self(gbps * 1_000_000_000)
     }
 
-    /// Serialisation time of `bytes`: ceil(bytes · 8 · 10^12 / rate) picoseconds.
+    /// Serialisation time of `bytes`: ceil(bytes · 8 · 10^12 / rate) picoseconds, saturating.
     ///
     /// # Panics
     /// If the rate is zero.
     #[inline]
     pub fn serialise(self, bytes: Bytes) -> Span {
         let bits = u128::from(bytes.0) * 8 * u128::from(PS_PER_SECOND);
-        Span(bits.div_ceil(u128::from(self.0)) as u64)
+        Span(u64::try_from(bits.div_ceil(u128::from(self.0))).unwrap_or(u64::MAX))
     }
 
     /// Bytes per second.
@@ -176,12 +182,12 @@ macro_rules! additive {
             type Output = Self;
             #[inline]
             fn mul(self, count: u64) -> Self {
-                Self(self.0 * count)
+                Self(self.0.saturating_mul(count))
             }
         }
         impl Sum for $name {
             fn sum<It: Iterator<Item = Self>>(items: It) -> Self {
-                Self(items.map(|item| item.0).sum())
+                items.fold(Self(0), |sum, item| sum + item)
             }
         }
     )+};
@@ -347,11 +353,16 @@ pub fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, UnitError
     let value: u128 = digits.parse().map_err(|_| bad())?;
     let scale = 10u128.pow(fraction.len() as u32);
     let scaled = value.checked_mul(u128::from(factor)).ok_or_else(bad)?;
-    u64::try_from((scaled + scale / 2) / scale).map_err(|_| bad())
+    u64::try_from((scaled + scale / 2) / scale).map_err(|_| {
+        let most = u64::MAX / factor;
+        fail(format!("it exceeds the most that fits, {most} {unit}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -391,11 +402,58 @@ mod tests {
         assert_eq!(BitRate::from_gbps(800).serialise(Bytes(u64::MAX / 100_000_000)).0, 1_844_674_407_370);
     }
 
+    /// What happens may be followed by any span of a network without a wrap.
     #[test]
-    fn calendar_spans_beyond_200_days_are_refused() {
-        let day = 86_400 * 1_000_000_000;
-        let start = CalendarTime(5);
-        assert_eq!(CalendarTime(5 + day).network_span_since(start), Some(Span(day * 1_000)));
-        assert_eq!(CalendarTime(5 + 201 * day).network_span_since(start), None);
+    fn the_horizon_leaves_room_for_another_span() {
+        let room = Span(u64::MAX - Time::HORIZON.0);
+        assert!(room > BitRate(1).serialise(Bytes(65_535)) + BitRate(1).serialise(Bytes(65_535)));
+        assert_eq!(Time::HORIZON + room, Time::NEVER);
+        assert_eq!(Time::HORIZON + Span(u64::MAX), Time::NEVER);
+    }
+
+    #[test]
+    fn a_text_beyond_64_bits_is_told_what_fits() {
+        let error = parse_quantity("300 d", Dimension::Time).unwrap_err();
+        assert!(error.to_string().ends_with("it exceeds the most that fits, 213 d"), "{error}");
+        assert_eq!(parse_quantity("10 y", Dimension::Calendar), Ok(3_650 * 86_400 * 1_000_000_000));
+    }
+
+    /// Values that lie near 0, near powers of two, and near the end.
+    fn extreme() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            any::<u64>(),
+            (0u32..64, 0u64..4).prop_map(|(shift, more)| (1u64 << shift).saturating_add(more)),
+            (0u64..4).prop_map(|less| u64::MAX - less),
+            0u64..1_000,
+        ]
+    }
+
+    /// The exact value where it fits, else the end.
+    fn fits(exact: u128) -> u64 {
+        u64::try_from(exact).unwrap_or(u64::MAX)
+    }
+
+    proptest! {
+        /// Every sum, product and conversion is the exact one of integers of 128 bits, or beyond the horizon.
+        #[test]
+        fn arithmetic_is_exact_or_at_the_end(a in extreme(), b in extreme(), c in extreme()) {
+            let (x, y) = (u128::from(a), u128::from(b));
+            if b > 0 {
+                let exact = (x * 8 * u128::from(PS_PER_SECOND)).div_ceil(y);
+                prop_assert_eq!(BitRate(b).serialise(Bytes(a)).0, fits(exact));
+            }
+            prop_assert_eq!((Time(a) + Span(b)).0, fits(x + y));
+            prop_assert_eq!((Span(a) + Span(b)).0, fits(x + y));
+            prop_assert_eq!((Bytes(a) + Bytes(b)).0, fits(x + y));
+            prop_assert_eq!((Span(a) * b).0, fits(x * y));
+            prop_assert_eq!((Bytes(a) * b).0, fits(x * y));
+            let sum: Span = [Span(a), Span(b), Span(c)].into_iter().sum();
+            prop_assert_eq!(sum.0, fits(x + y + u128::from(c)));
+            prop_assert_eq!(Span::from_ns(a).0, fits(x * 1_000));
+            prop_assert_eq!(Span::from_us(a).0, fits(x * 1_000_000));
+            prop_assert_eq!(CalendarTime(a).network_time().0, fits(x * 1_000));
+            prop_assert_eq!(Span(a).ns_ceil(), fits(x.div_ceil(1_000)));
+            prop_assert_eq!(Time(a).since(Time(b)).0, fits(x.saturating_sub(y)));
+        }
     }
 }

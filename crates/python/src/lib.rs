@@ -42,6 +42,12 @@ fn raise(failure: Failure) -> PyErr {
     }
 }
 
+/// Does `work` detached from the interpreter. A panic is an ordinary `RunError`: Python's own for it is no `Exception`, and
+/// would end a sweep that catches those of its runs.
+fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Failure> + Send) -> PyResult<T> {
+    py.detach(|| api::guarded(work)).map_err(raise)
+}
+
 /// Hands batches to a Python callable.
 struct PySink {
     callable: Py<PyAny>,
@@ -166,7 +172,7 @@ fn run(
     let request = request(text, source, base, overrides, options)?;
     let mut sink = PySink { callable: sink, error: None };
     let mut progress = PyProgress { callable: progress };
-    let result = py.detach(|| api::run(&request, &mut sink, &mut progress));
+    let result = py.detach(|| api::guarded(|| api::run(&request, &mut sink, &mut progress)));
     match sink.error {
         Some(error) => Err(error),
         None => result.map_err(raise),
@@ -176,13 +182,13 @@ fn run(
 /// Times of single collectives from closed forms, as JSON text: questions in, seconds and choices out.
 #[pyfunction]
 fn collective_times(py: Python<'_>, text: &str) -> PyResult<String> {
-    py.detach(|| api::collective_times(text)).map_err(raise)
+    outside(py, || api::collective_times(text))
 }
 
 /// Times of MPI's collectives by algorithm, as JSON text: questions in, seconds out.
 #[pyfunction]
 fn mpi_times(py: Python<'_>, text: &str) -> PyResult<String> {
-    py.detach(|| api::mpi_times(text)).map_err(raise)
+    outside(py, || api::mpi_times(text))
 }
 
 /// Layers, bytes, FLOPs, memory and communicators of a scenario's jobs as JSON text, without a run.
@@ -196,7 +202,7 @@ fn explain(
     options: &Bound<'_, PyDict>,
 ) -> PyResult<String> {
     let request = request(text, source, base, overrides, options)?;
-    py.detach(|| api::explain(&request)).map_err(raise)
+    outside(py, || api::explain(&request))
 }
 
 /// When the first events differ between runs with these numbers of threads, in words; None if none do.
@@ -211,13 +217,13 @@ fn compare_events(
     threads: [usize; 2],
 ) -> PyResult<Option<String>> {
     let request = request(text, source, base, overrides, options)?;
-    py.detach(|| api::compare_events(&request, threads)).map_err(raise)
+    outside(py, || api::compare_events(&request, threads))
 }
 
 /// A scenario as it is written, with overrides in their places, as JSON text.
 #[pyfunction]
 fn scenario_tree(text: &str, source: &str, overrides: Vec<(String, String)>) -> PyResult<String> {
-    api::scenario_tree(text, source, &overrides).map_err(raise)
+    api::guarded(|| api::scenario_tree(text, source, &overrides)).map_err(raise)
 }
 
 /// What set-up, memory and look-ups cost by rule and by tables, as JSON text.
@@ -231,15 +237,14 @@ fn measure_lookups(
     tables: bool,
     table_limit: u64,
 ) -> PyResult<String> {
-    py.detach(|| api::lookup::measure_lookups(text, source, base.as_ref(), lookups, tables, table_limit))
-        .map_err(raise)
+    outside(py, || api::lookup::measure_lookups(text, source, base.as_ref(), lookups, tables, table_limit))
 }
 
 /// The summary of a topology file and the answers to a request, as JSON text.
 #[pyfunction]
 #[pyo3(signature = (text, source, base, request = "{}"))]
 fn topology(py: Python<'_>, text: &str, source: &str, base: &str, request: &str) -> PyResult<String> {
-    py.detach(|| api::topology(text, source, base.as_ref(), request)).map_err(raise)
+    outside(py, || api::topology(text, source, base.as_ref(), request))
 }
 
 /// The JSON Schema of a scenario.
@@ -251,37 +256,37 @@ fn schema() -> String {
 /// The names of a kind of thing, each with one line of description.
 #[pyfunction]
 fn names(kind: &str) -> PyResult<Vec<(String, String)>> {
-    api::names(kind, &modules()).map_err(raise)
+    api::guarded(|| api::names(kind, &modules())).map_err(raise)
 }
 
 /// What is wrong with a GOAL file, as JSON text.
 #[pyfunction]
 fn goal_check(py: Python<'_>, path: &str) -> PyResult<String> {
-    py.detach(|| api::goal::check(path.as_ref())).map_err(raise)
+    outside(py, || api::goal::check(path.as_ref()))
 }
 
 /// Counts of a GOAL file, as JSON text.
 #[pyfunction]
 fn goal_stats(py: Python<'_>, path: &str) -> PyResult<String> {
-    py.detach(|| api::goal::stats(path.as_ref())).map_err(raise)
+    outside(py, || api::goal::stats(path.as_ref()))
 }
 
 /// Writes a GOAL file in the format that the target's name asks for.
 #[pyfunction]
 fn goal_convert(py: Python<'_>, source: &str, target: &str) -> PyResult<()> {
-    py.detach(|| api::goal::convert(source.as_ref(), target.as_ref())).map_err(raise)
+    outside(py, || api::goal::convert(source.as_ref(), target.as_ref()))
 }
 
 /// Puts GOAL files side by side.
 #[pyfunction]
 fn goal_merge(py: Python<'_>, sources: Vec<String>, target: &str) -> PyResult<()> {
-    py.detach(|| api::goal::merge(&sources, target.as_ref())).map_err(raise)
+    outside(py, || api::goal::merge(&sources, target.as_ref()))
 }
 
 /// Replays a GOAL file under LogGOPS; JSON text.
 #[pyfunction]
 fn goal_run(py: Python<'_>, path: &str, loggops: &str, receiver: &str) -> PyResult<String> {
-    py.detach(|| api::goal::run(path.as_ref(), loggops, receiver)).map_err(raise)
+    outside(py, || api::goal::run(path.as_ref(), loggops, receiver))
 }
 
 /// Finish time of every flow in seconds; see `windtunnel.simulate_flows`, which checks and names the input.
@@ -299,9 +304,8 @@ fn simulate_flows<'py>(
     let (rates, latencies) = (rates.as_slice()?, latencies.as_slice()?);
     let (offsets, path_links) = (offsets.as_slice()?, path_links.as_slice()?);
     let (bytes, starts, weights) = (bytes.as_slice()?, starts.as_slice()?, weights.as_slice()?);
-    let finish = py
-        .detach(|| api::simulate_flows(rates, latencies, offsets, path_links, bytes, starts, weights))
-        .map_err(raise)?;
+    let finish =
+        outside(py, || api::simulate_flows(rates, latencies, offsets, path_links, bytes, starts, weights))?;
     Ok(PyArray1::from_vec(py, finish))
 }
 

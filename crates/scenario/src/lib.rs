@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod assemble;
+mod budget;
 pub mod cost;
 pub mod error;
 pub mod error_bands;

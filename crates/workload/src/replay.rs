@@ -271,19 +271,20 @@ impl Replay {
         state.begun - u32::from(state.remaining > 0)
     }
 
-    /// Iterations of all ranks so far, those in hand by the part of their operations that has ended, and a collective by
-    /// the part of its rounds: how far a run is. Looks at every rank.
-    pub fn progress(&self) -> f64 {
+    /// Iterations so far of the slowest of the ranks that `counts`, the one in hand by the part of its operations that has
+    /// ended, and a collective by the part of its rounds: how far a run is. Looks at every rank.
+    pub fn slowest(&self, counts: impl Fn(RankId) -> bool) -> f64 {
         let operations = |rank: usize| self.ranks[rank].ops.len().max(1) as f64;
         let of_rank = |(rank, state): (usize, &RankState)| {
             f64::from(state.begun) - f64::from(state.remaining) / operations(rank)
         };
-        let ranks: f64 = self.ranks.iter().enumerate().map(of_rank).sum();
-        let slots = self.collectives.slots.iter().filter(|slot| slot.active);
-        let rounds = slots.map(|slot| {
-            slot.done(&self.prepared.plans[slot.plan as usize].plan) / operations(slot.rank.index())
-        });
-        ranks + rounds.sum::<f64>()
+        let mut done: Vec<f64> = self.ranks.iter().enumerate().map(of_rank).collect();
+        for slot in self.collectives.slots.iter().filter(|slot| slot.active) {
+            let rank = slot.rank.index();
+            done[rank] += slot.done(&self.prepared.plans[slot.plan as usize].plan) / operations(rank);
+        }
+        let counted = done.into_iter().enumerate().filter(|&(rank, _)| counts(RankId::from_index(rank)));
+        counted.map(|(_, done)| done).reduce(f64::min).unwrap_or(0.0)
     }
 
     /// Begin of the iteration in hand, or of the last one.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gzip
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from windtunnel.breakdown import PART
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
@@ -17,8 +19,6 @@ from windtunnel.trace.perfetto import TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import polars as pl
 
     from windtunnel.results import Result
 
@@ -48,6 +48,18 @@ def write_trace(result: Result, path: Path) -> Path:
     return path
 
 
+def since_the_start(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with each instant in picoseconds (`start_ps`) also in nanoseconds since the run's start (`start_ns`).
+
+    Picoseconds count from `origin_s`; from the run's start where a run of an earlier version has no such column.
+    """
+    origin = pl.col("origin_s").cast(pl.Int64) * 10**9 if "origin_s" in rows.columns else pl.lit(0, pl.Int64)
+    instants = [name for name in ("ready_ps", "start_ps", "finish_ps") if name in rows.columns]
+    return rows.with_columns(
+        ((pl.col(name) // 1000).cast(pl.Int64) + origin).alias(name.removesuffix("_ps") + "_ns") for name in instants
+    )
+
+
 def lanes(begin: list[int], end: list[int]) -> list[int]:
     """For intervals in order of begin: the first lane of each that is free by then."""
     free: list[int] = []
@@ -65,7 +77,7 @@ def lanes(begin: list[int], end: list[int]) -> list[int]:
 def _critical_path(writer: TraceWriter, result: Result) -> None:
     if "critical_path" not in result.tables:
         return
-    rows = result.critical_path.sort(["job", "iteration", "step"], maintain_order=True)
+    rows = since_the_start(result.critical_path).sort(["job", "iteration", "step"], maintain_order=True)
     for i, (name, job) in enumerate(rows.group_by(["job"], maintain_order=True)):
         process = writer.process(1 + i, f"{name[0]}: critical path", 0)
         track = writer.thread(1 + i, 1 + i, "critical path", process)
@@ -79,14 +91,15 @@ def _critical_path(writer: TraceWriter, result: Result) -> None:
             if row["links"]:
                 arguments["links"] = row["links"]
             writer.slice(
-                track, row["start_ps"] // 1000, row["finish_ps"] // 1000, part.name if part else row["category"],
+                track, row["start_ns"], row["finish_ns"], part.name if part else row["category"],
                 row["category"], arguments,
             )  # fmt: skip
 
 
 def _operations(writer: TraceWriter, operations: pl.DataFrame) -> None:
-    order = ["job", "stage", "rank", "stream", "start_ps", "finish_ps", "operation"]
-    ordered = operations.sort(order, maintain_order=True)
+    origin = ["origin_s"] if "origin_s" in operations.columns else []
+    order = ["job", "stage", "rank", "stream", *origin, "start_ps", "finish_ps", "operation"]
+    ordered = since_the_start(operations).sort(order, maintain_order=True)
     tid = FIRST_THREAD
     groups = ordered.group_by(["job", "stage", "rank"], maintain_order=True)
     for place, ((job, stage, rank), mine) in enumerate(groups, start=1):
@@ -97,18 +110,18 @@ def _operations(writer: TraceWriter, operations: pl.DataFrame) -> None:
 
 
 def _stream(writer: TraceWriter, process: int, pid: int, tid: int, name: str, rows: pl.DataFrame) -> int:
-    begin = (rows["start_ps"] // 1000).to_list()
-    end = (rows["finish_ps"] // 1000).to_list()
+    begin = rows["start_ns"].to_list()
+    end = rows["finish_ns"].to_list()
     chosen = lanes(begin, end)
     tracks = []
     for lane in range(max(chosen) + 1):
         tracks.append(writer.thread(pid, tid, name if lane == 0 else f"{name} ({lane + 1})", process))
         tid += 1
-    columns = ("label", "kind", "dimension", "iteration", "operation", "ready_ps", "bytes")
+    columns = ("label", "kind", "dimension", "iteration", "operation", "ready_ns", "bytes")
     for b, e, lane, row in zip(begin, end, chosen, rows.select(columns).iter_rows(), strict=True):
-        label, kind, dimension, iteration, operation, ready_ps, size = row
+        label, kind, dimension, iteration, operation, ready_ns, size = row
         arguments: dict[str, int | str] = {"iteration": iteration, "operation": operation}
-        if (waited := b - ready_ps // 1000) > 0:
+        if (waited := b - ready_ns) > 0:
             arguments["waited_ns"] = waited
         if size:
             arguments["bytes"] = size

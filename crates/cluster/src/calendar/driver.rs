@@ -484,7 +484,7 @@ impl<'a> Calendar<'a> {
         EpisodeJob {
             job: index,
             placement: entry.placement.clone(),
-            start: Time(entry.segment.pause.total() * 1_000),
+            start: CalendarTime(entry.segment.pause.total()).network_time(),
             phase: Span::ZERO,
             left,
             done_before: job.iterations - left,

@@ -1,6 +1,6 @@
 //! Solver time: whole ticks and a fraction, so that a departure keeps its place between two ticks however long the run.
 //!
-//! A double of picoseconds loses the picosecond after 2.5 hours. Here the integer part is exact for 200 days and the
+//! A double of picoseconds loses the picosecond after 2.5 hours. Here the integer part is exact for 213 days and the
 //! fraction keeps 52 bits, so spans between nearby instants lose nothing to their distance from zero.
 //!
 //! Departures are snapped to a grid of 1/256 tick ([`Instant::snapped_after`]): what ends at one instant but for the
@@ -46,23 +46,26 @@ impl Instant {
     /// This instant and `ticks` (not negative) more; [`Self::NEVER`] where it does not fit.
     #[inline]
     pub fn after(self, ticks: f64) -> Self {
-        // 2^62 ticks: far beyond 200 days of picoseconds, and no sum below overflows.
-        if ticks >= 4_611_686_018_427_387_904.0 || self.tick >= 1 << 62 {
-            return Self::NEVER;
-        }
+        // What is too long for 64 bits becomes 2^64 - 1, and so does every sum that is.
         let whole = ticks as u64;
         let fraction = self.fraction + (ticks - whole as f64);
         let carry = fraction >= 1.0;
-        Self {
-            tick: self.tick + whole + u64::from(carry),
-            fraction: if carry { fraction - 1.0 } else { fraction },
+        let tick = self.tick.saturating_add(whole).saturating_add(u64::from(carry));
+        // One more is what a notice may round up to.
+        if tick >= u64::MAX - 1 {
+            return Self::NEVER;
         }
+        Self { tick, fraction: if carry { fraction - 1.0 } else { fraction } }
     }
 
     /// Ticks since `earlier`; negative if that is later.
     #[inline]
     pub fn since(self, earlier: Self) -> f64 {
-        self.tick.wrapping_sub(earlier.tick) as i64 as f64 + (self.fraction - earlier.fraction)
+        let fraction = self.fraction - earlier.fraction;
+        match self.tick.checked_sub(earlier.tick) {
+            Some(ticks) => ticks as f64 + fraction,
+            None => fraction - (earlier.tick - self.tick) as f64,
+        }
     }
 
     /// This instant and `ticks` more, to the nearest 1/256 tick. Where `ticks` is so long that doubles err by more than
@@ -80,6 +83,9 @@ impl Instant {
             1.0
         };
         let exact = self.after(ticks);
+        if exact == Self::NEVER {
+            return Self::NEVER;
+        }
         let fraction = (exact.fraction * steps + 0.5).floor() / steps;
         if fraction >= 1.0 { Self::at(exact.tick + 1) } else { Self { tick: exact.tick, fraction } }
     }
@@ -114,5 +120,20 @@ mod tests {
         assert_eq!(start.snapped_after(1e14 + 0.5).notice(), Time(100_000_000_000_008));
         assert_eq!(Instant::NEVER.notice(), Time::NEVER);
         assert_eq!(start.snapped_after(1e30), Instant::NEVER);
+    }
+
+    /// 106 days are 2^63 ps, and 53 days 2^62.
+    #[test]
+    fn spans_of_months_keep_their_sign_and_their_end() {
+        let day = 86_400_000_000_000_000u64;
+        for days in [50, 54, 105, 107, 185, 200, 213] {
+            let later = Instant::ZERO.after((days * day) as f64);
+            assert_eq!(later, Instant::at(days * day), "{days} d");
+            assert_eq!(later.since(Instant::ZERO), (days * day) as f64);
+            assert_eq!(Instant::ZERO.since(later), -((days * day) as f64));
+            assert_eq!(later.after(1_000.0).since(later), 1_000.0);
+        }
+        assert_eq!(Instant::at(200 * day).after((14 * day) as f64), Instant::NEVER);
+        assert_eq!(Instant::ZERO.after((214 * day) as f64), Instant::NEVER);
     }
 }

@@ -300,6 +300,11 @@ impl Network for FlowNetwork {
         flows.min(change).min(of(self.waiting.peek())).min(of(self.arrivals.peek())).max(self.clock)
     }
 
+    /// A flow whose end does not fit in 64 bits has no next event at all.
+    fn is_beyond(&mut self) -> bool {
+        self.system.live() > 0 || self.next_time() != Time::NEVER
+    }
+
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
         debug_assert!(to >= self.clock, "the clock stands at {}, not before {to}", self.clock);
         self.clock = to;

@@ -162,13 +162,13 @@ impl<N: Network> Host<N> {
             free_runs: Vec::new(),
             network_next: None,
             arrivals: Vec::new(),
-            horizon: Time::NEVER,
+            horizon: Time::HORIZON,
         }
     }
 
     /// A network that goes on for as long as nothing arrives stops here: its caller has something to say to it then.
     pub fn stop_at(&mut self, horizon: Time) {
-        self.horizon = horizon;
+        self.horizon = horizon.min(Time::HORIZON);
     }
 
     /// The network.
@@ -589,7 +589,15 @@ impl<N: Network> Fabric for Host<N> {
 
     fn next_time(&mut self) -> Time {
         let queued = self.queue_time();
-        if queued <= self.now { queued } else { queued.min(self.network_time()) }
+        if queued <= self.now {
+            return queued;
+        }
+        let next = queued.min(self.network_time());
+        if next > Time::HORIZON { Time::NEVER } else { next }
+    }
+
+    fn is_beyond(&mut self) -> bool {
+        self.next_time() == Time::NEVER && (!self.queue.is_empty() || self.network.is_beyond())
     }
 
     fn step(&mut self, notices: &mut Vec<Notice>) {

@@ -48,6 +48,8 @@ pub trait PacketModel: Network + Abandon {
     fn pause_cycle(&self) -> Vec<LinkId>;
     /// NICs of a queue pair that has heard nothing for so long that the run is over: sender and receiver.
     fn silent_pair(&self) -> Option<[u32; 2]>;
+    /// Why the run cannot go on, in words: a message that no queue pair can number.
+    fn fault(&self) -> Option<&str>;
     /// What queue pairs held out of order until now.
     fn reordering(&self) -> Reordering;
     /// What background traffic came to, if there is any.
@@ -71,6 +73,10 @@ pub trait PacketModel: Network + Abandon {
 }
 
 impl<T: Transport> PacketModel for PacketNetwork<T> {
+    fn fault(&self) -> Option<&str> {
+        self.fault()
+    }
+
     fn catch_up(&mut self, at: Time) {
         self.engine_mut().catch_up(at);
     }
@@ -189,6 +195,10 @@ impl Network for Box<dyn PacketModel> {
 
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
         (**self).advance(to, arrivals);
+    }
+
+    fn is_beyond(&mut self) -> bool {
+        (**self).is_beyond()
     }
 
     fn run(&mut self, next: Time, limit: Time, arrivals: &mut Vec<Arrival>) -> Time {

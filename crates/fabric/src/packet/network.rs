@@ -81,6 +81,17 @@ pub struct PacketNetwork<T: Transport> {
     completion: CompletionTimes,
     arrived: u64,
     bytes: u64,
+    /// Why the run cannot go on.
+    fault: Option<String>,
+}
+
+/// What is said of a message with more packets than a queue pair numbers.
+pub fn too_long(bytes: Bytes, packets: u64) -> String {
+    format!(
+        "a message of {} B has {packets} packets on one queue pair, expected fewer than 2^32\n\nhint: send it in several \
+         messages or over more `network.queue_pairs`; `fidelity: flow` has no packets",
+        bytes.0
+    )
 }
 
 /// Why there is no network.
@@ -149,6 +160,7 @@ impl<T: Transport> PacketNetwork<T> {
             completion: CompletionTimes::default(),
             arrived: 0,
             bytes: 0,
+            fault: None,
         })
     }
 
@@ -170,6 +182,20 @@ impl<T: Transport> PacketNetwork<T> {
     /// out is lost. The rerouter that it was [given](Self::rerouted) is to know the same.
     pub fn change_paths(&mut self, forwarder: &Forwarder) {
         self.engine.lead_from(self.clock + Span(1), forwarder);
+    }
+
+    /// Why the run cannot go on, if it cannot.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Whether one queue pair would have to number more `packets` of a message than it can, which is the run's end.
+    fn is_too_long(&mut self, bytes: Bytes, packets: u64) -> bool {
+        let long = packets > u64::from(u32::MAX);
+        if long && self.fault.is_none() {
+            self.fault = Some(too_long(bytes, packets));
+        }
+        long
     }
 
     /// Whether a path joins both ends, in both directions.
@@ -410,6 +436,9 @@ impl<T: Transport> Network for PacketNetwork<T> {
         // Whole packets to each queue pair, the first ones one more where they do not divide.
         let packets = bytes.0.max(1).div_ceil(self.payload);
         let parts = packets.min(u64::from(self.queue_pairs));
+        if self.is_too_long(bytes, packets.div_ceil(parts)) {
+            return;
+        }
         let outside = Outside { message, from, to, class, parts: parts as u32, bytes: bytes.0, hops: 0 };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -447,6 +476,9 @@ impl<T: Transport> Network for PacketNetwork<T> {
             self.catch_up(at);
         }
         if Front::is_one(group) {
+            if self.is_too_long(bytes, bytes.0.div_ceil(self.payload)) {
+                return;
+            }
             self.reductions.start(&mut self.engine, at, run, group, bytes, class);
             return;
         }

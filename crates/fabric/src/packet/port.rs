@@ -172,10 +172,12 @@ impl Port {
         let data = u64::from(!packet.kind.is_control());
         let counters = &mut self.counters;
         counters.bytes += u64::from(wire);
-        counters.held += (u64::from(wire) * (end - packet.joined)) >> 10;
+        // Bytes times picoseconds: 64 bits of them are an hour of a packet.
+        let held = (u128::from(wire) * u128::from(end - packet.joined)) >> 10;
+        counters.held = counters.held.saturating_add(held as u64);
         counters.packets += data;
         counters.control += 1 - data;
-        counters.waited += start.wrapping_sub(packet.joined) * data;
+        counters.waited = counters.waited.saturating_add(start.wrapping_sub(packet.joined) * data);
         kind.reaches(start, end, wire)
     }
 

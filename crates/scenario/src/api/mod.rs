@@ -2,6 +2,7 @@
 
 mod collectives;
 pub mod goal;
+mod guard;
 pub mod lookup;
 mod names;
 pub mod routing;
@@ -15,6 +16,7 @@ use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
 use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::collectives::{collective_times, mpi_times};
+pub use self::guard::guarded;
 pub use self::names::{name_kinds, names};
 pub use self::topology::topology;
 use crate::assemble::{Assembled, assemble};

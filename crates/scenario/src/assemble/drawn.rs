@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::source::JobStream;
 use super::{JobPlan, elastic, model};
 use crate::error::InputError;
-use crate::schema::{Duration, Job, JobKind, JobSource, WorkloadSource};
+use crate::schema::{CalendarSpan, Job, JobKind, JobSource, WorkloadSource};
 
 /// A kind laid out over a number of GPUs; `None` if it does not fit them.
 struct Laid {
@@ -60,7 +60,7 @@ pub fn plans(
             priority: job.priority,
             estimate: Some(Span(job.estimate.saturating_mul(1_000))),
             deadline: job.deadline,
-            lasts: kind.iterations.is_none().then(|| Span(duration.saturating_mul(1_000))),
+            lasts: kind.iterations.is_none().then_some(duration),
             line: stream.lines.get(index).copied().unwrap_or(0),
             origin: Origin::of(&stream.facts, index),
             ..plan.clone()
@@ -154,7 +154,7 @@ fn lay(
         parallelism,
         placement: source.placement.clone(),
         iterations: kind.iterations.unwrap_or(1),
-        submit: Duration(Span::ZERO),
+        submit: CalendarSpan(0),
         duration: None,
         gpus: None,
         priority: 0,

@@ -5,6 +5,7 @@ use std::path::Path;
 use windtunnel_kernel::{Bytes, NicId, RandomStream, RankId, Span, StreamId, Tag};
 use windtunnel_workload::{Dimension, OpKind, Peer, ProgramBuilder, Workload};
 
+use super::limits;
 use crate::error::InputError;
 use crate::schema::{FlowPattern, FlowsJob};
 use crate::sheets;
@@ -48,6 +49,7 @@ pub fn flows(
                     format!("`bytes_to` ({high} B) is below `bytes` ({} B)", bytes.0.0),
                 ));
             }
+            limits::pattern(pattern, ranks, place)?;
             let mut sizes = RandomStream::new(seed, "flow-sizes", 0);
             let mut size = || bytes.0.0 + sizes.below(high - bytes.0.0 + 1);
             let pairs = pairs(pattern, ranks, seed).into_iter();

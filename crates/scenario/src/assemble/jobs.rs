@@ -147,7 +147,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         work: Arc::new(built.into_work(load, context)),
         resized,
         iterations: job.iterations,
-        submit: CalendarTime(job.submit.0.ns_ceil()),
+        submit: CalendarTime(job.submit.0),
         placement,
         locality,
         priority: job.priority,

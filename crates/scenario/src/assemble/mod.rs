@@ -8,6 +8,7 @@ pub mod fabric;
 pub mod flows;
 pub mod impair;
 pub mod jobs;
+mod limits;
 pub mod marks;
 pub mod model;
 mod nccl;
@@ -130,8 +131,8 @@ pub struct JobPlan {
     pub model: Option<ModelFacts>,
     /// Sequences or samples per iteration.
     pub samples: Option<u64>,
-    /// Do as many iterations as fit in this on an ideal fabric, instead of `iterations`.
-    pub lasts: Option<Span>,
+    /// Do as many iterations as fit in so many nanoseconds on an ideal fabric, instead of `iterations`.
+    pub lasts: Option<u64>,
     /// Line of the log; 0 if it is not from one.
     pub line: u32,
     /// What the log says of it beside.
@@ -225,6 +226,7 @@ pub fn assemble(
     let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
     let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);
     let fabric = fabric::fabric(&topology, scenario.network.load_balancer.hash.of(), &mut evidence)?;
+    limits::fabric(&scenario, &fabric.topology, source)?;
     let buffers = {
         // Read at every fidelity, so that what is wrong is told, but packets alone rest on them.
         let (mut unused, packets) = (EvidenceList::default(), scenario.fidelity == Fidelity::Packet);
@@ -288,6 +290,7 @@ pub fn assemble(
         let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
         plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
     }
+    limits::messages(&scenario, &fabric.topology, &network, &plans, source)?;
     reduce::check(&scenario, &network.reduction, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
     let base = base.to_owned();

@@ -20,6 +20,9 @@ use crate::schema::jobs::{AxisName, CollectiveSettings};
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
 
+/// Micro-batches of an iteration at most: each is computations and messages of its own on every rank.
+const MOST_MICROBATCHES: u32 = 1 << 20;
+
 /// Builds the workload of a job that trains `name`.
 ///
 /// # Errors
@@ -379,6 +382,14 @@ impl Transformer<'_> {
         layout.microbatches = layout
             .microbatches_of(self.global_batch, self.micro_batch)
             .map_err(|error| InputError::new(self.at("workload.global_batch"), error.to_string()))?;
+        if layout.microbatches > MOST_MICROBATCHES {
+            let message = format!(
+                "{} micro-batches go through every pipeline in an iteration, expected at most {MOST_MICROBATCHES}",
+                layout.microbatches
+            );
+            return Err(InputError::new(self.at("workload.global_batch"), message)
+                .hint("a larger `micro_batch`, or more replicas (`dp`)"));
+        }
         Ok(layout)
     }
 

@@ -164,6 +164,9 @@ pub fn operations(
     Ok(Some(plan))
 }
 
+/// Nanoseconds that components last on average, at least.
+const SHORTEST_LIFE: u64 = 1_000_000_000;
+
 fn of_class(class: &str, rule: &FaultRule, plant: &FabricPlant, place: &str) -> Result<Process, InputError> {
     let names = Class::ALL.map(Class::name);
     let found = Class::ALL.into_iter().find(|known| known.name() == class);
@@ -172,6 +175,11 @@ fn of_class(class: &str, rule: &FaultRule, plant: &FabricPlant, place: &str) -> 
         InputError::new(format!("{place}.mtbf"), "`mtbf` is missing").hint("for example `mtbf: 5 y`")
     })?;
     let mean = above_zero(mtbf, &format!("{place}.mtbf"))?;
+    if mtbf.0 < SHORTEST_LIFE {
+        let message = format!("expected a mean time between faults of at least 1 s, found {} ns", mtbf.0);
+        let hint = "every fault is an event, and nothing is done between two of them";
+        return Err(InputError::new(format!("{place}.mtbf"), message).hint(hint));
+    }
     let lifetime = match (rule.distribution, rule.shape) {
         (LifetimeName::Exponential, None) => Lifetime::Exponential { mean },
         (LifetimeName::Exponential, Some(_)) => {

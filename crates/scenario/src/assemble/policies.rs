@@ -2,9 +2,13 @@
 
 use windtunnel_cluster::placement::{self, Locality, PLACEMENTS, Placement};
 use windtunnel_cluster::scheduler::{SCHEDULERS, knows_regions};
+use windtunnel_kernel::Span;
 
 use crate::error::{InputError, nearest};
 use crate::schema::Cluster;
+
+/// Time slices that are shorter would be an event each for nothing: no job does an iteration in them.
+const SHORTEST_SLICE: Span = Span::from_us(1_000);
 
 /// Refuses what no scheduler can do.
 pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
@@ -34,6 +38,12 @@ pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
     }
     if cluster.slice.0.0 == 0 {
         return Err(InputError::new(at("slice"), "a time slice has to last some time, found 0"));
+    }
+    if cluster.slice.0 < SHORTEST_SLICE {
+        let message =
+            format!("expected a time slice of at least {SHORTEST_SLICE}, found {}", cluster.slice.0);
+        let hint = "a slice lasts for some iterations; every one costs a decision";
+        return Err(InputError::new(at("slice"), message).hint(hint));
     }
     if cluster.slice_rows == 0 {
         return Err(InputError::new(at("slice_rows"), "expected at least 1 row, found 0"));

@@ -12,6 +12,7 @@ use windtunnel_kernel::executor::{End, Sequential, Verdict};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::Topology;
 
+use super::clock::Origin;
 use super::recorder::Recorder;
 use super::usage;
 use crate::assemble::Assembled;
@@ -76,6 +77,10 @@ impl Observed for Host<Box<dyn PacketModel>> {
 
     fn account(&mut self) -> Option<&mut Account> {
         None
+    }
+
+    fn fault(&self) -> Option<&str> {
+        self.network().fault()
     }
 
     fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
@@ -164,7 +169,7 @@ impl FlowRows {
 /// What driving needs to know of the run around it.
 pub struct Watch<'a> {
     /// Start of the episode.
-    pub origin_ps: u64,
+    pub origin: Origin,
     /// Events of the episodes before.
     pub events_before: u64,
     /// The fabric's shape.
@@ -182,7 +187,7 @@ pub fn drive<F: Observed>(
     progress: &mut dyn ProgressSink,
     mut flows: FlowRows,
 ) -> (Outcome, u64) {
-    let &Watch { origin_ps, events_before, topology, sample_every, cut_off } = watch;
+    let &Watch { origin, events_before, topology, sample_every, cut_off } = watch;
     let already = flows.written;
     let (mut records, mut messages, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     let mut pace = Pace::new();
@@ -199,7 +204,8 @@ pub fn drive<F: Observed>(
         };
         let mut cancelled = false;
         if !ended && pace.due() {
-            let simulated = Span(origin_ps + shard.fabric().now().0).seconds();
+            let simulated =
+                origin.seconds() as f64 + (Span(origin.ps) + Span(shard.fabric().now().0)).seconds();
             let fraction = shard.progress();
             let packets = shard.fabric_mut().packet_network().map_or(0, |packet| packet.totals().events);
             let events = events_before + shard.fabric().events() + packets;
@@ -207,20 +213,20 @@ pub fn drive<F: Observed>(
         }
         let last = ended || cancelled;
         if shard.fabric_mut().take_flow_records(&mut records) && flows.due(&mut records, last) {
-            shard.observer_mut().rows("flows", usage::flows(&records, origin_ps));
+            shard.observer_mut().rows("flows", usage::flows(&records, origin));
             records.clear();
         }
         if let (Some(every), Some(network)) = (sample_every, shard.fabric_mut().packet_network()) {
             network.take_samples(&mut samples);
             if samples.len() >= 1 << 16 || last {
-                shard.observer_mut().rows("queues", usage::queues(&samples, topology, every, origin_ps));
+                shard.observer_mut().rows("queues", usage::queues(&samples, topology, every, origin));
                 samples.clear();
             }
         }
         if let Some(account) = shard.fabric_mut().account() {
             account.take_records(&mut messages);
             if flows.due(&mut messages, last) {
-                shard.observer_mut().rows("messages", usage::messages(&messages, topology, origin_ps));
+                shard.observer_mut().rows("messages", usage::messages(&messages, topology, origin));
                 messages.clear();
             }
         }

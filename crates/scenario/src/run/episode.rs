@@ -11,9 +11,10 @@ use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
 use windtunnel_workload::collectives::OneByOne;
-use windtunnel_workload::replay::Coupling;
+use windtunnel_workload::replay::{Coupling, StuckOperation};
 
 use super::RunOptions;
+use super::clock::Origin;
 use super::drive::{FlowRows, Observed, Outcome, Watch, drive};
 use super::fold::{self, Folded};
 use super::network;
@@ -184,8 +185,8 @@ pub fn packet_trouble(assembled: &Assembled, packet: &dyn PacketModel) -> Option
 
 /// What a simulation saw.
 pub struct Simulated {
-    /// Its beginning, in picoseconds since the run's start.
-    pub origin_ps: u64,
+    /// Its beginning.
+    pub origin: Origin,
     /// Iterations by job of the episode.
     pub seen: Vec<Vec<Iteration>>,
     /// Rows of them.
@@ -264,7 +265,7 @@ impl Simulator<'_> {
                     &self.options.source,
                     records,
                     rerouter,
-                    Time(start.0 * 1_000),
+                    start.network_time(),
                     self.options.threads,
                 )?;
                 if let Some(digests) = &self.options.digests {
@@ -292,7 +293,7 @@ impl Simulator<'_> {
                     _ => None,
                 };
                 let balancer = if folded.is_some() { LoadBalancer::Ideal } else { balancer };
-                let impairments = assembled.troubles.impairments.clone().since(Time(start.0 * 1_000));
+                let impairments = assembled.troubles.impairments.clone().since(start.network_time());
                 let rerouter = network::moving_rerouter(assembled, self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
                 let mut fabric = network::flow(assembled, spec, balancer, true, records, rerouter)?;
@@ -323,7 +324,7 @@ impl Simulator<'_> {
             }
             None => Arc::from([]),
         };
-        let origin_ps = start.0 * 1_000;
+        let origin = Origin::of(start);
         let (mut seen, mut held) = (Vec::new(), Vec::new());
         let drawn = matches!(assembled.scenario.jobs, Jobs::Source(_));
         let balancer = assembled.network.balancer;
@@ -334,7 +335,7 @@ impl Simulator<'_> {
             assembled.scenario.seed,
         );
         let mut recorder =
-            Recorder::new(&assembled.jobs, names, self.sink, origin_ps, &mut seen, &mut held, !drawn);
+            Recorder::new(&assembled.jobs, names, self.sink, origin, &mut seen, &mut held, !drawn);
         for job in jobs {
             recorder.enter(watch(job, &assembled.jobs[job.job], iterations));
         }
@@ -372,7 +373,7 @@ impl Simulator<'_> {
         let events = self.record.events;
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
         let sample_every = assembled.scenario.results.queues.map(|every| every.0);
-        let watch = Watch { origin_ps, events_before: events, topology, sample_every, cut_off: &cut_off };
+        let watch = Watch { origin, events_before: events, topology, sample_every, cut_off: &cut_off };
         let judge = Judge::of(assembled);
         let mut until = iterations;
         let (outcome, verdict) = loop {
@@ -382,14 +383,14 @@ impl Simulator<'_> {
             if !judged || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
                 break (outcome, None);
             }
-            let verdict = judge.judge(episode, shard.observer().iterations(), origin_ps, until);
+            let verdict = judge.judge(episode, shard.observer().iterations(), origin.ps, until);
             let (None, Some(next)) = (&verdict, judge.after(until)) else { break (outcome, verdict) };
             until = next;
             shard.stop_after(until);
         };
         self.record.events += shard.fabric().events();
         let end = shard.fabric().now();
-        self.record.simulated_ns = start.0 + Span(end.0).ns_ceil();
+        self.record.simulated_ns = start.0.saturating_add(Span(end.0).ns_ceil());
         // What networks carried is that of the jobs' time. Behind it come acknowledgements, what is sent again though it has
         // arrived, and timers that nobody waits for.
         // A job's end may be known before the clock gets there.
@@ -418,6 +419,7 @@ impl Simulator<'_> {
             return Err(Stop::Failed(Failure::Run(fault.to_owned())));
         }
         let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
+        let beyond = (!complete || !stuck.is_empty()) && shard.is_beyond();
         if let Some(flow) = shard.fabric_mut().flow_network() {
             self.record.counts.solves += flow.solves();
             self.record.counts.flows += flow.messages() + flow.coupled_runs() + flow.exchange_flows();
@@ -447,7 +449,8 @@ impl Simulator<'_> {
         let cancelled = match outcome {
             Outcome::Cancelled => true,
             Outcome::Dry if !complete || !stuck.is_empty() => {
-                return Err(Stop::Failed(stuck_failure(assembled, jobs, &stuck)));
+                let names: Vec<&str> = jobs.iter().map(|job| assembled.jobs[job.job].name.as_str()).collect();
+                return Err(Stop::Failed(stuck_failure(&names, &stuck, beyond)));
             }
             Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
             Outcome::Dry => false,
@@ -461,7 +464,7 @@ impl Simulator<'_> {
             held.retain(|held: &Held| held.of.1 < verdict.counts[held.of.0] as u64);
             good_for = verdict.good_for;
         }
-        Ok(Simulated { origin_ps, seen, held, begun, until, good_for, used: used.into(), cancelled })
+        Ok(Simulated { origin, seen, held, begun, until, good_for, used: used.into(), cancelled })
     }
 }
 
@@ -472,7 +475,7 @@ pub fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
     let topology = &assembled.fabric.topology;
     let per_host = topology.endpoints_per_host();
     for rule in &written.speeds {
-        let from = rule.from.map_or(0, |from| from.0.0.saturating_sub(start.0 * 1_000));
+        let from = rule.from.map_or(0, |from| from.0.0.saturating_sub(start.network_time().0));
         let hosts = rule.host.map_or(0..topology.hosts(), |host| host..host + 1);
         for host in hosts {
             let gpus = rule.gpu.map_or(0..per_host, |gpu| gpu..gpu + 1);
@@ -573,24 +576,29 @@ fn silent_failure(assembled: &Assembled, [from, to]: [u32; 2]) -> Failure {
     ))
 }
 
-pub fn stuck_failure(
-    assembled: &Assembled,
-    jobs: &[EpisodeJob],
-    stuck: &[(usize, Vec<windtunnel_workload::replay::StuckOperation>)],
-) -> Failure {
+/// What is said when no event is left and jobs are not done: `stuck` has their operations, `jobs` their names, and `beyond`
+/// is whether something would end after the horizon.
+pub fn stuck_failure(jobs: &[&str], stuck: &[(usize, Vec<StuckOperation>)], beyond: bool) -> Failure {
     let count: usize = stuck.iter().map(|(_, operations)| operations.len()).sum();
-    let (plural, wait) = if count == 1 { ("", "waits") } else { ("s", "wait") };
     let all =
         stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
-    let line = |(job, operation): (usize, &windtunnel_workload::replay::StuckOperation)| {
-        let name = &assembled.jobs[jobs[job].job].name;
+    let line = |(job, operation): (usize, &StuckOperation)| {
         let label =
             if operation.label.is_empty() { String::new() } else { format!(" `{}`", operation.label) };
         let (rank, index, waits_for) = (operation.rank, operation.operation, &operation.waits_for);
-        format!("\n  job `{name}`, rank {rank}, operation {index}{label} waits for {waits_for}")
+        format!("\n  job `{}`, rank {rank}, operation {index}{label} waits for {waits_for}", jobs[job])
     };
     let lines: String = all.take(NAMED).map(line).collect();
     let more = if count > NAMED { format!("\n  … and {} more", count - NAMED) } else { String::new() };
+    let (plural, wait) = if count == 1 { ("", "waits") } else { ("s", "wait") };
+    if beyond {
+        return Failure::Run(format!(
+            "the run would go on for more than {} days of network time, the longest that a network is followed: \
+             {count} operation{plural} {wait} for something that ends later{lines}{more}\n\nhint: is a rate or a size \
+             mistyped (`1 Kbps` for `1 Gbps`)? A job as long as this one has to be cut into iterations",
+            Time::HORIZON.0 / Span::from_us(86_400_000_000).0
+        ));
+    }
     Failure::Run(format!(
         "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
          receive needs a send of the same tag from the same rank, and the other way round"

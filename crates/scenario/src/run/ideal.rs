@@ -12,6 +12,7 @@ use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
+use super::episode::stuck_failure;
 use super::{RunOptions, fold, network};
 use crate::assemble::{Assembled, JobPlan, Work};
 use crate::error::{Failure, InputError};
@@ -115,7 +116,7 @@ impl IdealTimes {
                 return Ok(time);
             }
             let iterations = if plan.lasts.is_some() { 2 } else { plan.iterations.min(2) };
-            let time = ideal_time(assembled, options, work, iterations, progress)?;
+            let time = ideal_time(assembled, options, (plan, work), iterations, progress)?;
             known.insert(workload, time);
             Ok::<_, Failure>(time)
         };
@@ -141,7 +142,7 @@ impl IdealTimes {
 fn ideal_time(
     assembled: &Assembled,
     options: &RunOptions,
-    work: &Arc<Work>,
+    (plan, work): (&JobPlan, &Arc<Work>),
     iterations: u64,
     progress: &mut dyn ProgressSink,
 ) -> Result<Option<Span>, Failure> {
@@ -173,8 +174,12 @@ fn ideal_time(
             return Ok(None);
         }
     }
+    // A job that gets stuck is told by the run itself, with the operations at fault; job fidelity has no other run.
+    if assembled.scenario.fidelity == Fidelity::Job && !shard.satisfied() {
+        let beyond = shard.is_beyond();
+        return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond));
+    }
     let ends = &shard.observer_mut().0;
-    // A job that gets stuck is told by the run itself, with the operations at fault.
     Ok(match ends.as_slice() {
         [only] => Some(*only - Time::ZERO),
         [.., before, last] => Some(*last - *before),

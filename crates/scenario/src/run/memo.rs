@@ -43,8 +43,8 @@ impl Known {
         let relative = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
             let one = |iteration: &Iteration| Iteration {
                 number: iteration.number - job.done_before,
-                start_ps: iteration.start_ps - simulated.origin_ps,
-                finish_ps: iteration.finish_ps - simulated.origin_ps,
+                start_ps: iteration.start_ps - simulated.origin.ps,
+                finish_ps: iteration.finish_ps - simulated.origin.ps,
                 reused: true,
                 ..*iteration
             };

@@ -5,6 +5,7 @@
 //! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
 //! end, told with what each waits for; a sink that refuses rows.
 
+mod clock;
 mod cluster;
 mod drive;
 mod episode;
@@ -142,7 +143,8 @@ pub fn execute(
     let ideal = IdealTimes::of(assembled, options, progress)?;
     for (job, plan) in assembled.jobs.iter_mut().enumerate() {
         if let (Some(lasts), Some(one)) = (plan.lasts, ideal.of_job(job)) {
-            plan.iterations = (lasts.0 / one.0.max(1)).max(1);
+            let fit = u128::from(lasts) * 1_000 / u128::from(one.0.max(1));
+            plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
         }
     }
     if assembled.scenario.cluster.episodes.memo == MemoName::Symmetric {

@@ -8,6 +8,7 @@ use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{Dimension, OpKind, Operation, Program};
 
+use super::clock::Origin;
 use super::paths::PathNames;
 use crate::assemble::{JobPlan, Work};
 use crate::table::{Batch, Column, TableSink};
@@ -17,7 +18,7 @@ use crate::table::{Batch, Column, TableSink};
 pub struct Iteration {
     /// Number within the job.
     pub number: u64,
-    /// Start, in picoseconds since the run's start.
+    /// Start, in picoseconds of the episode's [`Origin`].
     pub start_ps: u64,
     /// End.
     pub finish_ps: u64,
@@ -87,8 +88,8 @@ pub struct Recorder<'a> {
     watched: Vec<Watched>,
     names: PathNames<'a>,
     sink: &'a mut dyn TableSink,
-    /// Start of the episode, in picoseconds since the run's start.
-    origin_ps: u64,
+    /// Start of the episode.
+    origin: Origin,
     /// By job of the shard.
     iterations: &'a mut Vec<Vec<Iteration>>,
     /// Whether critical paths are written.
@@ -104,7 +105,7 @@ pub struct Recorder<'a> {
 pub struct Held {
     /// Job of the episode, and which of its iterations there.
     pub of: (usize, u64),
-    /// End of the iteration, in picoseconds since the run's start.
+    /// End of the iteration, in picoseconds of the episode's [`Origin`].
     pub finish_ps: u64,
     /// Table.
     pub table: &'static str,
@@ -125,18 +126,18 @@ pub fn together(held: impl IntoIterator<Item = Held>) -> Vec<(&'static str, Batc
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder for an episode that starts at `origin_ps`; `paths`: critical paths are written.
+    /// A recorder for an episode that starts at `origin`; `paths`: critical paths are written.
     pub fn new(
         plans: &'a [JobPlan],
         names: PathNames<'a>,
         sink: &'a mut dyn TableSink,
-        origin_ps: u64,
+        origin: Origin,
         iterations: &'a mut Vec<Vec<Iteration>>,
         held: &'a mut Vec<Held>,
         paths: bool,
     ) -> Self {
         iterations.clear();
-        Self { plans, watched: Vec::new(), names, sink, origin_ps, iterations, paths, held, failure: None }
+        Self { plans, watched: Vec::new(), names, sink, origin, iterations, paths, held, failure: None }
     }
 
     /// Another job enters the shard.
@@ -173,7 +174,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn at(&self, time: Time) -> u64 {
-        self.origin_ps + time.0
+        self.origin.ps.saturating_add(time.0)
     }
 
     /// Where rows of that job of the shard put an instant.
@@ -220,7 +221,8 @@ impl<'a> Recorder<'a> {
             .with("category", Column::Text(segments.iter().map(|s| s.category.name().to_owned()).collect()))
             .with("start_ps", Column::U64(segments.iter().map(|s| self.told(job, s.start)).collect()))
             .with("finish_ps", Column::U64(segments.iter().map(|s| self.told(job, s.finish)).collect()))
-            .with("links", Column::Text(segments.iter().map(links).collect()));
+            .with("links", Column::Text(segments.iter().map(links).collect()))
+            .with("origin_s", Column::U64(vec![self.origin.seconds(); n]));
         self.held.push(Held { of: (job, iteration), finish_ps, table: "critical_path", batch });
     }
 }
@@ -265,7 +267,8 @@ impl Observer for Recorder<'_> {
                 "finish_ps",
                 Column::U64(records.iter().map(|record| self.told(job, record.finish)).collect()),
             )
-            .with("bytes", Column::U64(ops.iter().map(|op| bytes(program, op)).collect()));
+            .with("bytes", Column::U64(ops.iter().map(|op| bytes(program, op)).collect()))
+            .with("origin_s", Column::U64(vec![self.origin.seconds(); n]));
         self.rows("operations", batch);
     }
 
@@ -311,7 +314,8 @@ impl Observer for Recorder<'_> {
         let batch = batch
             .with("bubble_ps", one(breakdown.bubble))
             .with("straggler_ps", one(breakdown.straggler))
-            .with("host_ps", one(breakdown.host));
+            .with("host_ps", one(breakdown.host))
+            .with("origin_s", one(self.origin.seconds()));
         let of = (job, end.iteration);
         self.held.push(Held { of, finish_ps: self.told(job, end.finish), table: "iterations", batch });
         if self.paths {

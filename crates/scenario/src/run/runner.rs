@@ -16,6 +16,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LoadBalancer, Route};
 
 use super::RunOptions;
+use super::clock::Origin;
 use super::drive::Pace;
 use super::episode::{Record, Simulated, Simulator, Stop};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
@@ -253,6 +254,29 @@ impl<'a> FabricRunner<'a> {
         episode.jobs.iter().zip(seen).filter_map(one).collect()
     }
 
+    /// Where what begins at `start` counts its picoseconds from. Job fidelity has no rows in them.
+    fn origin(&self, start: CalendarTime) -> Origin {
+        match self.simulator.assembled.scenario.fidelity {
+            Fidelity::Job => Origin::at(start),
+            _ => Origin::of(start),
+        }
+    }
+
+    /// Refuses iterations that are too long to be counted in picoseconds.
+    fn check_span(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Result<(), Stop> {
+        let long = |seen: &Vec<Iteration>| seen.last().is_some_and(|last| last.finish_ps == u64::MAX);
+        let Some((job, seen)) = episode.jobs.iter().zip(seen).find(|(_, seen)| long(seen)) else {
+            return Ok(());
+        };
+        let name = &self.simulator.assembled.jobs[job.job].name;
+        let message = format!(
+            "the first {} iterations of job `{name}` take more than 213 days, the longest that is counted in \
+             picoseconds\n\nhint: is a rate or a size mistyped? Else cut the job into shorter iterations",
+            seen.len()
+        );
+        Err(Stop::Failed(Failure::Run(message)))
+    }
+
     /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
     fn without_network(
         &self,
@@ -268,8 +292,9 @@ impl<'a> FabricRunner<'a> {
             };
             // An elastic job on fewer or more GPUs than it asked for.
             let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
-            let span = Span((u128::from(span.0) * asked).div_ceil(has) as u64);
-            let at = |number: u64| start.0 * 1_000 + (job.start + span * number).0;
+            let span = Span(u64::try_from((u128::from(span.0) * asked).div_ceil(has)).unwrap_or(u64::MAX));
+            let origin = self.origin(start);
+            let at = |number: u64| origin.ps.saturating_add((job.start + span * number).0);
             let one = |number: u64| Iteration {
                 number: job.done_before + number,
                 start_ps: at(number),
@@ -357,7 +382,8 @@ impl<'a> FabricRunner<'a> {
             for episode in episodes {
                 let seen = self.without_network(start, &episode.jobs, iterations);
                 let good_for = vec![None; seen.len()];
-                results.push(ends(&seen, &good_for, start.0 * 1_000));
+                self.check_span(episode, &seen)?;
+                results.push(ends(&seen, &good_for, self.origin(start).ps));
                 self.open(start, episode, seen, Vec::new(), Arc::from([]));
             }
             return Ok(results);
@@ -394,8 +420,8 @@ impl<'a> FabricRunner<'a> {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
-            let Simulated { seen, held, used, origin_ps, good_for, .. } = simulated;
-            results[index] = Some(ends(&seen, &good_for, origin_ps));
+            let Simulated { seen, held, used, origin, good_for, .. } = simulated;
+            results[index] = Some(ends(&seen, &good_for, origin.ps));
             self.open(start, episode, seen, held, used);
         }
         if cancelled {
@@ -412,7 +438,7 @@ impl<'a> FabricRunner<'a> {
             self.hits += 1;
             let known = self.memo.find(&keys[index], episode, iterations);
             let (known, Verdict { counts, good_for }) = known.expect("one like it was just simulated");
-            let origin = start.0 * 1_000;
+            let origin = self.origin(start).ps;
             let shifted = |((iterations, count), job): ((&Vec<Iteration>, usize), &EpisodeJob)| {
                 let one = |iteration: &Iteration| Iteration {
                     number: job.done_before + iteration.number,
@@ -501,7 +527,8 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn lasted(&mut self, episode: u32, span: Span) -> Result<(), Stop> {
         let Some(open) = self.open.remove(&episode) else { return Ok(()) };
-        let until_ps = (open.start.0 * 1_000).saturating_add(span.0);
+        let origin = self.origin(open.start);
+        let until_ps = origin.ps.saturating_add(span.0);
         let until = open.start.0.saturating_add(span.ns_ceil());
         if span.0 < u64::MAX {
             self.heat.add(&open.used, open.start.0, until);
@@ -510,11 +537,12 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
         let mut last = 0;
-        let gathered_ps = open.start.0 * 1_000 + open.gathered.0;
+        let gathered_ps = origin.ps.saturating_add(open.gathered.0);
         let simulated_ps = until_ps.saturating_add(open.gathered.0);
         for ((job, paused), mut iterations) in open.jobs.into_iter().zip(open.paused).zip(open.iterations) {
             let by = |ps: u64| done_by(&iterations, ps);
-            let done = by(simulated_ps).zip(by(gathered_ps + paused.0)).filter(|_| span.0 < u64::MAX);
+            let done =
+                by(simulated_ps).zip(by(gathered_ps.saturating_add(paused.0))).filter(|_| span.0 < u64::MAX);
             let done = done.map(|(all, before)| all.saturating_sub(before));
             let whole = iterations.partition_point(|iteration| iteration.finish_ps <= simulated_ps);
             last = iterations[..whole].last().map_or(last, |iteration| last.max(iteration.finish_ps));
@@ -530,7 +558,8 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
         let record = &mut self.simulator.record;
-        record.simulated_ns = record.simulated_ns.max(last.saturating_sub(open.gathered.0).div_ceil(1_000));
+        let last = origin.calendar_ns(last.saturating_sub(open.gathered.0));
+        record.simulated_ns = record.simulated_ns.max(last);
         let standing = open.held.into_iter().filter(|held| held.finish_ps <= until_ps);
         for (table, batch) in together(standing) {
             self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;

@@ -7,6 +7,7 @@ use windtunnel_kernel::{NicId, Span};
 use windtunnel_topology::{LinkId, LinkTier, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
 
+use super::clock::Origin;
 use super::summary::LinkLoad;
 use crate::table::{Batch, Column};
 
@@ -126,7 +127,7 @@ pub fn ports(
 }
 
 /// Rows of queues over time, taken every `every`.
-pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin_ps: u64) -> Batch {
+pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin: Origin) -> Batch {
     let mut links: Vec<u32> = samples.iter().map(|sample| sample.link.0).collect();
     links.sort_unstable();
     links.dedup();
@@ -138,13 +139,14 @@ pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin_
         links.iter().map(|&link| topology.link(LinkId(link)).tier.name().into_owned()).collect();
     let utilisation = samples.iter().map(|sample| sample.sent as f64 / full(sample)).collect();
     Batch::default()
-        .with("time_ps", u64s(&|sample| origin_ps + sample.at.0))
+        .with("time_ps", u64s(&|sample| origin.ps + sample.at.0))
         .with("link", Column::U32(samples.iter().map(|sample| sample.link.0).collect()))
         .with("name", Column::coded(names.iter().map(String::as_str), samples.iter().map(code)))
         .with("tier", Column::coded(tiers.iter().map(String::as_str), samples.iter().map(code)))
         .with("queue_bytes", u64s(&|sample| u64::from(sample.bytes)))
         .with("bytes", u64s(&|sample| sample.sent))
         .with("utilisation", Column::F64(utilisation))
+        .with("origin_s", Column::U64(vec![origin.seconds(); samples.len()]))
 }
 
 /// How much fuller the fullest of a switch's ports upwards is than they are on average, for the switch and tier where
@@ -167,7 +169,7 @@ pub fn unevenness(network: &dyn PacketModel, topology: &Topology) -> Option<f64>
 }
 
 /// Rows of messages; `topology` knows how far each went.
-pub fn messages(records: &[Received], topology: &Topology, origin_ps: u64) -> Batch {
+pub fn messages(records: &[Received], topology: &Topology, origin: Origin) -> Batch {
     let u32s = |of: &dyn Fn(&Received) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&Received) -> u64| Column::U64(records.iter().map(of).collect());
     let path = |record: &Received| topology.path_class(record.from, record.to) as u32;
@@ -183,11 +185,12 @@ pub fn messages(records: &[Received], topology: &Topology, origin_ps: u64) -> Ba
         .with("source", u32s(&|record| record.from.0))
         .with("destination", u32s(&|record| record.to.0))
         .with("bytes", u64s(&|record| record.bytes.0))
-        .with("start_ps", u64s(&|record| origin_ps + record.start.0))
-        .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
+        .with("start_ps", u64s(&|record| origin.ps + record.start.0))
+        .with("finish_ps", u64s(&|record| origin.ps + record.finish.0))
         .with("dimension", Column::coded(dimensions, records.iter().map(|record| dimension(record.class))))
         .with("path", Column::coded(paths, records.iter().map(path)))
         .with("hops", Column::U32(hops))
+        .with("origin_s", Column::U64(vec![origin.seconds(); records.len()]))
 }
 
 /// Place of a traffic class among the names of dimensions.
@@ -196,7 +199,7 @@ fn dimension(class: u8) -> u32 {
 }
 
 /// Rows of flows.
-pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
+pub fn flows(records: &[FlowRecord], origin: Origin) -> Batch {
     let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
     let dimensions = Dimension::ALL.map(Dimension::name);
@@ -206,9 +209,10 @@ pub fn flows(records: &[FlowRecord], origin_ps: u64) -> Batch {
         .with("destination", u32s(&|record| record.destination.0))
         .with("edges", u32s(&|record| record.edges))
         .with("bytes", u64s(&|record| record.bytes.0))
-        .with("start_ps", u64s(&|record| origin_ps + record.start.0))
-        .with("finish_ps", u64s(&|record| origin_ps + record.finish.0))
+        .with("start_ps", u64s(&|record| origin.ps + record.start.0))
+        .with("finish_ps", u64s(&|record| origin.ps + record.finish.0))
         .with("dimension", Column::coded(dimensions, records.iter().map(|record| dimension(record.class))))
         .with("path", Column::coded(paths, records.iter().map(|record| record.path as u32)))
         .with("hops", u32s(&|record| u32::from(record.hops)))
+        .with("origin_s", Column::U64(vec![origin.seconds(); records.len()]))
 }

@@ -33,6 +33,7 @@ use windtunnel_workload::collectives::Algorithm;
 
 use self::writes::Writes;
 use super::RunOptions;
+use super::clock::Origin;
 use super::drive::{Observed, Pace};
 use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, stuck_failure, variation, watch};
 use super::network;
@@ -43,9 +44,6 @@ use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity};
 use crate::table::{Batch, ProgressSink, TableSink};
-
-/// Picoseconds that the network can count, with room for a message's way.
-const LONGEST: u64 = 200 * 86_400 * 1_000_000_000;
 
 /// Iterations whose rows are held back at most.
 const HELD: usize = 1 << 12;
@@ -190,7 +188,7 @@ impl Over<'_> {
             balancer,
             scenario.seed,
         );
-        let recorder = Recorder::new(&assembled.jobs, names, sink, 0, &mut seen, &mut held, false);
+        let recorder = Recorder::new(&assembled.jobs, names, sink, Origin::RUN, &mut seen, &mut held, false);
         let mut shard = Shard::new(fabric, settings.endpoints, &variation, recorder);
         if scenario.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
@@ -324,11 +322,15 @@ where
                 {
                     return Err(Stop::Failed(failure));
                 }
-                let stuck = self.shard.stuck();
-                let jobs: Vec<EpisodeJob> = self.entered.iter().map(|&(job, _)| placeless(job)).collect();
-                return Err(Stop::Failed(stuck_failure(self.assembled, &jobs, &stuck)));
+                if let Some(fault) = self.shard.fabric().fault() {
+                    return Err(Stop::Failed(Failure::Run(fault.to_owned())));
+                }
+                let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
+                let name = |&(job, _): &(usize, bool)| self.assembled.jobs[job].name.as_str();
+                let jobs: Vec<&str> = self.entered.iter().map(name).collect();
+                return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond)));
             };
-            if now > LONGEST {
+            if CalendarTime(now).network_time() > Time::HORIZON {
                 let message = "the network counts no further than 200 days: leave `--full` out, or run less";
                 return Err(Stop::Failed(Failure::Run(message.to_owned())));
             }
@@ -360,7 +362,7 @@ where
             };
             let known = self.running.iter().filter_map(of).map(|at| Span(at.0).ns_ceil().max(cluster.now()));
             let next = known.chain(event).min();
-            let due = next.map_or(Time::NEVER, |at| Time(at.saturating_mul(1_000)));
+            let due = next.map_or(Time::NEVER, |at| CalendarTime(at).network_time());
             if self.shard.next_event() >= due {
                 return Ok(next);
             }
@@ -455,7 +457,7 @@ where
         // One that was started at this instant never entered.
         let Some(place) = self.running.iter().position(|running| running.id == id) else { return };
         let running = self.running.remove(place);
-        let now = Time(now * 1_000);
+        let now = CalendarTime(now).network_time();
         if kept && !running.loading {
             self.safe[running.job] = running.before + self.shard.ended_by(running.place, now);
         }
@@ -481,7 +483,7 @@ where
         self.shard.observer_mut().rename_paths(names);
         *lock(rerouter).forwarder_mut() = forwarder.clone();
         let host = self.shard.fabric_mut();
-        host.advance_to(Time(cluster.now() * 1_000));
+        host.advance_to(CalendarTime(cluster.now()).network_time());
         host.network_mut().change_paths(&forwarder);
     }
 
@@ -515,7 +517,8 @@ where
             done_before: before,
             ..placeless(job)
         };
-        let place = self.put_on(&EpisodeJob { start: Time(ready * 1_000) + phase, ..watched })?;
+        let place =
+            self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time() + phase, ..watched })?;
         self.histories[job].start = cluster.first_start(id);
         self.entered.push((job, false));
         let writes = Writes::new(&self.jobs[job].life, ready);
@@ -539,7 +542,7 @@ where
         let (job, now) = (self.given[id.0 as usize], cluster.now());
         let loads = EpisodeJob {
             placement: placement.clone(),
-            start: Time(now * 1_000),
+            start: CalendarTime(now).network_time(),
             left: requests,
             loading: true,
             ..placeless(job)
@@ -571,7 +574,7 @@ where
         for running in &mut self.running {
             if let Some(iterations) = running.writes.end(now) {
                 self.safe[running.job] = running.before + iterations;
-                self.shard.release(running.place, Time(now * 1_000));
+                self.shard.release(running.place, CalendarTime(now).network_time());
                 let left = self.jobs[running.job].iterations - running.before;
                 running.writes.begin(&mut self.shard, running.place, left);
             }

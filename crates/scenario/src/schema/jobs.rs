@@ -29,7 +29,7 @@ pub struct Job {
     pub iterations: u64,
     /// When it is submitted.
     #[serde(default = "at_once")]
-    pub submit: Duration,
+    pub submit: CalendarSpan,
     /// Time the job takes (job fidelity); the network is not asked.
     #[serde(default)]
     pub duration: Option<Duration>,
@@ -75,8 +75,8 @@ const fn one() -> u64 {
     1
 }
 
-const fn at_once() -> Duration {
-    Duration(windtunnel_kernel::Span::ZERO)
+const fn at_once() -> CalendarSpan {
+    CalendarSpan(0)
 }
 
 /// What a job does: exactly one of the keys `model`, `goal`, `file`, `collective` and `flows`.

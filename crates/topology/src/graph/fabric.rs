@@ -61,6 +61,9 @@ pub(crate) struct Graph {
     tables: Tables,
 }
 
+/// Pairs of a switch and a switch with NICs at most: time and memory of the tables grow with them.
+const MOST_PAIRS: u64 = 1 << 30;
+
 /// Switches and their neighbours: what is searched. Four bytes a port, so that a search stays in the cache.
 pub(super) struct Switches<'a> {
     first: &'a [u32],
@@ -194,6 +197,11 @@ impl Graph {
             check_nics(spec, &attachments, nics_per_host, &part)
                 .map_err(|problem| GraphError::new(&spec.source, Place::File, problem))?;
             let leaves = leaves(&attachments);
+            let pairs = u64::from(view.count()) * leaves.len() as u64;
+            if pairs > MOST_PAIRS {
+                let what = "pairs of a switch and a leaf, for each of which ways are looked for,";
+                return Err(fail(GraphProblem::TooLarge { what, limit: MOST_PAIRS, found: pairs }));
+            }
             let (sites, racks) = sites(&attachments, nics_per_host, &leaves, view.count());
             (tiers(&view, &leaves), sites, racks, Tables::build(&view, &leaves))
         };

@@ -337,6 +337,41 @@ pub fn break_some(forwarder: &mut Forwarder, draws: &mut RandomStream, percent: 
     dead
 }
 
+/// Links between switches are dead where their cable failed or a switch at either end did, and nowhere else: also those out
+/// of a switch that failed, on which nothing is sent any more.
+fn check_dead(forwarder: &Forwarder, dead: &BTreeSet<LinkId>) {
+    let topology = forwarder.topology();
+    for switch in (0..topology.switches()).map(SwitchId) {
+        for port in 0..topology.ports(switch) {
+            let Some(Peer::Switch { .. }) = topology.peer(switch, port) else { continue };
+            let link = topology.out_link(switch, port).expect("cabled");
+            assert_eq!(forwarder.is_dead(link), dead.contains(&link), "{}", topology.link_name(link));
+        }
+    }
+}
+
+/// A packet is sent by a waypoint only if a legal path leads on from it, and to the same one as in a whole fabric.
+fn check_waypoints(forwarder: &mut Forwarder, legal: Legality, dead: &BTreeSet<LinkId>, seed: u64) {
+    let topology = Arc::clone(forwarder.topology());
+    let targets = targets(&topology);
+    for (&from, start) in &targets {
+        for (&to, target) in targets.iter().filter(|(_, target)| target.plane == start.plane) {
+            for entropy in 0..4 {
+                let hash = flow_hash(seed, u64::from(start.nic), u64::from(target.nic), entropy);
+                let whole = topology.enter(from, target, hash, |_| 0);
+                let found = forwarder.enter(from, target, hash, |_| 0);
+                let leads = |waypoint| search(&topology, legal, dead, waypoint, to).is_some();
+                let expected = match whole.waypoint() {
+                    Some(waypoint) if !leads(waypoint) => Itinerary::DIRECT,
+                    _ => whole,
+                };
+                let name = |switch| topology.node_name(Node::Switch(switch));
+                assert_eq!(found, expected, "{} to {} without {dead:?}", name(from), name(to));
+            }
+        }
+    }
+}
+
 /// After random faults: converged, the sets equal those of the search wherever a legal path is left; where none is, a
 /// detour leads there if any path does, and is refused if forbidden. With local repair packets arrive or are lost, and
 /// never loop. What recovers is as before.
@@ -348,6 +383,8 @@ pub fn check_faults(topology: &Arc<Topology>, legal: Legality, seed: u64, percen
         check_loops(&mut forwarder, seed, true);
         forwarder.converge();
         check_loops(&mut forwarder, seed + 1, false);
+        check_dead(&forwarder, &dead);
+        check_waypoints(&mut forwarder, legal, &dead, seed);
         let mut ports = PortSet::new();
         for (&to, target) in &targets(topology) {
             for at in (0..topology.switches()).map(SwitchId).filter(|&at| at != to) {

@@ -14,8 +14,8 @@ use std::path::Path;
 
 use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError, PacketSettings,
-    ParallelSettings, TrimSettings,
+    Background, Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError,
+    PacketSettings, ParallelSettings, TrimSettings,
 };
 use windtunnel_fabric::reduction::ReductionSettings;
 use windtunnel_kernel::Bytes;
@@ -214,6 +214,35 @@ fn on_switches(
     built.map(drop).map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))
 }
 
+/// Refuses background traffic that leaves no room for its own acknowledgements: its queues would grow for ever, and no job
+/// beside it would end. A NIC sends what it offers and what it answers.
+fn answers_fit(settings: &PacketSettings, source: &str) -> Result<(), InputError> {
+    if settings.ack_every == 0 {
+        return Ok(());
+    }
+    let payload = settings.payload();
+    let share = |background: &Background| {
+        let wire = background.sizes.mean_wire(payload, settings.header.0);
+        // Headers over header bytes are packets; without any, a message is one at least.
+        let bytes = background.sizes.mean_wire(payload, 0);
+        let packets = if settings.header.0 > 0 { (wire - bytes) / settings.header.0 as f64 } else { 1.0 };
+        let answers = (packets / f64::from(settings.ack_every)).max(1.0) * settings.control.0 as f64;
+        background.load * (wire + answers) / wire
+    };
+    for (index, background) in settings.background.iter().enumerate() {
+        let share = share(background);
+        if share >= 1.0 {
+            let message = format!(
+                "messages this small at this load fill {share:.2} of every NIC, their acknowledgements included, expected \
+                 less than 1"
+            );
+            return Err(InputError::new(format!("{source}: impairments.background[{index}].load"), message)
+                .hint("larger messages, or a lower `load`"));
+        }
+    }
+    Ok(())
+}
+
 /// Packets that a queue pair of RoCE tracks where its NIC's sheet does not say: those of ConnectX-6.
 const TRACKED: u32 = 512;
 
@@ -261,6 +290,7 @@ impl NetworkPlan {
         settings.impairments = troubles.impairments.clone();
         settings.background.clone_from(&troubles.background);
         check(settings, source)?;
+        answers_fit(settings, source)?;
         self.packet.testify(&scenario.network, evidence);
         Ok(())
     }
