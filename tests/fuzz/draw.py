@@ -45,6 +45,9 @@ def _clos(rng: random.Random) -> Mapping:
     if gpus > 1:
         host["scale_up"] = {"rate": "1600 Gbps", "latency": "500 ns"}
     tiers = rng.choice([1, 2, 2, 3])
+    if tiers == 1:
+        # A rail is a leaf, and one tier has a single switch.
+        host.pop("rails", None)
     per_leaf = rng.choice([2, 4])
     width = nics if nics > 1 and "rails" not in host else 1
     if tiers == 1:

@@ -1,0 +1,24 @@
+"""A few random scenarios against the rules of `make fuzz`, and mutants that are still where they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzz.cases import outcome
+from fuzz.properties import OPEN, RULES
+from mutants.__main__ import ROOT, read_list
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("number", range(40))
+def test_rules_hold(number: int) -> None:
+    assert [str(violation) for violation in outcome(number).violations if violation.rule not in OPEN] == []
+
+
+def test_open_rules_are_rules() -> None:
+    assert set(OPEN) < set(RULES)
+
+
+def test_mutants_stand_where_the_list_says() -> None:
+    gone = [m.name for m in read_list() if (ROOT / m.file).read_text(encoding="utf-8").count(m.find) != 1]
+    assert gone == []
