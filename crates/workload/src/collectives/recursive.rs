@@ -55,7 +55,7 @@ impl Fold {
 
     /// Of the other in the pair of `index`: its index, and whether `index` is the one that leaves.
     fn pair(self, index: u32) -> Option<(u32, bool)> {
-        (index < 2 * self.extra).then(|| (index ^ 1, index % 2 != self.stays))
+        (index < 2 * self.extra).then_some((index ^ 1, index % 2 != self.stays))
     }
 }
 
