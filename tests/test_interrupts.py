@@ -28,7 +28,7 @@ LONG: dict[str, Any] = {
     "windtunnel": 1, "name": "long", "fidelity": "packet", "network": {"transport": "none"},
     "topology": {"shape": "clos", "hosts": 16, "host": {"gpus": 1, "nics": 1},
                  "tiers": [{"ports_down": 16, "rate": "100 Gbps", "length": "5 m"}]},
-    "jobs": [{"name": "a", "workload": {"flows": {"pattern": "all-to-all", "bytes": "32 MiB"}}}],
+    "jobs": [{"name": "a", "workload": {"flows": {"pattern": "all-to-all", "bytes": "1 GiB"}}}],
 }  # fmt: skip
 
 PROGRAM = Path(sys.executable).with_name("windtunnel")

@@ -65,7 +65,12 @@ def test_a_run_leaves_summary_manifest_scenario_and_tables(tmp_path: Path, monke
     assert seen == [(0.5, 1.0, 10)]
     options = {"threads": None, "seed": 7, "fidelity": None, "full": False, "explain": False, "policies": ""}
     pairs = [("jobs[0].parallelism.tp", "4"), ("fidelity", "flow")]
-    assert calls == [("windtunnel: 1\n", str(scenario), str(tmp_path), pairs, options)]
+    (*given, asked) = calls[0]
+    assert given == ["windtunnel: 1\n", str(scenario), str(tmp_path), pairs]
+    # Native code needs consent, which nobody has given; the notice says what was loaded.
+    assert callable(asked.pop("notice"))
+    assert (asked.pop("allow_native"), asked.pop("trusted_native")) == (False, [])
+    assert (len(calls), asked) == (1, options)
     assert result.manifest["tables"] == {"jobs": 3}
     assert result.manifest["overrides"] == ["jobs[0].parallelism.tp=4", "fidelity=flow"]
     assert (result.path / "scenario.yaml").read_text() == "windtunnel: 1\n"

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 import weakref
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,8 +102,11 @@ def run_source(
     if target is not None:
         check_replaceable(target)
     parent = RUNS if target is None else target.absolute().parent
-    with written_beside(parent) as (fresh, place):
-        with TableWriter(fresh) as writer, _interruptible() as interrupts:
+    with ExitStack() as heeding, ExitStack() as folder:
+        # Heeded before there is anything to lose, and until the engine has ended.
+        interrupts = heeding.enter_context(_interruptible())
+        fresh, place = folder.enter_context(written_beside(parent))
+        with TableWriter(fresh) as writer:
             text = engine.run(
                 source.text,
                 source.name,
@@ -113,6 +116,7 @@ def run_source(
                 writer.sink,
                 interrupts.raising(progress),
             )
+        heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised
         summary = json.loads(text)

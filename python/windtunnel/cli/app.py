@@ -23,7 +23,7 @@ COMMANDS = {
     "run": ("windtunnel.cli.run", "Run a scenario and say where the time goes"),
     "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
-    "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points and put their figures into one table"),
+    "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
     "runs": ("windtunnel.cli.runs", "List, show and remove the runs of studies"),
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),

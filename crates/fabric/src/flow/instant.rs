@@ -134,6 +134,6 @@ mod tests {
             assert_eq!(later.after(1_000.0).since(later), 1_000.0);
         }
         assert_eq!(Instant::at(200 * day).after((14 * day) as f64), Instant::NEVER);
-        assert_eq!(Instant::ZERO.after((214 * day) as f64), Instant::NEVER);
+        assert_eq!(Instant::ZERO.after(214.0 * day as f64), Instant::NEVER);
     }
 }
