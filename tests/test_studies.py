@@ -246,11 +246,11 @@ def test_a_newer_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_takes_too_long_fails_alone(tmp_path: Path, scenario: Path) -> None:
-    slow = [Point(read_source(scenario), (("jobs[0].iterations", "100000"),), full=True, varied={"n": 100000})]
+    slow = [Point(read_source(scenario), (("jobs[0].iterations", "5000000"),), full=True, varied={"n": 5000000})]
     with Store(tmp_path / "runs") as store:
-        late, fine = run_points([*slow, *asked(scenario, 1)], store, limits=Limits(1, seconds=3))
+        late, fine = run_points([*slow, *asked(scenario, 1)], store, limits=Limits(1, seconds=4))
         assert (late.state, fine.state) == ("failed", "done")
-        assert late.message == "took longer than 3 s"
+        assert late.message == "took longer than 4 s"
         assert [row["state"] for row in store.rows("state = 'failed'")] == ["failed"]
 
 
