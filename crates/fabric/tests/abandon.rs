@@ -288,13 +288,12 @@ fn packets_that_stay_get_the_whole_link() {
         let mut notices = run(&mut host, at);
         host.abandon(at, &[EndpointId(1), EndpointId(5)], &|_| false);
         notices.extend(run(&mut host, Time::NEVER));
-        // Half the rate up to there, the whole of it for the rest: a quarter longer, but for how two windows share at first (UEC's
-        // 71 to 29) and that they have to grow again. Without a window all that the other has sent at its NIC's rate, half of its
+        // Half the rate up to there, the whole of it for the rest: a quarter longer, but for how two windows share at first and that
+        // they have to grow again. Without a window all that the other has sent at its NIC's rate, half of its
         // message, is in the queue before.
         let found = end(&notices, 11).expect("it arrives").0 as f64 / alone.0 as f64;
         let expected = match name {
             "none" => 1.45..1.5,
-            "uec" => 1.1..1.2,
             _ => 1.2..1.45,
         };
         assert!(expected.contains(&found), "{name}: {found}");

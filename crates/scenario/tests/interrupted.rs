@@ -134,7 +134,8 @@ fn fabric(fidelity: &str, transport: &str, balancer: &str, more: &str, jobs: &st
 /// One of two spines goes out and comes back: no job is interrupted; what was on it is sent again, and meanwhile all share the other.
 #[test]
 fn packets_go_round_a_spine_that_goes_out_in_mid_run() {
-    let out = "  maintenance: [{part: spine0, at: 1 ms, for: 3 ms}]\n";
+    // In the middle of a step, with packets of every transport under way.
+    let out = "  maintenance: [{part: spine0, at: 1004 us, for: 3 ms}]\n";
     let jobs = job("a", 4, 40, "") + &job("b", 4, 40, "");
     for (transport, balancer) in [("dcqcn", "ecmp"), ("uec", "spray"), ("dctcp", "ecmp")] {
         let text = |more: &str| fabric("packet", transport, balancer, more, &jobs);

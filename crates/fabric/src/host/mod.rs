@@ -607,7 +607,9 @@ impl<N: Network> Fabric for Host<N> {
         }
         if next > self.now || self.queue_time() > next {
             if self.network_time() == next {
-                next = self.run_network(next, self.queue_time().min(self.horizon).max(next));
+                // Nobody waits at the horizon itself: a network that runs dry before it stops at its last event.
+                let bound = if self.horizon == Time::HORIZON { Time::NEVER } else { self.horizon };
+                next = self.run_network(next, self.queue_time().min(bound).max(next));
             }
             self.now = next;
         }

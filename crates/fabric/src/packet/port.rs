@@ -193,7 +193,8 @@ impl Port {
             // A port that is kept busy by something else than this packet sends none of it so far.
             let later = (u128::from(wire) * u128::from(left.min(whole))).div_ceil(u128::from(whole)) as u64;
             counters.bytes = counters.bytes.saturating_sub(later);
-            counters.held = counters.held.saturating_sub((wire * left) >> 10);
+            let unheld = (u128::from(wire) * u128::from(left)) >> 10;
+            counters.held = counters.held.saturating_sub(unheld as u64);
         }
         counters
     }

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_failure_with_its_place() {
-        let nothing: Option<u32> = None;
+        let nothing: Option<u32> = std::hint::black_box(None);
         let failure = guarded(|| Ok(nothing.expect("something"))).expect_err("it panics");
         let Failure::Run(text) = failure else { panic!("another failure") };
         assert!(text.starts_with("the engine broke off at "), "{text}");
