@@ -120,7 +120,7 @@ fn messages_that_never_end_are_bad_input() {
 fn a_message_of_too_many_packets_ends_the_run_in_words() {
     match go(text("packet", "400 Gbps", "", &ring("40 TB")), &mut Discard) {
         Err(Failure::Run(message)) => {
-            assert!(message.contains("on one queue pair, expected fewer than 2^32"), "{message}")
+            assert!(message.contains("on one queue pair, expected fewer than 2^32"), "{message}");
         }
         other => panic!("{other:?}"),
     }

@@ -65,7 +65,10 @@ fn a_slow_spine_is_left_by_recycled_paths() {
     assert!(rows > 100);
     for batch in &tables.0 {
         let names: Vec<&str> = batch.columns.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["time_ps", "link", "name", "tier", "queue_bytes", "bytes", "utilisation", "origin_s"]);
+        assert_eq!(
+            names,
+            ["time_ps", "link", "name", "tier", "queue_bytes", "bytes", "utilisation", "origin_s"]
+        );
         let Column::U64(times) = &batch.columns[0].1 else { panic!("times") };
         assert!(times.is_sorted() && times.iter().all(|time| time % 10_000_000 == 0));
         let Column::F64(shares) = &batch.columns[6].1 else { panic!("shares") };

@@ -607,9 +607,7 @@ impl<N: Network> Fabric for Host<N> {
         }
         if next > self.now || self.queue_time() > next {
             if self.network_time() == next {
-                // Nobody waits at the horizon itself: a network that runs dry before it stops at its last event.
-                let bound = if self.horizon == Time::HORIZON { Time::NEVER } else { self.horizon };
-                next = self.run_network(next, self.queue_time().min(bound).max(next));
+                next = self.run_network(next, self.queue_time().min(self.horizon).max(next));
             }
             self.now = next;
         }

@@ -583,7 +583,7 @@ impl<T: Transport> Many<T> {
                 Time(outcome.progress.time.0 - 1).min(before).min(limit)
             }
             End::Cancelled => Time(outcome.progress.time.0 - 1),
-            End::Idle if self.first_check() == Time::NEVER && whole == Time::NEVER => Time(last),
+            End::Idle if self.first_check() == Time::NEVER && whole >= Time::HORIZON => Time(last),
             End::Idle if self.first_check() == Time::NEVER => whole,
             End::Idle | End::Stop => limit,
         };
