@@ -169,7 +169,7 @@ fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
             ClosSpec::new(8, HostSpec::new(1, 1, RATE), vec![tier(4, 4.0, 2_000), tier(2, 1.0, length_mm)]);
         let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two leaves"));
         let settings = FlowSettings { balancer: LoadBalancer::Ecmp, ..settings() };
-        let network = || FlowNetwork::new(topology.clone(), settings.clone()).expect("valid settings");
+        let network = || FlowNetwork::new(topology.clone(), settings).expect("valid settings");
         for order in [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 4, 5, 2, 3, 6, 7]] {
             for block in [100_000, 1_000_000] {
                 let steps = 14_u32;
