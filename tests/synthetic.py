@@ -221,4 +221,4 @@ def _summary(parts: dict[str, int], iteration: int, flows: int, links: list[dict
             "evidence": [{"constant": "H100-SXM peak bf16", "kind": "data sheet",
                           "source": "NVIDIA H100 data sheet"},
                          {"constant": "GEMM efficiency", "kind": "inferred",
-                          "source": "published tables"}]}  # fmt: skip
+                          "source": "published tables"}], "warnings": []}  # fmt: skip

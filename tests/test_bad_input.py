@@ -126,7 +126,7 @@ SETS = {
     "NDP without trimming": ["fidelity=packet", "network.transport=ndp"],
     "HPCC without telemetry": ["fidelity=packet", "network={transport: hpcc, trimming: {}}"],
     "queue that trims every packet": ["fidelity=packet", "network={transport: ndp, trimming: {queue: 4 KB}}"],
-    "recovery of a transport with its own": ["fidelity=packet", "network={transport: uec, recovery: selective}"],
+    "go-back-N beneath credit": ["fidelity=packet", "network={transport: eqds, recovery: go_back_n}"],
     "losses on an unknown tier": ["fidelity=packet", "impairments.loss=[{on: leaf-op, rate: 0.1}]"],
     "losses above one": ["fidelity=packet", "impairments.loss=[{on: all, rate: 2}]"],
     "a spine that goes down and is none": ["fidelity=packet", "impairments.down=[{part: spine9, at: 1 ms}]"],

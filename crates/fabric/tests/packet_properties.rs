@@ -116,6 +116,7 @@ proptest! {
     fn every_message_arrives_once(
         settings in settings(),
         transport in 0..9u8,
+        by_time in any::<bool>(),
         planes in 1..3u32,
         sent in prop::collection::vec((0..20_000u64, 0..HOSTS, 1..HOSTS, 1..300_000u64, any::<bool>()), 1..40),
     ) {
@@ -128,20 +129,21 @@ proptest! {
         // Packets that are sprayed come in any order: later ones show no loss, and go-back-N would never end.
         let sprayed = settings.balancer != Balancer::Ecmp;
         let reorder = if sprayed { u32::MAX } else { 3 };
-        let selective = Recovery::Selective { reorder };
+        let selective = if by_time { Recovery::Rack } else { Recovery::Selective { reorder } };
         let back = if sprayed { selective } else { Recovery::GoBackN };
+        let recovery = if by_time { Recovery::Rack } else { Recovery::TIMER };
         match transport {
-            0 => check(planes, &settings, Nscc { timeout, ..Nscc::default() }, &sent)?,
+            0 => check(planes, &settings, Nscc { recovery, timeout, ..Nscc::default() }, &sent)?,
             1 => check(planes, &settings, Dctcp { recovery: selective, timeout, ..Dctcp::default() }, &sent)?,
             2 => check(planes, &settings, Dctcp { recovery: back, timeout, ..Dctcp::default() }, &sent)?,
             3 => check(planes, &settings, NoTransport { recovery: selective, ..window }, &sent)?,
-            4 => check(planes, &settings, Eqds { timeout, ..Eqds::default() }, &sent)?,
-            5 => check(planes, &settings, Rccc { timeout, ..Rccc::default() }, &sent)?,
+            4 => check(planes, &settings, Eqds { recovery, timeout, ..Eqds::default() }, &sent)?,
+            5 => check(planes, &settings, Rccc { recovery, timeout, ..Rccc::default() }, &sent)?,
             6 => check(planes, &settings, Hpcc { recovery: back, timeout, ..Hpcc::default() }, &sent)?,
             7 => {
                 let trimming = Some(settings.trimming.unwrap_or_default());
                 let settings = PacketSettings { trimming, ..settings };
-                check(planes, &settings, Ndp { timeout, ..Ndp::default() }, &sent)?;
+                check(planes, &settings, Ndp { recovery, timeout, ..Ndp::default() }, &sent)?;
             }
             _ => check(planes, &settings, NoTransport { recovery: back, ..window }, &sent)?,
         }

@@ -36,7 +36,7 @@ fn ran(request: &RunRequest) -> Result<String, Failure> {
 }
 
 /// What is wrong, and a part of what is said of it.
-const WRONG: [(&str, &str); 54] = [
+const WRONG: [(&str, &str); 66] = [
     ("{transport: dctpc}", "network.transport: no transport `dctpc`"),
     ("{transport: uec, parameters: {gain: 1}}", "network.parameters.gain: `uec` has no such parameter"),
     ("{transport: dctcp, parameters: {g: 16}}", "network.parameters.g: expected a number above 0"),
@@ -47,6 +47,24 @@ const WRONG: [(&str, &str); 54] = [
     ("{transport: hpcc}", "transport `hpcc` needs `telemetry`"),
     ("{transport: dctcp, ack_every: 0}", "`ack_every` is 0"),
     ("{transport: dctcp, window: 64 KB}", "network.window: `dctcp` sets its own window"),
+    ("{transport: none, window: 64 KB, ack_every: 0}", "`ack_every` is 0"),
+    ("{transport: dctcp, recovery: none, ack_every: 0}", "`ack_every` is 0"),
+    ("{congestion: dctpc}", "network.congestion: no congestion law `dctpc`"),
+    ("{congestion: uec}", "network.congestion: no congestion law `uec`"),
+    ("{congestion: ndp}", "transport `ndp` needs `trimming`"),
+    ("{transport: uec, congestion: hpcc}", "transport `hpcc` needs `telemetry`"),
+    ("{transport: eqds, recovery: go_back_n}", "network.recovery: `eqds` sends what its receiver grants"),
+    ("{congestion: rccc, recovery: none}", "network.recovery: `rccc` sends what its receiver grants"),
+    ("{transport: dcqcn, congestion: eqds}", "network.recovery: `eqds` sends what its receiver grants"),
+    ("{recovery: {selective: {reorder: 0}}}", "network.recovery.selective.reorder: expected a whole number"),
+    (
+        "{recovery: rack, parameters: {reorder: 3}}",
+        "network.parameters.reorder: expected `recovery: selective`",
+    ),
+    (
+        "{recovery: {selective: {reorder: 3}}, parameters: {reorder: 3}}",
+        "network.parameters.reorder: expected `recovery: selective`",
+    ),
     ("{timeout: 0 us}", "network.timeout: expected more than 0"),
     ("{queue_pairs: 0}", "`queue_pairs` is 0"),
     ("{in_flight: 0}", "`in_flight` is 0"),
@@ -124,6 +142,11 @@ fn what_is_right_runs_at_every_fidelity() {
         "{transport: uec, parameters: {max_window: 2}, load_balancer: spray, paths: 128}",
         "{transport: none, window: 64 KB, ack_every: 1}",
         "{transport: none, ack_every: 0}",
+        "{congestion: nscc, recovery: rack, load_balancer: spray}",
+        "{transport: uec, congestion: dctcp, trimming: {queue: 64 KB}, load_balancer: spray}",
+        "{congestion: swift, recovery: {selective: {reorder: 16}}}",
+        "{congestion: cubic, recovery: none}",
+        "{transport: eqds, recovery: selective, parameters: {reorder: 64}}",
         "{transport: ndp, trimming: {queue: 64 KB}}",
         "{transport: hpcc, telemetry: true}",
         "{pfc: {}, queues: [{name: a}], buffers: [{size: 64 MB}]}",
@@ -154,5 +177,48 @@ fn packets_alone_rest_on_buffers_and_transports() {
         let text = explain(&request(fidelity, "{pfc: {}}")).expect("a scenario that runs");
         assert_eq!(text.contains("transport dctcp"), fidelity == "packet", "{fidelity}: {text}");
         assert_eq!(text.contains(": buffer"), fidelity == "packet", "{fidelity}: {text}");
+    }
+}
+
+/// Which recovery a run rests on, by the names of law and transport and the paths that packets take.
+#[test]
+fn recovery_goes_with_the_transport_and_its_paths() {
+    let rests_on = |network: &str| {
+        let summary = ran(&request("packet", network)).expect("a run");
+        let summary: serde_json::Value = serde_json::from_str(&summary).expect("a summary");
+        let rows = summary["evidence"].as_array().expect("rows").iter();
+        let names = rows.filter_map(|row| row["constant"].as_str());
+        let of = |what: &str| names.clone().find_map(|name| name.strip_prefix(what).map(str::to_owned));
+        (of("transport ").expect("a transport"), of("recovery ").expect("a recovery"))
+    };
+    for (network, law, recovery) in [
+        ("{}", "dctcp", "selective, 3 packets show a loss"),
+        ("{load_balancer: spray}", "dctcp", "by time (RACK)"),
+        ("{transport: dcqcn}", "dcqcn", "go-back-N"),
+        ("{transport: dcqcn, load_balancer: adaptive}", "dcqcn", "by time (RACK)"),
+        ("{transport: dcqcn, load_balancer: spray, recovery: go_back_n}", "dcqcn", "go-back-N"),
+        ("{transport: hpcc, telemetry: true, load_balancer: reps}", "hpcc", "by time (RACK)"),
+        ("{transport: swift, load_balancer: flowlet}", "swift", "selective, 3 packets show a loss"),
+        ("{transport: cubic}", "cubic", "by time (RACK)"),
+        ("{transport: newreno, parameters: {reorder: 5}}", "newreno", "selective, 5 packets show a loss"),
+        ("{transport: newreno, recovery: selective}", "newreno", "selective, 3 packets show a loss"),
+        ("{transport: mprdma, load_balancer: spray}", "mprdma", "selective, 64 packets show a loss"),
+        ("{transport: mprdma, recovery: selective}", "mprdma", "selective, 64 packets show a loss"),
+        ("{transport: uec, load_balancer: spray}", "uec", "by NACKs and time-outs"),
+        ("{transport: uec, congestion: dctcp, load_balancer: spray}", "dctcp", "by NACKs and time-outs"),
+        ("{transport: dcqcn, congestion: swift}", "swift", "go-back-N"),
+        ("{congestion: nscc}", "uec", "by NACKs and time-outs"),
+        (
+            "{transport: dctcp, load_balancer: spray, recovery: selective}",
+            "dctcp",
+            "selective, 64 packets show a loss",
+        ),
+        (
+            "{congestion: dctcp, recovery: {selective: {reorder: 9}}}",
+            "dctcp",
+            "selective, 9 packets show a loss",
+        ),
+    ] {
+        assert_eq!(rests_on(network), (law.to_owned(), recovery.to_owned()), "{network}");
     }
 }

@@ -94,6 +94,8 @@ def run(
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
             _talk(f"warning: {warning}")
+    for warning in result.summary.get("warnings", []):
+        _talk(f"warning: {warning}")
     for warning in (result.summary["cluster"].get("log") or {}).get("warnings", []):
         _talk(f"warning: {warning}")
     comparison = None

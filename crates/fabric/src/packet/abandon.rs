@@ -79,6 +79,7 @@ impl<T: Transport> Engine<T> {
         (sender.una, sender.limit, sender.again) = (sender.next, sender.next, sender.again_end);
         sender.resend.clear();
         sender.resent.clear();
+        sender.rack = None;
         sender.beyond = Arrivals::default();
         sender.recycler = None;
         (sender.timer, sender.watch) = (u64::MAX, u64::MAX);

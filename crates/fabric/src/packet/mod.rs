@@ -39,6 +39,7 @@ mod port;
 mod pull;
 mod queue_settings;
 mod queues;
+mod rack;
 mod receive;
 mod recover;
 mod reduce;

@@ -18,7 +18,8 @@ use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::totals::Counters;
 use super::transport::{
-    Around, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
+    Around, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, Swift,
+    Transport,
 };
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Abandon, Arrival, CoupledId, Departure, Network};
@@ -309,6 +310,18 @@ impl TransportChoice {
             Self::Ndp(ndp) => ndp.timeout = timeout,
             Self::Eqds(eqds) => eqds.timeout = timeout,
         }
+        self
+    }
+
+    /// How it mends losses.
+    pub fn recovery(&self) -> Recovery {
+        each!(self, transport => transport.recovery)
+    }
+
+    /// This transport with another way of mending losses.
+    #[must_use]
+    pub fn mending(mut self, recovery: Recovery) -> Self {
+        each!(&mut self, transport => transport.recovery = recovery);
         self
     }
 

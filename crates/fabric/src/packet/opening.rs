@@ -11,10 +11,11 @@ use super::message::{Arrivals, NO_MESSAGE};
 use super::nic::Turn;
 use super::packets::{NONE, flag};
 use super::queue_settings::Color;
+use super::rack::Rack;
 use super::receive::Receiver;
 use super::sender::{Resend, Sender};
 use super::settings::Balancer;
-use super::transport::{PathFacts, Transport};
+use super::transport::{PathFacts, Recovery, Transport};
 
 /// Egress ports of paths worked out ahead, one after another; equal lengths use places again.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +160,11 @@ impl<T: Transport> Engine<T> {
             resend: Resend::default(),
             checkpoint: 0,
             checked: 0,
+            copied: 0,
             resent: Vec::new(),
+            rack: (self.transport.recovery() == Recovery::Rack).then(|| {
+                Box::new(Rack::new(facts.base_rtt.0, !plan.fixed && self.settings.balancer.spreads()))
+            }),
             sending: NO_MESSAGE,
             oldest: NO_MESSAGE,
             last: NO_MESSAGE,

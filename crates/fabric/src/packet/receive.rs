@@ -22,6 +22,8 @@ pub(super) struct Receiver<P> {
     hash: u64,
     /// Bytes that have arrived (with go-back-N: in order).
     received: u64,
+    /// Of them those of copies, modulo 2^32.
+    copied: u32,
     /// Next packet without a gap.
     expected: u32,
     /// Its NIC port, and the sender's.
@@ -70,6 +72,7 @@ impl<P: Default> Receiver<P> {
             peer: P::default(),
             hash,
             received: 0,
+            copied: 0,
             expected: 0,
             port,
             to,
@@ -153,6 +156,8 @@ impl<P> Receiver<P> {
 pub(super) struct Feedback {
     /// Bytes that have arrived at the receiver in all.
     pub received: u64,
+    /// Of them those of copies, modulo 2^32.
+    pub copied: u32,
     /// Packets arrived out of order, from `base` on.
     pub bits: u64,
     pub base: u32,
@@ -276,6 +281,7 @@ impl<T: Transport> Engine<T> {
         let wire = packet.wire - if T::TELEMETRY { self.telemetry.wire() } else { 0 };
         if fresh || !in_order_only {
             receiver.received += u64::from(wire);
+            receiver.copied = receiver.copied.wrapping_add(if fresh { 0 } else { u32::from(wire) });
         }
         receiver.pending += 1;
         receiver.marked += u16::from(marked);
@@ -306,7 +312,7 @@ impl<T: Transport> Engine<T> {
         let receiver = &mut self.receivers[packet.flow as usize];
         receiver.data_gone += 1;
         // Where packets must come in order it is a loss like others.
-        if matches!(self.transport.recovery(), Recovery::Selective { .. }) {
+        if matches!(self.transport.recovery(), Recovery::Selective { .. } | Recovery::Rack) {
             let known = packet.sequence < receiver.expected || receiver.beyond.has(packet.sequence);
             if T::CREDITED {
                 self.credit_for(&packet, !known, now);
@@ -392,6 +398,7 @@ impl<T: Transport> Engine<T> {
         let (base, bits) = receiver.told();
         let feedback = Feedback {
             received: receiver.received,
+            copied: receiver.copied,
             bits,
             base,
             packets: receiver.pending,

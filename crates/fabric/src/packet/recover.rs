@@ -5,10 +5,8 @@ use windtunnel_kernel::Time;
 use super::engine::Engine;
 use super::events::class;
 use super::packets::{Packet, flag};
+use super::receive::Feedback;
 use super::transport::{Loss, LossKind, Nack, Recovery, Transport};
-
-/// Losses show by time alone.
-pub(super) const BY_TIME: Recovery = Recovery::Selective { reorder: u32::MAX };
 
 /// Time-outs in a row after which a queue pair will never be heard, if nothing is to change any more.
 const HOPELESS: u8 = 64;
@@ -16,7 +14,7 @@ const HOPELESS: u8 = 64;
 impl<T: Transport> Engine<T> {
     /// A packet has arrived without its payload.
     pub(super) fn nacked(&mut self, id: u32, now: u64) {
-        let Packet { sequence, path, flags, .. } = self.packets[id];
+        let Packet { sequence, path, flags, stamp, .. } = self.packets[id];
         let Some(flow) = self.answered(id, now) else { return };
         if T::CREDITED {
             self.credits.nacked(flow, self.settings.mtu.0);
@@ -24,10 +22,9 @@ impl<T: Transport> Engine<T> {
         let sender = &mut self.senders[flow as usize];
         sender.heard = now;
         // It may have been sent again meanwhile, after a time-out.
-        let known = sequence < sender.una
-            || sender.beyond.has(sequence)
-            || (sender.again..sender.again_end).contains(&sequence)
-            || sender.resend.has(sequence);
+        let stale = sender.rack.as_mut().is_some_and(|rack| !rack.strike(stamp));
+        let known =
+            stale || sequence < sender.una || sender.beyond.has(sequence) || sender.is_pending(sequence);
         if !known {
             sender.resend.add(sender.una, sequence);
             let bytes = self.wire_bytes(flow, std::iter::once(sequence));
@@ -63,6 +60,20 @@ impl<T: Transport> Engine<T> {
         sum
     }
 
+    /// An acknowledgement tells of packets that were taken for lost and have not been sent again: they were not.
+    #[cold]
+    pub(super) fn take_back(&mut self, flow: u32, expected: u32, feedback: &Feedback) {
+        let sender = &self.senders[flow as usize];
+        let told = (0..u64::BITS).filter(|bit| feedback.bits >> bit & 1 == 1).map(|bit| feedback.base + bit);
+        let told = told.filter(|&sequence| sequence >= expected.max(sender.una) && sequence < sender.next);
+        let found = (sender.una..expected)
+            .chain(told)
+            .filter(|&sequence| sender.is_pending(sequence) && !sender.beyond.has(sequence));
+        let bytes = self.wire_bytes(flow, found);
+        let sender = &mut self.senders[flow as usize];
+        sender.lost = sender.lost.saturating_sub(bytes);
+    }
+
     /// Marks as lost what lies `reorder` packets or more before the highest that has arrived.
     pub(super) fn find_gaps(&mut self, flow: u32, now: u64, reorder: u32) {
         let sender = &mut self.senders[flow as usize];
@@ -82,7 +93,7 @@ impl<T: Transport> Engine<T> {
         }
         sender.again_end = end;
         let (sequence, next) = (from, sender.next);
-        let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes };
+        let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes, again: false };
         self.transport.on_loss(&mut sender.cc, &loss);
     }
 
@@ -93,7 +104,11 @@ impl<T: Transport> Engine<T> {
         sender.lost = sender.sent - sender.received.min(sender.sent);
         (sender.again, sender.again_end) = (sender.una, sender.next);
         sender.resend.clear();
-        let loss = Loss { now: Time(now), kind, sequence: sender.una, next: sender.next, bytes };
+        if let Some(rack) = &mut sender.rack {
+            rack.clear();
+        }
+        let (sequence, next) = (sender.una, sender.next);
+        let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
         self.transport.on_loss(&mut sender.cc, &loss);
     }
 
@@ -127,11 +142,28 @@ impl<T: Transport> Engine<T> {
         let due = sender.heard + patience;
         if due > now {
             // With a gap that no later packet shows, progress elsewhere must not hide it.
-            let aged = self.transport.recovery() == BY_TIME && now >= sender.checked + patience;
-            sender.watch = due;
+            let aged = match self.transport.recovery() {
+                Recovery::TIMER => now >= sender.checked + patience,
+                // One that is sent again and lost again: what was first sent after it has arrived.
+                Recovery::Selective { .. } => {
+                    now >= sender.checked + patience && sender.beyond.end > sender.checkpoint
+                }
+                Recovery::Rack | Recovery::GoBackN | Recovery::None => false,
+            };
+            let mut due = due;
+            if self.transport.recovery() == Recovery::Rack {
+                let port = sender.port;
+                self.pull(port, now);
+                self.probe(flow, now);
+                due = due.min(self.find_late(flow, now));
+            }
+            self.senders[flow as usize].watch = due;
             self.schedule_flow(due, class::SILENCE, flow);
             if aged {
                 self.find_aged(flow, now);
+            } else if self.transport.recovery() == Recovery::Rack {
+                self.rearm(flow, now);
+                self.ready(flow, now);
             }
             return;
         }
@@ -190,7 +222,8 @@ impl<T: Transport> Engine<T> {
             sender.resend.add(sender.una, sequence);
         }
         sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
-        let loss = Loss { now: Time(now), kind: LossKind::Timeout, sequence, next: sender.next, bytes };
+        let (kind, next) = (LossKind::Timeout, sender.next);
+        let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
         self.transport.on_loss(&mut sender.cc, &loss);
         self.rearm(flow, now);
         self.ready(flow, now);

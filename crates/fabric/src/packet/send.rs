@@ -12,7 +12,7 @@ use super::events::class;
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
-use super::recover::BY_TIME;
+use super::rack::Told;
 use super::settings::Balancer;
 use super::transport::{Ack, LossKind, PathChoice, Recovery, Transport};
 
@@ -139,7 +139,7 @@ impl<T: Transport> Engine<T> {
                 sender.resend.take(sequence);
                 sequence
             };
-            if self.transport.recovery() == BY_TIME {
+            if matches!(self.transport.recovery(), Recovery::Selective { .. }) {
                 sender.resent.push(sequence);
             }
             self.totals.retransmissions += 1;
@@ -186,7 +186,9 @@ impl<T: Transport> Engine<T> {
                 self.clocks.real(nic, gap, &mut sender.rest)
             };
         let most = sender.next - sender.una >= self.settings.in_flight;
-        sender.asked = last || most || {
+        let probes = self.transport.recovery() == Recovery::Rack
+            && sender.rack.as_mut().is_some_and(|rack| rack.sends(start, sequence, !fresh));
+        sender.asked = last || most || probes || {
             let (window, in_flight) = (self.transport.window(&sender.cc), sender.in_flight());
             is_to_ask(self.settings.mtu.0, self.settings.ack_every, window, in_flight, sender.unasked)
         };
@@ -268,7 +270,20 @@ impl<T: Transport> Engine<T> {
         let sender = &mut self.senders[flow as usize];
         let bytes = feedback.received.saturating_sub(sender.received);
         sender.received = sender.received.max(feedback.received);
+        let copied = feedback.copied.wrapping_sub(sender.copied);
+        // An older acknowledgement may come after a newer one.
+        let copied = if copied > u32::MAX / 2 { 0 } else { copied };
+        if copied > 0 {
+            // What was sent again in vain had been taken for lost.
+            sender.copied = feedback.copied;
+            sender.lost = sender.lost.saturating_sub(u64::from(copied));
+        }
         let expected = packet.sequence;
+        let (una, end) = (sender.una, sender.beyond.end);
+        if sender.resends() {
+            self.take_back(flow, expected, &feedback);
+        }
+        let sender = &mut self.senders[flow as usize];
         if expected > sender.una {
             sender.beyond.clear_range(sender.una, expected.min(sender.beyond.end));
             sender.una = expected;
@@ -308,6 +323,17 @@ impl<T: Transport> Engine<T> {
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
             Recovery::None | Recovery::GoBackN => {}
             Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
+            Recovery::Rack => {
+                let told = Told {
+                    stamp: packet.stamp,
+                    una,
+                    end,
+                    beyond: bits.count_ones(),
+                    copied: copied > 0,
+                    news: bytes > u64::from(copied),
+                };
+                self.rack_heard(flow, now, &told);
+            }
         }
         if T::CREDITED && self.senders[flow as usize].is_idle_with_more() {
             self.credits.restart(flow, self.senders[flow as usize].next);
@@ -333,6 +359,7 @@ impl<T: Transport> Engine<T> {
             sender.retired = true;
             sender.beyond = Arrivals::default();
             sender.recycler = None;
+            sender.rack = None;
             self.named.remove(&(sender.port, sender.name));
             let (receiver, to) = (sender.peer_slot, sender.to);
             let homes = [self.crossing.as_ref().map_or(0, |crossing| crossing.number), self.home(to)];

@@ -8,6 +8,7 @@ use super::balance::Recycler;
 use super::message::Arrivals;
 use super::nic::Turn;
 use super::queue_settings::Color;
+use super::rack::Rack;
 
 /// The sending half. Four cache lines, then what the transport keeps: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
@@ -81,12 +82,16 @@ pub(super) struct Sender<F> {
     pub resend: Resend,
     /// Packets before this one were sent at `checked` or earlier, but for `resent`.
     pub checkpoint: u32,
+    /// Bytes of copies that the receiver has told of, modulo 2^32.
+    pub copied: u32,
     pub checked: u64,
     /// What its host's clock is behind the whole picoseconds counted.
     pub rest: u64,
 
     pub cc: F,
     pub resent: Vec<u32>,
+    /// What is under way, if losses show by time.
+    pub rack: Option<Box<Rack>>,
 }
 
 impl<F> Sender<F> {
@@ -151,6 +156,18 @@ impl<F> Sender<F> {
     #[inline]
     pub(super) fn heard(&mut self, now: u64) {
         self.heard = now;
+    }
+
+    /// Whether anything is to be sent again.
+    #[inline]
+    pub(super) fn resends(&self) -> bool {
+        self.again < self.again_end || self.resend.count > 0
+    }
+
+    /// Whether `sequence` is to be sent again.
+    #[inline]
+    pub(super) fn is_pending(&self, sequence: u32) -> bool {
+        (self.again..self.again_end).contains(&sequence) || self.resend.has(sequence)
     }
 
     #[inline]

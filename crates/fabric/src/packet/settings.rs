@@ -53,6 +53,11 @@ impl Balancer {
     pub const fn is_fixed(self) -> bool {
         matches!(self, Self::Ecmp | Self::DestinationModulo)
     }
+
+    /// Whether packets of a queue pair take many paths at a time.
+    pub const fn spreads(self) -> bool {
+        matches!(self, Self::Spray { .. } | Self::Adaptive | Self::Reps { .. })
+    }
 }
 
 /// A path that a host has chosen: all links from a NIC to another.
@@ -464,6 +469,12 @@ pub enum PacketError {
         /// Its name.
         transport: &'static str,
     },
+    /// A transport that cannot do without packets that are taken in any order.
+    #[error("`{transport}` sends what its receiver grants, and takes up what was lost by itself")]
+    Mends {
+        /// Its name.
+        transport: &'static str,
+    },
     /// No queue pair to send on.
     #[error("`queue_pairs` is 0, expected at least 1")]
     QueuePairs,
@@ -568,8 +579,12 @@ impl PacketSettings {
         if T::TELEMETRY && !self.telemetry {
             return needs("telemetry");
         }
-        if self.ack_every == 0 && transport.recovery() != Recovery::None {
+        let recovery = transport.recovery();
+        if self.ack_every == 0 && (recovery != Recovery::None || transport.is_answered()) {
             return Err(PacketError::Unanswered { transport: T::NAME });
+        }
+        if T::CREDITED && matches!(recovery, Recovery::None | Recovery::GoBackN) {
+            return Err(PacketError::Mends { transport: T::NAME });
         }
         Ok(())
     }

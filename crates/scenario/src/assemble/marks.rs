@@ -51,7 +51,7 @@ impl Marks {
         let fastest = rates().max().unwrap_or(slowest);
         let packets = slowest.serialise(network.mtu.0) + slowest.serialise(network.control.0);
         let round_trip = summary.diameter_latency * 2 + packets * u64::from(summary.diameter_links);
-        let transport = network.transport.as_deref().unwrap_or(transport::DEFAULT);
+        let transport = transport::law_of(network);
         // x = α (size − x).
         let alone =
             |buffer: &BufferSettings| (buffer.size.0 as f64 * buffer.alpha / (1.0 + buffer.alpha)) as u64;
@@ -113,7 +113,7 @@ fn reach(kmin: Bytes, kmax: Bytes, pmax: f64) -> f64 {
 
 /// Says on what thresholds a run rests, and warns of those that keep a path from being filled.
 pub fn tell(network: &Network, marks: &Marks, evidence: &mut EvidenceList) -> Vec<String> {
-    let transport = network.transport.as_deref().unwrap_or(transport::DEFAULT);
+    let transport = transport::law_of(network);
     let own = network
         .queues
         .iter()

@@ -358,6 +358,29 @@ impl NetworkSummary {
     }
 }
 
+/// Packets sent again, for each that was dropped or trimmed, from which it is told.
+const IN_VAIN: u64 = 10;
+/// Data packets for each one sent again, below which it is told.
+const RARE: u64 = 1_000;
+
+impl NetworkSummary {
+    /// What a user should know before trusting the times: packets sent again though nothing like as many were lost.
+    pub fn warnings(&self) -> Vec<String> {
+        let again = self.retransmissions.unwrap_or(0);
+        let (dropped, trimmed) = (self.packets_dropped.unwrap_or(0), self.packets_trimmed.unwrap_or(0));
+        let lost = dropped + trimmed;
+        if again <= IN_VAIN * lost || again * RARE <= self.queued_packets {
+            return Vec::new();
+        }
+        let share = 100.0 * again as f64 / self.queued_packets.max(1) as f64;
+        vec![format!(
+            "network: {again} data packets were sent again ({share:.1}% of those that arrived), but {dropped} were dropped and {trimmed} \
+             trimmed: most were sent again in vain, and the times are those of that traffic too; where packets overtake one another, \
+             `network.recovery: rack` waits for them; where queues are longer than the time-out, `network.timeout` does"
+        )]
+    }
+}
+
 impl NetworkSummary {
     /// Adds the time that each port was paused in an episode.
     pub fn add_pauses(&mut self, reports: &[PortReport], topology: &Topology) {
@@ -471,5 +494,35 @@ pub fn summary(
         "flows": flows,
         "cluster": cluster,
         "evidence": evidence,
+        "warnings": network.warnings(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than ten for each that was dropped or trimmed, and more than one in a thousand.
+    #[test]
+    fn what_is_sent_again_in_vain_is_told() {
+        let told = |retransmissions, drops, trims| {
+            let totals =
+                Counters { data_packets: 100_000, retransmissions, drops, trims, ..Counters::default() };
+            let mut network = NetworkSummary::default();
+            network.add_packets(&totals, Span::ZERO);
+            network.warnings().len()
+        };
+        let cases = [
+            (101, 0, 0, 1),
+            (100, 0, 0, 0),
+            (500, 50, 0, 0),
+            (500, 30, 20, 0),
+            (501, 50, 0, 1),
+            (501, 20, 30, 1),
+        ];
+        for (again, drops, trims, expected) in cases {
+            assert_eq!(told(again, drops, trims), expected, "{again} {drops} {trims}");
+        }
+        assert_eq!(NetworkSummary::default().warnings(), Vec::<String>::new());
+    }
 }

@@ -10,6 +10,7 @@ mod load_balancer;
 pub mod operations;
 pub mod quantity;
 pub mod queues;
+mod recovery;
 mod reduction;
 pub mod topology;
 
@@ -35,6 +36,7 @@ pub use queues::{
     ClassColors, ClassName, ColorName, ColorProfile, ColorProfiles, DisciplineName, DropProfile, Meter, Pfc,
     PullName, Queue, Trimming,
 };
+pub use recovery::{RecoveryKeys, RecoveryName, SelectiveKeys};
 pub use reduction::Reduction;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, NicBus,
@@ -117,12 +119,15 @@ pub struct Network {
     pub header: Size,
     /// How a path is chosen among equal ones.
     pub load_balancer: LoadBalancer,
-    /// Transport protocol (packet fidelity): `none` (line rate, or a fixed `window`), `dcqcn`,
-    /// `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`, `rccc`, `eqds`, `hpcc` (needs `telemetry`), `ndp` (needs
-    /// `trimming`). If left out: `dctcp`.
+    /// Transport protocol (packet fidelity), the usual combination of a `congestion` law and a `recovery`: `none` (line rate, or a
+    /// fixed `window`), `dcqcn`, `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`, `rccc`, `eqds`, `hpcc` (needs
+    /// `telemetry`), `ndp` (needs `trimming`). If left out: `dctcp`, or what goes with `congestion`.
     /// A program of one's own may bring more.
     pub transport: Option<String>,
-    /// Parameters of the `transport` (packet fidelity): those that `docs/transports.md` names for it, or, where the program
+    /// Law by which senders answer congestion, in place of that of the `transport` (packet fidelity): `none`, `dcqcn`, `dctcp`,
+    /// `swift`, `newreno`, `cubic`, `mprdma`, `nscc`, `rccc`, `eqds`, `hpcc`, `ndp`.
+    pub congestion: Option<String>,
+    /// Parameters of the `transport`, or of the `congestion` law (packet fidelity): those that `docs/transports.md` names for it, or, where the program
     /// brings it along, whatever it takes.
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Who chooses path numbers for `load_balancer: spray`: a module that the program brings along (packet fidelity). If
@@ -154,12 +159,12 @@ pub struct Network {
     pub in_flight: Option<u32>,
     /// Queue pairs over which each message is spread (packet fidelity).
     pub queue_pairs: u32,
-    /// Bytes that a queue pair may have in flight, for `transport: none`, which alone takes the key (packet fidelity); no
+    /// Bytes that a queue pair may have in flight, for `congestion: none`, which alone takes the key (packet fidelity); no
     /// limit if left out.
     pub window: Option<Size>,
-    /// How `dctcp`, `dcqcn`, `hpcc` and `swift` mend losses (packet fidelity). If left out: `dcqcn` and `hpcc` by
-    /// `go_back_n`, the others by `selective`.
-    pub recovery: Option<RecoveryName>,
+    /// How losses are mended (packet fidelity). If left out: `rack` where packets take many paths (`spray`, `adaptive`, `reps`)
+    /// and the transport would take what they overtake for lost; otherwise as `docs/transports.md` has it for the transport.
+    pub recovery: Option<RecoveryKeys>,
     /// Trimming: switches cut packets for which they have no room to their headers (packet fidelity). If left out, these
     /// are dropped; `{}` trims where the shared buffer refuses.
     pub trimming: Option<Trimming>,
@@ -204,6 +209,7 @@ impl Default for Network {
             header: Size(windtunnel_kernel::Bytes(66)),
             load_balancer: LoadBalancer::default(),
             transport: None,
+            congestion: None,
             parameters: serde_json::Map::new(),
             path_chooser: None,
             stage: None,
@@ -305,16 +311,6 @@ pub enum ForwardingName {
     StoreAndForward,
     /// Once its header is in, where no port of the switch is faster than the one it came by.
     CutThrough,
-}
-
-/// How lost packets are sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RecoveryName {
-    /// The missing ones alone.
-    Selective,
-    /// All from the first missing one on.
-    GoBackN,
 }
 
 /// When queues mark packets (RED on the instantaneous queue). Sizes hold for a port of `rate` and grow in proportion. Those of a

@@ -51,6 +51,10 @@ macro_rules! passes_on {
             self.transport.recovery()
         }
 
+        fn is_answered(&self) -> bool {
+            self.transport.is_answered()
+        }
+
         fn open(&self, path: &PathFacts) -> Self::Flow {
             self.transport.open(path)
         }

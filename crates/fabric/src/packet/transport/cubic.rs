@@ -8,12 +8,14 @@
 //! * otherwise W ← W + n (target − W)/W, target being W_cubic(t + RTT) held within W and 1.5 W (§4.2, 4.4, 4.5).
 //!
 //! A loss or a mark, once per window: ssthresh = W = β W (§4.6), and W_max = W before, or W (1 + β)/2 if that is
-//! below the last W_max: fast convergence (§4.7). A time-out: ssthresh likewise, one packet, slow start, and then K = 0
-//! (§4.8). In data centres round trips are short beside K and it is W_est that rules: C is a matter of seconds.
+//! below the last W_max: fast convergence (§4.7). A retransmission that is lost again is a second loss (RFC 5681 §4.3). A time-out:
+//! ssthresh likewise, but for data that a time-out has sent again before (RFC 5681 §3.1), one packet, slow start, and then K = 0
+//! (§4.8). The first slow start ends by HyStart++ (§4.10, RFC 9406). A window of which less than half is in flight does not grow
+//! (RFC 7661 §4.3), and t leaves that time out (§4.2, §5.8). In data centres round trips are short beside K and it is W_est that rules: C is a matter of seconds.
 
 use windtunnel_kernel::{Span, Time, math};
 
-use super::tcp::{Episode, Rto};
+use super::tcp::{Episode, Expiries, HyStart, Rto};
 use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
 
 /// Parameters.
@@ -27,8 +29,8 @@ pub struct Cubic {
     pub initial: u32,
     /// Largest window (the receiver's) in bandwidth–delay products.
     pub largest: f64,
-    /// Later packets that show a loss.
-    pub reorder: u32,
+    /// What becomes of losses.
+    pub recovery: Recovery,
     /// Smallest retransmission time-out.
     pub least_timeout: Span,
 }
@@ -36,7 +38,14 @@ pub struct Cubic {
 impl Default for Cubic {
     /// C = 0.4, β = 0.7 (RFC 9438 §4.6, §5); the rest as [`NewReno`](super::NewReno).
     fn default() -> Self {
-        Self { c: 0.4, beta: 0.7, initial: 10, largest: 8.0, reorder: 3, least_timeout: Span::from_us(1_000) }
+        Self {
+            c: 0.4,
+            beta: 0.7,
+            initial: 10,
+            largest: 8.0,
+            recovery: Recovery::Rack,
+            least_timeout: Span::from_us(1_000),
+        }
     }
 }
 
@@ -57,7 +66,11 @@ pub struct CubicFlow {
     /// When congestion avoidance began; [`Time::NEVER`]: not since the last reduction.
     epoch: Time,
     episode: Episode,
+    expiries: Expiries,
     rto: Rto,
+    start: HyStart,
+    /// When the last acknowledgement came.
+    heard: Time,
     timed_out: bool,
 }
 
@@ -111,7 +124,7 @@ impl Transport for Cubic {
     const NAME: &'static str = "cubic";
 
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: self.reorder }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> CubicFlow {
@@ -126,7 +139,10 @@ impl Transport for Cubic {
             packet: path.mtu as f32,
             epoch: Time::NEVER,
             episode: Episode::default(),
+            expiries: Expiries::default(),
             rto: Rto::new(path),
+            start: HyStart::new(path),
+            heard: Time::ZERO,
             timed_out: false,
         }
     }
@@ -147,20 +163,34 @@ impl Transport for Cubic {
         if flow.episode.active {
             return;
         }
-        let acked = ack.bytes as f64 / f64::from(flow.packet);
-        if flow.window < flow.threshold {
-            flow.window += acked;
-        } else {
-            self.avoid_congestion(flow, ack, acked);
+        let first = flow.threshold.is_infinite();
+        let share = if first { flow.start.heard(ack) } else { Some(1.0) };
+        if share.is_none() {
+            flow.threshold = flow.window;
+        }
+        let packet = f64::from(flow.packet);
+        let (acked, flight) = (ack.bytes as f64 / packet, (ack.in_flight + ack.bytes) as f64 / packet);
+        let before = std::mem::replace(&mut flow.heard, ack.now);
+        if 2.0 * flight < flow.window {
+            if flow.epoch != Time::NEVER {
+                flow.epoch = flow.epoch + ack.now.since(before.max(flow.epoch));
+            }
+            return;
+        }
+        match share {
+            Some(share) if flow.window < flow.threshold => flow.window += share * acked,
+            _ => self.avoid_congestion(flow, ack, acked),
         }
         flow.window = flow.window.min(f64::from(flow.largest));
     }
 
     fn on_loss(&self, flow: &mut CubicFlow, loss: &Loss) {
         match loss.kind {
-            LossKind::Gap if flow.episode.begins(loss.sequence, loss.next) => self.reduce(flow),
+            LossKind::Gap if flow.episode.begins(loss.sequence, loss.next) || loss.again => self.reduce(flow),
             LossKind::Timeout if loss.bytes > 0 => {
-                self.reduce(flow);
+                if flow.expiries.is_first(loss.sequence, loss.next) {
+                    self.reduce(flow);
+                }
                 flow.window = 1.0;
                 flow.timed_out = true;
                 flow.episode.forget(loss.next);
@@ -207,7 +237,7 @@ mod tests {
     fn the_window_follows_the_larger_of_estimate_and_curve() {
         let cubic = Cubic::default();
         let mut flow = cut_from(&cubic, 100.0);
-        let at = |us: u64| Ack { expected: 5, next: 5, ..ack(us, 10_000, 7, 0) };
+        let at = |us: u64| Ack { expected: 5, next: 5, in_flight: 500_000, ..ack(us, 10_000, 7, 0) };
         cubic.on_ack(&mut flow, &at(1_000_000));
         assert!((flow.estimate - (70.0 + 9.0 / 17.0 / 10.0)).abs() < 1e-12);
         assert_eq!(flow.window, flow.estimate, "the curve is still at 70");
@@ -233,7 +263,46 @@ mod tests {
         assert_eq!((flow.window, flow.threshold), (1.0, 70.0));
         cubic.on_ack(&mut flow, &Ack { expected: 9, next: 9, ..ack(10, 10, 69, 0) });
         assert_eq!(flow.window, 70.0, "slow start");
-        cubic.on_ack(&mut flow, &Ack { expected: 9, next: 9, ..ack(20, 10, 1, 0) });
+        cubic.on_ack(&mut flow, &Ack { expected: 9, next: 9, in_flight: 276_000, ..ack(20, 10, 1, 0) });
         assert_eq!((flow.k, flow.plateau), (0.0, 70.0));
+    }
+
+    /// RFC 5681 §3.1: ssthresh is set once for what a time-out sends again, however often that times out.
+    #[test]
+    fn repeated_time_outs_hold_the_threshold() {
+        let cubic = Cubic::default();
+        let mut flow = cut_from(&cubic, 100.0);
+        flow.window = 100.0;
+        let silent = |sequence, next| Loss { kind: LossKind::Timeout, ..gap(sequence, next) };
+        cubic.on_loss(&mut flow, &silent(10, 110));
+        cubic.on_loss(&mut flow, &silent(10, 110));
+        cubic.on_loss(&mut flow, &silent(40, 110));
+        assert_eq!((flow.window, flow.threshold), (1.0, 70.0));
+        flow.window = 50.0;
+        cubic.on_loss(&mut flow, &silent(110, 160));
+        assert_eq!((flow.window, flow.threshold), (1.0, 35.0), "new data");
+    }
+
+    /// RFC 9438 §4.2: a sender that has less to send than W neither grows nor lets t run.
+    #[test]
+    fn a_window_that_is_not_used_neither_grows_nor_ages() {
+        let cubic = Cubic::default();
+        let (mut used, mut idle) = (cut_from(&cubic, 100.0), cut_from(&cubic, 100.0));
+        let at = |ms: u64, in_flight: u64| Ack {
+            expected: 5,
+            next: 5,
+            in_flight,
+            ..ack(ms * 1_000, 10_000, 4, 0)
+        };
+        for flow in [&mut used, &mut idle] {
+            cubic.on_ack(flow, &at(1_000, 264_000));
+        }
+        // 30 packets of 70 for five seconds, an acknowledgement each 10 ms.
+        let before = idle;
+        (1..=500).for_each(|step| cubic.on_ack(&mut idle, &at(1_000 + 10 * step, 104_000)));
+        assert_eq!((idle.window, idle.estimate), (before.window, before.estimate));
+        cubic.on_ack(&mut used, &at(1_010, 264_000));
+        cubic.on_ack(&mut idle, &at(6_010, 264_000));
+        assert!((idle.window - used.window).abs() < 1e-9, "{} {}", idle.window, used.window);
     }
 }

@@ -27,6 +27,8 @@ pub struct Eqds {
     pub packets: Option<u32>,
     /// Credit as a share of the link's rate.
     pub share: f64,
+    /// What becomes of losses.
+    pub recovery: Recovery,
     /// Silence after which packets are sent again; at least 4 base RTTs.
     pub timeout: Span,
 }
@@ -34,7 +36,13 @@ pub struct Eqds {
 impl Default for Eqds {
     /// 1.5 bandwidth–delay products, 0.99 of the link, 1 ms.
     fn default() -> Self {
-        Self { largest: 1.5, packets: None, share: 0.99, timeout: Span::from_us(1_000) }
+        Self {
+            largest: 1.5,
+            packets: None,
+            share: 0.99,
+            recovery: Recovery::TIMER,
+            timeout: Span::from_us(1_000),
+        }
     }
 }
 
@@ -65,9 +73,8 @@ impl Transport for Eqds {
     const NAME: &'static str = "eqds";
     const CREDITED: bool = true;
 
-    /// NACKs show what is lost; the rest is the timer's.
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: u32::MAX }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> EqdsFlow {

@@ -71,11 +71,20 @@ pub enum Recovery {
     /// goes back to it.
     GoBackN,
     /// The receiver takes packets in any order and says which; the sender sends again what is missing once `reorder`
-    /// later packets have arrived, or by its timer. `u32::MAX` leaves it to the timer.
+    /// later packets have arrived, or by its timer.
     Selective {
         /// Later packets that show a loss.
         reorder: u32,
     },
+    /// The receiver takes packets in any order and says which; the sender sends again what is overdue by more than a reordering
+    /// window once something sent later has arrived (RFC 8985), a retransmission like any other.
+    Rack,
+}
+
+impl Recovery {
+    /// Losses show by NACKs and by time-outs alone: for packets that are sprayed, of which later ones show nothing, over switches
+    /// that trim.
+    pub const TIMER: Self = Self::Selective { reorder: u32::MAX };
 }
 
 /// What is known of a queue pair's path when it is opened.
@@ -137,12 +146,15 @@ pub struct Loss {
     pub now: Time,
     /// How.
     pub kind: LossKind,
-    /// First packet missing.
+    /// First packet missing; of gaps that show by time the last.
     pub sequence: u32,
     /// Next new packet of the sender.
     pub next: u32,
     /// Bytes taken for lost.
     pub bytes: u64,
+    /// Whether it was sent after the loss before was told of: one of two indications (RFC 5681 §4.3). Known where losses show by
+    /// time ([`Recovery::Rack`]).
+    pub again: bool,
 }
 
 /// A data packet at its receiver.
@@ -296,6 +308,11 @@ pub trait Transport: Clone + std::fmt::Debug + Send + 'static {
     /// How losses are mended.
     fn recovery(&self) -> Recovery;
 
+    /// Whether what it does rests on acknowledgements.
+    fn is_answered(&self) -> bool {
+        true
+    }
+
     /// A new queue pair.
     fn open(&self, path: &PathFacts) -> Self::Flow;
 
@@ -339,7 +356,7 @@ pub trait Transport: Clone + std::fmt::Debug + Send + 'static {
     #[inline]
     fn on_nack(&self, flow: &mut Self::Flow, nack: &Nack) {
         let Nack { now, sequence, next, bytes, .. } = *nack;
-        self.on_loss(flow, &Loss { now, kind: LossKind::Gap, sequence, next, bytes });
+        self.on_loss(flow, &Loss { now, kind: LossKind::Gap, sequence, next, bytes, again: false });
     }
 
     /// How receivers grant credit when a full packet has `mtu` bytes.
@@ -429,7 +446,7 @@ mod tests {
     }
 
     pub(super) fn gap(sequence: u32, next: u32) -> Loss {
-        Loss { now: Time::ZERO, kind: LossKind::Gap, sequence, next, bytes: 4_000 }
+        Loss { now: Time::ZERO, kind: LossKind::Gap, sequence, next, bytes: 4_000, again: false }
     }
 
     /// Defaults on 2 µs and on 10 ms, on 100 Gbps and on 1.6 Tbps: nothing is taken for lost within 4 round trips, and

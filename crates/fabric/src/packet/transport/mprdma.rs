@@ -21,8 +21,8 @@ pub struct MpRdma {
     pub initial: f64,
     /// Largest window in bandwidth–delay products.
     pub largest: f64,
-    /// Δ: later packets that show a loss.
-    pub reorder: u32,
+    /// What becomes of losses; the paper's Δ is 64 packets.
+    pub recovery: Recovery,
     /// Silence after which packets are sent again; at least 4 base RTTs.
     pub timeout: Span,
 }
@@ -30,7 +30,12 @@ pub struct MpRdma {
 impl Default for MpRdma {
     /// One bandwidth–delay product at first, at most 8; 64 packets, the paper's bitmap; 1 ms.
     fn default() -> Self {
-        Self { initial: 1.0, largest: 8.0, reorder: 64, timeout: Span::from_us(1_000) }
+        Self {
+            initial: 1.0,
+            largest: 8.0,
+            recovery: Recovery::Selective { reorder: 64 },
+            timeout: Span::from_us(1_000),
+        }
     }
 }
 
@@ -50,7 +55,7 @@ impl Transport for MpRdma {
     const NAME: &'static str = "mprdma";
 
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: self.reorder }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> MpRdmaFlow {

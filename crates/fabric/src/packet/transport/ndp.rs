@@ -25,6 +25,8 @@ pub struct Ndp {
     pub packets: Option<u32>,
     /// Pulls at this share of the rate at which full packets fill the link.
     pub share: f64,
+    /// What becomes of losses.
+    pub recovery: Recovery,
     /// Silence after which packets are sent again; at least 4 base RTTs.
     pub timeout: Span,
 }
@@ -32,7 +34,13 @@ pub struct Ndp {
 impl Default for Ndp {
     /// One bandwidth–delay product, rounded up to packets; pulls at the link's rate; 1 ms.
     fn default() -> Self {
-        Self { initial: 1.0, packets: None, share: 1.0, timeout: Span::from_us(1_000) }
+        Self {
+            initial: 1.0,
+            packets: None,
+            share: 1.0,
+            recovery: Recovery::TIMER,
+            timeout: Span::from_us(1_000),
+        }
     }
 }
 
@@ -50,9 +58,8 @@ impl Transport for Ndp {
     const CREDITED: bool = true;
     const TRIMMED: bool = true;
 
-    /// NACKs show what is lost; the rest is the timer's.
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: u32::MAX }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> NdpFlow {

@@ -3,8 +3,10 @@
 //!
 //! Slow start (W < ssthresh): W grows by what is acknowledged; congestion avoidance: by one packet per window. A loss found
 //! by 3 later packets begins fast recovery, once per window: ssthresh = max(flight/2, 2 packets) (RFC 5681 eq. 4), W =
-//! ssthresh, held until every packet sent before has arrived (RFC 6582's full acknowledgement). A time-out: ssthresh
-//! likewise, W one packet, and slow start.
+//! ssthresh, held until every packet sent before has arrived (RFC 6582's full acknowledgement); a retransmission that is lost again is a
+//! second one (RFC 5681 §4.3). A time-out: ssthresh likewise, but for data that a time-out has sent again before, which leaves it
+//! (§3.1), W one packet, and slow start. The first slow start ends by HyStart++ (RFC 9406). A window of which less than half is in
+//! flight, because there is no more to send or the port sends no faster, does not grow (RFC 7661 §4.3).
 //!
 //! **In this engine's terms.** Its bytes in flight leave out what arrived out of order and what is lost, which is the
 //! `pipe` of RFC 6675; so the window need not be inflated by duplicate acknowledgements and deflated by partial ones, and
@@ -12,7 +14,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::tcp::{Episode, Rto};
+use super::tcp::{Episode, Expiries, HyStart, Rto};
 use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
 
 /// Parameters.
@@ -22,16 +24,17 @@ pub struct NewReno {
     pub initial: u32,
     /// Largest window (the receiver's) in bandwidth–delay products.
     pub largest: f64,
-    /// Later packets that show a loss.
-    pub reorder: u32,
+    /// What becomes of losses.
+    pub recovery: Recovery,
     /// Smallest retransmission time-out.
     pub least_timeout: Span,
 }
 
 impl Default for NewReno {
-    /// 10 packets at first, at most 8 bandwidth–delay products; 3; 1 ms, as data centres set what RFC 6298 has at 1 s.
+    /// 10 packets at first, at most 8 bandwidth–delay products; losses by time, as TCPs of today; 1 ms, as data centres set what
+    /// RFC 6298 has at 1 s.
     fn default() -> Self {
-        Self { initial: 10, largest: 8.0, reorder: 3, least_timeout: Span::from_us(1_000) }
+        Self { initial: 10, largest: 8.0, recovery: Recovery::Rack, least_timeout: Span::from_us(1_000) }
     }
 }
 
@@ -45,7 +48,9 @@ pub struct NewRenoFlow {
     flight: f64,
     packet: f32,
     episode: Episode,
+    expiries: Expiries,
     rto: Rto,
+    start: HyStart,
 }
 
 impl NewRenoFlow {
@@ -62,7 +67,7 @@ impl Transport for NewReno {
     const NAME: &'static str = "newreno";
 
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: self.reorder }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> NewRenoFlow {
@@ -74,7 +79,9 @@ impl Transport for NewReno {
             flight: 0.0,
             packet: path.mtu as f32,
             episode: Episode::default(),
+            expiries: Expiries::default(),
             rto: Rto::new(path),
+            start: HyStart::new(path),
         }
     }
 
@@ -96,17 +103,32 @@ impl Transport for NewReno {
         if flow.episode.active {
             return;
         }
+        let first = flow.threshold.is_infinite();
+        let share = if first { flow.start.heard(ack) } else { Some(1.0) };
+        if share.is_none() {
+            flow.threshold = flow.window;
+        }
+        if 2.0 * flow.flight < flow.window {
+            return;
+        }
         let packet = f64::from(flow.packet);
-        flow.window += if flow.window < flow.threshold { bytes } else { packet * bytes / flow.window };
+        flow.window += match share {
+            Some(share) if flow.window < flow.threshold => share * bytes,
+            _ => packet * bytes / flow.window,
+        };
         flow.window = flow.window.min(flow.largest);
     }
 
     fn on_loss(&self, flow: &mut NewRenoFlow, loss: &Loss) {
         match loss.kind {
-            LossKind::Gap if flow.episode.begins(loss.sequence, loss.next) => flow.reduce(),
+            LossKind::Gap if flow.episode.begins(loss.sequence, loss.next) || loss.again => flow.reduce(),
             LossKind::Timeout if loss.bytes > 0 => {
-                flow.flight = loss.bytes as f64;
-                flow.reduce();
+                if flow.expiries.is_first(loss.sequence, loss.next) {
+                    // What was sent and is not acknowledged: FlightSize.
+                    let sent = f64::from(loss.next - loss.sequence) * f64::from(flow.packet);
+                    flow.flight = sent.min(flow.window);
+                    flow.reduce();
+                }
                 flow.window = f64::from(flow.packet);
                 flow.episode.forget(loss.next);
                 flow.rto.expired();
@@ -124,7 +146,6 @@ impl Transport for NewReno {
 mod tests {
     use super::super::tests::{ack, gap, path};
     use super::*;
-    use windtunnel_kernel::Time;
 
     #[test]
     fn slow_start_halving_and_one_packet_per_window() {
@@ -157,7 +178,7 @@ mod tests {
     fn a_time_out_begins_again() {
         let reno = NewReno::default();
         let mut flow = reno.open(&path(100, 10));
-        let loss = Loss { now: Time::ZERO, kind: LossKind::Timeout, sequence: 0, next: 10, bytes: 40_000 };
+        let loss = Loss { kind: LossKind::Timeout, ..gap(0, 10) };
         reno.on_loss(&mut flow, &loss);
         assert_eq!(
             (reno.window(&flow), flow.threshold, reno.timeout(&flow)),
@@ -169,5 +190,58 @@ mod tests {
             (20_000, Span::from_us(1_000)),
             "slow start at once"
         );
+    }
+
+    /// RFC 5681 §3.1 (ssthresh is held while a time-out sends again what one has sent again before) and equation 4 (FlightSize is all
+    /// that is sent and not acknowledged, lost or not).
+    #[test]
+    fn repeated_time_outs_hold_the_threshold() {
+        let reno = NewReno::default();
+        let mut flow = reno.open(&path(100, 10));
+        flow.window = 400_000.0;
+        let silent = |sequence, next, bytes| Loss { kind: LossKind::Timeout, bytes, ..gap(sequence, next) };
+        reno.on_loss(&mut flow, &silent(100, 200, 8_000));
+        assert_eq!((reno.window(&flow), flow.threshold), (4_000, 200_000.0), "half of 100 packets");
+        reno.on_loss(&mut flow, &silent(100, 200, 4_000));
+        reno.on_loss(&mut flow, &silent(150, 200, 4_000));
+        assert_eq!((reno.window(&flow), flow.threshold), (4_000, 200_000.0));
+        assert_eq!(reno.timeout(&flow), Span::from_us(8_000), "doubled each time (RFC 6298 §5.5)");
+        flow.window = 100_000.0;
+        reno.on_loss(&mut flow, &silent(200, 225, 100_000));
+        assert_eq!(flow.threshold, 50_000.0, "new data");
+    }
+
+    /// RFC 5681 §4.3: a retransmission that is lost is a second indication of congestion.
+    #[test]
+    fn a_lost_retransmission_halves_again() {
+        let reno = NewReno::default();
+        let mut flow = reno.open(&path(100, 10));
+        (flow.window, flow.flight) = (400_000.0, 400_000.0);
+        reno.on_loss(&mut flow, &gap(10, 100));
+        flow.flight = 200_000.0;
+        reno.on_loss(&mut flow, &gap(12, 100));
+        assert_eq!(reno.window(&flow), 200_000, "of the same window");
+        reno.on_loss(&mut flow, &Loss { again: true, ..gap(10, 120) });
+        assert_eq!(reno.window(&flow), 100_000);
+    }
+
+    /// RFC 7661 §4.3: with less than half of the window in flight it is not known to be right, and does not grow.
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let reno = NewReno::default();
+        let mut flow = reno.open(&path(100, 10));
+        let grown = |flow: &mut NewRenoFlow, in_flight: u64| {
+            let before = flow.window;
+            reno.on_ack(flow, &Ack { expected: 0, in_flight, ..ack(100, 10, 1, 0) });
+            flow.window - before
+        };
+        assert_eq!(
+            (grown(&mut flow, 12_000), grown(&mut flow, 16_000)),
+            (0.0, 4_000.0),
+            "of 10 packets 4 and 5"
+        );
+        flow.threshold = 1.0;
+        assert_eq!(grown(&mut flow, 12_000), 0.0);
+        assert!(grown(&mut flow, 20_000) > 0.0, "congestion avoidance");
     }
 }

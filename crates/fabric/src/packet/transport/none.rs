@@ -31,6 +31,10 @@ impl Transport for NoTransport {
         self.recovery
     }
 
+    fn is_answered(&self) -> bool {
+        self.window != u64::MAX
+    }
+
     fn open(&self, _: &PathFacts) -> Self::Flow {}
 
     #[inline]

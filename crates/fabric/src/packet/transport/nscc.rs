@@ -40,6 +40,8 @@ pub struct Nscc {
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
+    /// What becomes of losses.
+    pub recovery: Recovery,
     /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
     pub timeout: Span,
 }
@@ -47,7 +49,7 @@ pub struct Nscc {
 impl Default for Nscc {
     /// 1.5 bandwidth–delay products, 0.75 base RTT, 15 µs.
     fn default() -> Self {
-        Self { largest: 1.5, target: 0.75, timeout: Span::from_us(15) }
+        Self { largest: 1.5, target: 0.75, recovery: Recovery::TIMER, timeout: Span::from_us(15) }
     }
 }
 
@@ -126,9 +128,8 @@ impl Transport for Nscc {
     type Peer = ();
     const NAME: &'static str = "uec";
 
-    /// Packets are sprayed, so later ones show nothing; losses show by silence.
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: u32::MAX }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> NsccFlow {

@@ -21,6 +21,8 @@ pub struct Rccc {
     pub packets: u32,
     /// Credit as a share of the link's rate.
     pub share: f64,
+    /// What becomes of losses.
+    pub recovery: Recovery,
     /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
     pub timeout: Span,
 }
@@ -28,7 +30,7 @@ pub struct Rccc {
 impl Default for Rccc {
     /// 1.5 bandwidth–delay products, 4 packets, 0.99 of the link, 15 µs.
     fn default() -> Self {
-        Self { largest: 1.5, packets: 4, share: 0.99, timeout: Span::from_us(15) }
+        Self { largest: 1.5, packets: 4, share: 0.99, recovery: Recovery::TIMER, timeout: Span::from_us(15) }
     }
 }
 
@@ -46,9 +48,8 @@ impl Transport for Rccc {
     const NAME: &'static str = "rccc";
     const CREDITED: bool = true;
 
-    /// NACKs show what is lost; the rest is the timer's.
     fn recovery(&self) -> Recovery {
-        Recovery::Selective { reorder: u32::MAX }
+        self.recovery
     }
 
     fn open(&self, path: &PathFacts) -> RcccFlow {

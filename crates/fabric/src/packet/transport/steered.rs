@@ -87,6 +87,10 @@ impl<T: Transport, C: PathChooser> Transport for Steered<T, C> {
         self.transport.recovery()
     }
 
+    fn is_answered(&self) -> bool {
+        self.transport.is_answered()
+    }
+
     fn open(&self, path: &PathFacts) -> Self::Flow {
         (self.transport.open(path), self.chooser.open(path))
     }

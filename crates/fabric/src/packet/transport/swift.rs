@@ -234,6 +234,7 @@ mod tests {
             sequence: 0,
             next: 9,
             bytes: 4_000,
+            again: false,
         };
         for n in 1..5 {
             swift.on_loss(&mut flow, &silent(1_000 * n));

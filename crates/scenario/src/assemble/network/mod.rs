@@ -8,11 +8,12 @@ mod backend;
 mod message;
 mod parameters;
 mod queues;
+mod recovery;
 pub mod transport;
 
 use std::path::Path;
 
-use windtunnel_fabric::packet::transport::{Dcqcn, Transport};
+use windtunnel_fabric::packet::transport::{Dcqcn, Recovery, Transport};
 use windtunnel_fabric::packet::{
     Background, Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError,
     PacketSettings, ParallelSettings, TrimSettings,
@@ -178,13 +179,16 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
     };
     check(&settings, source)?;
     transport.of.check(&settings).map_err(|error| {
-        let refused = InputError::new(place("transport"), error.to_string());
+        let key = if network.congestion.is_some() { "congestion" } else { "transport" };
+        let refused = InputError::new(place(key), error.to_string());
         match error {
             PacketError::Needs { key: "trimming", .. } => {
                 refused.hint("set `network.trimming: {queue: 64 KB}`")
             }
             PacketError::Needs { key: "telemetry", .. } => refused.hint("set `network.telemetry: true`"),
             PacketError::Unanswered { .. } => refused.hint("set `network.ack_every` to 1 or more"),
+            PacketError::Mends { .. } => InputError::new(place("recovery"), error.to_string())
+                .hint("expected `timer`, `selective` or `rack`"),
             _ => refused,
         }
     })?;
@@ -305,7 +309,8 @@ impl NetworkPlan {
 impl PacketPlan {
     /// Adds what a run with this transport rests on.
     fn testify(&self, network: &Network, evidence: &mut EvidenceList) {
-        let kind = if network.transport.is_some() { "given" } else { "inferred" };
+        let named = network.transport.is_some() || network.congestion.is_some();
+        let kind = if named { "given" } else { "inferred" };
         let own = "brought along by the program";
         let keys: Vec<&str> = network.parameters.keys().map(String::as_str).collect();
         let source = match (self.transport.own, keys.join("`, `")) {
@@ -314,6 +319,17 @@ impl PacketPlan {
             (false, keys) => format!("{PUBLISHED}, but for `{keys}`"),
         };
         evidence.add(&format!("transport {}", self.transport.name), kind, &source);
+        if let Some(recovery) = self.transport.recovery {
+            let given = network.recovery.is_some() || network.parameters.contains_key("reorder");
+            let (kind, source) = match (given, recovery) {
+                (true, _) => ("given", "the scenario"),
+                (false, Recovery::Rack) if self.settings.balancer.spreads() => {
+                    ("inferred", "packets take many paths, and overtake one another")
+                }
+                (false, _) => ("inferred", "what goes with the transport"),
+            };
+            evidence.add(&format!("recovery {}", recovery::words(recovery)), kind, source);
+        }
         for (what, module) in [
             ("path chooser", &network.path_chooser),
             ("stage", &network.stage),

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use windtunnel_fabric::packet::TransportChoice;
+use windtunnel_fabric::packet::transport::Recovery;
 use windtunnel_kernel::Span;
 use windtunnel_kernel::units::{Dimension, parse_quantity};
 
@@ -166,19 +167,16 @@ pub fn tuned(
         TransportChoice::NewReno(newreno) => {
             read.count("initial_packets", &mut newreno.initial);
             read.number("max_window", Positive, &mut newreno.largest);
-            read.count("reorder", &mut newreno.reorder);
         }
         TransportChoice::Cubic(cubic) => {
             read.number("c", Positive, &mut cubic.c);
             read.number("beta", Part, &mut cubic.beta);
             read.count("initial_packets", &mut cubic.initial);
             read.number("max_window", Positive, &mut cubic.largest);
-            read.count("reorder", &mut cubic.reorder);
         }
         TransportChoice::MpRdma(mprdma) => {
             read.number("initial_window", Positive, &mut mprdma.initial);
             read.number("max_window", Positive, &mut mprdma.largest);
-            read.count("reorder", &mut mprdma.reorder);
         }
         TransportChoice::Uec(nscc) => {
             read.number("max_window", Positive, &mut nscc.largest);
@@ -205,8 +203,15 @@ pub fn tuned(
             read.number("credit_rate", Part, &mut eqds.share);
         }
     }
+    let mut reorder = None;
+    if !matches!(transport, TransportChoice::None(_)) {
+        read.packets("reorder", &mut reorder);
+    }
     read.end(name)?;
-    Ok(transport)
+    Ok(match reorder {
+        Some(reorder) => transport.mending(Recovery::Selective { reorder }),
+        None => transport,
+    })
 }
 
 #[cfg(test)]
@@ -240,6 +245,16 @@ mod tests {
         for name in TransportChoice::NAMES {
             let known = TransportChoice::by_name(name).expect("a transport");
             assert_eq!(format!("{:?}", tune(name, &json!({})).expect("nothing")), format!("{known:?}"));
+        }
+    }
+
+    /// Every law takes the packets that show a loss.
+    #[test]
+    fn every_law_counts_packets() {
+        for name in TransportChoice::NAMES.into_iter().filter(|&name| name != "none") {
+            let found = tune(name, &json!({"reorder": 17})).expect("a count");
+            assert_eq!(found.recovery(), Recovery::Selective { reorder: 17 }, "{name}");
+            assert_eq!(tune(name, &json!({"reorder": 0})).expect_err("refused").key, "reorder");
         }
     }
 

@@ -2,23 +2,38 @@
 
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::{Dcqcn, Dctcp, Hpcc, NoTransport, Recovery, Swift};
+use windtunnel_fabric::packet::transport::{NoTransport, Nscc, Recovery, Transport};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 use windtunnel_kernel::Span;
 
 use super::parameters::{Refused, tuned};
+use super::recovery;
 use crate::error::{InputError, nearest};
 use crate::modules::{self, Kind, Modules, Names, Written};
-use crate::schema::{LoadBalancerName, Module, Network, RecoveryName};
+use crate::schema::{LoadBalancerName, Module, Network};
 
 /// The transport of a scenario that names none.
 pub const DEFAULT: &str = "dctcp";
 
+/// The law of Ultra Ethernet's sender, which alone has another name than its transport.
+const NSCC: &str = "nscc";
+
+/// The transport whose law sends, by name: what `network.congestion` or `network.transport` says.
+pub fn law_of(network: &Network) -> &str {
+    match network.congestion.as_deref() {
+        Some(NSCC) => Nscc::NAME,
+        Some(law) => law,
+        None => network.transport.as_deref().unwrap_or(DEFAULT),
+    }
+}
+
 /// A transport, ready to build its network.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Its name.
+    /// The transport whose law it has.
     pub name: String,
+    /// How it mends losses; `None`: as the program's own says.
+    pub recovery: Option<Recovery>,
     /// Builds the network.
     pub of: Arc<dyn NetworkOf>,
     /// Whether the program brings it along.
@@ -31,12 +46,18 @@ pub struct Chosen {
 /// [`InputError`] for unknown names, with the nearest right one, and parameters that are refused.
 pub fn transport(network: &Network, modules: &Modules, source: &str) -> Result<Chosen, InputError> {
     let place = |key: &str| format!("{source}: network.{key}");
-    let name = network.transport.as_deref().unwrap_or(DEFAULT);
+    let asked_for = network.transport.as_deref().unwrap_or(DEFAULT);
+    let name = law_of(network);
     if network.window.is_some() && name != "none" {
-        let message = format!("`{name}` sets its own window: expected `transport: none` with this key");
+        let message = format!("`{name}` sets its own window: expected `congestion: none` with this key");
         return Err(InputError::new(place("window"), message).hint("leave `network.window` out"));
     }
-    let chosen = |of, own| Chosen { name: name.to_owned(), of, own };
+    let chosen = |of, recovery: Option<Recovery>| Chosen {
+        name: name.to_owned(),
+        recovery,
+        of,
+        own: recovery.is_none(),
+    };
     let refused = |refused: modules::Refused| match refused.kind {
         None => InputError::new(place("parameters"), format!("`{name}`: {}", refused.message)),
         Some(kind) => {
@@ -44,26 +65,43 @@ pub fn transport(network: &Network, modules: &Modules, source: &str) -> Result<C
             InputError::new(place(kind.key()), format!("`{module}`: {}", refused.message))
         }
     };
-    if let Some(made) = modules.make_transport(name, &network.parameters) {
+    if let Some(made) = modules.make_transport(asked_for, &network.parameters) {
+        let keys = [("congestion", network.congestion.is_some()), ("recovery", network.recovery.is_some())];
+        if let Some((key, _)) = keys.into_iter().find(|&(_, given)| given) {
+            let message =
+                format!("`{asked_for}` is the program's own, which has a law and a recovery of its own");
+            return Err(InputError::new(place(key), message).hint("leave one of both keys out"));
+        }
         if network.timeout.is_some() {
             let message =
                 format!("`{name}` is the program's own, which takes what it needs from `parameters`");
             return Err(InputError::new(place("timeout"), message));
         }
         let transport = made.map_err(refused)?;
-        let Some(found) = Found::of(network, modules, source)? else { return Ok(chosen(transport, true)) };
+        let Some(found) = Found::of(network, modules, source)? else { return Ok(chosen(transport, None)) };
         let made = modules.make_with((name, &network.parameters), found.names, &found.written);
         let Some(made) = made else {
             let message = format!("{} not registered together with `{name}`", found.are());
             return Err(InputError::new(place(found.first()), message).hint("`Modules::with` does that"));
         };
-        return Ok(chosen(made.map_err(refused)?, true));
+        return Ok(chosen(made.map_err(refused)?, None));
     }
-    let Some(known) = TransportChoice::by_name(name) else {
+    let Some(whole) = TransportChoice::by_name(asked_for) else {
         let own = modules.transports().map(|(name, _)| name);
         let known: Vec<&str> = own.chain(TransportChoice::NAMES).collect();
-        return Err(unknown(place("transport"), "transport", name, &known));
+        return Err(unknown(place("transport"), "transport", asked_for, &known));
     };
+    let known = match network.congestion.as_deref() {
+        None => whole.clone(),
+        Some(law) => {
+            let laws = TransportChoice::NAMES.map(|name| if name == Nscc::NAME { NSCC } else { name });
+            let known = TransportChoice::by_name(name).filter(|_| law != Nscc::NAME);
+            known.ok_or_else(|| unknown(place("congestion"), "congestion law", law, &laws))?
+        }
+    };
+    // A law on its own is mended as its own transport is.
+    let usual = if network.transport.is_some() { whole.recovery() } else { known.recovery() };
+    let known = known.mending(recovery::usual(usual, network));
     let known = tuned(known, &network.parameters, name).map_err(|Refused { key, message, hint }| {
         let refused = InputError::new(place(&format!("parameters.{key}")), message);
         match hint {
@@ -72,14 +110,20 @@ pub fn transport(network: &Network, modules: &Modules, source: &str) -> Result<C
         }
     })?;
     let known = known.patient(timeout(network, source)?);
-    let known = configured(known, network)
-        .map_err(|message| InputError::new(place("recovery"), format!("`{name}` {message}")))?;
-    let Some(found) = Found::of(network, modules, source)? else { return Ok(chosen(Arc::new(known), false)) };
+    let known = recovery::mending(windowed(known, network), usual, network).map_err(|(key, refused)| {
+        let error = InputError::new(place(key), refused.message);
+        match refused.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    })?;
+    let mends = Some(known.recovery());
+    let Some(found) = Found::of(network, modules, source)? else { return Ok(chosen(Arc::new(known), mends)) };
     let Some(made) = modules.make_over(&known, found.names, &found.written) else {
         let message = format!("{} not registered together with the built-in transports", found.are());
         return Err(InputError::new(place(found.first()), message).hint("`Modules::together` does that"));
     };
-    Ok(chosen(made.map_err(refused)?, false))
+    Ok(chosen(made.map_err(refused)?, mends))
 }
 
 /// Modules that go with the transport: their names are registered.
@@ -172,28 +216,13 @@ fn unknown(place: String, what: &str, name: &str, known: &[&str]) -> InputError 
     }
 }
 
-/// A transport of ours with the scenario's keys; what is wrong with them.
-fn configured(known: TransportChoice, network: &Network) -> Result<TransportChoice, &'static str> {
-    let known = match known {
+/// A transport of ours with the scenario's window.
+fn windowed(known: TransportChoice, network: &Network) -> TransportChoice {
+    match known {
         TransportChoice::None(none) => TransportChoice::None(NoTransport {
             window: network.window.map_or(u64::MAX, |window| window.0.0),
             ..none
         }),
         other => other,
-    };
-    let Some(name) = network.recovery else { return Ok(known) };
-    // Packets that spread come in any order, within the reach of MP-RDMA's bitmap.
-    let spreads =
-        !matches!(network.load_balancer.name, LoadBalancerName::Ecmp | LoadBalancerName::DestinationModulo);
-    let recovery = match name {
-        RecoveryName::Selective => Recovery::Selective { reorder: if spreads { 64 } else { 3 } },
-        RecoveryName::GoBackN => Recovery::GoBackN,
-    };
-    match known {
-        TransportChoice::Dctcp(dctcp) => Ok(TransportChoice::Dctcp(Dctcp { recovery, ..dctcp })),
-        TransportChoice::Dcqcn(dcqcn) => Ok(TransportChoice::Dcqcn(Dcqcn { recovery, ..dcqcn })),
-        TransportChoice::Hpcc(hpcc) => Ok(TransportChoice::Hpcc(Hpcc { recovery, ..hpcc })),
-        TransportChoice::Swift(swift) => Ok(TransportChoice::Swift(Swift { recovery, ..swift })),
-        _ => Err("mends losses in its own way: expected `dctcp`, `dcqcn`, `hpcc` or `swift` with this key"),
     }
 }

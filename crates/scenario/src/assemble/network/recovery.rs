@@ -1,0 +1,83 @@
+//! How losses are mended: what a scenario writes, or what goes with its transport and its paths.
+
+use windtunnel_fabric::packet::TransportChoice;
+use windtunnel_fabric::packet::transport::Recovery;
+
+use super::parameters::Refused;
+use crate::schema::{LoadBalancerName, Network, RecoveryName};
+
+/// Later packets that show a loss where packets take many paths: the reach of MP-RDMA's bitmap.
+const FAR: u32 = 64;
+/// The same on one path.
+const NEAR: u32 = 3;
+
+/// Whether packets of a queue pair take many paths at a time.
+fn spreads(network: &Network) -> bool {
+    matches!(
+        network.load_balancer.name,
+        LoadBalancerName::Spray | LoadBalancerName::Adaptive | LoadBalancerName::Reps
+    )
+}
+
+/// What takes the place of a transport's usual recovery where packets overtake one another: what goes by their order would take
+/// those overtaken for lost.
+pub fn usual(recovery: Recovery, network: &Network) -> Recovery {
+    match recovery {
+        Recovery::GoBackN if spreads(network) => Recovery::Rack,
+        Recovery::Selective { reorder } if reorder < FAR && spreads(network) => Recovery::Rack,
+        other => other,
+    }
+}
+
+/// A law with the recovery that the scenario writes; `usual` is that of its transport.
+///
+/// # Errors
+/// [`Refused`] for packets to be counted where nothing counts them, or in two places.
+pub fn mending(
+    law: TransportChoice,
+    usual: Recovery,
+    network: &Network,
+) -> Result<TransportChoice, (&'static str, Refused)> {
+    let Some(written) = network.recovery else { return Ok(law) };
+    let refused = |place, message: &str, hint: &str| {
+        Err((place, Refused { key: String::new(), message: message.to_owned(), hint: Some(hint.to_owned()) }))
+    };
+    let counted = network.parameters.contains_key("reorder");
+    if counted && (written.name != RecoveryName::Selective || written.reorder.is_some()) {
+        let message = "expected `recovery: selective` beside packets that show a loss";
+        return refused("parameters.reorder", message, "write `recovery: {selective: {reorder: …}}` alone");
+    }
+    if written.reorder == Some(0) {
+        return refused(
+            "recovery.selective.reorder",
+            "expected a whole number from 1 on, found 0",
+            "3 is usual",
+        );
+    }
+    let one_path =
+        matches!(network.load_balancer.name, LoadBalancerName::Ecmp | LoadBalancerName::DestinationModulo);
+    let own = match usual {
+        Recovery::Selective { reorder } if reorder < u32::MAX => reorder,
+        _ => 0,
+    };
+    let reorder = written.reorder.unwrap_or(own.max(if one_path { NEAR } else { FAR }));
+    Ok(match written.name {
+        RecoveryName::Selective if counted => law,
+        RecoveryName::Selective => law.mending(Recovery::Selective { reorder }),
+        RecoveryName::None => law.mending(Recovery::None),
+        RecoveryName::GoBackN => law.mending(Recovery::GoBackN),
+        RecoveryName::Rack => law.mending(Recovery::Rack),
+        RecoveryName::Timer => law.mending(Recovery::TIMER),
+    })
+}
+
+/// In words.
+pub fn words(recovery: Recovery) -> String {
+    match recovery {
+        Recovery::None => "none".to_owned(),
+        Recovery::GoBackN => "go-back-N".to_owned(),
+        Recovery::TIMER => "by NACKs and time-outs".to_owned(),
+        Recovery::Selective { reorder } => format!("selective, {reorder} packets show a loss"),
+        Recovery::Rack => "by time (RACK)".to_owned(),
+    }
+}
