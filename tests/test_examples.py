@@ -273,3 +273,16 @@ def test_switches_that_hash_alike_leave_uplinks_idle() -> None:
     # 16 queue pairs of a message spread evenly by CRC-32, as draws do not.
     drawn = mean("ecmp-hash", ("network.load_balancer.ecmp.hash", "mixed"), (seeds, False))
     assert drawn > 1.05 * alike
+
+
+def test_packets_that_overtake_one_another_are_lost_to_those_who_count_them() -> None:
+    back, three = ("network.recovery", "go_back_n"), ("network.recovery.selective.reorder", 3)
+    found = {row: summary("many-paths", *row) for row in [(), (back,), (three,)]}
+    again = {row: one["network"]["retransmissions"] for row, one in found.items()}
+    lost = found[()]["network"]["packets_dropped"]
+    packets = 32 * 257
+    assert again[()] <= lost + packets / 1000
+    assert again[(back,)] > packets / 2 and again[(three,)] > packets / 20
+    assert [len(one["warnings"]) for one in found.values()] == [0, 1, 1]
+    slowest = {row: one["flows"]["fct_max_s"] for row, one in found.items()}
+    assert slowest[(back,)] > 1.5 * slowest[()]

@@ -294,16 +294,17 @@ fn losses_cut_through_and_planes() {
         for balancer in [Balancer::Ecmp, Balancer::Spray { paths: 8 }] {
             let settings = PacketSettings { forwarding, ..settings(balancer) };
             let reorder = if balancer == Balancer::Ecmp { 3 } else { u32::MAX };
-            let recovery = Recovery::Selective { reorder };
-            let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
-            let mut sent = permutation(16, 400_000);
-            sent.extend(incast(9, 200_000));
-            let lossy = Scenario {
-                reaction: Some(Span::from_us(1)),
-                ..scenario(&topology, settings, transport, sent)
-            };
-            let found = lossy.check();
-            assert!(found.totals.drops > 0 && found.totals.retransmissions > 0, "{:?}", found.totals);
+            for recovery in [Recovery::Selective { reorder }, Recovery::Rack] {
+                let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
+                let mut sent = permutation(16, 400_000);
+                sent.extend(incast(9, 200_000));
+                let lossy = Scenario {
+                    reaction: Some(Span::from_us(1)),
+                    ..scenario(&topology, settings.clone(), transport, sent)
+                };
+                let found = lossy.check();
+                assert!(found.totals.drops > 0 && found.totals.retransmissions > 0, "{:?}", found.totals);
+            }
         }
     }
 }

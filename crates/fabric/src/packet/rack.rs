@@ -13,7 +13,8 @@
 //! [`SPREAD`], the whole least round trip, and the bound is twice the smoothed one: a loss is found a round trip later, and next to
 //! nothing is sent in vain.
 //!
-//! **A tail** (§7) shows no later arrivals. When two smoothed round trips have brought nothing, the last packet is sent once more, as a
+//! **A tail** (§7) shows no later arrivals. When two smoothed round trips have brought nothing, and a quarter of a time-out (stacks have
+//! ticks of a clock for it, which keep queues that have just grown from being probed), the last packet is sent once more, as a
 //! probe, so that its acknowledgement shows what is missing. A probe that arrives and is no copy has mended a loss, and is told to
 //! the transport as one (§7.4.2).
 //!
@@ -35,6 +36,8 @@ const PERSISTS: u32 = 16;
 const SPREAD: u32 = 4;
 /// Packets beyond a gap that show it without a window (`DupThresh`).
 const SHOWN: u32 = 3;
+/// A tail is silent for this part of a time-out at least before it is probed.
+const PATIENCE: u64 = 4;
 
 /// What a sending half keeps of its transmissions.
 #[derive(Clone, Debug)]
@@ -216,9 +219,13 @@ impl Rack {
         again
     }
 
-    /// When the tail is probed, if nothing is heard; `heard`: when something last was.
-    fn probes_at(&self, heard: u64) -> u64 {
-        if self.probed || !self.sampled { u64::MAX } else { heard.max(self.last) + 2 * self.smoothed }
+    /// When the tail is probed, if nothing is heard; `heard`: when something last was, `timeout`: that of the transport.
+    fn probes_at(&self, heard: u64, timeout: u64) -> u64 {
+        if self.probed || !self.sampled {
+            u64::MAX
+        } else {
+            heard.max(self.last) + (2 * self.smoothed).max(timeout / PATIENCE)
+        }
     }
 }
 
@@ -273,7 +280,7 @@ impl<T: Transport> Engine<T> {
         if let Some(rack) = &sender.rack
             && self.has_tail(flow)
         {
-            due = due.min(rack.probes_at(sender.heard));
+            due = due.min(rack.probes_at(sender.heard, self.transport.timeout(&sender.cc).0));
         }
         due.max(now + 1)
     }
@@ -293,8 +300,9 @@ impl<T: Transport> Engine<T> {
     pub(super) fn probe(&mut self, flow: u32, now: u64) {
         let tail = self.has_tail(flow);
         let sender = &mut self.senders[flow as usize];
+        let timeout = self.transport.timeout(&sender.cc).0;
         let Some(rack) = &mut sender.rack else { return };
-        if !tail || now < rack.probes_at(sender.heard) {
+        if !tail || now < rack.probes_at(sender.heard, timeout) {
             return;
         }
         let last = sender.next - 1;

@@ -24,7 +24,7 @@ fn spreads(network: &Network) -> bool {
 pub fn usual(recovery: Recovery, network: &Network) -> Recovery {
     match recovery {
         Recovery::GoBackN if spreads(network) => Recovery::Rack,
-        Recovery::Selective { reorder } if reorder < FAR && spreads(network) => Recovery::Rack,
+        Recovery::Selective { reorder } if reorder < u32::MAX && spreads(network) => Recovery::Rack,
         other => other,
     }
 }
