@@ -282,7 +282,8 @@ def test_packets_that_overtake_one_another_are_lost_to_those_who_count_them() ->
     lost = found[()]["network"]["packets_dropped"]
     packets = 32 * 257
     assert again[()] <= lost + packets / 1000
-    assert again[(back,)] > packets / 2 and again[(three,)] > packets / 20
+    assert again[(back,)] > packets / 2
+    assert again[(three,)] > packets / 20
     assert [len(one["warnings"]) for one in found.values()] == [0, 1, 1]
     slowest = {row: one["flows"]["fct_max_s"] for row, one in found.items()}
     assert slowest[(back,)] > 1.5 * slowest[()]

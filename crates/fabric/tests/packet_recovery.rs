@@ -181,3 +181,18 @@ fn a_newcomer_does_not_crawl_after_a_burst_of_drops() {
         }
     }
 }
+
+/// A packet that is sent again and lost again holds up what came after it for a few time-outs of 200 µs, 600 packets each, and not to the end
+/// of a message of 10 ms, however many other packets arrive meanwhile.
+#[test]
+fn what_is_lost_twice_is_found_while_others_arrive() {
+    let transport =
+        NoTransport { recovery: SELECTIVE, timeout: Span::from_us(200), ..NoTransport::default() };
+    let settings = PacketSettings { seed: 7, ..PacketSettings::default() };
+    let mut engine = Engine::new(lossy(1e-2, 1_000_000), settings, transport).expect("settings that work");
+    send(&mut engine, 0, 0, 1, 30_000 * PAYLOAD, 0);
+    assert_eq!(drain(&mut engine).len(), 1);
+    let (totals, held) = (engine.totals(), engine.reordering().most_packets);
+    assert!(totals.timeouts > 0 && held > 300, "something was lost twice: {held} held, {totals:?}");
+    assert!(held < 4 * 600, "{held} held, {totals:?}");
+}

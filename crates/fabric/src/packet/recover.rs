@@ -144,10 +144,14 @@ impl<T: Transport> Engine<T> {
             // With a gap that no later packet shows, progress elsewhere must not hide it.
             let aged = match self.transport.recovery() {
                 Recovery::TIMER => now >= sender.checked + patience,
-                // One that is sent again and lost again: what was first sent after it has arrived.
-                Recovery::Selective { .. } => {
-                    now >= sender.checked + patience && sender.beyond.end > sender.checkpoint
+                Recovery::Selective { .. } if now < sender.checked + patience => false,
+                Recovery::Selective { .. } if sender.una >= sender.checkpoint => {
+                    (sender.checkpoint, sender.checked) = (sender.next, now);
+                    sender.resent.clear();
+                    false
                 }
+                // One that is sent again and lost again: what was first sent after it has arrived.
+                Recovery::Selective { .. } => sender.beyond.end > sender.checkpoint,
                 Recovery::Rack | Recovery::GoBackN | Recovery::None => false,
             };
             let mut due = due;
