@@ -87,11 +87,10 @@ fn packets_that_nothing_sends_again_are_named_with_their_ports() {
 #[test]
 fn a_receive_without_a_send_is_told_as_such_beside_losses() {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (mut receives, mut senders) = (String::new(), String::new());
-    for rank in 1..8 {
-        receives += &format!("l{rank}: recv 4000000b from {rank} tag 1\n");
-        senders += &format!("rank {rank} {{\nl0: send 4000000b to 0 tag 1\n}}\n");
-    }
+    let receive = |rank: u32| format!("l{rank}: recv 4000000b from {rank} tag 1\n");
+    let sender = |rank: u32| format!("rank {rank} {{\nl0: send 4000000b to 0 tag 1\n}}\n");
+    let receives = (1..8).map(receive).collect::<Vec<_>>().concat();
+    let senders = (1..8).map(sender).collect::<Vec<_>>().concat();
     let goal = format!("num_ranks 8\nrank 0 {{\n{receives}l8: recv 64b from 1 tag 2\n}}\n{senders}");
     std::fs::write(base.join("unsent.goal"), goal).expect("a file");
     for network in ["transport: dctcp, buffers: [{size: 100 KB}]", "transport: none"] {
