@@ -456,7 +456,7 @@ mod tests {
             let point = point.min(text.len() - 1);
             let written = format!("{}.{}e{power} B", &text[..text.len() - point], &text[text.len() - point..]);
             let written = written.replace(".e", "e");
-            let meant = digits as f64 * 10f64.powi(power - point as i32);
+            let meant: f64 = format!("{digits}e{}", power - point as i32).parse().expect("a number");
             match parse_quantity(&written, Dimension::Size) {
                 Ok(bytes) => prop_assert!((bytes as f64 - meant).abs() <= 0.0101 * meant, "{written}: {bytes}"),
                 Err(_) => prop_assert!((meant.round() - meant).abs() > 0.0099 * meant, "{written}"),
