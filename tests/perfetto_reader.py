@@ -33,7 +33,7 @@ def fields(data: bytes) -> Fields:
         if kind == 0:
             value, at = varint(data, at)
         elif kind == 1:
-            (value,) = struct.unpack_from("<d", data, at)
+            value = data[at : at + 8]
             at += 8
         elif kind == 2:
             length, at = varint(data, at)
@@ -55,6 +55,10 @@ class Slice:
     begin_ns: int
     end_ns: int
     arguments: dict[str, Any]
+    leaves: list[int] = field(default_factory=list)
+    """Arrows that begin here, by number."""
+    arrives: list[int] = field(default_factory=list)
+    """Arrows that end here."""
 
 
 @dataclass
@@ -121,15 +125,18 @@ def event(tracks: dict[int, Track], names: dict[int, dict[int, str]], at_ns: int
                 value = fields(note)
                 arguments[names[3][value[1][0]]] = value[6][0].decode() if 6 in value else value[3][0]
             assert not track.slices or at_ns >= track.slices[-1].end_ns, "slices follow each other"
-            track.open.append(Slice(names[2][parts[10][0]], names[1][parts[3][0]], at_ns, -1, arguments))
+            begun = Slice(names[2][parts[10][0]], names[1][parts[3][0]], at_ns, -1, arguments)
+            begun.leaves += [int.from_bytes(number, "little") for number in parts.get(47, [])]
+            track.open.append(begun)
         case 2:
             done = track.open.pop()
             done.end_ns = at_ns
+            done.arrives += [int.from_bytes(number, "little") for number in parts.get(48, [])]
             assert done.end_ns >= done.begin_ns
             track.slices.append(done)
         case 4:
             assert track.is_counter
             assert not track.counts or at_ns >= track.counts[-1][0]
-            track.counts.append((at_ns, parts[44][0]))
+            track.counts.append((at_ns, struct.unpack("<d", parts[44][0])[0]))
         case kind:
             raise AssertionError(f"event type {kind} is not expected")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+import windtunnel
 from windtunnel import Result
 from windtunnel.cli import show_compare
 from windtunnel.comparison import compare
@@ -173,3 +175,20 @@ def test_a_run_that_takes_the_place_of_another_is_compared_with_that_one(command
     assert [knob["key"] for knob in found["knobs"]] == ["network.buffers[0].size"]
     drops = next(m for m in found["metrics"] if m["key"] == "network.packets_dropped")
     assert drops["then"] > 0 == drops["now"]
+
+
+@pytest.mark.engine
+def test_a_file_with_other_contents_is_a_knob(tmp_path: Path) -> None:
+    flows = tmp_path / "flows.csv"
+    text = SCENARIO.replace("{pattern: incast, bytes: 2 MB}", "{file: flows.csv}")
+    (tmp_path / "pair.yaml").write_text(text)
+    runs: list[Result] = []
+    for size in (1_000_000, 9_000_000, 9_000_000):
+        flows.write_text(f"source,destination,bytes\n0,1,{size}\n")
+        runs.append(windtunnel.run(tmp_path / "pair.yaml", fidelity="flow", out=tmp_path / f"run{len(runs)}"))
+    small, large, same = runs
+    assert small.summary["scenario_sha256"] != large.summary["scenario_sha256"] == same.summary["scenario_sha256"]
+    (knob,) = compare(large, small).knobs or []
+    digest = hashlib.sha256(flows.read_bytes()).hexdigest()
+    assert (knob.key, knob.now) == ("contents of flows.csv", digest[:12])
+    assert compare(same, large).knobs == []

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import shlex
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.core
 
 import windtunnel
 from conftest import ROOT
+from doc_commands import PROGRAMS, Written, files_of, of_page
 from windtunnel import engine
+from windtunnel.cli.app import main
 from windtunnel.results.folder import default_name
 
 if TYPE_CHECKING:
@@ -50,24 +54,89 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[tuple[str, str]]:
-    lines = [(page.name, line) for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
-    return sorted({(page, line[2:].split("  #")[0].strip()) for page, line in lines if line.startswith("$ ")})
+def commands() -> list[Written]:
+    return sorted({written for page in PAGES for written in of_page(page)})
+
+
+def shown(written: Written) -> str:
+    return f"{written.page}: {written.line}"
+
+
+def runs(written: Written) -> bool:
+    """Whether a test runs it: what stands behind a prompt, and what prints a list."""
+    line = written.line
+    if any(slow in line for slow in SLOW) or written.words[0] != "windtunnel":
+        return False
+    return written.prompted or (written.words[1] in ("list", "schema", "doctor") and "KIND" not in line)
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("page", "line"), [case for case in commands() if not case[1].startswith(SLOW[0])])
-def test_commands_run(page: str, line: str, command: Command, tmp_path: Path) -> None:
-    program, *arguments = shlex.split(line)
-    assert program == "windtunnel", page
-    assert arguments[0] in IMPLEMENTED
-    if any(slow in line for slow in SLOW):
-        pytest.skip("takes minutes")
+@pytest.mark.parametrize("written", [case for case in commands() if runs(case)], ids=shown)
+def test_commands_run(written: Written, command: Command, tmp_path: Path) -> None:
     for name in ("examples", "experiments"):
         (tmp_path / name).symlink_to(ROOT / name)
-    if RUN in line:
+    if RUN in written.line:
         command("run", "examples/llama3-8b-fsdp.yaml")
-    command(*arguments)
+    command(*written.words[1:])
+
+
+@pytest.mark.parametrize("written", commands(), ids=shown)
+def test_commands_are_ones(
+    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of what takes too long to run: the program is known, takes such arguments, and the files named are there."""
+    program, *arguments = written.words
+    assert program in PROGRAMS
+    for name in files_of(written.words):
+        built = name.endswith((".so", ".html"))
+        assert built or (ROOT / name).exists(), name
+    if program == "windtunnel":
+        assert arguments[0] in IMPLEMENTED
+        # Everything but the command itself: options, their types, numbers of arguments.
+        monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda _self, _ctx: 0)
+        words = ["1" if word == "N" else word.strip("[]…") or "ROW" for word in arguments]
+        status = main(words)
+        said = capsys.readouterr().err
+        # A sentence may leave out what the command is applied to.
+        short = "missing argument" in said or "usage: " in said
+        assert status == 0 or (not written.of_block and short), said
+        if arguments[:2] == ["experiments", "run"] and arguments[2] != "NAME":
+            assert (ROOT / "experiments" / arguments[2] / "experiment.yaml").exists()
+    elif program == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for word in arguments:
+            name, is_variable, _ = word.partition("=")
+            assert f"$({name})" in makefile if is_variable else f"\n{name}:" in makefile, word
+    elif program == "cargo":
+        for flag, package in itertools.pairwise(arguments):
+            if flag == "-p":
+                assert package in {read_name(path) for path in ROOT.glob("*/*/Cargo.toml")}
+    elif program.endswith("python"):
+        assert arguments[0] == "-m"
+        assert (ROOT / "tests" / arguments[1] / "__main__.py").exists()
+
+
+def read_name(manifest: Path) -> str:
+    """Name of the package of a Cargo.toml."""
+    return str(tomllib.loads(manifest.read_text(encoding="utf-8"))["package"]["name"])
+
+
+def test_commands_of_blocks_and_sentences_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Say `windtunnel list\ngpus`; `make test` too, not `window`.\n"
+        "```console\n$ windtunnel run a.yaml  # why\nprinted\n```\n"
+        "```sh\nFUZZ=1 make fuzz\nwindtunnel run b.yaml \\\n    --full\n```\n"
+    )
+    found = list(of_page(page))
+    assert [(w.line, w.prompted) for w in found] == [
+        ("windtunnel run a.yaml", True),
+        ("FUZZ=1 make fuzz", False),
+        ("windtunnel run b.yaml      --full", False),
+        ("windtunnel list gpus", False),
+        ("make test", False),
+    ]
+    assert found[1].words == ["make", "fuzz"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -47,7 +47,7 @@ jobs:
 """
 
 SUMMARY = """
-windtunnel scenario scenario_sha256 seed fidelity partial fold simulated_time_s wall_time_s cpu_time_s events
+windtunnel scenario scenario_sha256 inputs seed fidelity partial fold simulated_time_s wall_time_s cpu_time_s events
 packet_hops data_packet_hops peak_memory_bytes peak_rss_bytes jobs network flows cluster evidence
 warnings
 """.split()

@@ -50,6 +50,16 @@ def test_every_example_explains_its_time(name: str) -> None:
         assert one["ideal_iteration_time_s"] <= one["iteration_time_s"]["mean"] * 1.001
 
 
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_examples_warn_of_nothing_but_what_they_show(name: str) -> None:
+    found = summary(name)
+    said = [warning for one in found["jobs"] for warning in one.get("warnings", [])]
+    said += ((found["cluster"] or {}).get("log") or {}).get("warnings", [])
+    text = (EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8")
+    head = text[: text.index("windtunnel: 1")]
+    assert bool(said) == ("the warnings" in head), said
+
+
 BENCHES = EXAMPLES.parent / "benches" / "scenarios"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fuzz.cases import outcome
 from fuzz.properties import OPEN, RULES
-from mutants.__main__ import ROOT, read_list
+from mutants.__main__ import PAGE, ROOT, read_list, with_list
 
 
 @pytest.mark.engine
@@ -22,3 +22,8 @@ def test_open_rules_are_rules() -> None:
 def test_mutants_stand_where_the_list_says() -> None:
     gone = [m.name for m in read_list() if (ROOT / m.file).read_text(encoding="utf-8").count(m.find) != 1]
     assert gone == []
+
+
+def test_mutants_are_listed_in_the_docs() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_list(page, read_list()) == page, "`make mutants MUTANTS=--write` renews the list"

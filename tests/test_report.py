@@ -17,7 +17,9 @@ import windtunnel
 from synthetic import write_run
 from windtunnel.cli import show_run
 from windtunnel.report import gantt, write_report
+from windtunnel.report.canvas import time_unit
 from windtunnel.report.heatmap import MOST_ROWS, grid
+from windtunnel.text import duration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,3 +139,48 @@ def test_a_run_that_knows_nothing_still_has_a_report(finished_run: Result, tmp_p
     assert "this result is partial" in page
     assert "<svg" not in page
     show_run.show(windtunnel.load(tmp_path))
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, by WCAG 2.1."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_it_can_be_read_on_light_and_on_dark(page: str) -> None:
+    names = re.findall(r":root \{([^}]*)\}", page)
+    light, dark = (dict(re.findall(r"(--\w+): (#\w{6}|white)", rules)) for rules in names)
+    assert light.keys() == dark.keys() == {"--ink", "--muted", "--line", "--paper", "--ground"}
+    assert page.index("prefers-color-scheme: dark") < page.index(dark["--ink"])
+    for colours in (light, dark):
+        paper = colours["--paper"].replace("white", "#ffffff")
+        for name in ("--ink", "--muted"):
+            assert contrast(colours[name], paper) >= 4.5, name
+            assert contrast(colours[name], colours["--ground"].replace("white", "#ffffff")) >= 4.5, name
+    # Text and lines of figures are the page's; nothing is painted behind them.
+    figures = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    assert figures
+    for figure in figures:
+        assert "var(--muted, #616e7c)" in figure
+        bare = re.sub(r"var\(--\w+, #\w{6}\)", "", figure)
+        assert not re.search(r"#(?:1f2933|616e7c|e4e7eb|000000)", bare)
+    # Text that has no colour of its own, as that of legends.
+    assert "svg text { fill: var(--ink); }" in page
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "unit"),
+    [(1.5e-9, "ns"), (3e-6, "µs"), (0.02, "ms"), (1.9, "ms"), (2.0, "s"), (299.0, "s"), (300.0, "min"), (7_200.0, "h"),
+     (172_799.0, "h"), (172_800.0, "d"), (3e7, "d")],
+)  # fmt: skip
+def test_axes_of_time_have_the_unit_of_texts(longest_s: float, unit: str) -> None:
+    scale, found = time_unit(longest_s)
+    assert found == unit
+    assert duration(longest_s).endswith(f" {unit}") or unit == "ms"
+    assert longest_s / scale < 100_000

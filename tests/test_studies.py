@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from conftest import Command
     from windtunnel.studies.runner import Progress
 
+DATA = Path(__file__).resolve().parents[1] / "data"
+
 SCENARIO = """
 windtunnel: 1
 name: ring
@@ -217,6 +219,41 @@ def test_a_result_is_not_served_once_an_input_has_changed(tmp_path: Path, scenar
         assert first.summary is not None
         assert other.summary is not None
         assert other.summary["jobs"][0]["finish_s"] > 5 * first.summary["jobs"][0]["finish_s"]
+
+
+def test_whatever_the_engine_reads_makes_a_stored_result_stale(tmp_path: Path, scenario: Path) -> None:
+    """A topology of its own file in another folder, a sheet that this names, and a workload."""
+    (tmp_path / "parts" / "sheets").mkdir(parents=True)
+    sheet = tmp_path / "parts" / "sheets" / "nic.yaml"
+    sheet.write_text((DATA / "nics" / "connectx-7.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    topology = tmp_path / "parts" / "topology.yaml"
+    topology.write_text(
+        "shape: clos\nhosts: 8\ntiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}]\n"
+        "host: {gpus: 1, nics: 1, nic: sheets/nic.yaml}\n",
+        encoding="utf-8",
+    )
+    flows = tmp_path / "flows.csv"
+    flows.write_text("source,destination,bytes\n0,1,1000000\n", encoding="utf-8")
+    text = SCENARIO.replace("{pattern: ring, bytes: 1 MiB}", "{file: flows.csv}")
+    first, _, last = text.partition("topology: ")
+    scenario.write_text(
+        f"{first}topology: {{file: parts/topology.yaml}}\n{last.partition(chr(10))[2]}", encoding="utf-8"
+    )
+    with Store(tmp_path / "runs") as store:
+        (outcome,) = run_points(asked(scenario, 1), store)
+        assert outcome.summary is not None
+        read = [one["name"] for one in outcome.summary["inputs"]]
+        assert read == ["flows.csv", "parts/topology.yaml", "sheets/nic.yaml"]
+        seen = {outcome.summary["scenario_sha256"]}
+        for path in (sheet, topology, flows):
+            (again,) = run_points(asked(scenario, 1), store)
+            assert again.stored, path
+            path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+            (anew,) = run_points(asked(scenario, 1), store)
+            assert anew.summary is not None
+            assert not anew.stored, path
+            seen.add(anew.summary["scenario_sha256"])
+        assert len(seen) == 4
 
 
 def test_a_store_that_moved_or_lost_its_index_serves_on(tmp_path: Path, scenario: Path) -> None:

@@ -14,7 +14,7 @@ from perfetto_reader import Track, read
 from windtunnel.results import TableWriter
 from windtunnel.trace import write_trace
 from windtunnel.trace.perfetto import varint
-from windtunnel.trace.timeline import lanes
+from windtunnel.trace.timeline import arrows, lanes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,3 +120,73 @@ def write_operations(folder: Path, start: list[int], finish: list[int]) -> None:
             "finish_ps": np.array(finish, dtype=np.uint64), "bytes": np.zeros(n, dtype=np.uint64),
         })  # fmt: skip
     assert pl.scan_parquet(folder / "operations" / "*.parquet").select(pl.len()).collect().item() == n
+
+
+def posted(*rows: tuple[int, int, str, int, int | None, int | None]) -> pl.DataFrame:
+    """Rows of rank, operation, kind, ready, peer and tag."""
+    columns = ("rank", "operation", "kind", "ready_ps", "peer", "tag")
+    types = {"rank": pl.UInt32, "operation": pl.UInt32, "ready_ps": pl.UInt64, "peer": pl.UInt64, "tag": pl.UInt64}
+    frame = pl.DataFrame(rows, schema=columns, orient="row", schema_overrides=types)
+    return frame.with_columns(job=pl.lit("a"), iteration=pl.lit(0, pl.UInt64))
+
+
+def joined(rows: pl.DataFrame) -> set[tuple[int, int, int, int]]:
+    """Arrows as sender, its operation, receiver, its operation."""
+    ends: dict[int, dict[bool, tuple[int, int]]] = {}
+    for (_, rank), mine in arrows(rows).items():
+        for (_, operation), flow in mine.items():
+            ends.setdefault(flow.number, {})[flow.leaves] = (rank, operation)
+    return {(*both[True], *both[False]) for both in ends.values()}
+
+
+def test_arrows_follow_the_order_of_posting() -> None:
+    # Rank 0 posts its second operation first; the receives are posted in the order of their numbers.
+    rows = posted(
+        (0, 1, "send", 50, 1, 7), (0, 2, "send", 20, 1, 7), (0, 3, "send", 10, 1, 8), (0, 4, "send", 10, 2, 7),
+        (1, 1, "receive", 0, 0, 7), (1, 2, "receive", 5, 0, 7), (1, 3, "receive", 0, 0, 8),
+        (1, 4, "calc", 0, None, None),
+        (2, 9, "receive", 0, 0, 7), (2, 5, "receive", 0, 1, 7),
+    )  # fmt: skip
+    assert joined(rows) == {(0, 2, 1, 1), (0, 1, 1, 2), (0, 3, 1, 3), (0, 4, 2, 9)}
+
+
+def test_no_arrow_is_guessed() -> None:
+    rows = posted(
+        (0, 1, "send", 0, 1, 7), (1, 1, "receive", 0, 0, None), (1, 2, "send", 0, 0, 3), (0, 2, "receive", 0, 1, 3)
+    )
+    assert joined(rows) == {(1, 2, 0, 2)}
+    assert arrows(rows.drop("tag")) == {}
+
+
+@pytest.mark.engine
+def test_every_receive_of_a_run_has_the_arrow_of_its_send(tmp_path: Path) -> None:
+    """Ranks that send two messages of one tag each way: the sizes say which receive took which."""
+    ops = "".join(
+        f"rank {me} {{\nl1: send {1000 + me}b to {1 - me} tag 1\nl2: send {2000 + me}b to {1 - me} tag 1\n"
+        f"l2 requires l1\nl3: recv {1001 - me}b from {1 - me} tag 1\nl4: recv {2001 - me}b from {1 - me} tag 1\n"
+        f"l4 requires l3\n}}\n"
+        for me in (0, 1)
+    )
+    (tmp_path / "pair.goal").write_text(f"num_ranks 2\n{ops}")
+    scenario = {
+        "windtunnel": 1, "name": "pair", "fidelity": "message",
+        "topology": {"shape": "clos", "hosts": 2, "host": {"gpus": 1, "nics": 1},
+                     "tiers": [{"ports_down": 2, "rate": "100 Gbps", "length": "5 m"}]},
+        "jobs": [{"name": "a", "workload": {"goal": str(tmp_path / "pair.goal")}, "iterations": 3}],
+    }  # fmt: skip
+    result = windtunnel.run(scenario, full=True)
+    ends = result.operations.filter(pl.col("kind") != "calc")
+    assert ends["peer"].null_count() == 0 == ends["tag"].null_count()
+    tracks = read(write_trace(result, tmp_path / "t.pftrace").read_bytes())
+    slices = [s for track in tracks.values() for s in track.slices]
+    begun = {number: s for s in slices for number in s.leaves}
+    ended = {number: s for s in slices for number in s.arrives}
+    receives = ends.filter(pl.col("kind") == "receive").height
+    assert len(begun) == len(ended) == receives > 0
+    assert begun.keys() == ended.keys()
+    for number, sent in begun.items():
+        taken = ended[number]
+        assert sent.begin_ns <= taken.end_ns
+        assert sent.arguments["iteration"] == taken.arguments["iteration"]
+        # l1 meets l3 and l2 meets l4.
+        assert taken.arguments["operation"] == sent.arguments["operation"] + 2

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from windtunnel import engine
+from windtunnel.cli.app import FAILED, main
 from windtunnel.engine import InputError
-from windtunnel.validate import NAMES, Figures, Row, Score, validate
+from windtunnel.validate import NAMES, Figures, Row, Score, targets, validate
+from windtunnel.validate.output import html
 from windtunnel.validate.predict import runs_of
 from windtunnel.validate.score import spearman
 from windtunnel.validate.systems import OWN, read_system, read_systems
 from windtunnel.validate.tables import READERS
+from windtunnel.validate.tables.common import racks, training_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +108,52 @@ def test_systems_of_the_folder_come_first_and_those_without_a_file_are_counted(t
     unknown = READERS["vtrain-single"](folder, {})
     assert unknown is not None
     assert [(e.reason, e.rows) for e in unknown.excluded] == [("no file of system `vtrain-a100`", 1)]
+
+
+def test_a_row_that_cannot_be_run_is_a_failure_of_the_board(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 2,048 GPUs are 256 hosts, more than the two levels of this system reach.
+    folder = table(tmp_path, "2,8,1,1024,16,16,1024,1,2,1,230", "2048,4096,1,1024,16,16,1024,1,2048,1,230")
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate", "--data", str(folder), "--table", "vtrain-single"]) == FAILED
+    assert "2048" in capsys.readouterr().err
+    board = validate(["vtrain-single"], data=folder, processes=1)
+    (score,) = board.scores
+    ((row, reason),) = ((f.row, f.reason) for f in score.failed)
+    assert (score.figures.rows, row.scenario["topology"]["hosts"]) == (1, 256)
+    assert "topology" in reason
+    record = board.record()["tables"][0]
+    assert record["failed"] == [{"row": row.id, "reason": reason}]
+    assert not any("could not" in e["reason"] for e in record["excluded"])
+    (line,) = (line for line in targets.lines(board) if "vtrain-single" in line)
+    assert line.endswith("| 1 rows could not be run |")
+    assert reason in html(board)
+    last = (tmp_path / "runs" / "validation" / "vtrain-single.csv").read_text().splitlines()[-1]
+    assert row.id in last
+    assert ",,," in last
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts"),
+    [
+        # Hosts of published runs: MLPerf Training v4.0 to v5.1, and the sizes that two levels hold.
+        *(("eos", hosts) for hosts in (256, 304, 1024, 1452)),
+        *((name, hosts) for name in ("dgx-b200", "dgx-b300", "hgx-h200") for hosts in (256, 512, 2048)),
+        *((name, hosts) for name in ("gb200-nvl72", "gb300-nvl72") for hosts in (256, 624, 1280)),
+    ],
+)
+def test_systems_reach_the_hosts_of_published_runs(name: str, hosts: int) -> None:
+    system = read_systems(None)[name]
+    gpus = hosts * int(system.section("topology")["host"]["gpus"])
+    scenario = training_scenario(system, gpus=gpus, workload={}, parallelism={})
+    racks(scenario, gpus)
+    topology = scenario["topology"]
+    assert topology["hosts"] == hosts
+    assert len(topology["tiers"]) == (3 if hosts > 256 else 2)
+    # The engine builds it.
+    facts = json.loads(engine.topology(json.dumps(topology), name, "."))
+    assert facts["hosts"] == hosts
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 MACHINE = ("wall_time_s", "cpu_time_s", "peak_memory_bytes", "peak_rss_bytes")
 """Figures of the machine that simulated, never equal in two runs."""
 
-_APART = {"windtunnel", "scenario", "scenario_sha256", "seed", "fidelity", "evidence", "network", "jobs", *MACHINE}
+_APART = {
+    "windtunnel",
+    "scenario",
+    "scenario_sha256",
+    "inputs",
+    "seed",
+    "fidelity",
+    "evidence",
+    "network",
+    "jobs",
+    *MACHINE,
+}
 """Keys of the summary that are no figures, or are taken on their own."""
 
 _REDRAWN = ("detoured", "warnings")
@@ -90,6 +101,7 @@ def compare(now: Result, then: Result, *, then_name: str | None = None) -> Compa
     knobs = None
     if trees[0] is not None and trees[1] is not None:
         knobs = [Knob(key, a, b) for key, a, b in _pairs(_leaves(trees[0]), _leaves(trees[1])) if a != b]
+        knobs += _contents(then.summary, now.summary)
     found = Comparison(then_name or str(then.path), str(now.path), knobs)
     for group, a, b in _groups(then.summary, now.summary):
         for key, old, new in _pairs(_figures(a), _figures(b)):
@@ -117,6 +129,14 @@ def _tree(run: Result) -> Any | None:  # noqa: ANN401
     if run.manifest.get("options", {}).get("full"):
         tree["--full"] = True
     return tree
+
+
+def _contents(then: dict[str, Any], now: dict[str, Any]) -> Iterator[Knob]:
+    """Files and sheets that both runs read under one name, with other contents: the first digits of their digests."""
+    old, new = ({one["name"]: one["sha256"] for one in summary.get("inputs") or []} for summary in (then, now))
+    for name in sorted(old.keys() & new.keys()):
+        if old[name] != new[name]:
+            yield Knob(f"contents of {name}", old[name][:12], new[name][:12])
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401

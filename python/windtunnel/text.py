@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
-_LONG = ((86_400.0, 48 * 3_600.0, "d"), (3_600.0, 7_200.0, "h"), (60.0, 300.0, "min"))
+LONG = ((86_400.0, 48 * 3_600.0, "d"), (3_600.0, 7_200.0, "h"), (60.0, 300.0, "min"))
 """Seconds of a unit, seconds from which it is used, its name: 5 min, 2 h and 48 h begin the next larger one."""
 _SIZES = ((1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _COUNTS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -20,7 +20,7 @@ def duration(seconds: float | None) -> str:
         return UNKNOWN
     if seconds == 0:
         return "0 s"
-    for scale, least, unit in _LONG:
+    for scale, least, unit in LONG:
         if abs(seconds) >= least:
             value = seconds / scale
             return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{_digits(value)} {unit}"

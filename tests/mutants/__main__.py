@@ -1,6 +1,6 @@
 """`make mutants`: changes important lines one at a time and asks whether the test named beside each notices.
 
-    make mutants MUTANTS="[--only TEXT] [--list]"
+    make mutants MUTANTS="[--only TEXT] [--list] [--write]"
 
 Works in a copy under target/mutants, never in the tree itself. A mutant is `killed` when its test fails, `survived`
 when it passes, `unbuilt` when it is no program, and `gone` when the line is not there any more: then the list is to be
@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SCRATCH = ROOT / "target" / "mutants"
 LIST = Path(__file__).with_name("mutants.toml")
+PAGE = ROOT / "docs" / "testing.md"
+BEGIN, END = "<!-- mutants: made by `make mutants MUTANTS=--write` -->", "<!-- /mutants -->"
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,23 @@ def read_list() -> list[Mutant]:
     return [Mutant(**entry) for entry in tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]]
 
 
+def with_list(page: str, mutants: list[Mutant]) -> str:
+    """The page with the list of mutants between its marks, by file."""
+    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    lines = ["| file | mutant | must fail |", "|---|---|---|"]
+    lines += [f"| `{m.file}` | {m.name} | `{m.by}` |" for m in sorted(mutants, key=lambda m: (m.file, m.name))]
+    return page[:begin] + "\n\n" + "\n".join(lines) + "\n\n" + page[end:]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants")
     parser.add_argument("--only", default="", help="those whose name or file has this in it")
     parser.add_argument("--list", action="store_true", help="check that each line is there, and try none")
+    parser.add_argument("--write", action="store_true", help="renew the list of docs/testing.md, and try none")
     arguments = parser.parse_args()
+    if arguments.write:
+        PAGE.write_text(with_list(PAGE.read_text(encoding="utf-8"), read_list()), encoding="utf-8")
+        return 0
     chosen = [m for m in read_list() if arguments.only in m.name or arguments.only in m.file]
     missing = [m for m in chosen if (ROOT / m.file).read_text(encoding="utf-8").count(m.find) != 1]
     for mutant in missing:

@@ -320,7 +320,8 @@ pub struct UnitError {
 
 /// Parses `400 Gbps` into base units of `dimension` (ps, or ns of the calendar; B, bit/s, mm), rounding to the nearest unit.
 ///
-/// Decimals are exact: the digits are scaled as integers.
+/// Decimals and powers of ten (`2.5e-6 s`) are exact: the digits are scaled as integers. What rounding would change by more than
+/// 1% is refused, such as a part of a byte.
 ///
 /// # Errors
 /// [`UnitError`] when the number or the unit is missing, the unit is of another dimension, or the value does not fit.
@@ -329,7 +330,8 @@ pub fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, UnitError
     let trimmed = text.trim();
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
-    let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
+    let (power, unit) = exponent(&trimmed[split..]);
+    let number = trimmed[..split].replace('_', "");
     if number.is_empty() {
         let negative = trimmed.starts_with('-');
         return Err(fail(if negative { "it is below 0" } else { "a number is missing" }.to_owned()));
@@ -350,13 +352,38 @@ pub fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, UnitError
     if digits.is_empty() || fraction.contains('.') || fraction.len() > 18 {
         return Err(bad());
     }
+    if whole.len() > 1 && whole.starts_with('0') {
+        return Err(fail("it begins with a 0, by which some mean a number in base 8".to_owned()));
+    }
+    let large = || fail(format!("it exceeds the most that fits, {} {unit}", u64::MAX / factor));
     let value: u128 = digits.parse().map_err(|_| bad())?;
-    let scale = 10u128.pow(fraction.len() as u32);
-    let scaled = value.checked_mul(u128::from(factor)).ok_or_else(bad)?;
-    u64::try_from((scaled + scale / 2) / scale).map_err(|_| {
-        let most = u64::MAX / factor;
-        fail(format!("it exceeds the most that fits, {most} {unit}"))
-    })
+    let tens = |count: i32| 10u128.checked_pow(count.unsigned_abs());
+    let places = power - fraction.len() as i32;
+    let scale = if places < 0 { tens(places).ok_or_else(bad)? } else { 1 };
+    let times = if places > 0 { tens(places).ok_or_else(large)? } else { 1 };
+    let scaled = value.checked_mul(times).and_then(|value| value.checked_mul(u128::from(factor)));
+    let scaled = scaled.ok_or_else(|| if places > 0 { large() } else { bad() })?;
+    let rounded = (scaled + scale / 2) / scale;
+    // The remainder before rounding is below 10^38, and so is a hundred times what is compared with it.
+    if (rounded * scale).abs_diff(scaled) > scaled / 100 {
+        let (least, _) = dimension.units()[0];
+        return Err(fail(format!(
+            "it would count as {rounded} {least}, and parts of 1 {least} do not count"
+        )));
+    }
+    u64::try_from(rounded).map_err(|_| large())
+}
+
+/// Splits `e-6 s` into the power of ten and the unit.
+fn exponent(text: &str) -> (i32, &str) {
+    let Some(rest) = text.strip_prefix(['e', 'E']) else { return (0, text.trim()) };
+    let signed = usize::from(rest.starts_with(['-', '+']));
+    let end = rest[signed..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |end| signed + end);
+    // A power that is out of every range stays so.
+    match rest[..end].parse::<i64>() {
+        Ok(power) => (power.clamp(-40, 40) as i32, rest[end..].trim()),
+        Err(_) => (0, text.trim()),
+    }
 }
 
 #[cfg(test)]
@@ -378,6 +405,63 @@ mod tests {
             parse_quantity("1.5 y", Dimension::Calendar),
             Ok(547 * 86_400_000_000_000 + 43_200_000_000_000)
         );
+    }
+
+    #[test]
+    fn powers_of_ten_scale_exactly() {
+        assert_eq!(parse_quantity("1e3 B", Dimension::Size), Ok(1_000));
+        assert_eq!(parse_quantity("2.5e-6 s", Dimension::Time), Ok(2_500_000));
+        assert_eq!(parse_quantity("4E+2 Gbps", Dimension::Rate), Ok(400_000_000_000));
+        assert!(
+            parse_quantity("1.8446744073709551615e19B", Dimension::Size).is_err(),
+            "more digits than it keeps"
+        );
+        assert_eq!(parse_quantity("18446744073709551615 B", Dimension::Size), Ok(u64::MAX));
+        for huge in ["1e30 B", "1e400 B", "1e9223372036854775807 B", "9e19 B"] {
+            let error = parse_quantity(huge, Dimension::Size).unwrap_err();
+            assert_eq!(error.reason, format!("it exceeds the most that fits, {} B", u64::MAX), "{huge}");
+        }
+        for wrong in ["1e B", "1e+ B", "e3 B", "1e3", "1e99999999999999999999 B"] {
+            assert!(parse_quantity(wrong, Dimension::Size).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_of_the_smallest_unit_and_leading_zeroes_are_refused() {
+        for (text, dimension, counts) in [
+            ("0.3 B", Dimension::Size, "0 B"),
+            ("0.5 B", Dimension::Size, "1 B"),
+            ("1.5 B", Dimension::Size, "2 B"),
+            ("0.0001 KB", Dimension::Size, "0 B"),
+            ("1e-30 B", Dimension::Size, "0 B"),
+            ("0.4 ps", Dimension::Time, "0 ps"),
+            ("0.0000001 bps", Dimension::Rate, "0 bps"),
+            ("1e-9 m", Dimension::Length, "0 mm"),
+        ] {
+            let reason = parse_quantity(text, dimension).unwrap_err().reason;
+            assert!(reason.starts_with(&format!("it would count as {counts}")), "{text}: {reason}");
+        }
+        assert_eq!(parse_quantity("0 B", Dimension::Size), Ok(0));
+        assert_eq!(parse_quantity("0.000 B", Dimension::Size), Ok(0));
+        assert_eq!(parse_quantity("1.1 KiB", Dimension::Size), Ok(1_126), "1126.4, within 1%");
+        assert!(parse_quantity("010 B", Dimension::Size).is_err());
+        assert_eq!(parse_quantity("0.10 KB", Dimension::Size), Ok(100));
+    }
+
+    proptest! {
+        /// What a text means is within 1% of what it says, however it is written.
+        #[test]
+        fn a_text_means_what_it_says(digits in 0u64..1_000_000, power in -12i32..13, point in 0usize..6) {
+            let text = digits.to_string();
+            let point = point.min(text.len() - 1);
+            let written = format!("{}.{}e{power} B", &text[..text.len() - point], &text[text.len() - point..]);
+            let written = written.replace(".e", "e");
+            let meant: f64 = format!("{digits}e{}", power - point as i32).parse().expect("a number");
+            match parse_quantity(&written, Dimension::Size) {
+                Ok(bytes) => prop_assert!((bytes as f64 - meant).abs() <= 0.0101 * meant, "{written}: {bytes}"),
+                Err(_) => prop_assert!((meant.round() - meant).abs() > 0.0099 * meant, "{written}"),
+            }
+        }
     }
 
     #[test]

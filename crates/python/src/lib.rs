@@ -62,6 +62,10 @@ impl PySink {
                 match column {
                     Column::U32(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
                     Column::U64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
+                    Column::Sparse { values, known } => {
+                        let known = PyArray1::from_vec(py, known);
+                        columns.set_item(name, (PyArray1::from_vec(py, values), known))?;
+                    }
                     Column::F64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
                     Column::Text(values) => columns.set_item(name, values)?,
                     Column::Coded { names, codes } => {

@@ -16,14 +16,13 @@
 //!
 //! A sheet without a price or a power makes the sums that need it unknown (null), never smaller.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use windtunnel_kernel::BitRate;
 use windtunnel_workload::model::{OpticsKind, OpticsSheet, SwitchSheet};
 
 use crate::assemble::evidence::EvidenceList;
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::sheets;
 
 /// What is bought.
@@ -66,7 +65,7 @@ pub struct CableGroup {
 ///
 /// # Errors
 /// [`InputError`] for a model that is unknown, faulty or too slow for a port.
-pub fn cost(inventory: &Inventory, base: &Path, place: &str) -> Result<Value, InputError> {
+pub fn cost(inventory: &Inventory, base: &Inputs, place: &str) -> Result<Value, InputError> {
     let boxes = switch_sheets(inventory.model.as_deref(), base, place)?;
     let optics = all("optics", base, OpticsSheet::parse)?;
     let mut evidence = EvidenceList::default();
@@ -156,7 +155,7 @@ impl Fit {
 
 fn all<T, E: std::fmt::Display>(
     kind: &str,
-    base: &Path,
+    base: &Inputs,
     parse: fn(&str) -> Result<T, E>,
 ) -> Result<Vec<T>, InputError> {
     sheets::names(kind).into_iter().map(|name| one(kind, name, base, "", parse)).collect()
@@ -165,7 +164,7 @@ fn all<T, E: std::fmt::Display>(
 fn one<T, E: std::fmt::Display>(
     kind: &str,
     name: &str,
-    base: &Path,
+    base: &Inputs,
     place: &str,
     parse: fn(&str) -> Result<T, E>,
 ) -> Result<T, InputError> {
@@ -173,7 +172,7 @@ fn one<T, E: std::fmt::Display>(
     parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
 }
 
-fn switch_sheets(model: Option<&str>, base: &Path, place: &str) -> Result<Vec<SwitchSheet>, InputError> {
+fn switch_sheets(model: Option<&str>, base: &Inputs, place: &str) -> Result<Vec<SwitchSheet>, InputError> {
     match model {
         Some(name) => Ok(vec![one("switches", name, base, place, SwitchSheet::parse)?]),
         None => all("switches", base, SwitchSheet::parse),
@@ -318,12 +317,16 @@ fn cable_item(
 mod tests {
     use super::*;
 
+    fn here() -> Inputs {
+        Inputs::of(std::path::Path::new("."))
+    }
+
     fn gbps(rate: u64) -> BitRate {
         BitRate::from_gbps(rate)
     }
 
     fn bill(inventory: &Inventory) -> Value {
-        cost(inventory, Path::new("."), "switch.model").unwrap()
+        cost(inventory, &here(), "switch.model").unwrap()
     }
 
     fn switches(count: u64, ports: &[(u64, u64)]) -> Inventory {
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_bill_is_the_sum_of_its_items_times_the_sheets() {
-        let quantum = one("switches", "quantum-2", Path::new("."), "", SwitchSheet::parse).unwrap();
+        let quantum = one("switches", "quantum-2", &here(), "", SwitchSheet::parse).unwrap();
         let inventory =
             Inventory { model: Some("Quantum-2".into()), ..switches(48, &[(400, 32), (400, 32)]) };
         let found = bill(&inventory);
@@ -358,7 +361,7 @@ mod tests {
 
     #[test]
     fn ports_split_and_larger_switches_are_made_of_boxes() {
-        let tomahawk = one("switches", "tomahawk-5", Path::new("."), "", SwitchSheet::parse).unwrap();
+        let tomahawk = one("switches", "tomahawk-5", &here(), "", SwitchSheet::parse).unwrap();
         let boxes = |ports: &[(u64, u64)]| {
             let ports: Vec<_> = ports.iter().map(|&(rate, count)| (gbps(rate), count)).collect();
             Fit::of(&tomahawk, &ports).map(|fit| fit.boxes)
@@ -378,7 +381,7 @@ mod tests {
         let found = bill(&switches(1, &[(400, 64)]));
         let price = found["switches_usd"].as_f64().unwrap();
         for name in sheets::names("switches") {
-            let sheet = one("switches", name, Path::new("."), "", SwitchSheet::parse).unwrap();
+            let sheet = one("switches", name, &here(), "", SwitchSheet::parse).unwrap();
             if Fit::of(&sheet, &[(gbps(400), 64)]).is_some_and(|fit| fit.boxes == 1) {
                 assert!(price <= sheet.price.unwrap().value.0, "{name}");
             }
@@ -415,14 +418,14 @@ mod tests {
     #[test]
     fn a_wrong_model_is_an_error_and_an_unknown_price_is_null() {
         let slow = Inventory { model: Some("tomahawk-4".into()), ..switches(1, &[(800, 4)]) };
-        let error = cost(&slow, Path::new("."), "topology.switch.model").unwrap_err().to_string();
+        let error = cost(&slow, &here(), "topology.switch.model").unwrap_err().to_string();
         assert_eq!(
             error,
             "topology.switch.model: a leaf has 4 ports of 800 Gbps, but the ports of Tomahawk-4 run at 400 Gbps\n\n\
              hint: name a faster switch, or leave `switch.model` out"
         );
         let unknown = Inventory { model: Some("tomahawk-9".into()), ..switches(1, &[(800, 4)]) };
-        assert!(cost(&unknown, Path::new("."), "x").is_err());
+        assert!(cost(&unknown, &here(), "x").is_err());
         let none = bill(&switches(2, &[(6_400, 4)]));
         assert!(none["total_usd"].is_null() && none["power_w"].is_null(), "{none}");
         assert!(bill(&switches(0, &[(6_400, 4)]))["total_usd"] == 0.0);

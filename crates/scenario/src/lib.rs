@@ -9,6 +9,7 @@ mod budget;
 pub mod cost;
 pub mod error;
 pub mod error_bands;
+pub mod inputs;
 pub mod load;
 pub mod modules;
 pub mod run;

@@ -18,15 +18,21 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
         return plain;
     }
     let tree = tree(text, source, overrides)?;
-    match serde_path_to_error::deserialize::<_, Scenario>(tree) {
-        Ok(scenario) => Ok(scenario),
-        // An error that the text has on its own is shown where it stands there.
-        Err(error) => {
-            plain?;
-            let path = error.path().to_string();
-            Err(explained(format!("{source} with --set: {path}"), &error.inner().to_string()))
+    // Read as a file is, so that a key may hold what it may hold there. Only the tree knows paths, which name what an override did;
+    // but it takes a list for a mapping, key by key.
+    from_yaml(&tree.to_string(), source).map_err(|error| {
+        match serde_path_to_error::deserialize::<_, Scenario>(tree) {
+            Ok(_) => {
+                let paths: Vec<&str> = overrides.iter().map(|(path, _)| path.as_str()).collect();
+                InputError { place: format!("{source} with --set {}", paths.join(", ")), ..error }
+            }
+            // An error that the text has on its own is shown where it stands there.
+            Err(typed) => plain.err().unwrap_or_else(|| {
+                let path = typed.path().to_string();
+                explained(format!("{source} with --set: {path}"), &typed.inner().to_string())
+            }),
         }
-    }
+    })
 }
 
 /// The tree of YAML `text` with the overrides in their places, whatever it means.
@@ -36,6 +42,10 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
 pub fn tree(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Value, InputError> {
     let mut tree: Value = from_yaml(text, source)?;
     for (path, value) in overrides {
+        if value.trim().is_empty() {
+            let error = InputError::new(format!("--set {path}"), "expected a value, found nothing");
+            return Err(error.hint("`null` takes the key out, and `\"\"` is an empty text"));
+        }
         let value: Value = from_yaml(value, &format!("--set {path}"))?;
         set(&mut tree, path, value)?;
     }
@@ -66,15 +76,21 @@ pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, Inp
                 let place = if path == "." { source.to_owned() } else { format!("{source}: {path}") };
                 explained(place, &typed.inner().to_string())
             }
-            Some(Err(typed)) if message.starts_with("invalid") => {
-                explained(place, &typed.inner().to_string())
-            }
+            // What is due, and what was found: the reader has words of its own for it.
+            Some(Err(typed)) if !names_its_key(&message) => explained(place, &typed.inner().to_string()),
             _ if message == "expected mapping start" => {
                 InputError::new(place, "expected a mapping of keys to values")
             }
             _ => explained(place, &message),
         }
     })
+}
+
+/// Whether the YAML reader's message is about a key or a name, which it tells as well as the tree does.
+fn names_its_key(message: &str) -> bool {
+    ["unknown field", "unknown variant", "duplicate mapping key"]
+        .iter()
+        .any(|start| message.starts_with(start))
 }
 
 /// A reader's message in the words of a user of the file, with the nearest right name as a hint.
@@ -84,7 +100,7 @@ fn explained(place: String, message: &str) -> InputError {
         let what = match message.split_once(" `").map(|(start, _)| start) {
             Some("unknown field") => "key",
             Some("unknown variant") => "value",
-            _ => return InputError::new(place, typed(message)),
+            _ => return of_wrong_type(place, message),
         };
         // `a`, or `a` or `b`, or one of `a`, `b`, `c`; the YAML reader leaves the quotes out.
         let known = known.strip_prefix("one of ").unwrap_or(known);
@@ -105,7 +121,19 @@ fn explained(place: String, message: &str) -> InputError {
         let name = name.split(',').next().unwrap_or(name);
         return InputError::new(place, format!("`{name}` is given twice"));
     }
-    InputError::new(place, typed(message))
+    of_wrong_type(place, message)
+}
+
+fn of_wrong_type(place: String, message: &str) -> InputError {
+    let error = InputError::new(place, typed(message));
+    // `010` is 8 to some readers and 10 to others; neither it nor `1e2` is a whole number to this one.
+    let number = message.split_once("floating point `").and_then(|(_, rest)| rest.split('`').next());
+    match number.and_then(|number| number.parse::<f64>().ok()) {
+        Some(number) if number.fract() == 0.0 && message.contains("expected u") => {
+            error.hint("a whole number is written in plain digits: `100`, not `1e2`, `100.0` or `0100`")
+        }
+        _ => error,
+    }
 }
 
 /// `invalid type: string "many", expected u32` as `expected a whole number of at least 0, found "many"`.
@@ -120,8 +148,23 @@ fn typed(message: &str) -> String {
     let Some((found, expected)) = parts.and_then(|parts| parts.split_once(", expected ")) else {
         return message.to_owned();
     };
+    let most = match expected {
+        "u8" => u64::from(u8::MAX),
+        "u16" => u64::from(u16::MAX),
+        "u32" => u64::from(u32::MAX),
+        _ => u64::MAX,
+    };
+    // One that is too large; of more than 64 bits the reader keeps no integer.
+    let large = found
+        .trim_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .is_ok_and(|found: f64| found >= most as f64)
+        && !found.contains('-');
+    let range = format!("a whole number from 0 to {most}");
     let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" if large => range.as_str(),
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "string or map" => "a name",
         "f64" => "a number",
         "a boolean" => "`true` or `false`",
         "a string" => "a text",

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::{InputError, nearest};
+use crate::inputs::Inputs;
 
 /// (kind, name, text) of every sheet in `data/`.
 static SHEETS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/sheets.rs"));
@@ -54,7 +55,7 @@ pub fn present(path: &Path, place: &str) -> Result<(), InputError> {
 ///
 /// # Errors
 /// [`InputError`] at `place` when there is no such sheet or the file cannot be read.
-pub fn find(kind: &str, name: &str, base: &Path, place: &str) -> Result<SheetText, InputError> {
+pub fn find(kind: &str, name: &str, base: &Inputs, place: &str) -> Result<SheetText, InputError> {
     let file = |kind: &str| Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case(kind));
     let is_path = name.contains('/') || file("yaml") || file("json");
     if is_path {
@@ -65,6 +66,7 @@ pub fn find(kind: &str, name: &str, base: &Path, place: &str) -> Result<SheetTex
     }
     let found = SHEETS.iter().find(|(of, known, _)| *of == kind && known.eq_ignore_ascii_case(name));
     if let Some((_, known, text)) = found {
+        base.sheet(kind, known, text);
         let source = format!("data/{kind}/{known}");
         return Ok(SheetText { name: (*known).to_owned(), source, text: (*text).to_owned() });
     }

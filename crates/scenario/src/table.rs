@@ -9,6 +9,13 @@ pub enum Column {
     U32(Vec<u32>),
     /// Unsigned 64-bit.
     U64(Vec<u64>),
+    /// Unsigned 64-bit, null where `known` is false.
+    Sparse {
+        /// One per row; 0 where nothing is known.
+        values: Vec<u64>,
+        /// One per row.
+        known: Vec<bool>,
+    },
     /// Doubles.
     F64(Vec<f64>),
     /// Texts.
@@ -66,13 +73,19 @@ impl Column {
         Self::Known { names, codes }
     }
 
+    /// Numbers, some of which are not known.
+    pub fn sparse(rows: impl IntoIterator<Item = Option<u64>>) -> Self {
+        let (values, known) = rows.into_iter().map(|row| (row.unwrap_or(0), row.is_some())).unzip();
+        Self::Sparse { values, known }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
             Self::U32(values) | Self::Coded { codes: values, .. } | Self::Known { codes: values, .. } => {
                 values.len()
             }
-            Self::U64(values) => values.len(),
+            Self::U64(values) | Self::Sparse { values, .. } => values.len(),
             Self::F64(values) => values.len(),
             Self::Text(values) => values.len(),
             Self::F64List { values, width } => values.len() / (*width).max(1),
@@ -88,6 +101,10 @@ impl Column {
         match (self, other) {
             (Self::U32(kept), Self::U32(more)) => kept.extend(more),
             (Self::U64(kept), Self::U64(more)) => kept.extend(more),
+            (Self::Sparse { values, known }, Self::Sparse { values: more, known: of_more }) => {
+                values.extend(more);
+                known.extend(of_more);
+            }
             (Self::F64(kept), Self::F64(more)) => kept.extend(more),
             (Self::Text(kept), Self::Text(more)) => kept.extend(more),
             (Self::Coded { names, codes }, Self::Coded { names: others, codes: more }) => {

@@ -148,14 +148,6 @@ fn settings_that_cannot_work_are_refused_with_their_place() {
     }
 }
 
-#[test]
-fn a_loss_that_nobody_mends_ends_the_run_with_the_messages_named() {
-    let network = "transport: none, buffers: [{size: 100 KB}]";
-    let error = summary(scenario("packet", network, LONE, "flows: {pattern: incast, bytes: 4 MB}"));
-    let error = error.expect_err("packets are lost");
-    assert!(error.contains("wait for something that never comes"), "{error}");
-}
-
 /// Queue pairs spread a message over paths that one would crowd.
 #[test]
 fn queue_pairs_spread_messages() {

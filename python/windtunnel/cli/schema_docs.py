@@ -18,8 +18,10 @@ HEAD = """# The scenario file
 
 Generated from the schema by `make docs`; `windtunnel schema` prints the schema itself.
 
-A quantity carries its unit: `400 Gbps`, `200 ns`, `256 MiB`, `30 m`. `Gbps` is 10^9 bit/s; `KiB`, `MiB` and `GiB` are
-powers of 2, `KB`, `MB` and `GB` powers of 10. A bare number where a unit is due is an error, and so is an unknown key.
+A quantity carries its unit: `400 Gbps`, `200 ns`, `256 MiB`, `30 m`, `2.5e-6 s`. `Gbps` is 10^9 bit/s; `KiB`, `MiB` and
+`GiB` are powers of 2, `KB`, `MB` and `GB` powers of 10. What is no whole number of bytes, bit/s, ps or mm is rounded,
+and refused where that changes it by more than 1%. A bare number where a unit is due is an error, and so is an unknown
+key.
 A key without a default must be given, unless it is marked optional. Any key can be set from the command line:
 `--set jobs[0].parallelism.tp=4`; `null` takes it out, as if it had not been written.
 

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from windtunnel.cli.app import DONE
+from windtunnel.cli.app import DONE, FAILED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.engine import InputError
 
@@ -41,7 +41,7 @@ def validate(
         bool, typer.Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
     ] = False,
 ) -> int:
-    """Predict published measurements and say how far off the predictions are."""
+    """Predict published measurements and say how far off the predictions are; 1 if a row could not be run."""
     from windtunnel.results.folder import write_beside
     from windtunnel.validate import NAMES
     from windtunnel.validate import validate as run_board
@@ -59,14 +59,12 @@ def validate(
     for score in board.scores:
         write_beside(folder / f"{score.name}.csv", rows_csv(score).encode())
     write_beside(folder / "index.html", html(board).encode())
-    if write:
-        from windtunnel.validate.page import renew
-
-        for path in renew(board):
-            talk().print(f"wrote {path}", markup=False, soft_wrap=True)
+    failed = _failed(board)
+    if write and not failed:
+        _renew(board)
     if json:
         print_json(json_module.dumps(board.record(), indent=2))
-        return DONE
+        return FAILED if failed else DONE
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("table")
     for name in HEAD:
@@ -76,7 +74,23 @@ def validate(
     out().print(table)
     _left_out(board)
     out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
-    return DONE
+    return FAILED if failed else DONE
+
+
+def _renew(board: Board) -> None:
+    """Writes the board into the page and the errors that runs show."""
+    from windtunnel.validate.page import renew
+
+    for path in renew(board):
+        talk().print(f"wrote {path}", markup=False, soft_wrap=True)
+
+
+def _failed(board: Board) -> bool:
+    """Whether rows could not be run, which are named; a board that lacks them is not for the page."""
+    failed = [f for score in board.scores for f in score.failed]
+    for f in failed:
+        talk().print(f"{f.row.id} could not be run: {f.reason}", markup=False, soft_wrap=True)
+    return bool(failed)
 
 
 def _left_out(board: Board) -> None:

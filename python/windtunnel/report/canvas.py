@@ -9,13 +9,21 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from windtunnel.text import LONG
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 10.4
 """Inches: the width of the page's column."""
 
-INK, MUTED, GRID = "#1f2933", "#7b8794", "#e4e7eb"
+INK, MUTED, GRID = "#1f2933", "#616e7c", "#e4e7eb"
+"""Of text, labels and lines; in a page they follow its colours, which the reader's system may have dark."""
+
+ON_LIGHT = "#1e2832"
+"""Of text on an area whose own colour is light, whatever the page's is."""
+
+_OF_PAGE = {INK: "--ink", "#000000": "--ink", MUTED: "--muted", GRID: "--line"}
 
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRID,
@@ -65,13 +73,24 @@ def svg(fig: Figure, name: str) -> str:
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
+    for colour, variable in _OF_PAGE.items():
+        text = text.replace(f": {colour}", f": var({variable}, {colour})")
     return text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
 
 
 def time_axis(axes: Axes, longest_s: float, label: str = "time") -> None:
     """Labels the x axis, whose values are seconds, in the unit that suits `longest_s`."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
-        if longest_s >= 2 * scale or unit == "ns":
-            break
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / scale:g}"))
+    scale, unit = time_unit(longest_s)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / scale:,g}"))
     axes.set_xlabel(f"{label} ({unit})")
+
+
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """Seconds of the unit that suits times up to `longest_s`, and its name; long ones as texts have them."""
+    for scale, least, unit in LONG:
+        if longest_s >= least:
+            return scale, unit
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if longest_s >= 2 * scale:
+            return scale, unit
+    return 1e-9, "ns"

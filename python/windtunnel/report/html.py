@@ -9,20 +9,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STYLE = """
-:root { --ink: #1f2933; --muted: #616e7c; --line: #e4e7eb; --accent: #2f6f9f; }
+html { color-scheme: light dark; }
+:root { --ink: #1f2933; --muted: #616e7c; --line: #e4e7eb; --paper: white; --ground: #f5f7fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ee; --muted: #9aa5b1; --line: #343d48; --paper: #1c2229; --ground: #12161b; }
+}
 * { box-sizing: border-box; }
-body { margin: 0; background: #f5f7fa; color: var(--ink);
+body { margin: 0; background: var(--ground); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 24px 64px; }
 header p { color: var(--muted); margin: 4px 0 0; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0; letter-spacing: -0.01em; }
 h2 { font-size: 17px; margin: 0 0 2px; }
 h3 { font-size: 14px; margin: 18px 0 6px; }
-section { background: white; border: 1px solid var(--line); border-radius: 10px; padding: 22px 26px; margin-top: 20px; }
+section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 22px 26px;
+  margin-top: 20px; }
 section > p { color: var(--muted); margin: 0 0 14px; max-width: 80ch; }
 svg { display: block; width: 100%; height: auto; font-family: inherit; }
+svg text { fill: var(--ink); }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-top: 24px; }
-.card { background: white; border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
+.card { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
 .card span { display: block; color: var(--muted); font-size: 13px; }
 .card strong { display: block; font-size: 22px; font-weight: 600; margin: 2px 0; white-space: nowrap; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
@@ -34,7 +40,8 @@ tr:last-child td { border-bottom: 0; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 8px; }
 .bar { height: 10px; border-radius: 2px; min-width: 1px; margin-top: 5px; }
-.partial { background: #fff3c4; border: 1px solid #f0b429; border-radius: 8px; padding: 8px 14px; margin-top: 16px; }
+.partial { color: #1f2933; background: #fff3c4; border: 1px solid #f0b429; border-radius: 8px; padding: 8px 14px;
+  margin-top: 16px; }
 code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 @media (max-width: 720px) {
   main { padding: 20px 8px 40px; }

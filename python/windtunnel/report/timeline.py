@@ -45,6 +45,12 @@ MOST_DOTS = 4096
 SHORTEST_S = 1e-3
 """Waiting times below are drawn there."""
 
+WAITS = {
+    SHORTEST_S: "0", 1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h", 86_400.0: "1 d", 864_000.0: "10 d",
+    8_640_000.0: "100 d",
+}  # fmt: skip
+"""Marks of an axis of waiting times in seconds, from what stands for none on."""
+
 DAY_S = 86_400.0
 
 
@@ -88,7 +94,8 @@ def hosts_chart(placements: pl.DataFrame, end_s: float, faults: pl.DataFrame | N
     hosts, lanes = gpu_lanes(placements, end_s, faults)
     fig, axes = figure(0.8 + min(6.0, 0.03 * len(hosts) + 1.0))
     unit = calendar_axis(axes, end_s)
-    palette = np.array([to_rgba(colour) for colour in ("#ffffff", STATES["failed"], *COLOURS)])
+    # Where there is nothing the page shows through.
+    palette = np.array([to_rgba("#ffffff", 0.0), *(to_rgba(colour) for colour in (STATES["failed"], *COLOURS))])
     axes.imshow(palette[lanes], aspect="auto", interpolation="nearest", extent=(0, end_s * unit, len(hosts), 0))
     if faults is not None and 0 < (hits := faults.filter(pl.col("jobs") > 0)).height <= MOST_CROSSES:
         known = hits.with_columns(_host_of(hits)).filter(pl.col("host").is_in(hosts))
@@ -171,7 +178,10 @@ def waiting_chart(jobs: pl.DataFrame) -> str:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("GPUs of the job")
-    axes.set_ylabel("waited (s)", color=MUTED)
+    marks = {at: name for at, name in WAITS.items() if at <= 10 * max(wait.max(initial=0.0), SHORTEST_S)}
+    axes.set_yticks(list(marks), labels=list(marks.values()))
+    axes.minorticks_off()
+    axes.set_ylabel("waited", color=MUTED)
     return svg(fig, "waiting time by size")
 
 

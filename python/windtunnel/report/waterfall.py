@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windtunnel.breakdown import PARTS
-from windtunnel.report.canvas import INK, MUTED, figure, svg, time_axis
+from windtunnel.report.canvas import INK, MUTED, ON_LIGHT, figure, svg, time_axis
 from windtunnel.text import duration
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def waterfall(iterations: pl.DataFrame, ideal_s: float | None) -> str:
         axes.barh(labels, values, left=left, height=0.72, color=part.colour, label=part.name, linewidth=0)
         for y, (start, value) in enumerate(zip(left, values, strict=True)):
             if value > 0.075 * longest:
-                colour = INK if part.key in {"bubble", "cp"} else "white"
+                colour = ON_LIGHT if part.key in {"bubble", "cp"} else "white"
                 axes.text(start + value / 2, y, duration(value), ha="center", va="center", fontsize=8, color=colour)
         left = [a + b for a, b in zip(left, values, strict=True)]
     if ideal_s:

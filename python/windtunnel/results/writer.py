@@ -31,8 +31,7 @@ def to_frame(columns: Columns) -> pl.DataFrame:
     series = []
     for name, values in columns.items():
         if isinstance(values, tuple):
-            names, codes = values
-            column = pl.Series(name, names, dtype=pl.String).gather(codes)
+            column = _of_pair(name, *values)
         elif isinstance(values, np.ndarray) and values.ndim == 2:
             column = pl.Series(name, values).arr.to_list()
         else:
@@ -41,6 +40,14 @@ def to_frame(columns: Columns) -> pl.DataFrame:
                 column = column.fill_nan(None)
         series.append(column)
     return pl.DataFrame(series)
+
+
+def _of_pair(name: str, first: list[str | None] | np.ndarray, second: np.ndarray) -> pl.Series:
+    """Texts and their codes, or numbers and whether each is known."""
+    if isinstance(first, np.ndarray):
+        known = pl.Series(name, second)
+        return pl.select(pl.when(known).then(pl.Series(name, first)).alias(name)).to_series()
+    return pl.Series(name, first, dtype=pl.String).gather(second)
 
 
 class _Pending:

@@ -1,9 +1,10 @@
 """A writer of Perfetto's protobuf: tracks, slices with arguments, counters.
 
 A trace is a sequence of `TracePacket`s (field 1 of `Trace`). Names, categories and argument names are interned: the
-first packet that uses one defines it. Fields and their numbers are those of Perfetto's public `.proto` files
-(`protos/perfetto/trace/trace_packet.proto`, `track_event/track_event.proto`, `track_event/track_descriptor.proto`,
-`interned_data/interned_data.proto`). Timestamps are whole nanoseconds.
+first packet that uses one defines it. Arrows (`flow_ids`, `terminating_flow_ids`) join slices of any two tracks. Fields
+and their numbers are those of Perfetto's public `.proto` files (`protos/perfetto/trace/trace_packet.proto`,
+`track_event/track_event.proto`, `track_event/track_descriptor.proto`, `interned_data/interned_data.proto`). Timestamps
+are whole nanoseconds.
 
 Life cycle: name the tracks, then give the events of each in the order of time; `data` is the trace.
 """
@@ -11,6 +12,7 @@ Life cycle: name the tracks, then give the events of each in the order of time; 
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 _PACKET = 0x0A  # Trace.packet, length-delimited
 _SEQUENCE = 1
@@ -44,6 +46,18 @@ def chunk(field: int, data: bytes | str) -> bytes:
 def double(field: int, value: float) -> bytes:
     """A double field."""
     return varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+def fixed(field: int, value: int) -> bytes:
+    """A field of eight bytes."""
+    return varint(field << 3 | 1) + struct.pack("<Q", value)
+
+
+class Flow(NamedTuple):
+    """An end of an arrow: it leaves the begin of a slice, and arrives at the end of another, which is never earlier."""
+
+    number: int
+    leaves: bool
 
 
 class _Interned:
@@ -98,16 +112,22 @@ class TraceWriter:
         name: str,
         category: str,
         arguments: dict[str, int | str],
+        flow: Flow | None = None,
     ) -> None:
-        """A slice; those of a track must follow each other."""
+        """A slice; those of a track must follow each other. `flow` is the end of an arrow that is fixed to it."""
         fresh = bytearray()
         event = number(9, _BEGIN) + number(11, track)
         event += number(3, self._categories.use(category, fresh)) + number(10, self._names.use(name, fresh))
         for key, value in arguments.items():
             note = number(1, self._arguments.use(key, fresh))
             event += chunk(4, note + (chunk(6, value) if isinstance(value, str) else number(3, value)))
+        end = number(9, _END) + number(11, track)
+        if flow is not None and flow.leaves:
+            event += fixed(47, flow.number)
+        elif flow is not None:
+            end += fixed(48, flow.number)
         self._event(begin_ns, event, fresh)
-        self._event(end_ns, number(9, _END) + number(11, track), b"")
+        self._event(end_ns, end, b"")
 
     def count(self, track: int, at_ns: int, value: float) -> None:
         """A counter's value from `at_ns` on."""

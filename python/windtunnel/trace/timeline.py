@@ -1,7 +1,8 @@
 """From result tables to a timeline: the critical path, a process per rank with a thread per stream, busy links.
 
 Picoseconds become nanoseconds by rounding down, begin and end alike, so that slices that follow each other still do.
-Operations of one stream that overlap (messages in flight together) are laid on as many threads as they need.
+Operations of one stream that overlap (messages in flight together) are laid on as many threads as they need. An arrow
+leads from each send to the receive that it meets: the k-th send of a rank to another with a tag meets the k-th receive.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from windtunnel.breakdown import PART
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
 from windtunnel.results.streams import stream_name
-from windtunnel.trace.perfetto import TraceWriter
+from windtunnel.trace.perfetto import Flow, TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,39 @@ def lanes(begin: list[int], end: list[int]) -> list[int]:
     return chosen
 
 
+def arrows(operations: pl.DataFrame) -> dict[tuple[str, int], dict[tuple[int, int], Flow]]:
+    """Ends of arrows by job and rank, then iteration and operation, of messages both of whose ends are among the rows.
+
+    A matcher takes sends and receives of one pair and tag in the order in which they were posted (`ready_ps`). Where a
+    rank receives from anybody or with any tag, which one it took is not known, and no arrow leads to the rank.
+    """
+    if not {"peer", "tag"} <= set(operations.columns):
+        return {}
+    posted = operations.filter(pl.col("kind").is_in(["send", "receive"]))
+    free = posted.filter(pl.col("peer").is_null() | pl.col("tag").is_null())
+    origin = ["origin_s"] if "origin_s" in posted.columns else []
+    send = pl.col("kind") == "send"
+    rank, peer = pl.col("rank").cast(pl.UInt64), pl.col("peer").cast(pl.UInt64)
+    ends = (
+        posted.with_columns(
+            source=pl.when(send).then(rank).otherwise(peer),
+            target=pl.when(send).then(peer).otherwise(rank),
+        )
+        .join(free.select("job", rank.alias("target")).unique(), on=["job", "target"], how="anti")
+        .sort([*origin, "ready_ps", "operation"], maintain_order=True)
+        .with_columns(turn=pl.int_range(pl.len()).over("job", "iteration", "source", "target", "tag", "kind"))
+    )
+    key = ["job", "iteration", "source", "target", "tag", "turn"]
+    both = ends.filter(send).join(ends.filter(~send), on=key, suffix="_end", maintain_order="left")
+    found: dict[tuple[str, int], dict[tuple[int, int], Flow]] = {}
+    columns = ("job", "rank", "rank_end", "iteration", "operation", "operation_end")
+    for flow, row in enumerate(both.select(columns).iter_rows(), start=1):
+        job, sender, receiver, iteration, sent, received = row
+        found.setdefault((job, sender), {})[iteration, sent] = Flow(flow, leaves=True)
+        found.setdefault((job, receiver), {})[iteration, received] = Flow(flow, leaves=False)
+    return found
+
+
 def _critical_path(writer: TraceWriter, result: Result) -> None:
     if "critical_path" not in result.tables:
         return
@@ -101,15 +135,25 @@ def _operations(writer: TraceWriter, operations: pl.DataFrame) -> None:
     order = ["job", "stage", "rank", "stream", *origin, "start_ps", "finish_ps", "operation"]
     ordered = since_the_start(operations).sort(order, maintain_order=True)
     tid = FIRST_THREAD
+    ends = arrows(operations)
     groups = ordered.group_by(["job", "stage", "rank"], maintain_order=True)
     for place, ((job, stage, rank), mine) in enumerate(groups, start=1):
         pid = FIRST_RANK + place
         process = writer.process(pid, f"{job}: rank {rank} (stage {stage})", place)
         for stream, rows in mine.group_by(["stream"], maintain_order=True):
-            tid = _stream(writer, process, pid, tid, stream_name(int(str(stream[0])), rows), rows)
+            name = stream_name(int(str(stream[0])), rows)
+            tid = _stream(writer, (process, pid, tid), name, rows, ends.get((str(job), int(str(rank))), {}))
 
 
-def _stream(writer: TraceWriter, process: int, pid: int, tid: int, name: str, rows: pl.DataFrame) -> int:
+def _stream(
+    writer: TraceWriter,
+    place: tuple[int, int, int],
+    name: str,
+    rows: pl.DataFrame,
+    ends: dict[tuple[int, int], Flow],
+) -> int:
+    """Writes a stream as threads; `place` is the process's track and number, and the first thread's number."""
+    process, pid, tid = place
     begin = rows["start_ns"].to_list()
     end = rows["finish_ns"].to_list()
     chosen = lanes(begin, end)
@@ -125,7 +169,15 @@ def _stream(writer: TraceWriter, process: int, pid: int, tid: int, name: str, ro
             arguments["waited_ns"] = waited
         if size:
             arguments["bytes"] = size
-        writer.slice(tracks[lane], b, e, label or kind, kind if dimension == "other" else dimension, arguments)
+        writer.slice(
+            tracks[lane],
+            b,
+            e,
+            label or kind,
+            kind if dimension == "other" else dimension,
+            arguments,
+            ends.get((iteration, operation)),
+        )
     return tid
 
 

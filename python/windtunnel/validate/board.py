@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
 from windtunnel.validate.predict import predict, runs_of
-from windtunnel.validate.score import Score
+from windtunnel.validate.score import Failed, Score
 from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import NAMES, READERS
 
@@ -99,11 +99,12 @@ def _predicted(row: Row, job: dict[str, Any]) -> float:
 def _score(table: Table, results: dict[str, dict[str, Any] | str]) -> Score:
     rows: list[Row] = []
     predicted: list[float] = []
+    failed: list[Failed] = []
     for row in table.rows:
         value = predicted_of(row, results)
         if isinstance(value, str):
-            table.exclude(f"could not be run: {value}")
+            failed.append(Failed(row, value))
             continue
         rows.append(row)
         predicted.append(value)
-    return Score(table.name, rows, predicted, table.excluded)
+    return Score(table.name, rows, predicted, table.excluded, failed)

@@ -35,15 +35,18 @@ def cells(figures: Figures) -> list[str]:
 
 
 def rows_csv(score: Score) -> str:
-    """Every scored row: id, system, measured, predicted, error, groups."""
-    names = sorted({name for row in score.rows for name in row.groups})
+    """Every row: id, system, measured, predicted, error, groups, and why it could not be run."""
+    names = sorted({name for row in [*score.rows, *(f.row for f in score.failed)] for name in row.groups})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "system", "measured", "predicted", "error", *names])
+    writer.writerow(["id", "system", "measured", "predicted", "error", *names, "failed"])
     for row, predicted in zip(score.rows, score.predicted, strict=True):
         error = predicted / row.measured - 1
         groups = [row.groups.get(name, "") for name in names]
-        writer.writerow([row.id, row.system, f"{row.measured:.9g}", f"{predicted:.9g}", f"{error:.6f}", *groups])
+        writer.writerow([row.id, row.system, f"{row.measured:.9g}", f"{predicted:.9g}", f"{error:.6f}", *groups, ""])
+    for f in score.failed:
+        groups = [f.row.groups.get(name, "") for name in names]
+        writer.writerow([f.row.id, f.row.system, f"{f.row.measured:.9g}", "", "", *groups, f.reason])
     return text.getvalue()
 
 
@@ -74,6 +77,8 @@ def _section(score: Score) -> Raw:
             for group in score.groups()
         ]
         content.append(table(("by", "value", "rows", "median error", "95th percentile"), groups, numbers=(2, 3, 4)))
+    if score.failed:
+        content.append(table(("could not be run", "because"), [(f.row.id, f.reason) for f in score.failed]))
     if score.excluded:
         content.append(table(("left out because", "rows"), [(e.reason, e.rows) for e in score.excluded], numbers=(1,)))
     return section(score.name, "", *content)

@@ -67,6 +67,14 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """A row that has no prediction, and why."""
+
+    row: Row
+    reason: str
+
+
+@dataclass(frozen=True)
 class Score:
     """A table's outcome: every row with its prediction, and the figures."""
 
@@ -74,6 +82,8 @@ class Score:
     rows: Sequence[Row]
     predicted: Sequence[float]
     excluded: Sequence[Excluded]
+    failed: Sequence[Failed] = ()
+    """Rows that could not be run: in no figure, and a failure of the board."""
 
     @property
     def figures(self) -> Figures:
@@ -101,6 +111,7 @@ class Score:
         return {
             "name": self.name,
             "rows": self.figures.rows,
+            "failed": [{"row": f.row.id, "reason": f.reason} for f in self.failed],
             "excluded": [{"reason": e.reason, "rows": e.rows} for e in self.excluded],
             **{key: value for key, value in self.figures.record().items() if key != "rows"},
             "groups": self.groups(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ KEYS = {
     "source",
     "evidence",
     "topology",
+    "larger",
     "network",
     "training",
     "parallelism",
@@ -35,7 +37,7 @@ KEYS = {
     "collectives",
 }
 
-SECTIONS = ("topology", "network", "training", "parallelism", "constants", "collectives")
+SECTIONS = ("topology", "larger", "network", "training", "parallelism", "constants", "collectives")
 """Those of them that hold keys of their own."""
 
 
@@ -63,9 +65,24 @@ class System:
         found = self.record["constants"][name]
         return {"kind": str(found["evidence"]), "source": str(found["source"])}
 
+    def topology(self, hosts: int) -> dict[str, Any]:
+        """The fabric with `hosts` hosts, with the levels of `larger` where those of `topology` reach fewer."""
+        found = self.section("topology")
+        larger = self.section("larger").get("tiers")
+        if larger is not None and hosts > _reach(found):
+            found["tiers"] = larger
+        found["hosts"] = hosts
+        return found
+
     def section(self, name: str) -> dict[str, Any]:
         """A copy of a section, empty if it has none."""
         return copy.deepcopy(dict(self.record.get(name) or {}))
+
+
+def _reach(topology: Mapping[str, Any]) -> int:
+    """Hosts that a Clos of `topology`'s tiers reaches."""
+    ports = math.prod(int(tier["ports_down"]) for tier in topology["tiers"])
+    return ports // int(topology["host"].get("nics", 1))
 
 
 def with_constant(system: System, name: str, value: object) -> System:
@@ -104,12 +121,26 @@ def read_system(path: Path) -> System:
     for key in SECTIONS:
         if record.get(key) is not None and not isinstance(record[key], dict):
             raise InputError(f"{path}: {key}: expected keys and values, found `{record[key]}`")
+    _check_larger(path, record)
     with_calibrated(path, record)
     for name, constant in (record.get("constants") or {}).items():
         missing = {"value", "evidence", "source"} - set(constant if isinstance(constant, dict) else ())
         if missing:
             raise InputError(f"{path}: constants.{name}: `{min(missing)}` is missing")
     return System(str(record["name"]), path, record)
+
+
+def _check_larger(path: Path, record: dict[str, Any]) -> None:
+    """Refuses levels for larger jobs that do not say where they are from, or that replace none."""
+    larger = record.get("larger")
+    if larger is None:
+        return
+    wanted = {"evidence", "source", "tiers"}
+    if set(larger) != wanted:
+        found = ", ".join(sorted(larger))
+        raise InputError(f"{path}: larger: expected {', '.join(sorted(wanted))}, found {found}")
+    if "tiers" not in record["topology"]:
+        raise InputError(f"{path}: larger: a `topology` without `tiers` has no levels to replace")
 
 
 def with_calibrated(path: Path, record: dict[str, Any]) -> None:

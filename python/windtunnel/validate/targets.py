@@ -63,7 +63,10 @@ def lines(board: Board) -> Iterator[str]:
             rows += [(name, group) for name, group in of if name.endswith(ends)]
         for name, found in rows:
             median, p95 = found["median_abs_error"], found["p95_abs_error"]
-            met = UNKNOWN if median is None else "" if median <= target.median and p95 <= target.p95 else "missed"
+            held = median is not None and median <= target.median and p95 <= target.p95
+            met = f"{len(score.failed)} rows could not be run" if score.failed else "" if held else "missed"
+            if median is None and not score.failed:
+                met = UNKNOWN
             yield (
                 f"| `{target.table}` | {name} | {percent(median)} | {percent(target.median)} | {percent(p95)} | "
                 f"{percent(target.p95)} | {met} |"

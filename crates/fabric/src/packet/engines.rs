@@ -226,6 +226,13 @@ impl<T: Transport> Engines<T> {
         hopeless
     }
 
+    /// See [`Engine::has_lost_for_good`].
+    pub fn has_lost_for_good(&self) -> bool {
+        let mut lost = false;
+        self.look(|engine| lost |= engine.has_lost_for_good());
+        lost
+    }
+
     /// See [`Engine::silent_pair`]; of several the one with the lowest NICs.
     pub fn silent_pair(&self) -> Option<[u32; 2]> {
         let mut first: Option<[u32; 2]> = None;

@@ -49,6 +49,8 @@ pub trait PacketModel: Network + Abandon {
     fn pause_cycle(&self) -> Vec<LinkId>;
     /// NICs of a queue pair that has heard nothing for so long that the run is over: sender and receiver.
     fn silent_pair(&self) -> Option<[u32; 2]>;
+    /// Whether a packet of a message that somebody waits for was dropped, and nothing sends it again.
+    fn has_lost_for_good(&self) -> bool;
     /// Why the run cannot go on, in words: a message that no queue pair can number.
     fn fault(&self) -> Option<&str>;
     /// What queue pairs held out of order until now.
@@ -120,6 +122,10 @@ impl<T: Transport> PacketModel for PacketNetwork<T> {
 
     fn silent_pair(&self) -> Option<[u32; 2]> {
         self.engine().silent_pair()
+    }
+
+    fn has_lost_for_good(&self) -> bool {
+        self.engine().has_lost_for_good()
     }
 
     fn reordering(&self) -> Reordering {

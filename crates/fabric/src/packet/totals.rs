@@ -112,6 +112,11 @@ impl<T: Transport> Engine<T> {
         Span(self.ports.iter().map(|port| port.counters.waited).sum())
     }
 
+    /// Whether a packet of a message that somebody waits for was dropped, and nothing sends it again.
+    pub fn has_lost_for_good(&self) -> bool {
+        self.lost_for_good
+    }
+
     /// Whether a message that somebody waits for can never arrive: without recovery, or by a queue pair that has heard
     /// nothing for long. In the second case the engine has stopped.
     pub fn is_hopeless(&self) -> bool {

@@ -66,10 +66,12 @@ fn digests(
     if assembled.scenario.fidelity != Fidelity::Packet {
         return Ok(None);
     }
+    let inputs = request.inputs(&assembled)?;
     let log = Arc::new(Mutex::new(Digests { focus, found: Vec::new() }));
     let options = RunOptions {
         source: request.source.clone(),
-        sha256: request.sha256(),
+        sha256: request.sha256(&inputs),
+        inputs,
         full: request.full,
         watch: Stopwatch::start(),
         threads: Some(threads),

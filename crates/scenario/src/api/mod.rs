@@ -8,7 +8,6 @@ mod names;
 pub mod routing;
 mod topology;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
@@ -22,6 +21,7 @@ pub use self::topology::topology;
 use crate::assemble::{Assembled, assemble};
 pub use crate::error::Failure;
 use crate::error::{InputError, nearest};
+use crate::inputs::{Input, hex};
 use crate::load;
 use crate::modules::Modules;
 use crate::run::machine::Stopwatch;
@@ -88,8 +88,13 @@ impl RunRequest {
         assemble(self.scenario()?, &self.source, &self.base, self.modules.clone())
     }
 
-    /// SHA-256 of everything that decides the results.
-    fn sha256(&self) -> String {
+    /// The files and sheets that `assembled` was built from.
+    fn inputs(&self, assembled: &Assembled) -> Result<Vec<Input>, InputError> {
+        assembled.inputs.digests().map_err(|error| InputError::new(&self.source, error.to_string()))
+    }
+
+    /// SHA-256 of everything that decides the results: what was asked, and `inputs`, the files and sheets that were read for it.
+    fn sha256(&self, inputs: &[Input]) -> String {
         let mut hash = Sha256::new();
         let mut part = |text: &str| {
             hash.update((text.len() as u64).to_le_bytes());
@@ -104,10 +109,11 @@ impl RunRequest {
         if !self.policies.is_empty() {
             part(&self.policies);
         }
-        hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
-            write!(hex, "{byte:02x}").expect("a string takes all");
-            hex
-        })
+        for (name, digest) in inputs {
+            part(name);
+            part(digest);
+        }
+        hex(hash.finalize())
     }
 }
 
@@ -126,9 +132,11 @@ pub fn run(
     let watch = Stopwatch::start();
     memory::reset_peak();
     let mut assembled = request.assemble()?;
+    let inputs = request.inputs(&assembled)?;
     let options = RunOptions {
         source: request.source.clone(),
-        sha256: request.sha256(),
+        sha256: request.sha256(&inputs),
+        inputs,
         full: request.full,
         watch,
         threads: request.threads,

@@ -1,12 +1,11 @@
 //! Independent messages as a workload: patterns, connection matrices and tables.
 
-use std::path::Path;
-
 use windtunnel_kernel::{Bytes, NicId, RandomStream, RankId, Span, StreamId, Tag};
 use windtunnel_workload::{Dimension, OpKind, Peer, ProgramBuilder, Workload};
 
 use super::limits;
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::schema::{FlowPattern, FlowsJob};
 use crate::sheets;
 
@@ -34,7 +33,7 @@ pub fn flows(
     job: &FlowsJob,
     ranks: u32,
     seed: u64,
-    base: &Path,
+    base: &Inputs,
     place: &str,
 ) -> Result<Vec<Flow>, InputError> {
     match (job.pattern, &job.file) {

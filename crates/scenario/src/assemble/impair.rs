@@ -12,6 +12,7 @@ use super::evidence::EvidenceList;
 use super::fabric::FabricParts;
 use super::fabric::faults::{self, Part};
 use crate::error::{InputError, nearest};
+use crate::inputs::Inputs;
 use crate::schema::{
     BackgroundPairs, BackgroundRule, BitErrorRule, DriftRule, Fidelity, Links, LossRule, Scenario,
 };
@@ -90,7 +91,7 @@ pub fn troubles(
     scenario: &Scenario,
     fabric: &FabricParts,
     source: &str,
-    base: &Path,
+    base: &Inputs,
     evidence: &mut EvidenceList,
 ) -> Result<Troubles, InputError> {
     let (written, topology) = (&scenario.impairments, &*fabric.topology);
@@ -304,7 +305,7 @@ fn background_of(
     rule: &BackgroundRule,
     place: &Place<'_>,
     index: usize,
-    base: &Path,
+    base: &Inputs,
     evidence: &mut EvidenceList,
 ) -> Result<Background, InputError> {
     let key = |name: &str| format!("background[{index}].{name}");
@@ -335,7 +336,7 @@ fn background_of(
 }
 
 /// Sizes by name, or from a file of the user's.
-fn sizes(name: &str, at: &str, base: &Path, evidence: &mut EvidenceList) -> Result<Sizes, InputError> {
+fn sizes(name: &str, at: &str, base: &Inputs, evidence: &mut EvidenceList) -> Result<Sizes, InputError> {
     let path = Path::new(name);
     let is_sheet = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("yaml"));
     if !is_sheet && (name.contains('/') || path.extension().is_some()) {
@@ -361,7 +362,8 @@ mod tests {
         let names = sheets::names(SIZES);
         assert!(names.len() >= 4);
         for name in names {
-            let sizes = sizes(name, "here", Path::new("."), &mut EvidenceList::default()).expect(name);
+            let sizes =
+                sizes(name, "here", &Inputs::of(Path::new(".")), &mut EvidenceList::default()).expect(name);
             assert!(sizes.mean_wire(4_096, 64) > 100.0, "{name}");
         }
     }
@@ -370,7 +372,8 @@ mod tests {
     #[test]
     #[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
     fn sheets_of_sizes_are_the_published_ones() {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/flows"));
+        let folder =
+            Inputs::of(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/flows")));
         for (name, file) in [
             ("websearch", "hpcc_WebSearch_distribution.txt"),
             ("websearch", "trafficgen_DCTCP_CDF.txt"),
@@ -378,9 +381,9 @@ mod tests {
             ("ali-storage", "hpcc_AliStorage2019.txt"),
             ("vl2", "trafficgen_VL2_CDF.txt"),
         ] {
-            let ours = sizes(name, "here", folder, &mut EvidenceList::default()).expect(name);
+            let ours = sizes(name, "here", &folder, &mut EvidenceList::default()).expect(name);
             let theirs =
-                sizes(&format!("./{file}"), "here", folder, &mut EvidenceList::default()).expect(file);
+                sizes(&format!("./{file}"), "here", &folder, &mut EvidenceList::default()).expect(file);
             for step in 0..=10_000 {
                 let share = f64::from(step) / 10_000.0;
                 assert!(ours.at(share).abs_diff(theirs.at(share)) <= 1, "{name} at {share}");

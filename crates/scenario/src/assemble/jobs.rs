@@ -1,6 +1,5 @@
 //! Jobs: what each does, where its operations come from, and which ranks are watched.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_cluster::life::Life;
@@ -15,6 +14,7 @@ use super::origin::Origin;
 use super::storage::{Load, StoragePlan};
 use super::{JobPlan, ModelFacts, Work, elastic, flows, model, nccl, operations, policies};
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::schema::{
     AlgorithmName, CalendarSpan, CollectiveJob, CollectiveName, Fidelity, Job, Jobs, OperationsTable,
     Scenario, WorkloadSource,
@@ -34,7 +34,7 @@ pub struct Context<'a> {
     /// The hosts that hold data.
     pub storage: Option<&'a StoragePlan>,
     /// Folder of relative paths.
-    pub base: &'a Path,
+    pub base: &'a Inputs,
     /// The job's place for messages.
     pub place: &'a str,
 }

@@ -235,9 +235,13 @@ mod tests {
         );
         let scenario: Scenario = serde_json::from_str(&text).expect("a scenario");
         let mut evidence = EvidenceList::default();
-        let written =
-            super::super::fabric::resolve(&scenario.topology, "x", "topology", std::path::Path::new("."))
-                .expect("keys");
+        let written = super::super::fabric::resolve(
+            &scenario.topology,
+            "x",
+            "topology",
+            &crate::inputs::Inputs::of(std::path::Path::new(".")),
+        )
+        .expect("keys");
         let fabric =
             super::super::fabric::fabric(&written, EcmpHash::default(), &mut evidence).expect("a fabric");
         let marks = Marks::new(&scenario.network, &fabric.topology, &[]);

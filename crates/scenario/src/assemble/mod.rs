@@ -24,7 +24,7 @@ pub mod storage;
 mod variation;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -46,6 +46,7 @@ use self::origin::{LogAccount, Origin};
 use self::source::JobStream;
 use self::storage::{Load, StoragePlan};
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::modules::Modules;
 use crate::schema::{Fidelity, Job, Jobs, Scenario};
 
@@ -195,8 +196,8 @@ pub struct Assembled {
     pub evidence: EvidenceList,
     /// What the program brings along.
     pub modules: Modules,
-    /// Folder of relative paths.
-    pub base: PathBuf,
+    /// The files and sheets that it was built from.
+    pub inputs: Inputs,
     /// The library of `network.backend`, once a run has loaded it with the caller's consent.
     pub library: Option<Library>,
 }
@@ -212,11 +213,15 @@ pub fn assemble(
     base: &Path,
     modules: Modules,
 ) -> Result<Assembled, InputError> {
+    let base = &Inputs::of(base);
     let at = |key: &str| format!("{source}: {key}");
     if scenario.windtunnel != 1 {
         let found =
             format!("`windtunnel` is the version of the format, found {}, expected 1", scenario.windtunnel);
         return Err(InputError::new(at("windtunnel"), found));
+    }
+    if scenario.name.trim().is_empty() {
+        return Err(InputError::new(at("name"), "expected a name, found an empty text"));
     }
     if matches!(&scenario.jobs, Jobs::List(jobs) if jobs.is_empty()) {
         return Err(InputError::new(at("jobs"), "there is no job"));
@@ -254,6 +259,9 @@ pub fn assemble(
     let mut plans: Vec<JobPlan> = Vec::new();
     for (index, job) in scenario.jobs.list().iter().enumerate() {
         let place = at(&format!("jobs[{index}]"));
+        if job.name.trim().is_empty() {
+            return Err(InputError::new(format!("{place}.name"), "expected a name, found an empty text"));
+        }
         if plans.iter().any(|plan| plan.name == job.name) {
             return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
         }
@@ -293,9 +301,8 @@ pub fn assemble(
     limits::messages(&scenario, &fabric.topology, &network, &plans, source)?;
     reduce::check(&scenario, &network.reduction, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
-    let base = base.to_owned();
-    let troubles = impair::troubles(&scenario, &fabric, source, base.as_path(), &mut evidence)?;
-    let operations = operations::operations(&scenario, &fabric, bare, source, base.as_path(), &mut evidence)?;
+    let troubles = impair::troubles(&scenario, &fabric, source, base, &mut evidence)?;
+    let operations = operations::operations(&scenario, &fabric, bare, source, base, &mut evidence)?;
     network.meet(&scenario, &fabric, &troubles, source, &mut evidence)?;
     if scenario.fidelity == Fidelity::Packet {
         let warnings = marks::tell(&scenario.network, &marks, &mut evidence);
@@ -317,7 +324,7 @@ pub fn assemble(
         slow_links,
         evidence,
         modules,
-        base,
+        inputs: base.clone(),
         library: None,
     })
 }

@@ -329,7 +329,8 @@ impl Transformer<'_> {
             given.reduce.as_deref(),
             &self.at("parallelism.reduce"),
             &[("last", GradientReduce::LastMicrobatch), ("every", GradientReduce::EveryMicrobatch)],
-            GradientReduce::default(),
+            // FSDP and DeepSpeed keep no whole gradients unless they are told to (`no_sync`).
+            if given.zero == 3 { GradientReduce::EveryMicrobatch } else { GradientReduce::LastMicrobatch },
         )?;
         let reshard = choice(
             given.reshard.as_deref(),

@@ -1,7 +1,5 @@
 //! What fails, is drained and kept back, and what jobs pay: from what is written to what the cluster takes.
 
-use std::path::Path;
-
 use serde::Deserialize;
 use windtunnel_cluster::faults::log::{self, FaultLogError};
 use windtunnel_cluster::faults::{
@@ -16,6 +14,7 @@ use super::plant::FabricPlant;
 use super::policies::unknown;
 use super::storage::StoragePlan;
 use crate::error::{InputError, nearest};
+use crate::inputs::Inputs;
 use crate::schema::{
     CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LeaveName, LifetimeName,
     MaintenanceWindow, RepairName, Scenario,
@@ -96,7 +95,7 @@ pub fn operations(
     fabric: &FabricParts,
     bare: bool,
     source: &str,
-    base: &Path,
+    base: &Inputs,
     evidence: &mut EvidenceList,
 ) -> Result<Option<OperationsPlan>, InputError> {
     let cluster = &scenario.cluster;
@@ -258,7 +257,7 @@ fn of_sheet(
     like: &str,
     rule: &FaultRule,
     plant: &FabricPlant,
-    base: &Path,
+    base: &Inputs,
     place: &str,
     evidence: &mut EvidenceList,
 ) -> Result<Vec<Process>, InputError> {
@@ -310,7 +309,7 @@ fn of_log(
     rule: &FaultRule,
     plant: &FabricPlant,
     names: &Names<'_>,
-    base: &Path,
+    base: &Inputs,
     place: &str,
 ) -> Result<(Vec<KnownFault>, u64), InputError> {
     let given = [

@@ -1,7 +1,5 @@
 //! Jobs that nobody lists: read from a log, or drawn from the shape of one.
 
-use std::path::Path;
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windtunnel_cluster::cluster::Job;
@@ -16,6 +14,7 @@ use super::jobs::Context;
 use super::origin::LogAccount;
 use super::{elastic, operations, policies};
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::schema::job_source::{EstimatesName, RunningName};
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
 use crate::{load, sheets};
@@ -264,7 +263,7 @@ fn scale(source: &JobSource, place: &str) -> Result<Scale, InputError> {
 fn read_log(
     file: &str,
     source: &JobSource,
-    base: &Path,
+    base: &Inputs,
     place: &str,
     key: &str,
 ) -> Result<(Vec<LoggedJob>, Facts, LogAccount, Format), InputError> {
@@ -307,7 +306,7 @@ fn draw(
     like: &str,
     source: &JobSource,
     seed: u64,
-    base: &Path,
+    base: &Inputs,
     place: &str,
     evidence: &mut EvidenceList,
 ) -> Result<(Vec<LoggedJob>, Facts, LogAccount), InputError> {

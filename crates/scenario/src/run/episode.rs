@@ -11,7 +11,7 @@ use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
 use windtunnel_workload::collectives::OneByOne;
-use windtunnel_workload::replay::{Coupling, StuckOperation};
+use windtunnel_workload::replay::Coupling;
 
 use super::RunOptions;
 use super::clock::Origin;
@@ -20,6 +20,7 @@ use super::fold::{self, Folded};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Held, Iteration, Recorder, Watched};
+use super::stuck::{Lost, stuck_failure};
 use super::summary::{FlowSummary, NetworkSummary};
 use super::usage;
 use super::verdict::Judge;
@@ -30,9 +31,6 @@ use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Steps of a packet network, each up to some thousand events, between two looks at the clock.
 const PACKET_STEPS: u64 = 1 << 4;
-
-/// Stuck operations named in a message.
-const NAMED: usize = 10;
 
 /// Why a run stops.
 pub enum Stop {
@@ -424,10 +422,11 @@ impl Simulator<'_> {
             self.record.counts.solves += flow.solves();
             self.record.counts.flows += flow.messages() + flow.coupled_runs() + flow.exchange_flows();
         }
-        let mut trouble = None;
+        let (mut trouble, mut lost) = (None, None);
         if let Some(packet) = shard.fabric_mut().packet_network() {
             self.record.add_packet_work(packet, self.options);
             trouble = packet_trouble(assembled, packet);
+            lost = Lost::of(assembled, packet);
         }
         if let Some(delivered) = shard.fabric_mut().delivered() {
             self.record.add_delivered(delivered);
@@ -450,7 +449,7 @@ impl Simulator<'_> {
             Outcome::Cancelled => true,
             Outcome::Dry if !complete || !stuck.is_empty() => {
                 let names: Vec<&str> = jobs.iter().map(|job| assembled.jobs[job.job].name.as_str()).collect();
-                return Err(Stop::Failed(stuck_failure(&names, &stuck, beyond)));
+                return Err(Stop::Failed(stuck_failure(&names, &stuck, beyond, lost.as_ref())));
             }
             Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
             Outcome::Dry => false,
@@ -573,35 +572,6 @@ fn silent_failure(assembled: &Assembled, [from, to]: [u32; 2]) -> Failure {
     Failure::Run(format!(
         "the run cannot go on: a queue pair from `{from}` to `{to}` has heard nothing for 64 time-outs in a row\n\nhint: \
          is a link on its way down for good (`impairments.down` without `until`), or does one lose everything?"
-    ))
-}
-
-/// What is said when no event is left and jobs are not done: `stuck` has their operations, `jobs` their names, and `beyond`
-/// is whether something would end after the horizon.
-pub fn stuck_failure(jobs: &[&str], stuck: &[(usize, Vec<StuckOperation>)], beyond: bool) -> Failure {
-    let count: usize = stuck.iter().map(|(_, operations)| operations.len()).sum();
-    let all =
-        stuck.iter().flat_map(|(job, operations)| operations.iter().map(move |operation| (*job, operation)));
-    let line = |(job, operation): (usize, &StuckOperation)| {
-        let label =
-            if operation.label.is_empty() { String::new() } else { format!(" `{}`", operation.label) };
-        let (rank, index, waits_for) = (operation.rank, operation.operation, &operation.waits_for);
-        format!("\n  job `{}`, rank {rank}, operation {index}{label} waits for {waits_for}", jobs[job])
-    };
-    let lines: String = all.take(NAMED).map(line).collect();
-    let more = if count > NAMED { format!("\n  … and {} more", count - NAMED) } else { String::new() };
-    let (plural, wait) = if count == 1 { ("", "waits") } else { ("s", "wait") };
-    if beyond {
-        return Failure::Run(format!(
-            "the run would go on for more than {} days of network time, the longest that a network is followed: \
-             {count} operation{plural} {wait} for something that ends later{lines}{more}\n\nhint: is a rate or a size \
-             mistyped (`1 Kbps` for `1 Gbps`)? A job as long as this one has to be cut into iterations",
-            Time::HORIZON.0 / Span::from_us(86_400_000_000).0
-        ));
-    }
-    Failure::Run(format!(
-        "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
-         receive needs a send of the same tag from the same rank, and the other way round"
     ))
 }
 

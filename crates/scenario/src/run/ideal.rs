@@ -12,7 +12,7 @@ use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
-use super::episode::stuck_failure;
+use super::stuck::stuck_failure;
 use super::{RunOptions, fold, network};
 use crate::assemble::{Assembled, JobPlan, Work};
 use crate::error::{Failure, InputError};
@@ -177,7 +177,7 @@ fn ideal_time(
     // A job that gets stuck is told by the run itself, with the operations at fault; job fidelity has no other run.
     if assembled.scenario.fidelity == Fidelity::Job && !shard.satisfied() {
         let beyond = shard.is_beyond();
-        return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond));
+        return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond, None));
     }
     let ends = &shard.observer_mut().0;
     Ok(match ends.as_slice() {

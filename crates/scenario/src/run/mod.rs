@@ -23,6 +23,7 @@ pub(crate) mod places;
 mod recorder;
 mod runner;
 mod stream;
+mod stuck;
 mod summary;
 mod threads;
 mod usage;
@@ -50,6 +51,7 @@ use crate::assemble::operations::OperationsPlan;
 use crate::assemble::source::asks_for_groups;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, JobName};
+use crate::inputs::Input;
 use crate::schema::{Fidelity, Jobs, MemoName, Phase};
 use crate::table::{Column, ProgressSink, TableSink};
 
@@ -58,8 +60,10 @@ use crate::table::{Column, ProgressSink, TableSink};
 pub struct RunOptions {
     /// Name of the scenario's file, for messages.
     pub source: String,
-    /// SHA-256 of the scenario's text and overrides.
+    /// SHA-256 of the scenario's text, overrides and inputs.
     pub sha256: String,
+    /// The files and sheets that it names.
+    pub inputs: Vec<Input>,
     /// Simulate every iteration.
     pub full: bool,
     /// Runs since the scenario's text was taken: a user waits for the assembling too.
@@ -300,6 +304,7 @@ pub fn execute(
     let figures = RunFigures {
         scenario: assembled.scenario.name.clone(),
         sha256: options.sha256.clone(),
+        inputs: options.inputs.clone(),
         seed: assembled.scenario.seed,
         fidelity: fidelity.name(),
         partial,
@@ -350,6 +355,7 @@ fn replayed(
     let figures = RunFigures {
         scenario: assembled.scenario.name.clone(),
         sha256: options.sha256.clone(),
+        inputs: options.inputs.clone(),
         seed: assembled.scenario.seed,
         fidelity: assembled.scenario.fidelity.name(),
         partial: !streamed.replayed.complete,

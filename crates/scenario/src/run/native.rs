@@ -9,6 +9,7 @@ use windtunnel_backend::Library;
 
 use crate::assemble::network::BackendPlan;
 use crate::error::InputError;
+use crate::inputs::hex;
 
 /// Is told a line.
 pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
@@ -41,7 +42,7 @@ impl Native {
     pub fn load(&self, backend: &BackendPlan, source: &str) -> Result<Library, InputError> {
         let place = || format!("{source}: network.backend.library");
         let unread = |error: std::io::Error| InputError::new(place(), error.to_string());
-        let digest = sha256(&std::fs::read(&backend.library).map_err(unread)?);
+        let digest = hex(Sha256::digest(std::fs::read(&backend.library).map_err(unread)?));
         if !self.allowed && !self.trusted.iter().any(|trusted| trusted.eq_ignore_ascii_case(&digest)) {
             let message = format!(
                 "`{}` is native code, which would run in this process with all your rights; its sha256 is {digest}",
@@ -57,12 +58,4 @@ impl Native {
         }
         Library::load(&backend.library).map_err(|error| InputError::new(place(), error.to_string()))
     }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    use fmt::Write;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a string takes all");
-        hex
-    })
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use windtunnel_cluster::explain::{Breakdown, Category, Segment};
 use windtunnel_cluster::shard::{IterationEnd, Observer};
-use windtunnel_kernel::{EndpointId, RankId, Span, Time};
+use windtunnel_kernel::{EndpointId, RankId, Span, Tag, Time};
 use windtunnel_workload::replay::Replay;
-use windtunnel_workload::{Dimension, OpKind, Operation, Program};
+use windtunnel_workload::{Dimension, OpKind, Operation, Peer, Program};
 
 use super::clock::Origin;
 use super::paths::PathNames;
@@ -245,6 +245,8 @@ impl Observer for Recorder<'_> {
         let names = program.labels.iter().map(String::as_str);
         let labels = Column::coded(names, ops.iter().map(|op| op.label));
         let dimensions = Dimension::ALL.map(Dimension::name);
+        let workload = &watched.work.workload;
+        let peer = |peer: Option<Peer>| peer.map(|peer| u64::from(workload.resolve(rank, peer).0));
         let batch = Batch::default()
             .with("job", Column::repeated(&plan.name, n))
             .with("rank", Column::U32(vec![rank.0; n]))
@@ -268,6 +270,8 @@ impl Observer for Recorder<'_> {
                 Column::U64(records.iter().map(|record| self.told(job, record.finish)).collect()),
             )
             .with("bytes", Column::U64(ops.iter().map(|op| bytes(program, op)).collect()))
+            .with("peer", Column::sparse(ops.iter().map(|op| peer(message(op).0))))
+            .with("tag", Column::sparse(ops.iter().map(|op| message(op).1.map(|tag| tag.0))))
             .with("origin_s", Column::U64(vec![self.origin.seconds(); n]));
         self.rows("operations", batch);
     }
@@ -334,6 +338,15 @@ fn kind(op: &Operation) -> u32 {
         OpKind::Send { .. } => 1,
         OpKind::Receive { .. } => 2,
         OpKind::Collective { .. } => 3,
+    }
+}
+
+/// The peer and the tag of a message; a receive may take any.
+fn message(op: &Operation) -> (Option<Peer>, Option<Tag>) {
+    match op.kind {
+        OpKind::Send { peer, tag, .. } => (Some(peer), Some(tag)),
+        OpKind::Receive { peer, tag, .. } => (peer, tag),
+        OpKind::Calc { .. } | OpKind::Collective { .. } => (None, None),
     }
 }
 

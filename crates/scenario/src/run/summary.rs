@@ -17,6 +17,7 @@ use super::recorder::Iteration;
 use crate::assemble::evidence::EvidenceRow;
 use crate::assemble::origin::Origin;
 use crate::assemble::{JobPlan, ModelFacts};
+use crate::inputs::Input;
 use crate::table::{Batch, Column};
 
 /// Picoseconds as seconds.
@@ -438,8 +439,10 @@ pub struct FlowSummary {
 pub struct RunFigures {
     /// Name of the scenario.
     pub scenario: String,
-    /// SHA-256 of the scenario's text and overrides, in hex.
+    /// SHA-256 of the scenario's text, overrides and inputs, in hex.
     pub sha256: String,
+    /// The files and sheets that it names.
+    pub inputs: Vec<Input>,
     /// Seed.
     pub seed: u64,
     /// Fidelity.
@@ -473,10 +476,13 @@ pub fn summary(
     cluster: Value,
     evidence: &[EvidenceRow],
 ) -> Value {
+    let input = |(name, digest): &Input| json!({"name": name, "sha256": digest});
+    let inputs: Vec<Value> = figures.inputs.iter().map(input).collect();
     json!({
         "windtunnel": env!("CARGO_PKG_VERSION"),
         "scenario": figures.scenario,
         "scenario_sha256": figures.sha256,
+        "inputs": inputs,
         "seed": figures.seed,
         "fidelity": figures.fidelity,
         "partial": figures.partial,

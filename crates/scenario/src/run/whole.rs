@@ -35,10 +35,11 @@ use self::writes::Writes;
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::{Observed, Pace};
-use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, stuck_failure, variation, watch};
+use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, variation, watch};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Recorder, weigh};
+use super::stuck::{Lost, stuck_failure};
 use super::usage;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
@@ -317,10 +318,12 @@ where
             let write = self.running.iter().filter_map(|running| running.writes.next()).min();
             let event = cluster.next_event().into_iter().chain(wake).filter(|_| waits).chain(write).min();
             let Some(now) = self.until(event, &mut steps, &mut pace, cluster, progress)? else {
-                if let Some(packet) = self.shard.fabric_mut().packet_network()
-                    && let Some(failure) = packet_trouble(self.assembled, packet)
-                {
-                    return Err(Stop::Failed(failure));
+                let mut lost = None;
+                if let Some(packet) = self.shard.fabric_mut().packet_network() {
+                    if let Some(failure) = packet_trouble(self.assembled, packet) {
+                        return Err(Stop::Failed(failure));
+                    }
+                    lost = Lost::of(self.assembled, packet);
                 }
                 if let Some(fault) = self.shard.fabric().fault() {
                     return Err(Stop::Failed(Failure::Run(fault.to_owned())));
@@ -328,7 +331,7 @@ where
                 let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
                 let name = |&(job, _): &(usize, bool)| self.assembled.jobs[job].name.as_str();
                 let jobs: Vec<&str> = self.entered.iter().map(name).collect();
-                return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond)));
+                return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond, lost.as_ref())));
             };
             if CalendarTime(now).network_time() > Time::HORIZON {
                 let message = "the network counts no further than 200 days: leave `--full` out, or run less";

@@ -29,7 +29,7 @@ pub struct Impairments {
 
 /// One or more links.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a tier, a link, a switch or `all`, or a list of these")]
 pub enum Links {
     /// A tier such as `leaf-up` (`nic-up`, `nic-down`, `leaf-down`, …), a link such as `leaf0 -> spine1`, a switch (all
     /// its links, both ways), or `all`.

@@ -231,7 +231,8 @@ pub struct Parallelism {
     pub blocking_exchange: bool,
     /// Layers gathered ahead by FSDP.
     pub prefetch: u32,
-    /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3).
+    /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3), for which they add up whole, as under
+    /// PyTorch's `no_sync`; `every` with `zero: 3`, `last` otherwise, if left out.
     pub reduce: Option<String>,
     /// When FSDP gives gathered parameters up: `never`, `per_run` or `per_pass`.
     pub reshard: Option<String>,

@@ -72,7 +72,7 @@ pub struct Share(pub f64);
 
 /// What may stand behind `value:`.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, a text with a unit, `true`, `false`, or points of a curve")]
 pub enum Raw {
     /// Yes or no.
     Flag(bool),

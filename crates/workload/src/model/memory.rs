@@ -103,6 +103,28 @@ impl Memory {
     }
 }
 
+/// What the head needs for a moment in a micro-batch, and what it holds until its backward pass is over, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct HeadTransient {
+    /// Beside the logits while the loss is computed.
+    loss: u64,
+    /// Of the gradient of the logits, which takes their place.
+    gradient: u64,
+    /// Of the logits as they are stored.
+    logits: u64,
+    /// Of all that its backward pass reads, the logits among it.
+    stored: u64,
+}
+
+/// Bytes beyond everything stored at the instant that needs most. Three take turns: the loss; the head's backward pass, when the
+/// gradient of the logits has replaced them; and that of a layer, which computes the layer anew (`recomputed`) when what the head
+/// stored is gone. The latter two fill a unit's gradients (`unit`).
+fn transient(head: Option<HeadTransient>, recomputed: u64, unit: u64) -> u64 {
+    let Some(head) = head else { return recomputed + unit };
+    let layer = (recomputed + unit).saturating_sub(head.stored);
+    head.loss.max((head.gradient + unit).saturating_sub(head.logits)).max(layer)
+}
+
 /// Whether a rank fits its GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryVerdict {
@@ -257,8 +279,7 @@ impl Training {
             bytes += own;
         }
         if chunk.head {
-            // Input of the norm, input of the projection, logits in 32 bits.
-            bytes += 2 * self.precision.activations.bytes(own) + 4 * self.tokens() * self.local_vocabulary();
+            bytes += self.head_activation_bytes();
         }
         Bytes(bytes)
     }
@@ -313,34 +334,46 @@ impl Training {
                 if sharding.zero >= by { (sharding.shards, sharding.expert_shards) } else { (1, 1) };
             dense.div_ceil(shards) + routed.div_ceil(expert_shards)
         };
-        memory.gradients = Bytes(self.precision.gradients.bytes(sharded(Zero::Gradients)));
+        // Gradients that add up whole are given to the shards unit by unit, whose own are then all there is.
+        let whole = sharding.zero >= Zero::Gradients && sharding.whole_gradients;
+        let held = if whole { dense + routed } else { sharded(Zero::Gradients) };
+        memory.gradients = Bytes(self.precision.gradients.bytes(held));
         memory.optimiser = Bytes(12 * sharded(Zero::Optimiser));
-        if sharding.zero >= Zero::Gradients && sharding.whole_gradients {
-            memory.gradients += Bytes(self.precision.gradients.bytes(dense + routed));
-        }
 
-        let mut buffers = recomputed + self.reserved;
+        let mut buffers = self.reserved;
         if sharding.zero == Zero::Parameters && !sharding.stays_gathered {
             buffers += sharding.gathered_units * self.precision.parameters.bytes(largest);
-        }
-        if sharding.zero >= Zero::Gradients {
-            buffers += self.precision.gradients.bytes(largest);
         }
         if !(together(|chunk| chunk.embedding) && together(|chunk| chunk.head)) {
             // One activation and one gradient on their way in each direction.
             buffers +=
                 2 * self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden);
         }
-        if together(|chunk| chunk.head) {
-            let logits = self.tokens() * self.local_vocabulary();
-            buffers += self.precision.activations.bytes(logits);
-            if !self.fused_loss {
-                // Beside the logits in 32 bits: their logarithms of probabilities, and the gradient.
-                buffers += 8 * logits;
-            }
-        }
-        memory.buffers = Bytes(buffers);
+        // A unit's gradients are laid out anew to be scattered.
+        let unit = if sharding.zero >= Zero::Gradients { self.precision.gradients.bytes(largest) } else { 0 };
+        let head = together(|chunk| chunk.head).then(|| self.head_transient());
+        memory.buffers = Bytes(buffers + transient(head, recomputed, unit));
         memory
+    }
+
+    /// What is alive at the head only for a moment, and what it gives back.
+    fn head_transient(&self) -> HeadTransient {
+        let logits = self.tokens() * self.local_vocabulary();
+        let gradient = self.precision.activations.bytes(logits);
+        HeadTransient {
+            // Beside the logits in 32 bits: those of the product, and where the loss is not one kernel the logarithms of
+            // probabilities, and their gradient before it is that of the logits.
+            loss: gradient + if self.fused_loss { 0 } else { 8 * logits },
+            gradient,
+            logits: 4 * logits,
+            stored: self.head_activation_bytes(),
+        }
+    }
+
+    /// Bytes that the head keeps for its backward pass: inputs of the norm and of the projection, and logits in 32 bits.
+    fn head_activation_bytes(&self) -> u64 {
+        let own = self.residual_tokens() * self.architecture.hidden;
+        2 * self.precision.activations.bytes(own) + 4 * self.tokens() * self.local_vocabulary()
     }
 
     /// Compares `memory` with a GPU of `capacity` and, where it does not fit, says what would help most.
@@ -472,6 +505,73 @@ mod tests {
         training.precision.compute = Dtype::Fp8;
         let narrower = 2 * (s * 4096 / 8) + s * 4 * 128 + s * 14336 / 8;
         assert_eq!(training.layer_activation_bytes(0), Bytes(by_hand - narrower));
+    }
+
+    /// One micro-batch through a whole model, instant by instant: what is stored grows, the loss comes, and layer by layer it is
+    /// given up again. The largest of these sums is what a rank needs beside its model state.
+    #[test]
+    fn the_peak_is_the_fullest_instant_of_a_micro_batch() {
+        for (hidden, layers, batch) in [(1024, 4, 1), (4096, 8, 1), (4096, 2, 16), (12288, 2, 1)] {
+            for (recompute, fused_loss, attention) in [
+                (Recompute::None, true, AttentionKernel::Flash),
+                (Recompute::None, false, AttentionKernel::Flash),
+                (Recompute::Full, true, AttentionKernel::Flash),
+                (Recompute::Full, true, AttentionKernel::Unfused),
+                (Recompute::Full, false, AttentionKernel::Unfused),
+            ] {
+                let mut training = gpt(hidden, layers, 32);
+                (training.micro_batch, training.recompute) = (batch, recompute);
+                (training.fused_loss, training.attention, training.dropout) = (fused_loss, attention, false);
+                for zero in [Zero::None, Zero::Gradients] {
+                    let sharding = Sharding { zero, shards: 8, expert_shards: 8, ..Sharding::default() };
+                    let chunk = Chunk::whole(layers as u32);
+                    let memory = training.memory(&[Resident { chunk, in_flight: 1 }], &sharding);
+
+                    let (tokens, vocabulary) = (2048 * batch, 51200);
+                    let residual = 2 * tokens * hidden;
+                    let (kept, anew) = match recompute {
+                        Recompute::Full => (residual, training.stored_by_layer(0, false)),
+                        _ => (training.stored_by_layer(0, false), 0),
+                    };
+                    let largest = (12 * hidden * hidden + 13 * hidden).max((vocabulary + 2048) * hidden);
+                    let unit = if zero == Zero::Gradients { 2 * largest } else { 0 };
+                    let loss = tokens * vocabulary * if fused_loss { 2 } else { 10 };
+                    let inputs = 2 * residual;
+                    let mut stored = layers * kept + inputs + 4 * tokens * vocabulary;
+                    let mut fullest = stored + loss;
+                    stored -= 4 * tokens * vocabulary;
+                    fullest = fullest.max(stored + 2 * tokens * vocabulary + unit);
+                    stored -= inputs;
+                    for _ in 0..layers {
+                        fullest = fullest.max(stored + anew + unit);
+                        stored -= kept;
+                    }
+                    let found = (memory.activations + memory.buffers).0;
+                    assert_eq!(stored, 0);
+                    assert_eq!(
+                        found, fullest,
+                        "{hidden} {layers} {batch} {recompute:?} {fused_loss} {zero:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Gradients that add up whole are not held by the shards besides: ZeRO-3 that reduces once a step needs what ZeRO-1 does for
+    /// them, and what reduces every micro-batch holds a share, and one unit on its way.
+    #[test]
+    fn whole_gradients_are_held_once() {
+        let training = gpt(4096, 36, 32);
+        let resident = [Resident { chunk: Chunk::whole(36), in_flight: 1 }];
+        let of = |zero, whole_gradients| {
+            let sharding =
+                Sharding { zero, shards: 64, expert_shards: 64, whole_gradients, ..Sharding::default() };
+            training.memory(&resident, &sharding).gradients.0
+        };
+        let whole = 2 * training.architecture.parameters();
+        assert_eq!(of(Zero::Optimiser, false), whole);
+        assert_eq!(of(Zero::Parameters, true), whole);
+        assert_eq!(of(Zero::Parameters, false), whole.div_ceil(64));
     }
 
     #[test]

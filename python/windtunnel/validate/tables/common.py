@@ -122,10 +122,9 @@ def training_scenario(
     captured: bool = False,
 ) -> dict[str, Any]:
     """A job that trains on the first `gpus` GPUs of `system`: iterations are equal, so one is simulated."""
-    topology = system.section("topology")
-    per_host = int(topology["host"]["gpus"])
+    per_host = int(system.section("topology")["host"]["gpus"])
     # A fabric needs a second host to be one.
-    topology["hosts"] = max(2, -(-gpus // per_host))
+    topology = system.topology(max(2, -(-gpus // per_host)))
     merged = {**system.section("training"), **(training or {})}
     for constant in TRAINING_CONSTANTS:
         value = system.constant(constant)

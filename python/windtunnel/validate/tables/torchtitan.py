@@ -191,10 +191,11 @@ def _row(name: str, run: Run, systems: Mapping[str, System], *, memory: bool = F
         training["overlap_chunks"] = run.tp
     parallelism: dict[str, Any] = {"tp": run.tp, "pp": run.pp, "cp": run.cp, "dp": run.fsdp}
     if run.pp > 1:
-        # Two stages a rank in the interleaved schedule (inferred); parameters stay gathered between micro-batches.
+        # Two stages a rank in the interleaved schedule (inferred); parameters stay gathered between micro-batches, and
+        # gradients are reduced in the last one (torch/distributed/pipelining/stage.py, `backward_maybe_with_nosync`).
         chunks = 2 if run.schedule == "interleaved" else 1
         parallelism["schedule"] = {"name": run.schedule, **({"chunks": chunks} if chunks > 1 else {})}
-        parallelism["reshard"] = "never"
+        parallelism |= {"reshard": "never", "reduce": "last"}
         training["layers_per_stage"] = even(LAYERS[run.model], run.pp * chunks)
     kind = f"{run.precision}{' async TP' if run.asynchronous else ''}{'' if run.compiled else ' eager'}"
     # The local batch is cut into as many micro-batches as there are pipeline ranks (pipelining_utils.py at 9dec370).

@@ -21,6 +21,7 @@ use super::{Failure, ready_to_route};
 use crate::assemble::evidence::EvidenceList;
 use crate::assemble::fabric::{self, Draft, Written, faults};
 use crate::cost::cost;
+use crate::inputs::Inputs;
 use crate::load;
 use crate::run::machine::{Stopwatch, peak_rss_bytes};
 use crate::schema::TopologyFile;
@@ -36,7 +37,7 @@ pub(super) fn read(text: &str, source: &str, base: &Path) -> Result<Written, Fai
     } else {
         (load::from_yaml::<TopologyFile>(text, source)?, "")
     };
-    Ok(fabric::resolve(&keys, source, path, base)?)
+    Ok(fabric::resolve(&keys, source, path, &Inputs::of(base))?)
 }
 
 /// The summary of a topology (a file whose root is one, or a scenario) and the answers to `request`, as JSON text.

@@ -11,6 +11,7 @@ use windtunnel_topology::{Defaults, GraphError, HostSpec, TopologySpec};
 use super::place::Place;
 use super::shape::list;
 use crate::error::{InputError, nearest};
+use crate::inputs::Inputs;
 use crate::schema::GraphFile;
 use crate::sheets;
 
@@ -20,7 +21,7 @@ pub(super) fn read(
     given: &GraphFile,
     host: Option<HostSpec>,
     place: &Place,
-    base: &Path,
+    base: &Inputs,
 ) -> Result<TopologySpec, InputError> {
     let path = base.join(&given.file);
     let text = text(&path, &place.at("graph.file"))?;

@@ -5,7 +5,6 @@ mod graph;
 mod place;
 mod shape;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use windtunnel_kernel::{BitRate, Span};
@@ -18,6 +17,7 @@ use self::place::Place;
 use self::shape::Builder;
 use super::evidence::EvidenceList;
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::schema::{ClosTier, Host, Length, NicBus, Rails, Rate, ShapeName, TopologyFile};
 use crate::{load, sheets};
 
@@ -76,7 +76,7 @@ pub struct Written {
     /// Path in that file.
     pub path: String,
     /// Folder of relative paths.
-    pub base: std::path::PathBuf,
+    pub base: Inputs,
 }
 
 impl Written {
@@ -94,10 +94,10 @@ impl Written {
 ///
 /// # Errors
 /// [`InputError`] for a file that is absent or no topology.
-pub fn resolve(keys: &TopologyFile, source: &str, path: &str, base: &Path) -> Result<Written, InputError> {
+pub fn resolve(keys: &TopologyFile, source: &str, path: &str, base: &Inputs) -> Result<Written, InputError> {
     let Some(file) = &keys.file else {
         let (source, path) = (source.to_owned(), path.to_owned());
-        return Ok(Written { keys: keys.clone(), source, path, base: base.to_owned() });
+        return Ok(Written { keys: keys.clone(), source, path, base: base.clone() });
     };
     let place = Place { source, path };
     let alone = keys.shape.is_none()
@@ -114,7 +114,7 @@ pub fn resolve(keys: &TopologyFile, source: &str, path: &str, base: &Path) -> Re
     if inner.file.is_some() {
         return Err(InputError::new(format!("{name}: file"), "a topology file cannot refer to another"));
     }
-    let base = target.parent().unwrap_or(base).to_owned();
+    let base = base.within(target.parent().unwrap_or(base.folder()));
     Ok(Written { keys: inner, source: name, path: String::new(), base })
 }
 
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// [`InputError`] for a missing key, one of another shape, or an unknown sheet.
     pub fn new(written: &'a Written, evidence: &mut EvidenceList) -> Result<Self, InputError> {
-        let (keys, base, place) = (&written.keys, written.base.as_path(), written.place());
+        let (keys, base, place) = (&written.keys, &written.base, written.place());
         let shape = keys.shape.ok_or_else(|| place.missing("shape", "shape: clos"))?;
         // The file of a graph may say what is inside its hosts.
         let host = match &keys.host {
@@ -281,12 +281,12 @@ fn rails(host: &Host, place: &Place) -> Result<bool, InputError> {
 ///
 /// # Errors
 /// [`InputError`] when there is none or it is faulty.
-pub fn gpu_sheet(name: &str, base: &Path, place: &str) -> Result<GpuSheet, InputError> {
+pub fn gpu_sheet(name: &str, base: &Inputs, place: &str) -> Result<GpuSheet, InputError> {
     let sheet = sheets::find("gpus", name, base, place)?;
     GpuSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
 }
 
-fn nic_sheet(name: &str, base: &Path, place: &str) -> Result<NicSheet, InputError> {
+fn nic_sheet(name: &str, base: &Inputs, place: &str) -> Result<NicSheet, InputError> {
     let sheet = sheets::find("nics", name, base, place)?;
     NicSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
 }

@@ -1,7 +1,5 @@
 //! From the keys of a shape to its spec.
 
-use std::path::Path;
-
 use windtunnel_kernel::{BitRate, Span};
 use windtunnel_topology::{
     BCubeSpec, BuildingSpec, CableSpec, ClosSpec, CrossSpec, Dimension, DirectSpec, DragonflyPlusSpec,
@@ -13,6 +11,7 @@ use windtunnel_workload::model::sheets::NicSheet;
 use super::graph;
 use super::place::Place;
 use crate::error::{InputError, nearest};
+use crate::inputs::Inputs;
 use crate::schema::{CableKind, ClosTier, KEYS, MeshDimension, RoutingName, ShapeName, TopologyFile};
 
 /// What a spec is built from.
@@ -23,7 +22,7 @@ pub(super) struct Builder<'a> {
     pub(super) nic: Option<&'a NicSheet>,
     pub(super) place: Place<'a>,
     /// Folder of relative paths.
-    pub(super) base: &'a Path,
+    pub(super) base: &'a Inputs,
 }
 
 impl Builder<'_> {

@@ -1,6 +1,6 @@
 //! The network model of a shared library: where it is, and what it is not told.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use windtunnel_backend::LoadError;
 use windtunnel_topology::LinkId;
@@ -8,6 +8,7 @@ use windtunnel_topology::LinkId;
 use super::super::fabric::FabricParts;
 use super::super::impair::Troubles;
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::schema::{Backend, Fidelity, Scenario};
 
 /// A shared library with a network model. Nothing of it is loaded until a run needs it.
@@ -21,7 +22,7 @@ pub struct BackendPlan {
     pub parameters: String,
 }
 
-pub(super) fn plan(given: &Backend, base: &Path) -> BackendPlan {
+pub(super) fn plan(given: &Backend, base: &Inputs) -> BackendPlan {
     let parameters = serde_json::Value::from(given.parameters.clone()).to_string();
     BackendPlan { written: given.library.clone(), library: base.join(&given.library), parameters }
 }

@@ -32,6 +32,7 @@ use super::impair::Troubles;
 use super::marks::{Marks, marking};
 use super::reduce;
 use crate::error::InputError;
+use crate::inputs::Inputs;
 use crate::modules::Modules;
 use crate::schema::{Fidelity, ForwardingName, LoadBalancerName, Network, Scenario};
 
@@ -109,7 +110,7 @@ fn packet_balancer(network: &Network) -> Option<Balancer> {
 /// # Errors
 /// [`InputError`] for a name that is not known, a number out of range, keys that exclude one another, and settings that
 /// cannot work on the fabric.
-pub fn plan(around: Around<'_>, source: &str, base: &Path) -> Result<NetworkPlan, InputError> {
+pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPlan, InputError> {
     let network = &around.scenario.network;
     if network.header.0 >= network.mtu.0 {
         let message =
