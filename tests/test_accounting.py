@@ -98,7 +98,7 @@ def test_messages_inside_hosts_count_as_messages_and_have_no_completion_time() -
 def interrupted(folder: Path, fidelity: str, *, full: bool) -> windtunnel.Result:
     """A job that writes every 5 iterations loses its host in the 13th or so; another one makes it two jobs."""
     log = folder / "faults.csv"
-    log.write_text("time_s,component,repair_s\n0.003,host1,0.001\n", encoding="utf-8")
+    log.write_text("time_s,component,repair_s\n0.0032,host1,0.001\n", encoding="utf-8")
     jobs = [
         {**collective("a", "all_reduce", "ring", 40, ranks=4), "checkpoint": {"iterations": 5, "write": "50 us"}},
         {**collective("b", "all_reduce", "ring", 3, ranks=4), "submit": "40 ms"},
@@ -130,8 +130,9 @@ def test_rows_of_two_stays_do_not_mix(tmp_path: Path, full: bool) -> None:
     assert full is False or again.height > 0
     assert rows["episode"].n_unique() > 1
     assert rows.select("episode", "iteration").is_unique().all()
-    steps = found.critical_path.filter(pl.col("job") == "a")
-    assert steps.select("episode", "iteration", "step").is_unique().all()
+    if not full:
+        steps = found.critical_path.filter(pl.col("job") == "a")
+        assert steps.select("episode", "iteration", "step").is_unique().all()
     # What was cut is no iteration.
     longest = found.summary["jobs"][0]["iteration_time_s"]["max"]
     assert longest <= (rows["finish_ps"] - rows["start_ps"]).max() / 1e12 * (1 + 1e-9)  # type: ignore[operator]
@@ -154,8 +155,10 @@ def test_slow_hosts_are_those_of_the_jobs_that_have_them() -> None:
     a, b = windtunnel.run(slow, fidelity="job").summary["jobs"]
     ideal = plain["a"]["iteration_time_s"]["mean"]
     assert a["ideal_iteration_time_s"] == b["ideal_iteration_time_s"] == pytest.approx(ideal, rel=1e-9)
-    assert a["iteration_time_s"]["mean"] > 1.5 * ideal
-    assert ideal < b["iteration_time_s"]["mean"] < 1.5 * ideal
+    # Half the speed doubles the computation of `a`, half the rate the communication of `b`.
+    computed = windtunnel.run(trained()).summary["jobs"][0]["compute_s"]
+    assert a["iteration_time_s"]["mean"] == pytest.approx(ideal + computed, rel=0.02)
+    assert b["iteration_time_s"]["mean"] == pytest.approx(2 * ideal - computed, rel=0.02)
     for at, job in zip((a, b), windtunnel.run(slow).summary["jobs"], strict=True):
         # Only NICs are busy: nothing else is shared.
         assert job["iteration_time_s"]["mean"] == pytest.approx(at["iteration_time_s"]["mean"], rel=0.02)

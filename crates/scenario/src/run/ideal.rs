@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_cluster::calendar::{Episode, EpisodeJob, Histories, lasting};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
 use windtunnel_cluster::variation::{Noise, Variation};
+use windtunnel_fabric::Fabric;
 use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::collectives::{Form, Plan};
@@ -170,7 +171,7 @@ impl IdealTimes {
         }
         let none = Variation::none();
         let packets = assembled.scenario.fidelity == Fidelity::Packet;
-        let forms = [Flows::Same, Flows::Steps, Flows::StepsLate];
+        let forms = [Flows::Same, Flows::Steps, Flows::StepsLate, Flows::Turns];
         let forms = &forms[..if packets { forms.len() } else { 1 }];
         let mut known: FxHashMap<(*const Workload, u64, Vec<u64>), Option<Span>> = FxHashMap::default();
         let mut varied = vec![false; assembled.jobs.len()];
@@ -258,6 +259,8 @@ pub enum Flows {
     Steps,
     /// The same, and their latency comes before they share links: what is on its way for longer meets less of the rest.
     StepsLate,
+    /// No flows: each message has its NICs for itself, one after the other.
+    Turns,
 }
 
 impl On<'_> {
@@ -271,11 +274,25 @@ impl On<'_> {
         options: &RunOptions,
         progress: &mut dyn ProgressSink,
     ) -> Result<Option<Span>, Failure> {
+        let spec = network::spec_of(assembled, std::iter::once(self.work));
+        if self.form == Flows::Turns {
+            return self.on(network::in_turn(assembled, spec), assembled, options, progress);
+        }
+        let fabric = network::ideal(assembled, spec, self.slow, self.form == Flows::StepsLate)?;
+        self.on(fabric, assembled, options, progress)
+    }
+
+    fn on<F: Fabric>(
+        &self,
+        fabric: F,
+        assembled: &Assembled,
+        options: &RunOptions,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Option<Span>, Failure> {
         let Self { job, work, placement, variation, slow, form } = *self;
         let plan = &assembled.jobs[job];
-        let spec = network::spec_of(assembled, std::iter::once(work));
-        let fabric = network::ideal(assembled, spec, slow, form == Flows::StepsLate)?;
-        let mut shard = Shard::new(fabric, spec.endpoints, variation, Seen::default());
+        let endpoints = assembled.fabric.topology.endpoints();
+        let mut shard = Shard::new(fabric, endpoints, variation, Seen::default());
         let folded =
             Some(placement).filter(|_| variation.is_none() && slow.is_empty() && form == Flows::Same);
         let folded = folded.and_then(|placement| fold::fold(assembled, work, placement, LoadBalancer::Ideal));
@@ -334,7 +351,7 @@ impl On<'_> {
             let beyond = shard.is_beyond();
             return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond));
         }
-        Ok(mean_of(&shard.observer().0, left))
+        Ok(mean_of(&shard.observer().0, left, disturbed(assembled, plan)))
     }
 }
 
@@ -348,12 +365,57 @@ fn counted(assembled: &Assembled, plan: &JobPlan) -> u64 {
     if source || plan.lasts.is_some() { MANY } else { plan.iterations }
 }
 
-/// Mean of `left` iterations that begin with those `seen`, the others at the pace that a run would take from these; rounded down.
-fn mean_of(seen: &[Iteration], left: u64) -> Option<Span> {
+/// Whether a network is simulated anew in the midst of a job, as where it meets others or writes checkpoints.
+fn disturbed(assembled: &Assembled, plan: &JobPlan) -> bool {
+    let anew = assembled.jobs.len() > 1 || plan.life.checkpoint.is_some() || assembled.operations.is_some();
+    anew && assembled.scenario.fidelity != Fidelity::Job
+}
+
+/// Mean of `left` iterations that begin with those `seen`, the others at the pace that a run would take from these; rounded down. Of
+/// a job that may be `disturbed` the least of that, of the first so many, and of the pace.
+fn mean_of(seen: &[Iteration], left: u64, disturbed: bool) -> Option<Span> {
     let ends: Vec<Time> = seen.iter().map(|iteration| Time(iteration.finish_ps)).collect();
     let last = ends.last()?.0;
     let first = lasting(&ends, Time::ZERO);
-    let pace = u128::from(last - seen[first].start_ps);
-    let rest = u128::from(left - ends.len() as u64) * pace / (ends.len() - first) as u128;
-    Some(Span(((u128::from(last) + rest) / u128::from(left)) as u64))
+    let (pace, of) = (last - seen[first].start_ps, (ends.len() - first) as u64);
+    let rest = u128::from(left - ends.len() as u64) * u128::from(pace) / u128::from(of);
+    let mean = ((u128::from(last) + rest) / u128::from(left)) as u64;
+    if !disturbed {
+        return Some(Span(mean));
+    }
+    let firsts = (1..).zip(&ends).map(|(count, end)| end.0 / count).min()?;
+    Some(Span(mean.min(firsts).min(pace / of)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_begins_anew_may_do_what_is_shortest_more_often() {
+        let mut finish_ps = 0;
+        let of = |(number, span): (u64, u64)| {
+            let start_ps = finish_ps;
+            finish_ps += span;
+            Iteration {
+                number,
+                start_ps,
+                finish_ps,
+                lag_ps: 0,
+                ranks: 1,
+                critical_rank: 0,
+                breakdown: None,
+                reused: false,
+                weight: 1.0,
+                ended: true,
+                whole: true,
+            }
+        };
+        let seen: Vec<Iteration> = (0..).zip([50, 70, 80]).map(of).collect();
+        assert_eq!(mean_of(&seen, 3, false), Some(Span(200 / 3)));
+        // Seven more at 75.
+        assert_eq!(mean_of(&seen, 10, false), Some(Span(725 / 10)));
+        assert_eq!(mean_of(&seen, 10, true), Some(Span(50)));
+        assert_eq!(mean_of(&[], 1, true), None);
+    }
 }

@@ -175,13 +175,27 @@ pub fn message(
     let (plan, parts) = (&assembled.network, &assembled.fabric);
     let costs = match plan.message.loggops {
         Some(given) => Costs::uniform(given),
-        None => match shared_nics(&parts.topology, spec.nics) {
-            Some(shared) => by_class(assembled, rerouter).with_shared_nics(shared),
-            None => by_class(assembled, rerouter),
-        },
+        None => with_nics(by_class(assembled, rerouter, plan.balancer), &parts.topology, spec),
     };
     let costs = costs.with_receiver(plan.message.receiver);
     Host::new(spec, costs.clone(), Latency::new(costs).observed(records, parts.topology.scale_up_size()))
+}
+
+/// The same where no link inside the fabric is slower than NICs, and hosts cost a message nothing: one message after the other, as
+/// packets may go.
+pub fn in_turn(assembled: &Assembled, spec: HostSpec) -> Host<Latency> {
+    let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
+    let costs = by_class(assembled, None, LoadBalancer::Ideal).map(free);
+    let costs = with_nics(costs, &assembled.fabric.topology, spec);
+    Host::new(spec, costs.clone(), Latency::new(costs))
+}
+
+/// `costs` of hosts whose GPUs may share NICs.
+fn with_nics(costs: Costs, topology: &Topology, spec: HostSpec) -> Costs {
+    match shared_nics(topology, spec.nics) {
+        Some(shared) => costs.with_shared_nics(shared),
+        None => costs,
+    }
 }
 
 /// Whether GPUs of a host share NICs.
@@ -212,7 +226,7 @@ const SAMPLED: u32 = 1 << 14;
 ///
 /// In a Clos a [`PathClass`] is a kind. Elsewhere paths of one class differ in length (the hops of a torus, the distances
 /// of buildings), and with faults in every shape: there every latency is a kind of its own.
-fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>) -> Costs {
+fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>, balancer: LoadBalancer) -> Costs {
     let (parts, seed) = (&assembled.fabric, assembled.scenario.seed);
     let topology = &parts.topology;
     let (mtu, header) = (assembled.network.mtu.0, assembled.network.header.0);
@@ -233,7 +247,7 @@ fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>) -> Costs {
         overhead_per_byte: 0,
         eager_limit: EAGER,
     };
-    let samples = samples(topology, assembled.network.balancer);
+    let samples = samples(topology, balancer);
     // A class that no path from endpoint 0 is of costs as much as the furthest that one is.
     let furthest =
         samples.iter().skip(PathClass::SameLeaf as usize).flatten().max_by_key(|sample| sample.latency);
