@@ -84,7 +84,7 @@ def operations(stages: int, microbatches: int, layers: int = 1) -> dict[str, Any
     n = 0
     for (stage, kind, m), (start, finish) in sorted(pipeline(stages, microbatches).items(), key=lambda i: i[1]):
         step = (finish - start) // layers
-        common = {"job": "pretrain", "rank": stage * 8, "stage": stage, "iteration": 1}
+        common = {"job": "pretrain", "rank": stage * 8, "stage": stage, "episode": 0, "iteration": 1}
         for layer in range(layers):
             at = start + layer * step
             label = f"{kind[0].upper()}0.{m} layer{layer}"
@@ -133,12 +133,12 @@ def _iterations(writer: TableWriter, parts: dict[str, int], iteration: int, span
     rows = Rows()
     path = Rows()
     for i in range(3):
-        rows.add(job="pretrain", iteration=i, start_ps=i * iteration, finish_ps=(i + 1) * iteration,
+        rows.add(job="pretrain", episode=0, iteration=i, start_ps=i * iteration, finish_ps=(i + 1) * iteration,
                  critical_rank=24, **{f"{name}_ps": value for name, value in parts.items()})  # fmt: skip
         at = i * iteration
         for step, (name, value) in enumerate(parts.items()):
             link = "leaf0 -> spine3; spine3 -> leaf1" if name == "exposed_dp" else ""
-            path.add(job="pretrain", iteration=i, step=step, rank=24, label=f"all {name}", links=link,
+            path.add(job="pretrain", episode=0, iteration=i, step=step, rank=24, label=f"all {name}", links=link,
                      category=name.removeprefix("exposed_"), start_ps=at, finish_ps=at + value)  # fmt: skip
             at += value
     writer.sink("iterations", rows.arrays())

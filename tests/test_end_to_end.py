@@ -53,14 +53,14 @@ warnings
 """.split()
 
 JOB = """
-name state ranks iterations simulated_iterations iteration_time_s compute_s exposed_communication_s exposed_s
+name state ranks iterations simulated_iterations iteration_time_s undone_iterations outside_iterations_s compute_s exposed_communication_s exposed_s
 bubble_s straggler_s host_s ideal_iteration_time_s tokens_per_s mfu memory_bytes_per_gpu submit_s start_s
 finish_s lost_s
 """.split()
 
 NETWORK = """
-messages bytes_delivered packets_delivered packets_dropped loss_rate ecn_marked pfc_pause_s retransmissions
-mean_queueing_delay_s reordered_packets
+messages bytes_delivered undone_messages undone_bytes simulated_messages simulated_bytes packets_delivered
+packets_dropped loss_rate ecn_marked pfc_pause_s retransmissions mean_queueing_delay_s reordered_packets
 """.split()
 
 
@@ -388,4 +388,4 @@ def test_a_stuck_schedule_names_what_it_waits_for(command: Command, tmp_path: Pa
 def test_from_python(scenario: Path) -> None:
     result = windtunnel.run(scenario, fidelity="message", overrides={"jobs[0].iterations": 1})
     assert result.summary["jobs"][0]["iterations"] == 1
-    assert result.messages.height == result.summary["network"]["messages"]
+    assert result.messages.height == result.summary["network"]["simulated_messages"]

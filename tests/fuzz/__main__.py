@@ -1,10 +1,9 @@
 """`make fuzz`: random scenarios against the rules, on all cores; prints each violation with what repeats it.
 
-    python -m fuzz [--first N] [--count N] [--seconds S] [--open]
+    python -m fuzz [--first N] [--count N] [--seconds S]
     python -m fuzz --show N          the scenario of a number, as YAML
 
-Exit status 1 if a rule was broken or a run failed. Rules that are known not to hold yet are counted alone; `--open`
-prints what breaks them.
+Exit status 1 if a rule was broken or a run failed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import sys
 import time
 
 from fuzz.cases import Outcome, outcome, text
-from fuzz.properties import OPEN
 
 
 def main() -> int:
@@ -27,7 +25,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=None, help="stop after so long")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--show", type=int, default=None)
-    parser.add_argument("--open", action="store_true", help="print what breaks rules that do not hold yet")
     arguments = parser.parse_args()
     if arguments.show is not None:
         sys.stdout.write(text(arguments.show))
@@ -40,7 +37,7 @@ def main() -> int:
         for found in pool.imap(outcome, numbers, chunksize=4):
             cases += 1
             runs += found.runs
-            report(found, broken, shown=arguments.open)
+            report(found, broken)
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{cases} of {len(numbers)} scenarios, {sum(broken.values())} violations ")
             if arguments.seconds is not None and time.monotonic() - begun > arguments.seconds:
@@ -48,16 +45,15 @@ def main() -> int:
                 break
     print(f"{cases} scenarios, {runs} runs, {time.monotonic() - begun:.0f} s")
     for name, count in broken.most_common():
-        print(f"{name}: {count}" + (f" (open: {OPEN[name]})" if name in OPEN else ""))
-    return 1 if set(broken) - set(OPEN) else 0
+        print(f"{name}: {count}")
+    return 1 if broken else 0
 
 
-def report(found: Outcome, broken: collections.Counter[str], *, shown: bool) -> None:
-    """Counts violations, and prints those of rules that hold; of open ones too where `shown`."""
+def report(found: Outcome, broken: collections.Counter[str]) -> None:
+    """Counts violations, and prints them."""
     for violation in found.violations:
         broken[violation.rule] += 1
-        if shown or violation.rule not in OPEN:
-            print(violation, flush=True)
+        print(violation, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ mod output;
 pub mod program;
 pub mod replay;
 pub mod schedules;
+mod traffic;
 
 pub use machine::{Machine, Outgoing, Token};
 pub use program::{CommSlot, Dimension, OpKind, Operation, Peer, Program, ProgramBuilder, Workload};

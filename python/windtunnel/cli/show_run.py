@@ -11,6 +11,8 @@ from windtunnel.breakdown import PARTS
 from windtunnel.cli.console import out
 from windtunnel.cli.show_compare import show_comparison
 from windtunnel.cluster import cluster_figures, size_of
+from windtunnel.ideal import against
+from windtunnel.ideal import remark as beside_ideal
 from windtunnel.text import UNKNOWN, count, duration, percent, size
 from windtunnel.unseen import unseen_line
 
@@ -35,7 +37,7 @@ def show(result: Result, comparison: Comparison | None = None) -> None:
     jobs = summary["jobs"]
     if len(jobs) <= WHOLE_JOBS:
         for job in jobs:
-            _show_job(console, job, headed=len(jobs) > 1)
+            _show_job(console, job, summary["fidelity"], headed=len(jobs) > 1)
     else:
         console.print(_job_table(jobs))
     if len(jobs) != 1 or summary["cluster"].get("faults"):
@@ -48,8 +50,8 @@ def show(result: Result, comparison: Comparison | None = None) -> None:
     _show_end(console, result)
 
 
-def figures(job: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The main figures of a job: name, value, remark."""
+def figures(job: dict[str, Any], fidelity: str) -> list[tuple[str, str, str]]:
+    """The main figures of a job that was run at `fidelity`: name, value, remark."""
     times = job["iteration_time_s"] or {}
     mean = times.get("mean")
     spread = ""
@@ -58,7 +60,7 @@ def figures(job: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows = [("iteration time", duration(mean), spread)]
     ideal = job.get("ideal_iteration_time_s")
     if ideal and mean:
-        rows.append(("ideal fabric", duration(ideal), f"this fabric takes {percent(mean / ideal - 1, signed=True)}"))
+        rows.append(("ideal fabric", duration(ideal), beside_ideal(mean, ideal, fidelity)))
     tokens = job.get("tokens_per_s")
     if tokens is not None:
         rows.append(("tokens/s", count(tokens), f"{count(tokens / job['ranks'])} per GPU"))
@@ -70,6 +72,9 @@ def figures(job: dict[str, Any]) -> list[tuple[str, str, str]]:
         rows.append(("memory per GPU", f"{size(job['memory_bytes_per_gpu'])}{of}", memory_parts(memory)))
     if job.get("lost_s"):
         rows.append(("lost work", duration(job["lost_s"]), ""))
+    if job.get("outside_iterations_s"):
+        remark = "loading, checkpoints, restarts, waiting for GPUs"
+        rows.append(("outside iterations", duration(job["outside_iterations_s"]), remark))
     return rows
 
 
@@ -102,7 +107,7 @@ def _headline(summary: dict[str, Any]) -> Text:
     return text
 
 
-def _show_job(console: Console, job: dict[str, Any], *, headed: bool) -> None:
+def _show_job(console: Console, job: dict[str, Any], fidelity: str, *, headed: bool) -> None:
     console.print()
     if headed:
         console.print(Text(f"{job['name']} ({job['ranks']} ranks, {job['state']})", style="bold"))
@@ -110,7 +115,7 @@ def _show_job(console: Console, job: dict[str, Any], *, headed: bool) -> None:
     table.add_column()
     table.add_column(justify="right")
     table.add_column(style="dim")
-    for name, value, remark in figures(job):
+    for name, value, remark in figures(job, fidelity):
         table.add_row(name, Text(value, style="bold"), remark)
     console.print(table)
     console.print()
@@ -142,7 +147,7 @@ def _job_table(jobs: list[dict[str, Any]]) -> Table:
         mean, ideal = (job["iteration_time_s"] or {}).get("mean"), job.get("ideal_iteration_time_s")
         table.add_row(
             job["name"], job["state"], str(job["ranks"]), duration(mean),
-            percent(mean / ideal - 1, signed=True) if mean and ideal else UNKNOWN, duration(job["compute_s"]),
+            against(mean, ideal) if mean and ideal else UNKNOWN, duration(job["compute_s"]),
             duration(job["exposed_communication_s"]), duration(job["bubble_s"]), count(job["tokens_per_s"]),
             percent(job["mfu"]),
         )  # fmt: skip

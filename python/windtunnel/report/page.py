@@ -9,6 +9,7 @@ import polars as pl
 
 from windtunnel.breakdown import PART, PARTS
 from windtunnel.cluster import cluster_figures, size_of
+from windtunnel.ideal import against
 from windtunnel.report.html import Raw, card, page, section, table, text
 from windtunnel.results.folder import write_beside
 from windtunnel.text import UNKNOWN, count, duration, percent, rate, size
@@ -59,7 +60,7 @@ def _cards(job: dict[str, Any]) -> Raw:
     memory = job.get("memory") or {}
     cards = [card("iteration time", duration(mean), f"{job['simulated_iterations']} simulated")]
     if mean and ideal:
-        cards.append(card("vs ideal fabric", percent(mean / ideal - 1, signed=True), f"ideal {duration(ideal)}"))
+        cards.append(card("vs ideal fabric", against(mean, ideal), f"ideal {duration(ideal)}"))
     if job.get("tokens_per_s") is not None:
         tokens = job["tokens_per_s"]
         cards.append(card("tokens/s", count(tokens), f"{count(tokens / job['ranks'])} per GPU"))
@@ -123,7 +124,7 @@ def _jobs(jobs: list[dict[str, Any]]) -> Raw:
         mean, ideal = (job["iteration_time_s"] or {}).get("mean"), job.get("ideal_iteration_time_s")
         rows.append([
             job["name"], job["state"], count(job["ranks"]), duration(mean),
-            percent(mean / ideal - 1, signed=True) if mean and ideal else UNKNOWN,
+            against(mean, ideal) if mean and ideal else UNKNOWN,
             duration(job["exposed_communication_s"]), duration(job["bubble_s"]), count(job["tokens_per_s"]),
             percent(job["mfu"]),
         ])  # fmt: skip
@@ -149,7 +150,8 @@ def _job_sections(result: Result, job: dict[str, Any], *, named: bool) -> list[s
         content.append(section(f"{prefix}Iterations", remark, waterfall(rows, job.get("ideal_iteration_time_s"))))
     if "operations" in result.tables:
         scan = result.scan("operations").filter(mine)
-        rows = scan.filter(pl.col("iteration") == pl.col("iteration").max()).collect()
+        last = scan.filter(pl.col("episode") == pl.col("episode").max())
+        rows = last.filter(pl.col("iteration") == pl.col("iteration").max()).collect()
         if rows.height and (chart := gantt(rows)):
             remark = (
                 f"{rows.height:,} operations of the recorded ranks in iteration {rows['iteration'][0]}, by pipeline "
@@ -184,7 +186,9 @@ def _breakdown(job: dict[str, Any]) -> Raw:
 
 
 def _critical_path(rows: pl.DataFrame, prefix: str) -> Raw:
-    last = rows.filter(pl.col("iteration") == pl.col("iteration").max())
+    # Of an iteration that was undone there are several.
+    last = rows.filter(pl.col("episode") == pl.col("episode").max())
+    last = last.filter(pl.col("iteration") == pl.col("iteration").max())
     longest = (
         last.with_columns((pl.col("finish_ps") - pl.col("start_ps")).alias("span"))
         .sort(["span", "step"], descending=[True, False])

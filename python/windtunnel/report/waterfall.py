@@ -17,10 +17,10 @@ MOST_BARS = 40
 
 def waterfall(iterations: pl.DataFrame, ideal_s: float | None) -> str:
     """Stacked bars of one job's `iterations` rows; a line marks the iteration time on an ideal fabric."""
-    rows = iterations.sort("iteration")
+    rows = iterations.sort("episode", "iteration")
     if rows.height > MOST_BARS:
         rows = rows.head(MOST_BARS // 2).vstack(rows.tail(MOST_BARS // 2))
-    labels = [str(i) for i in rows["iteration"]]
+    labels = _labels(rows)
     fig, axes = figure(1.0 + 0.3 * max(2, rows.height))
     left = [0.0] * rows.height
     longest = max(_totals(rows), default=0.0)
@@ -49,6 +49,15 @@ def waterfall(iterations: pl.DataFrame, ideal_s: float | None) -> str:
     fig.legend(loc="outside upper left", ncols=6, handlelength=1, handleheight=1, columnspacing=1.4,
                frameon=False, fontsize=8.5)  # fmt: skip
     return svg(fig, "iteration waterfall")
+
+
+def _labels(rows: pl.DataFrame) -> list[str]:
+    """Numbers of iterations; with the episode where a job did one of that number in several."""
+    numbers = rows["iteration"].to_list()
+    return [
+        str(number) if numbers.count(number) == 1 else f"{number} (episode {episode})"
+        for number, episode in zip(numbers, rows["episode"], strict=True)
+    ]
 
 
 def _totals(rows: pl.DataFrame) -> list[float]:

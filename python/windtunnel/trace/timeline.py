@@ -111,7 +111,7 @@ def arrows(operations: pl.DataFrame) -> dict[tuple[str, int], dict[tuple[int, in
 def _critical_path(writer: TraceWriter, result: Result) -> None:
     if "critical_path" not in result.tables:
         return
-    rows = since_the_start(result.critical_path).sort(["job", "iteration", "step"], maintain_order=True)
+    rows = since_the_start(result.critical_path).sort(["job", "episode", "iteration", "step"], maintain_order=True)
     for i, (name, job) in enumerate(rows.group_by(["job"], maintain_order=True)):
         process = writer.process(1 + i, f"{name[0]}: critical path", 0)
         track = writer.thread(1 + i, 1 + i, "critical path", process)

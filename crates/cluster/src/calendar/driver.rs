@@ -11,6 +11,7 @@ use super::progress::{Rate, Work};
 use super::timeline::Timeline;
 use super::{
     Episode, EpisodeJob, EpisodeRunner, Histories, JobHistory, JobRequest, Reached, Resident, Settings,
+    Worked,
 };
 use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, Job, JobId, Machine};
 use crate::life::{Checkpoint, Every, Lives, Segment, UNKNOWN};
@@ -126,6 +127,8 @@ pub(super) struct Calendar<'a> {
     ended: u64,
     episodes: u32,
     live: BTreeMap<u32, Live>,
+    /// What jobs that are off their episodes did there, by episode.
+    worked: BTreeMap<u32, Vec<Worked>>,
     timeline: Timeline,
 }
 
@@ -153,11 +156,16 @@ impl<'a> Calendar<'a> {
             ended: 0,
             episodes: 0,
             live: BTreeMap::new(),
+            worked: BTreeMap::new(),
             timeline: Timeline::default(),
         }
     }
 
     pub(super) fn into_histories(mut self) -> Histories {
+        // What still runs has done something too.
+        for mut entry in std::mem::take(&mut self.running) {
+            self.settle(&mut entry);
+        }
         for (place, &job) in self.given.iter().enumerate() {
             let id = JobId(place as u32);
             self.histories[job].submit = self.cluster.submitted_at(id);
@@ -224,9 +232,27 @@ impl<'a> Calendar<'a> {
             changed |= self.cluster.fabric_changes() != self.fabric || expiry == Some(now);
         }
         for (episode, Live { began, .. }) in std::mem::take(&mut self.live) {
-            runner.lasted(episode, Span((self.cluster.now() - began).saturating_mul(1_000)))?;
+            self.ended(episode, began, runner)?;
         }
         Ok(())
+    }
+
+    /// Tells `runner` how long an episode lasted that began then.
+    fn ended<R: EpisodeRunner>(&mut self, episode: u32, began: u64, runner: &mut R) -> Result<(), R::Error> {
+        let now = self.cluster.now();
+        let mut worked = self.worked.remove(&episode).unwrap_or_default();
+        for entry in self.running.iter().filter(|entry| entry.episode == episode && !entry.loading) {
+            let (net, _) = Rate::net(now - entry.epoch, &entry.segment);
+            let done = entry.left.0 - entry.left.less(entry.rate.done_by(net)).0;
+            worked.push(self.did(entry, net, done));
+        }
+        runner.lasted(episode, Span((now - began).saturating_mul(1_000)), &worked)
+    }
+
+    /// What `entry` did in its episode, in which it went on for `net` nanoseconds and did `done` in 2^-64 iterations.
+    fn did(&self, entry: &Entry, net: u64, done: u128) -> Worked {
+        let job = self.given[entry.id.0 as usize];
+        Worked { job, span: Span(net.saturating_mul(1_000)), iterations: done as f64 / Work::ONE as f64 }
     }
 
     /// The next arrival, release, or instant at which the scheduler wants to be asked.
@@ -261,7 +287,12 @@ impl<'a> Calendar<'a> {
                     let (left, safe) = (&mut self.left[id.0 as usize], &mut self.left_safe[id.0 as usize]);
                     match change {
                         Change::Stopped(_) => *safe = *left,
-                        Change::Interrupted(_) => *left = *safe,
+                        Change::Interrupted(_) => {
+                            let JobHistory { done, undone, .. } =
+                                &mut self.histories[self.given[id.0 as usize]];
+                            done.undo(safe.0 - left.0, undone);
+                            *left = *safe;
+                        }
                         _ => {}
                     }
                 }
@@ -309,17 +340,40 @@ impl<'a> Calendar<'a> {
         if entry.loading {
             // Of one that waits for the fabric nothing has come.
             if entry.end < u64::MAX {
-                entry.left = entry.left.less(entry.rate.done_by(elapsed));
+                let left = entry.left.less(entry.rate.done_by(elapsed));
+                self.note_loaded(entry, entry.left.0 - left.0);
+                entry.left = left;
             }
             return;
         }
-        let (net, safe) = Rate::net(elapsed, &entry.segment);
+        let (mut net, safe) = Rate::net(elapsed, &entry.segment);
+        if entry.end == self.cluster.now() {
+            // It makes no write that is due as it ends.
+            net = entry.rate.net_of(entry.left);
+        }
         if let Some(safe) = safe {
             self.left_safe[id] = entry.left.less(entry.rate.done_by(safe));
         }
-        entry.left = entry.left.less(entry.rate.done_by(net));
-        self.left[id] = entry.left;
-        self.histories[self.given[id]].extrapolated |= entry.rate.is_extrapolated(net);
+        let left = entry.left.less(entry.rate.done_by(net));
+        let done = entry.left.0 - left.0;
+        entry.left = left;
+        self.left[id] = left;
+        let job = self.given[id];
+        // Of an episode that is over the runner knows.
+        if self.live.contains_key(&entry.episode) {
+            let did = self.did(entry, net, done);
+            self.worked.entry(entry.episode).or_default().push(did);
+        }
+        let history = &mut self.histories[job];
+        history.worked += net.saturating_sub(entry.segment.pause.total());
+        history.done.add(entry.placement.len(), done);
+        history.extrapolated |= entry.rate.is_extrapolated(net);
+    }
+
+    /// Takes note of requests for its data that `entry` has done, in 2^-64.
+    fn note_loaded(&mut self, entry: &Entry, work: u128) {
+        let history = &mut self.histories[self.given[entry.id.0 as usize]];
+        history.loaded.add(entry.placement.len(), work);
     }
 
     /// Ends the jobs whose time has come; those that have loaded their data go to work.
@@ -334,6 +388,8 @@ impl<'a> Calendar<'a> {
             if self.cluster.running_job(entry.id).is_none() {
                 continue;
             }
+            let history = &mut self.histories[self.given[entry.id.0 as usize]];
+            history.loaded.add(entry.placement.len(), entry.left.0);
             self.cluster.reload(entry.id, 0);
             (entry.loading, entry.episode) = (false, NONE);
             entry.left = self.left[entry.id.0 as usize];
@@ -342,7 +398,10 @@ impl<'a> Calendar<'a> {
         }
         for mut entry in ended {
             self.settle(&mut entry);
-            self.histories[self.given[entry.id.0 as usize]].finish = Some(CalendarTime(now));
+            let history = &mut self.histories[self.given[entry.id.0 as usize]];
+            history.finish = Some(CalendarTime(now));
+            // What is left is of roundings.
+            history.done.add(entry.placement.len(), entry.left.0);
             self.cluster.end(entry.id);
             self.ended += 1;
         }
@@ -381,7 +440,7 @@ impl<'a> Calendar<'a> {
             }
         }
         for (episode, Live { began, .. }) in gone {
-            runner.lasted(episode, Span((now - began).saturating_mul(1_000)))?;
+            self.ended(episode, began, runner)?;
         }
         let next = event.map_or(u64::MAX, |at| at - now);
         let begin = |(group, before): (&Vec<usize>, &Option<Live>)| self.begin(group, *before, next);

@@ -37,6 +37,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use self::driver::Calendar;
 pub use self::driver::{Order, in_order, order};
+pub use self::progress::lasting;
 use self::timeline::Timeline;
 use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};
@@ -161,6 +162,17 @@ pub struct EpisodeJobResult {
     pub good_for: Option<Span>,
 }
 
+/// What a job did in an episode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worked {
+    /// Index of the job.
+    pub job: usize,
+    /// How long it went on: all of the episode but the checkpoints that it wrote on the way.
+    pub span: Span,
+    /// Iterations that it did.
+    pub iterations: f64,
+}
+
 /// A job that runs, for [`EpisodeRunner::groups`].
 #[derive(Clone, Copy, Debug)]
 pub struct Resident<'a> {
@@ -211,11 +223,12 @@ pub trait EpisodeRunner {
         iterations: u64,
     ) -> Result<Vec<Vec<EpisodeJobResult>>, Self::Error>;
 
-    /// An episode that was simulated lasted `span` of network time; what was simulated beyond it never happened.
+    /// An episode that was simulated lasted `span` of network time; what was simulated beyond it never happened. `worked` has what its
+    /// jobs did in it; one that only loaded, or of which nothing is known, is not there.
     ///
     /// # Errors
     /// As [`Self::groups`].
-    fn lasted(&mut self, episode: u32, span: Span) -> Result<(), Self::Error>;
+    fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Self::Error>;
 
     /// From the next episodes on these cables and switches are out, and no others but those that always are. All groups
     /// begin anew.
@@ -244,8 +257,50 @@ pub struct JobHistory {
     pub finish: Option<CalendarTime>,
     /// Stops and interruptions on the way, and what they cost.
     pub time: JobTime,
+    /// Nanoseconds in which it did iterations, also such as an interruption undid.
+    pub worked: u64,
+    /// Iterations done and not undone, by how many GPUs it did them on.
+    pub done: Done,
+    /// Those that interruptions undid.
+    pub undone: Done,
+    /// Requests for its data.
+    pub loaded: Done,
     /// Whether its time was extrapolated beyond simulated iterations.
     pub extrapolated: bool,
+}
+
+/// Work by the number of GPUs on which it was done, in 2^-64 iterations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done(Vec<(usize, u128)>);
+
+impl Done {
+    /// Adds `work` on so many GPUs.
+    pub fn add(&mut self, gpus: usize, work: u128) {
+        match self.0.iter_mut().find(|(known, _)| *known == gpus) {
+            Some((_, sum)) => *sum += work,
+            None => self.0.push((gpus, work)),
+        }
+    }
+
+    /// Moves `work` to what was `undone`, of those numbers of GPUs first that came last.
+    pub fn undo(&mut self, mut work: u128, undone: &mut Self) {
+        for (gpus, sum) in self.0.iter_mut().rev() {
+            let part = work.min(*sum);
+            *sum -= part;
+            work -= part;
+            undone.add(*gpus, part);
+        }
+    }
+
+    /// Numbers of GPUs, and the work done on each.
+    pub fn parts(&self) -> impl Iterator<Item = (usize, u128)> {
+        self.0.iter().copied()
+    }
+
+    /// All together.
+    pub fn total(&self) -> u128 {
+        self.0.iter().map(|&(_, work)| work).sum()
+    }
 }
 
 /// What became of the jobs.
@@ -312,7 +367,7 @@ mod tests {
             Ok(episodes.iter().map(of).collect())
         }
 
-        fn lasted(&mut self, _: u32, _: Span) -> Result<(), Self::Error> {
+        fn lasted(&mut self, _: u32, _: Span, _: &[Worked]) -> Result<(), Self::Error> {
             Ok(())
         }
     }
@@ -353,6 +408,28 @@ mod tests {
             seed: 1,
             queue: None,
             ends: None,
+        }
+    }
+
+    #[test]
+    fn what_is_undone_was_done_last() {
+        let (mut done, mut undone) = (Done::default(), Done::default());
+        done.add(4, 10);
+        done.add(8, 5);
+        done.undo(7, &mut undone);
+        assert_eq!(done.parts().collect::<Vec<_>>(), [(4, 8), (8, 0)]);
+        assert_eq!(undone.parts().collect::<Vec<_>>(), [(8, 5), (4, 2)]);
+        assert_eq!((done.total(), undone.total()), (8, 7));
+    }
+
+    #[test]
+    fn what_a_job_did_is_all_of_it() {
+        let jobs = [job(4, 100, 0), job(4, 7, 333)];
+        for history in ran(&jobs, vec![Span(7_000_003), Span(11)], &settings()) {
+            let (start, finish) = (history.start.unwrap().0, history.finish.unwrap().0);
+            let iterations = history.done.total();
+            assert!(iterations == 100 << 64 || iterations == 7 << 64, "{iterations}");
+            assert_eq!((history.worked, history.undone.total()), (finish - start, 0));
         }
     }
 
@@ -426,7 +503,7 @@ mod tests {
             Fixed(vec![Span::from_us(10); self.0.len()]).run(start, episodes, iterations)
         }
 
-        fn lasted(&mut self, _: u32, _: Span) -> Result<(), Self::Error> {
+        fn lasted(&mut self, _: u32, _: Span, _: &[Worked]) -> Result<(), Self::Error> {
             Ok(())
         }
     }
@@ -485,7 +562,7 @@ mod tests {
             Ok(results)
         }
 
-        fn lasted(&mut self, _: u32, _: Span) -> Result<(), Self::Error> {
+        fn lasted(&mut self, _: u32, _: Span, _: &[Worked]) -> Result<(), Self::Error> {
             Ok(())
         }
     }

@@ -38,6 +38,12 @@ impl Work {
     }
 }
 
+/// The first of the iterations with these ends whose mean is the pace of those that were not simulated: those that begin after the
+/// first, and after all jobs of the group have `entered`; the last one if there is none.
+pub fn lasting(ends: &[Time], entered: Time) -> usize {
+    (ends.partition_point(|&end| end < entered) + 1).min(ends.len().saturating_sub(1))
+}
+
 /// How a job advances in an episode: as simulated from the instant on at which its group had gathered, while that reaches, then at
 /// its mean. Phases are a device of the simulation, so what is done before that instant does not count, nor the time until then.
 #[derive(Debug, Default)]
@@ -62,12 +68,9 @@ impl Rate {
         let mean = match ends[..] {
             [] => Span(1),
             [only] => only - job.start,
-            [.., before, last] => {
-                let first = ends.partition_point(|&end| end < entered);
-                match (ends.len() - 1).saturating_sub(first) {
-                    0 => last - before,
-                    after => Span((last - ends[first]).0.div_ceil(after as u64)),
-                }
+            [.., last] => {
+                let first = lasting(&ends, entered);
+                Span((last - ends[first - 1]).0.div_ceil((ends.len() - first) as u64))
             }
         };
         let gathered = episode.gathered().0;
@@ -125,10 +128,15 @@ const ROUNDED: u64 = 1_000;
 impl Rate {
     /// Nanoseconds from the episode's start until `work` is done, with the writes on the way.
     pub(super) fn end_of(&self, work: Work, segment: &Segment) -> u64 {
-        let net = self.time_for(self.unrounded(work));
+        let net = self.net_of(work);
         // Work is rounded at every change; a write that is due as the job ends is not made for a remnant of it.
         let worked = net.saturating_sub(segment.pause.total() + ROUNDED);
         net.saturating_add(segment.writes_before(worked).saturating_mul(segment.write))
+    }
+
+    /// The same without the writes.
+    pub(super) fn net_of(&self, work: Work) -> u64 {
+        self.time_for(self.unrounded(work))
     }
 
     /// `work` without what roundings have added to it, a picosecond or two whenever it was cut: a job that would end with a

@@ -157,7 +157,8 @@ impl FlowNetwork {
         Self { rerouter: Some(rerouter), ..self }
     }
 
-    /// Completion times of the messages that have arrived: from leaving the NIC to the last byte's arrival.
+    /// Completion times of the messages that have arrived from other scale-up domains: from leaving the NIC to the last byte's
+    /// arrival.
     pub fn completion_times(&self) -> &CompletionTimes {
         &self.completion
     }
@@ -232,6 +233,8 @@ impl FlowNetwork {
 impl Network for FlowNetwork {
     fn depart(&mut self, at: Time, departure: Departure) {
         let Departure { message, from, to, nic, bytes, class, entropy, line } = departure;
+        let first = self.settings.latency_first && self.lay(from, to, nic, entropy);
+        let at = if first { at + self.route_latency() } else { at };
         self.request(Transfer {
             subject: Subject::Message { message, nic, entropy, line },
             from,

@@ -24,6 +24,9 @@ pub struct FlowSettings {
     /// Nobody but one job sends: an exchange whose flows have one rate when it runs by itself may be one flow. Another job's
     /// flow on one of its links would hold all of it back.
     pub alone: bool,
+    /// Messages pay the latency of their path before they share its links, as bytes do on the last of them; else after, as on the
+    /// first.
+    pub latency_first: bool,
     /// Keep bytes and utilisation of links.
     pub observe_links: bool,
     /// Keep a record of each flow until [`FlowNetwork::take_records`].
@@ -41,6 +44,7 @@ impl Default for FlowSettings {
             nic_latency: Span::ZERO,
             reduction: ReductionSettings::default(),
             alone: false,
+            latency_first: false,
             observe_links: false,
             records: false,
         }

@@ -157,7 +157,8 @@ impl FlowNetwork {
                     self.hold(token, left);
                     return;
                 }
-                let (latency, class) = (self.route_latency(), self.route.class);
+                let class = self.route.class;
+                let latency = if self.settings.latency_first { Span::ZERO } else { self.route_latency() };
                 let state = &mut self.transfers[slot as usize];
                 (state.latency, state.path, state.hops) = (latency, class, self.route.links.len() as u16);
                 let whole = || self.wire_bytes(transfer.bytes, class) as f64 * VOLUME_PER_BYTE;
@@ -226,7 +227,9 @@ impl FlowNetwork {
         let (arrival, bytes, edges) = match transfer.subject {
             Subject::Message { message, .. } => {
                 self.messages += 1;
-                self.completion.add(at.since(transfer.start));
+                if transfer.path > PathClass::ScaleUp {
+                    self.completion.add(at.since(transfer.start));
+                }
                 (Arrival::Message { message }, transfer.bytes, 1)
             }
             Subject::Coupled { run, group, .. } => {

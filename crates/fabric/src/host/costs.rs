@@ -202,6 +202,13 @@ impl Costs {
         self.class_of.as_ref().map_or(0, |class_of| class_of(from, to))
     }
 
+    /// The same classes with other parameters.
+    #[must_use]
+    pub fn map(mut self, of: impl Fn(&LogGops) -> LogGops) -> Self {
+        self.classes = self.classes.iter().map(of).collect();
+        self
+    }
+
     /// The parameters of a class.
     #[inline]
     pub fn of_class(&self, class: usize) -> &LogGops {

@@ -29,6 +29,8 @@ pub struct Latency {
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     records: Option<Vec<Received>>,
+    /// Endpoints of a scale-up domain.
+    domain: u32,
     messages: u64,
     bytes: u64,
     times: CompletionTimes,
@@ -45,7 +47,7 @@ impl Account {
         self.bytes
     }
 
-    /// From the start of the send to the last byte's arrival, the receiver's hold included.
+    /// Of messages between scale-up domains, from the start of the send to the last byte's arrival, the receiver's hold included.
     pub fn completion_times(&self) -> &CompletionTimes {
         &self.times
     }
@@ -64,9 +66,11 @@ impl Latency {
         Self { costs, groups: IndexVec::new(), arrivals: EventQueue::new(), number: 0, account: None }
     }
 
-    /// With an account of what is delivered, and a record of each message if `records`.
-    pub fn observed(self, records: bool) -> Self {
-        let account = Account { records: records.then(Vec::new), ..Account::default() };
+    /// With an account of what is delivered in scale-up domains of `domain` endpoints and between them, and a record of each
+    /// message if `records`.
+    pub fn observed(self, records: bool, domain: u32) -> Self {
+        let account =
+            Account { records: records.then(Vec::new), domain: domain.max(1), ..Account::default() };
         Self { account: Some(Box::new(account)), ..self }
     }
 
@@ -108,7 +112,9 @@ impl Network for Latency {
         if let Some(account) = &mut self.account {
             account.messages += 1;
             account.bytes += message.bytes.0;
-            account.times.add(message.finish - message.start);
+            if message.from.0 / account.domain != message.to.0 / account.domain {
+                account.times.add(message.finish - message.start);
+            }
             if let Some(records) = &mut account.records {
                 records.push(*message);
             }

@@ -110,8 +110,8 @@ impl Record {
         self.counts.flows += other.counts.flows;
         self.flows = other.flows;
         let (network, more) = (&mut self.network, other.network);
-        sum(&mut network.messages, more.messages);
-        sum(&mut network.bytes_delivered, more.bytes_delivered);
+        sum(&mut network.simulated_messages, more.simulated_messages);
+        sum(&mut network.simulated_bytes, more.simulated_bytes);
         network.links_most_loaded = more.links_most_loaded;
         if more.detoured_pairs > network.detoured_pairs {
             (network.detoured_pairs, network.detoured) = (more.detoured_pairs, more.detoured);
@@ -167,8 +167,8 @@ impl Record {
             fct_max_s: seconds(times.max()),
         };
         let network = &mut self.network;
-        network.messages = Some(network.messages.unwrap_or(0) + messages);
-        network.bytes_delivered = Some(network.bytes_delivered.unwrap_or(0) + bytes);
+        network.simulated_messages = Some(network.simulated_messages.unwrap_or(0) + messages);
+        network.simulated_bytes = Some(network.simulated_bytes.unwrap_or(0) + bytes);
     }
 }
 
@@ -335,7 +335,7 @@ impl Simulator<'_> {
         let mut recorder =
             Recorder::new(&assembled.jobs, names, self.sink, origin, &mut seen, &mut held, !drawn);
         for job in jobs {
-            recorder.enter(watch(job, &assembled.jobs[job.job], iterations));
+            recorder.enter(watch(job, &assembled.jobs[job.job], iterations, self.episode));
         }
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
@@ -469,8 +469,12 @@ impl Simulator<'_> {
 
 /// How hosts differ, with its instants counted from the episode's start.
 pub fn variation(assembled: &Assembled, start: CalendarTime) -> Variation {
+    with_speeds(assembled, start, Variation::new(assembled.scenario.seed, assembled.noise.clone()))
+}
+
+/// `variation`, with what the scenario says of the speeds and clocks of its hosts.
+pub fn with_speeds(assembled: &Assembled, start: CalendarTime, mut variation: Variation) -> Variation {
     let written = &assembled.scenario.variation;
-    let mut variation = Variation::new(assembled.scenario.seed, assembled.noise.clone());
     let topology = &assembled.fabric.topology;
     let per_host = topology.endpoints_per_host();
     for rule in &written.speeds {
@@ -516,8 +520,8 @@ pub fn shard_job(assembled: &Assembled, job: &EpisodeJob) -> ShardJob {
     }
 }
 
-/// What is kept of a job.
-pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
+/// What is kept of a job in `episode`.
+pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64, episode: u32) -> Watched {
     let work = plan.work_of(job.placement.len());
     let mut ranks = vec![false; work.ranks()];
     for rank in &work.watched {
@@ -528,6 +532,7 @@ pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64) -> Watched {
     }
     Watched {
         job: job.job,
+        episode,
         work: work.clone(),
         loading: job.loading,
         phase: job.phase,

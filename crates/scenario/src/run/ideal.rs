@@ -3,20 +3,26 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use windtunnel_cluster::calendar::{Episode, EpisodeJob, Histories, lasting};
 use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
-use windtunnel_cluster::variation::Variation;
-use windtunnel_kernel::{EndpointId, RankId, Span, Time};
-use windtunnel_topology::LoadBalancer;
+use windtunnel_cluster::variation::{Noise, Variation};
+use windtunnel_fabric::Fabric;
+use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
+use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::collectives::{Form, Plan};
 use windtunnel_workload::replay::Replay;
 use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
+use super::episode::{coupling, variation};
+use super::memo::Names;
+use super::recorder::Iteration;
 use super::stuck::stuck_failure;
+use super::verdict::Judge;
 use super::{RunOptions, fold, network};
 use crate::assemble::{Assembled, JobPlan, Work};
 use crate::error::{Failure, InputError};
-use crate::schema::{ExchangeName, Fidelity};
+use crate::schema::{ExchangeName, Fidelity, Jobs};
 use crate::table::ProgressSink;
 
 /// Messages up to which a job that trains no model is compared unless the scenario says otherwise: below it the second
@@ -77,26 +83,26 @@ fn messages(plan: &JobPlan) -> u64 {
     sum
 }
 
-/// Iteration times on an ideal fabric: every job alone, no path inside the fabric shared.
+/// Iteration times on an ideal fabric: every job alone on the first hosts, all of which are as written, none slow.
 pub struct IdealTimes {
     /// By job: each number of ranks that it can have, first the one that it asks for.
     times: Vec<Vec<(usize, Option<Span>)>>,
 }
 
-/// Remembers the ends of iterations.
+/// Remembers iterations.
 #[derive(Default)]
-struct Ends(Vec<Time>);
+struct Seen(Vec<Iteration>);
 
-impl Observer for Ends {
+impl Observer for Seen {
     fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
 
     fn iteration(&mut self, _: usize, end: &IterationEnd, _: &Replay) {
-        self.0.push(end.finish);
+        self.0.push(Iteration::of(end));
     }
 }
 
 impl IdealTimes {
-    /// Simulates up to two iterations of each job for which that is wanted.
+    /// Simulates some iterations of each job for which that is wanted.
     ///
     /// # Errors
     /// [`Failure`] when the job's operations never end or the run is stopped.
@@ -106,24 +112,33 @@ impl IdealTimes {
         progress: &mut dyn ProgressSink,
     ) -> Result<Self, Failure> {
         // Jobs of a source share their workloads.
-        let mut known: FxHashMap<*const Workload, Option<Span>> = FxHashMap::default();
-        let mut time = |plan: &JobPlan, work: &Arc<Work>| {
-            if !wanted(assembled, plan) {
-                return Ok(None);
-            }
-            let workload = Arc::as_ptr(&work.workload);
-            if let Some(&time) = known.get(&workload) {
-                return Ok(time);
-            }
-            let iterations = if plan.lasts.is_some() { 2 } else { plan.iterations.min(2) };
-            let time = ideal_time(assembled, options, (plan, work), iterations, progress)?;
-            known.insert(workload, time);
-            Ok::<_, Failure>(time)
-        };
+        let mut known: FxHashMap<(*const Workload, u64), Option<Span>> = FxHashMap::default();
         let mut times = Vec::with_capacity(assembled.jobs.len());
-        for plan in &assembled.jobs {
-            let one = |work: &Arc<Work>| Ok((work.ranks(), time(plan, work)?));
-            times.push(plan.works().map(one).collect::<Result<_, Failure>>()?);
+        let variation = Variation::none();
+        for (job, plan) in assembled.jobs.iter().enumerate() {
+            let mut time = |work: &Arc<Work>| {
+                if !wanted(assembled, plan) {
+                    return Ok((work.ranks(), None));
+                }
+                let what = (Arc::as_ptr(&work.workload), counted(assembled, plan));
+                let time = match known.get(&what) {
+                    Some(&time) => time,
+                    None => {
+                        let placement = first_hosts(work.ranks());
+                        let on = On {
+                            job,
+                            work,
+                            placement: &placement,
+                            variation: &variation,
+                            slow: &[],
+                            form: Flows::Same,
+                        };
+                        *known.entry(what).or_insert(on.time(assembled, options, progress)?)
+                    }
+                };
+                Ok::<_, Failure>((work.ranks(), time))
+            };
+            times.push(plan.works().map(&mut time).collect::<Result<_, Failure>>()?);
         }
         Ok(Self { times })
     }
@@ -137,52 +152,271 @@ impl IdealTimes {
     pub fn of_job_on(&self, job: usize, ranks: usize) -> Option<Span> {
         self.times[job].iter().find(|&&(of, _)| of == ranks)?.1
     }
+
+    /// The least that an iteration of each job takes where nothing is shared: on the first hosts, or where it was, there also as
+    /// its computations vary, and for packets message by message; so that no fabric is faster than this one. Jobs that have not
+    /// ended, and those of a source, are not looked at again.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn least(
+        &self,
+        assembled: &Assembled,
+        options: &RunOptions,
+        histories: &Histories,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Vec<Option<Span>>, Failure> {
+        let mut least: Vec<Option<Span>> = (0..assembled.jobs.len()).map(|job| self.of_job(job)).collect();
+        if assembled.scenario.fidelity == Fidelity::Job || !matches!(assembled.scenario.jobs, Jobs::List(_)) {
+            return Ok(least);
+        }
+        let none = Variation::none();
+        let packets = assembled.scenario.fidelity == Fidelity::Packet;
+        let forms = [Flows::Same, Flows::Steps, Flows::StepsLate, Flows::Turns];
+        let forms = &forms[..if packets { forms.len() } else { 1 }];
+        let mut known: FxHashMap<(*const Workload, u64, Vec<u64>), Option<Span>> = FxHashMap::default();
+        let mut varied = vec![false; assembled.jobs.len()];
+        for stay in &histories.stays {
+            let job = histories.given[stay.job.0 as usize];
+            if least[job].is_none() || histories.jobs[job].finish.is_none() {
+                continue;
+            }
+            let plan = &assembled.jobs[job];
+            let work = plan.work_of(stay.placement.len());
+            let placement = stay.placement.as_slice();
+            let mut time = |variation: &Variation, skip: usize| {
+                let mut best = None;
+                for &form in &forms[skip..] {
+                    let on = On { job, work, placement, variation, slow: &[], form };
+                    best = shorter(best, on.time(assembled, options, progress)?);
+                }
+                Ok::<_, Failure>(best)
+            };
+            let pattern = pattern(assembled, placement);
+            // As flows the first hosts are known.
+            let first = pattern == self::pattern(assembled, &first_hosts(placement.len()));
+            let what = (Arc::as_ptr(&work.workload), counted(assembled, plan), pattern);
+            let here = match known.get(&what) {
+                Some(&here) => here,
+                None => *known.entry(what).or_insert(time(&none, usize::from(first))?),
+            };
+            least[job] = shorter(least[job], here);
+            if may_be_faster(assembled) && !std::mem::replace(&mut varied[job], true) {
+                let variation = variation(assembled, CalendarTime(stay.start));
+                least[job] = shorter(least[job], time(&variation, 0)?);
+            }
+        }
+        Ok(least)
+    }
 }
 
-fn ideal_time(
-    assembled: &Assembled,
-    options: &RunOptions,
-    (plan, work): (&JobPlan, &Arc<Work>),
-    iterations: u64,
-    progress: &mut dyn ProgressSink,
-) -> Result<Option<Span>, Failure> {
-    let spec = network::spec_of(assembled, std::iter::once(work));
-    let fabric = network::flow(assembled, spec, LoadBalancer::Ideal, false, false, None)?;
-    let variation = Variation::none();
-    let mut shard = Shard::new(fabric, spec.endpoints, &variation, Ends::default());
-    let placement: Vec<EndpointId> = (0..work.ranks() as u32).map(EndpointId).collect();
-    let folded = fold::fold(assembled, work, &placement, LoadBalancer::Ideal);
-    let job = ShardJob {
-        number: 0,
-        workload: work.workload.clone(),
-        own: placement.len(),
-        placement: placement.into(),
-        iterations,
-        start: Time::ZERO,
-        done_before: 0,
-        simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
-    };
-    if assembled.scenario.network.exchange == ExchangeName::Hosts {
-        shard.exchange_whole();
+/// The shorter of two times, as far as they are known.
+fn shorter(a: Option<Span>, b: Option<Span>) -> Option<Span> {
+    a.into_iter().chain(b).min()
+}
+
+/// Whether computations may take less than on a machine without variation: by luck, or on GPUs faster than their data sheet.
+fn may_be_faster(assembled: &Assembled) -> bool {
+    assembled.noise != Noise::None || assembled.scenario.variation.speeds.iter().any(|rule| rule.speed > 1.0)
+}
+
+/// As many GPUs as `ranks`, from the first on.
+fn first_hosts(ranks: usize) -> Vec<EndpointId> {
+    (0..ranks as u32).map(EndpointId).collect()
+}
+
+/// What of a placement counts where no link inside the fabric is shared: in a Clos whose GPUs share hosts, leaves and pods;
+/// elsewhere all of it.
+fn pattern(assembled: &Assembled, placement: &[EndpointId]) -> Vec<u64> {
+    if assembled.fabric.topology.shape_name() != "clos" {
+        return placement.iter().map(|gpu| u64::from(gpu.0)).collect();
     }
-    shard.enter(job).map_err(|error| InputError::new(&options.source, error.to_string()))?;
-    shard.stop_after(iterations);
-    shard.keep_rings_coupled();
-    let mut pace = Pace::new();
-    while shard.handle(1 << 14) {
-        if pace.due() && !progress.progress(None, 0.0, 0) {
-            return Ok(None);
+    let mut names = Names::default();
+    placement.iter().map(|&gpu| names.of(assembled, gpu)).collect()
+}
+
+/// A job on an ideal fabric.
+pub struct On<'a> {
+    /// Its index.
+    pub job: usize,
+    /// What it does on as many GPUs as it has.
+    pub work: &'a Arc<Work>,
+    /// These.
+    pub placement: &'a [EndpointId],
+    /// How its GPUs differ.
+    pub variation: &'a Variation,
+    /// Links that run at a part of their rate.
+    pub slow: &'a [(LinkId, f64)],
+    /// How its messages go.
+    pub form: Flows,
+}
+
+/// How messages become flows of the ideal fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flows {
+    /// As at flow fidelity.
+    Same,
+    /// One by one, as packets go.
+    Steps,
+    /// The same, and their latency comes before they share links: what is on its way for longer meets less of the rest.
+    StepsLate,
+    /// No flows: each message has its NICs for itself, one after the other.
+    Turns,
+}
+
+impl On<'_> {
+    /// Mean iteration of all that the job does, from as many as an episode would see of it; `None` if the run was stopped.
+    ///
+    /// # Errors
+    /// [`Failure`] at job fidelity, when operations never end.
+    pub fn time(
+        &self,
+        assembled: &Assembled,
+        options: &RunOptions,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Option<Span>, Failure> {
+        let spec = network::spec_of(assembled, std::iter::once(self.work));
+        if self.form == Flows::Turns {
+            return self.on(network::in_turn(assembled, spec), assembled, options, progress);
         }
+        let fabric = network::ideal(assembled, spec, self.slow, self.form == Flows::StepsLate)?;
+        self.on(fabric, assembled, options, progress)
     }
-    // A job that gets stuck is told by the run itself, with the operations at fault; job fidelity has no other run.
-    if assembled.scenario.fidelity == Fidelity::Job && !shard.satisfied() {
-        let beyond = shard.is_beyond();
-        return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond, None));
+
+    fn on<F: Fabric>(
+        &self,
+        fabric: F,
+        assembled: &Assembled,
+        options: &RunOptions,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Option<Span>, Failure> {
+        let Self { job, work, placement, variation, slow, form } = *self;
+        let plan = &assembled.jobs[job];
+        let endpoints = assembled.fabric.topology.endpoints();
+        let mut shard = Shard::new(fabric, endpoints, variation, Seen::default());
+        let folded =
+            Some(placement).filter(|_| variation.is_none() && slow.is_empty() && form == Flows::Same);
+        let folded = folded.and_then(|placement| fold::fold(assembled, work, placement, LoadBalancer::Ideal));
+        let left = counted(assembled, plan);
+        let member = EpisodeJob {
+            job,
+            placement: placement.to_vec(),
+            start: Time::ZERO,
+            phase: Span::ZERO,
+            left,
+            done_before: 0,
+            loading: false,
+            age: Span::ZERO,
+        };
+        let entering = ShardJob {
+            number: job as u64,
+            workload: work.workload.clone(),
+            own: placement.len(),
+            placement: placement.into(),
+            iterations: left,
+            start: Time::ZERO,
+            done_before: 0,
+            simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
+        };
+        if assembled.scenario.network.exchange == ExchangeName::Hosts {
+            shard.exchange_whole();
+        }
+        if form != Flows::Same {
+            shard.couple(coupling(assembled, placement));
+        }
+        shard.enter(entering).map_err(|error| InputError::new(&options.source, error.to_string()))?;
+        shard.keep_rings_coupled();
+        let judge = Judge::of(assembled);
+        let episode = Episode { number: 0, jobs: vec![member], horizon: Span(u64::MAX) };
+        let mut until = u64::from(assembled.scenario.cluster.episodes.iterations) + 1;
+        let mut pace = Pace::new();
+        loop {
+            shard.stop_after(until);
+            while shard.handle(1 << 14) {
+                if pace.due() && !progress.progress(None, 0.0, 0) {
+                    return Ok(None);
+                }
+            }
+            if !shard.satisfied() {
+                break;
+            }
+            let seen = std::slice::from_ref(&shard.observer().0);
+            let enough = judge.judge(&episode, seen, 0, until).is_some();
+            match judge.after(until).filter(|_| !enough) {
+                Some(next) => until = next,
+                None => break,
+            }
+        }
+        // A job that gets stuck is told by the run itself, with the operations at fault; job fidelity has no other run.
+        if assembled.scenario.fidelity == Fidelity::Job && !shard.satisfied() {
+            let beyond = shard.is_beyond();
+            return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond, None));
+        }
+        Ok(mean_of(&shard.observer().0, left, disturbed(assembled, plan)))
     }
-    let ends = &shard.observer_mut().0;
-    Ok(match ends.as_slice() {
-        [only] => Some(*only - Time::ZERO),
-        [.., before, last] => Some(*last - *before),
-        [] => None,
-    })
+}
+
+/// More iterations than count for what they begin with.
+const MANY: u64 = 1 << 40;
+
+/// Over how many iterations a job's are averaged: as many as it does. How many fit into a time that it is to last is what is to be
+/// found out, and jobs of a source differ in nothing else.
+fn counted(assembled: &Assembled, plan: &JobPlan) -> u64 {
+    let source = matches!(assembled.scenario.jobs, Jobs::Source(_));
+    if source || plan.lasts.is_some() { MANY } else { plan.iterations }
+}
+
+/// Whether a network is simulated anew in the midst of a job, as where it meets others or writes checkpoints.
+fn disturbed(assembled: &Assembled, plan: &JobPlan) -> bool {
+    let anew = assembled.jobs.len() > 1 || plan.life.checkpoint.is_some() || assembled.operations.is_some();
+    anew && assembled.scenario.fidelity != Fidelity::Job
+}
+
+/// Mean of `left` iterations that begin with those `seen`, the others at the pace that a run would take from these; rounded down. Of
+/// a job that may be `disturbed` the least of that, of the first so many, and of the pace.
+fn mean_of(seen: &[Iteration], left: u64, disturbed: bool) -> Option<Span> {
+    let ends: Vec<Time> = seen.iter().map(|iteration| Time(iteration.finish_ps)).collect();
+    let last = ends.last()?.0;
+    let first = lasting(&ends, Time::ZERO);
+    let (pace, of) = (last - seen[first].start_ps, (ends.len() - first) as u64);
+    let rest = u128::from(left - ends.len() as u64) * u128::from(pace) / u128::from(of);
+    let mean = ((u128::from(last) + rest) / u128::from(left)) as u64;
+    if !disturbed {
+        return Some(Span(mean));
+    }
+    let firsts = (1..).zip(&ends).map(|(count, end)| end.0 / count).min()?;
+    Some(Span(mean.min(firsts).min(pace / of)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_begins_anew_may_do_what_is_shortest_more_often() {
+        let mut finish_ps = 0;
+        let of = |(number, span): (u64, u64)| {
+            let start_ps = finish_ps;
+            finish_ps += span;
+            Iteration {
+                number,
+                start_ps,
+                finish_ps,
+                lag_ps: 0,
+                ranks: 1,
+                critical_rank: 0,
+                breakdown: None,
+                reused: false,
+                weight: 1.0,
+                ended: true,
+                whole: true,
+            }
+        };
+        let seen: Vec<Iteration> = (0..).zip([50, 70, 80]).map(of).collect();
+        assert_eq!(mean_of(&seen, 3, false), Some(Span(200 / 3)));
+        // Seven more at 75.
+        assert_eq!(mean_of(&seen, 10, false), Some(Span(725 / 10)));
+        assert_eq!(mean_of(&seen, 10, true), Some(Span(50)));
+        assert_eq!(mean_of(&[], 1, true), None);
+    }
 }

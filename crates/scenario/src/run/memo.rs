@@ -238,12 +238,13 @@ pub fn mean(iterations: &[Iteration]) -> Option<f64> {
 
 /// Hosts, leaves and pods by the order in which they are first seen.
 #[derive(Default)]
-struct Names {
+pub struct Names {
     seen: [FxHashMap<(u64, u64), u64>; 3],
 }
 
 impl Names {
-    fn of(&mut self, assembled: &Assembled, gpu: EndpointId) -> u64 {
+    /// A number for what can be told of a GPU's place from those of the GPUs before it.
+    pub fn of(&mut self, assembled: &Assembled, gpu: EndpointId) -> u64 {
         let topology = &assembled.fabric.topology;
         let address = topology.address(topology.nic(gpu, NicId(0)));
         let per_host = topology.endpoints_per_host();

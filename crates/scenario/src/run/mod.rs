@@ -18,6 +18,7 @@ mod memo;
 pub mod native;
 pub(crate) mod network;
 mod paths;
+mod payload;
 mod placements;
 pub(crate) mod places;
 mod recorder;
@@ -204,7 +205,7 @@ pub fn execute(
     };
     let mut scheduler = cluster::scheduler(assembled);
     let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
-    let (histories, record, story, cancelled) = if whole {
+    let (histories, mut record, story, cancelled) = if whole {
         let (histories, record, cancelled) =
             whole::run(assembled, options, &requests, &settings, scheduler.as_mut(), sink, progress)
                 .map_err(named)?;
@@ -220,6 +221,7 @@ pub fn execute(
         let (record, story) = runner.finish(histories.end)?;
         (histories, record, Some(story), cancelled)
     };
+    let least = ideal.least(assembled, options, &histories, progress)?;
     let jobs: Vec<serde_json::Value> = assembled
         .jobs
         .iter()
@@ -237,11 +239,13 @@ pub fn execute(
                     (None, None) => JobState::Waiting,
                 },
                 iterations: &record.iterations[job],
-                ideal_ps: ideal.of_job(job).map(|span| span.0),
+                ideal_ps: least[job].map(|span| span.0),
                 submit: history.submit.or_else(|| settings.queue.is_none().then_some(plan.submit)),
                 start,
                 finish: history.finish,
                 time: history.time,
+                worked_ns: history.worked,
+                undone: history.undone.total() as f64 / (1_u128 << 64) as f64,
             }
             .to_json()
         })
@@ -297,6 +301,14 @@ pub fn execute(
             let rows = heat::congestion_rows(&story.congestion, &assembled.jobs);
             sink.rows("congestion", rows).map_err(Failure::Run)?;
         }
+    }
+    if fidelity != Fidelity::Job {
+        let sent = payload::of(assembled, &histories.jobs, cancelled.then_some(&record.iterations));
+        let count = |count: u128| Some(u64::try_from(count).unwrap_or(u64::MAX));
+        let network = &mut record.network;
+        (network.messages, network.bytes_delivered) = (count(sent.kept.messages), count(sent.kept.bytes));
+        (network.undone_messages, network.undone_bytes) =
+            (count(sent.undone.messages), count(sent.undone.bytes));
     }
     // Jobs of a source are rows of their table.
     let jobs = if matches!(assembled.scenario.jobs, Jobs::List(_)) { jobs } else { Vec::new() };

@@ -9,7 +9,7 @@ use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::{PacketModel, PacketSettings};
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
-use windtunnel_topology::{Forwarder, LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::{OpKind, Workload};
 
 use crate::assemble::network::BackendPlan;
@@ -44,6 +44,42 @@ pub fn flow(
     records: bool,
     rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<FlowNetwork>, InputError> {
+    let slow = &assembled.network.packet.settings.slow_links;
+    let network = flow_network(assembled, slow, balancer, (observe, records), false)?;
+    let network = match rerouter {
+        Some(rerouter) => network.rerouted(rerouter.clone()),
+        None => network,
+    };
+    Ok(Host::new(spec, free(), network))
+}
+
+/// The flow model where no link inside the fabric is shared and none has failed; those of NICs may be `slow`, and latency may come
+/// first.
+///
+/// # Errors
+/// As [`flow`].
+pub fn ideal(
+    assembled: &Assembled,
+    spec: HostSpec,
+    slow: &[(LinkId, f64)],
+    latency_first: bool,
+) -> Result<Host<FlowNetwork>, InputError> {
+    let network = flow_network(assembled, slow, LoadBalancer::Ideal, (false, false), latency_first)?;
+    Ok(Host::new(spec, free(), network))
+}
+
+/// Hosts that cost a message nothing.
+fn free() -> Costs {
+    Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() })
+}
+
+fn flow_network(
+    assembled: &Assembled,
+    slow: &[(LinkId, f64)],
+    balancer: LoadBalancer,
+    (observe, records): (bool, bool),
+    latency_first: bool,
+) -> Result<FlowNetwork, InputError> {
     let (plan, parts) = (&assembled.network, &assembled.fabric);
     let settings = FlowSettings {
         balancer,
@@ -55,18 +91,12 @@ pub fn flow(
         nic_latency: parts.nic_latency + parts.overhead * 2,
         reduction: plan.reduction,
         alone: assembled.jobs.len() == 1,
+        latency_first,
         observe_links: observe,
         records,
     };
-    let slow = &plan.packet.settings.slow_links;
-    let network = FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
-        .map_err(|error| InputError::new("network.mtu", error.to_string()))?;
-    let network = match rerouter {
-        Some(rerouter) => network.rerouted(rerouter.clone()),
-        None => network,
-    };
-    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
-    Ok(Host::new(spec, costs, network))
+    FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
+        .map_err(|error| InputError::new("network.mtu", error.to_string()))
 }
 
 /// NICs that are worth a thread.
@@ -103,8 +133,7 @@ pub fn packet(
         .of
         .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
         .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
-    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
-    Ok(Host::new(spec, costs, network))
+    Ok(Host::new(spec, free(), network))
 }
 
 /// The model that `network.backend` names.
@@ -132,8 +161,7 @@ pub fn backend(
     let network = BackendNetwork::new(library, parts.topology.clone(), &settings).map_err(|error| {
         InputError::new(format!("{source}: network.backend.parameters"), error.to_string())
     })?;
-    let costs = Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() });
-    Ok(Host::new(spec, costs, network))
+    Ok(Host::new(spec, free(), network))
 }
 
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the
@@ -147,13 +175,27 @@ pub fn message(
     let (plan, parts) = (&assembled.network, &assembled.fabric);
     let costs = match plan.message.loggops {
         Some(given) => Costs::uniform(given),
-        None => match shared_nics(&parts.topology, spec.nics) {
-            Some(shared) => by_class(assembled, rerouter).with_shared_nics(shared),
-            None => by_class(assembled, rerouter),
-        },
+        None => with_nics(by_class(assembled, rerouter, plan.balancer), &parts.topology, spec),
     };
     let costs = costs.with_receiver(plan.message.receiver);
-    Host::new(spec, costs.clone(), Latency::new(costs).observed(records))
+    Host::new(spec, costs.clone(), Latency::new(costs).observed(records, parts.topology.scale_up_size()))
+}
+
+/// The same where no link inside the fabric is slower than NICs, and hosts cost a message nothing: one message after the other, as
+/// packets may go.
+pub fn in_turn(assembled: &Assembled, spec: HostSpec) -> Host<Latency> {
+    let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
+    let costs = by_class(assembled, None, LoadBalancer::Ideal).map(free);
+    let costs = with_nics(costs, &assembled.fabric.topology, spec);
+    Host::new(spec, costs.clone(), Latency::new(costs))
+}
+
+/// `costs` of hosts whose GPUs may share NICs.
+fn with_nics(costs: Costs, topology: &Topology, spec: HostSpec) -> Costs {
+    match shared_nics(topology, spec.nics) {
+        Some(shared) => costs.with_shared_nics(shared),
+        None => costs,
+    }
 }
 
 /// Whether GPUs of a host share NICs.
@@ -180,11 +222,11 @@ const LATENCIES: usize = CLASSES - 8;
 /// Pairs of hosts that are looked at to learn which latencies there are.
 const SAMPLED: u32 = 1 << 14;
 
-/// One parameter set per kind of path: L is the path's latency, G the slower end's time per byte with its header.
+/// One parameter set per kind of path: L is the path's latency, G the time per byte, with its header, of the slowest link on it.
 ///
 /// In a Clos a [`PathClass`] is a kind. Elsewhere paths of one class differ in length (the hops of a torus, the distances
 /// of buildings), and with faults in every shape: there every latency is a kind of its own.
-fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>) -> Costs {
+fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>, balancer: LoadBalancer) -> Costs {
     let (parts, seed) = (&assembled.fabric, assembled.scenario.seed);
     let topology = &parts.topology;
     let (mtu, header) = (assembled.network.mtu.0, assembled.network.header.0);
@@ -205,7 +247,7 @@ fn by_class(assembled: &Assembled, rerouter: Option<&SharedRerouter>) -> Costs {
         overhead_per_byte: 0,
         eager_limit: EAGER,
     };
-    let samples = samples(topology);
+    let samples = samples(topology, balancer);
     // A class that no path from endpoint 0 is of costs as much as the furthest that one is.
     let furthest =
         samples.iter().skip(PathClass::SameLeaf as usize).flatten().max_by_key(|sample| sample.latency);
@@ -299,9 +341,9 @@ struct Sample {
     rate: BitRate,
 }
 
-/// The longest latency and slowest end link seen of each class, from endpoint 0 to its own host, and to every GPU of each power of
+/// The longest latency and the rate of the slowest link, under `balancer`, seen of each class, from endpoint 0 to its own host, and to every GPU of each power of
 /// two of hosts and of the last one: with rails a GPU's class of path is that of its number too.
-fn samples(topology: &Topology) -> [Option<Sample>; 6] {
+fn samples(topology: &Topology, balancer: LoadBalancer) -> [Option<Sample>; 6] {
     let mut found: [Option<Sample>; 6] = [None; 6];
     let per_host = topology.endpoints_per_host();
     let near = 1..per_host;
@@ -312,10 +354,16 @@ fn samples(topology: &Topology) -> [Option<Sample>; 6] {
     let mut route = Route::new();
     for to in near.chain(hosts).filter(|&to| to > 0) {
         let (from, to) = (EndpointId(0), EndpointId(to));
+        // A link behind the NIC, where messages take one path or parts of all, may be slower than it.
+        topology.route(balancer, 0, from, to, NicId(0), 0, &mut route);
+        let part =
+            |&(link, share): &(LinkId, f64)| topology.link(link).rate.0 as f64 / share.max(f64::MIN_POSITIVE);
+        let behind = route.links.iter().map(part).fold(f64::INFINITY, f64::min);
         topology.route(LoadBalancer::Ideal, 0, from, to, NicId(0), 0, &mut route);
         let Some(rate) = route.links.iter().map(|&(link, _)| topology.link(link).rate).min() else {
             continue;
         };
+        let rate = if behind < rate.0 as f64 { BitRate(behind as u64) } else { rate };
         let class = &mut found[route.class as usize];
         let longer = class.is_none_or(|known| route.latency > known.latency);
         if longer {

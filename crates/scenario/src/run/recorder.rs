@@ -1,5 +1,6 @@
 //! Turns what a shard reports into rows: iterations, their critical paths, and the operations of watched ranks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use windtunnel_cluster::explain::{Breakdown, Category, Segment};
@@ -14,7 +15,7 @@ use crate::assemble::{JobPlan, Work};
 use crate::table::{Batch, Column, TableSink};
 
 /// An iteration of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Iteration {
     /// Number within the job.
     pub number: u64,
@@ -30,17 +31,34 @@ pub struct Iteration {
     pub critical_rank: u32,
     /// Where the time went; unknown at job fidelity.
     pub breakdown: Option<Breakdown>,
-    /// Whether it was the first of its episode.
-    pub warm_up: bool,
     /// Whether it is taken from an episode that was simulated before.
     pub reused: bool,
-    /// How many iterations of the job it stands for, in [`Iteration::ONE`]th; 0 for one that does not count.
-    pub weight: u64,
+    /// How many iterations of the job it stands for: 1 for itself, less if it was not done from its begin to its end, more if it
+    /// stands for some that were not simulated.
+    pub weight: f64,
+    /// Whether it ended before its episode did.
+    pub ended: bool,
+    /// Whether it was done from its begin to its end.
+    pub whole: bool,
 }
 
 impl Iteration {
-    /// The weight of one that stands for itself.
-    pub const ONE: u64 = 1 << 20;
+    /// As a shard whose clock is the run's tells of it, one that stands for itself.
+    pub fn of(end: &IterationEnd) -> Self {
+        Self {
+            number: end.iteration,
+            start_ps: end.start.0,
+            finish_ps: end.finish.0,
+            lag_ps: end.lag.0,
+            ranks: 0,
+            critical_rank: end.path.rank.0,
+            breakdown: None,
+            reused: false,
+            weight: 1.0,
+            ended: true,
+            whole: true,
+        }
+    }
 
     /// Length in picoseconds.
     pub fn span_ps(&self) -> u64 {
@@ -48,15 +66,24 @@ impl Iteration {
     }
 }
 
-/// Has the iterations of an episode stand for so many of their job, in [`Iteration::ONE`]th, or each for itself: those after
-/// the warm-up, or all if there is nothing else.
-pub fn weigh(iterations: &mut [Iteration], total: Option<u64>) {
-    let steady = iterations.iter().filter(|iteration| !iteration.warm_up).count() as u64;
-    let all = iterations.len() as u64;
-    let count = if steady > 0 { steady } else { all }.max(1);
-    let weight = total.map_or(Iteration::ONE, |total| (total / count).max(1));
-    for iteration in iterations {
-        iteration.weight = if iteration.warm_up && steady > 0 { 0 } else { weight };
+/// Has each of an episode's `iterations` stand for what its job did of it in the span `worked`, and those from number `lasting` on
+/// for what it did beyond them too, all alike, where it did `done` iterations in all. The job did so as it was simulated, and then at
+/// the mean of those: weighed so, weights sum to the iterations done, and iterations to the span worked.
+pub fn weigh(iterations: &mut [Iteration], worked: Range<u64>, lasting: usize, done: Option<f64>) {
+    for iteration in &mut *iterations {
+        let (begin, end) = (iteration.start_ps.max(worked.start), iteration.finish_ps.min(worked.end));
+        iteration.ended = iteration.finish_ps <= worked.end;
+        iteration.whole = iteration.ended && iteration.start_ps >= worked.start;
+        let part = || end.saturating_sub(begin) as f64 / (iteration.span_ps() as f64).max(1.0);
+        iteration.weight = if iteration.whole { 1.0 } else { part() };
+    }
+    let simulated: f64 = iterations.iter().map(|iteration| iteration.weight).sum();
+    let rest = done.map_or(0.0, |done| done - simulated);
+    let beyond = iterations.last().is_some_and(|last| last.finish_ps < worked.end);
+    // Less is of roundings.
+    if beyond && rest > 1e-9 * simulated.max(1.0) {
+        let each = rest / (iterations.len() - lasting) as f64;
+        iterations[lasting..].iter_mut().for_each(|iteration| iteration.weight += each);
     }
 }
 
@@ -65,6 +92,8 @@ pub fn weigh(iterations: &mut [Iteration], total: Option<u64>) {
 pub struct Watched {
     /// Index of the job in the scenario.
     pub job: usize,
+    /// What its rows say since when they count iterations: the episode; where there is one alone, the stay of the job.
+    pub episode: u32,
     /// What it does on as many GPUs as it has.
     pub work: Arc<Work>,
     /// GPU of each rank.
@@ -156,6 +185,12 @@ impl<'a> Recorder<'a> {
         self.names = names;
     }
 
+    /// What is held back of iterations of that job of the shard that end after `at` never happened.
+    pub fn undo(&mut self, job: usize, at: Time) {
+        let until_ps = self.at(at).saturating_sub(self.watched[job].phase.0);
+        self.held.retain(|held| held.of.0 != job || held.finish_ps <= until_ps);
+    }
+
     /// Batches of rows held back.
     pub fn held(&self) -> usize {
         self.held.len()
@@ -214,6 +249,7 @@ impl<'a> Recorder<'a> {
         let n = segments.len();
         let batch = Batch::default()
             .with("job", Column::repeated(&plan.name, n))
+            .with("episode", Column::U32(vec![watched.episode; n]))
             .with("iteration", Column::U64(vec![number; n]))
             .with("step", Column::U32((0..n as u32).collect()))
             .with("rank", Column::U32(vec![rank.0; n]))
@@ -251,6 +287,7 @@ impl Observer for Recorder<'_> {
             .with("job", Column::repeated(&plan.name, n))
             .with("rank", Column::U32(vec![rank.0; n]))
             .with("stage", Column::U32(vec![watched.work.stage_of(rank); n]))
+            .with("episode", Column::U32(vec![watched.episode; n]))
             .with("iteration", Column::U64(vec![watched.done_before + iteration; n]))
             .with("operation", Column::U32((0..n as u32).collect()))
             .with("label", labels)
@@ -284,13 +321,9 @@ impl Observer for Recorder<'_> {
             number,
             start_ps: self.at(end.start),
             finish_ps: self.at(end.finish),
-            lag_ps: end.lag.0,
             ranks: watched.placement.len() as u32,
-            critical_rank: end.path.rank.0,
             breakdown: Some(breakdown),
-            warm_up: end.iteration == 0,
-            reused: false,
-            weight: Iteration::ONE,
+            ..Iteration::of(end)
         };
         self.iterations[job].push(row);
         if watched.loading {
@@ -299,6 +332,7 @@ impl Observer for Recorder<'_> {
         let one = |value: u64| Column::U64(vec![value]);
         let mut batch = Batch::default()
             .with("job", Column::Text(vec![self.plans[watched.job].name.clone()]))
+            .with("episode", Column::U32(vec![watched.episode]))
             .with("iteration", one(number))
             .with("start_ps", one(self.told(job, end.start)))
             .with("finish_ps", one(self.told(job, end.finish)))

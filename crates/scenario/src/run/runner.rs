@@ -10,17 +10,21 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use windtunnel_cluster::calendar::{Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident};
+use windtunnel_cluster::calendar::{
+    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, Worked, lasting,
+};
 use windtunnel_cluster::faults::Component;
+use windtunnel_cluster::variation::Variation;
 use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LoadBalancer, Route};
+use windtunnel_workload::Workload;
 
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::Pace;
-use super::episode::{Record, Simulated, Simulator, Stop};
+use super::episode::{Record, Simulated, Simulator, Stop, with_speeds};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
-use super::ideal::IdealTimes;
+use super::ideal::{Flows, IdealTimes, On};
 use super::memo::{Known, Memo, mean};
 use super::recorder::{Held, Iteration, together, weigh};
 use super::summary::LinkLoad;
@@ -39,14 +43,21 @@ struct Open {
     start: CalendarTime,
     /// When it began in its simulation, which had to gather it first.
     gathered: Span,
-    /// Jobs at work; of those that load nothing is kept.
-    jobs: Vec<Option<usize>>,
-    /// When they go on, from the episode's start.
-    paused: Vec<Span>,
+    /// When the last of its jobs had entered that, from its origin.
+    entered: Time,
+    members: Vec<OpenJob>,
     iterations: Vec<Vec<Iteration>>,
     held: Vec<Held>,
     used: Arc<[(u32, f64)]>,
     congested: Vec<(usize, Cause, f64)>,
+}
+
+/// A job of it.
+struct OpenJob {
+    /// Which; `None` for one that loads, of which nothing is kept.
+    job: Option<usize>,
+    /// When it goes on, from the episode's start.
+    paused: Span,
 }
 
 /// What became of the episodes, besides their record.
@@ -68,6 +79,8 @@ pub struct FabricRunner<'a> {
     footprints: FxHashMap<(usize, u32, bool), Arc<[u32]>>,
     /// Mean iteration time alone on the fabric, of each job in its last place.
     alone: FxHashMap<usize, f64>,
+    /// Iterations at job fidelity on hosts that differ, by workload, placement and instant.
+    on_hosts: FxHashMap<(*const Workload, Vec<EndpointId>, u64), Span>,
     open: BTreeMap<u32, Open>,
     heat: Heat,
     congestion: Congestion,
@@ -97,6 +110,7 @@ impl<'a> FabricRunner<'a> {
             memo: Memo::new(assembled),
             footprints: FxHashMap::default(),
             alone: FxHashMap::default(),
+            on_hosts: FxHashMap::default(),
             open: BTreeMap::new(),
             heat: Heat::default(),
             congestion: Congestion::default(),
@@ -116,7 +130,7 @@ impl<'a> FabricRunner<'a> {
         for episode in self.open.keys().copied().collect::<Vec<_>>() {
             let began = self.open[&episode].start.0;
             let span = Span(now.0.saturating_sub(began).saturating_mul(1_000));
-            match self.lasted(episode, span) {
+            match self.lasted(episode, span, &[]) {
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) | Err(Stop::Cancelled) => {}
             }
@@ -277,22 +291,17 @@ impl<'a> FabricRunner<'a> {
         Err(Stop::Failed(Failure::Run(message)))
     }
 
-    /// Job fidelity: a given duration, or iterations of the ideal fabric's time.
+    /// Job fidelity: a given duration, or iterations as long as alone on an ideal fabric, on the hosts that a job has if any of
+    /// them differs from what is written of all.
     fn without_network(
-        &self,
+        &mut self,
         start: CalendarTime,
         jobs: &[EpisodeJob],
         iterations: u64,
-    ) -> Vec<Vec<Iteration>> {
-        let of = |job: &EpisodeJob| {
-            let plan = &self.simulator.assembled.jobs[job.job];
-            let span = match plan.duration {
-                Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
-                None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
-            };
-            // An elastic job on fewer or more GPUs than it asked for.
-            let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
-            let span = Span(u64::try_from((u128::from(span.0) * asked).div_ceil(has)).unwrap_or(u64::MAX));
+    ) -> Result<Vec<Vec<Iteration>>, Stop> {
+        let mut all = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let span = self.span_without_network(start, job)?;
             let origin = self.origin(start);
             let at = |number: u64| origin.ps.saturating_add((job.start + span * number).0);
             let one = |number: u64| Iteration {
@@ -303,13 +312,59 @@ impl<'a> FabricRunner<'a> {
                 ranks: job.placement.len() as u32,
                 critical_rank: 0,
                 breakdown: None,
-                warm_up: number == 0,
                 reused: false,
-                weight: Iteration::ONE,
+                weight: 1.0,
+                ended: true,
+                whole: true,
             };
-            (0..iterations.min(job.left)).map(one).collect()
+            all.push((0..iterations.min(job.left)).map(one).collect());
+        }
+        Ok(all)
+    }
+
+    /// An iteration of a job at job fidelity, in an episode that begins at `start`.
+    fn span_without_network(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
+        let assembled = self.simulator.assembled;
+        let plan = &assembled.jobs[job.job];
+        let span = match plan.duration {
+            Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
+            None if self.differs(&job.placement) => return self.span_on(start, job),
+            None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
         };
-        jobs.iter().map(of).collect()
+        // An elastic job on fewer or more GPUs than it asked for.
+        let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
+        Ok(Span(u64::try_from((u128::from(span.0) * asked).div_ceil(has)).unwrap_or(u64::MAX)))
+    }
+
+    /// Whether a GPU or NIC of a placement has another speed than is written of all.
+    fn differs(&self, placement: &[EndpointId]) -> bool {
+        let assembled = self.simulator.assembled;
+        let per_host = assembled.fabric.topology.endpoints_per_host();
+        let on = |gpu: &EndpointId, host: Option<u32>| host.is_none_or(|host| gpu.0 / per_host == host);
+        let is = |gpu: &EndpointId, own: Option<u32>| own.is_none_or(|own| gpu.0 % per_host == own);
+        let variation = &assembled.scenario.variation;
+        let slow =
+            |gpu: &EndpointId| variation.speeds.iter().any(|rule| on(gpu, rule.host) && is(gpu, rule.gpu));
+        let behind = |gpu: &EndpointId| variation.nics.iter().any(|rule| on(gpu, rule.host));
+        placement.iter().any(|gpu| slow(gpu) || behind(gpu))
+    }
+
+    /// An iteration alone on an ideal fabric, on the hosts that a job has; of a speed that changes later nothing is known yet.
+    fn span_on(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
+        let Simulator { assembled, options, progress, .. } = &mut self.simulator;
+        let (assembled, options) = (*assembled, *options);
+        let work = assembled.jobs[job.job].work_of(job.placement.len());
+        let changes = assembled.scenario.variation.speeds.iter().any(|rule| rule.from.is_some());
+        let key = (Arc::as_ptr(&work.workload), job.placement.clone(), if changes { start.0 } else { 0 });
+        if let Some(&span) = self.on_hosts.get(&key) {
+            return Ok(span);
+        }
+        let variation = with_speeds(assembled, start, Variation::none());
+        let (placement, slow) = (job.placement.as_slice(), assembled.slow_links.as_slice());
+        let on = On { job: job.job, work, placement, variation: &variation, slow, form: Flows::Same };
+        let span = on.time(assembled, options, &mut **progress)?.ok_or(Stop::Cancelled)?;
+        self.on_hosts.insert(key, span);
+        Ok(span)
     }
 
     /// Splits jobs into groups that share no link.
@@ -380,7 +435,7 @@ impl<'a> FabricRunner<'a> {
         if self.simulator.assembled.scenario.fidelity == Fidelity::Job {
             let mut results = Vec::with_capacity(episodes.len());
             for episode in episodes {
-                let seen = self.without_network(start, &episode.jobs, iterations);
+                let seen = self.without_network(start, &episode.jobs, iterations)?;
                 let good_for = vec![None; seen.len()];
                 self.check_span(episode, &seen)?;
                 results.push(ends(&seen, &good_for, self.origin(start).ps));
@@ -427,7 +482,7 @@ impl<'a> FabricRunner<'a> {
         if cancelled {
             // What it saw of its jobs is kept to the end.
             for index in missing {
-                self.lasted(episodes[index].number, Span(u64::MAX))?;
+                self.lasted(episodes[index].number, Span(u64::MAX), &[])?;
             }
             return Err(Stop::Cancelled);
         }
@@ -468,10 +523,11 @@ impl<'a> FabricRunner<'a> {
         used: Arc<[(u32, f64)]>,
     ) {
         let congested = self.congested(episode, &iterations);
-        let jobs = episode.jobs.iter().map(|job| (!job.loading).then_some(job.job)).collect();
-        let gathered = episode.gathered();
-        let paused = episode.jobs.iter().map(EpisodeJob::pause).collect();
-        let open = Open { start, gathered, jobs, paused, iterations, held, used, congested };
+        let member =
+            |job: &EpisodeJob| OpenJob { job: (!job.loading).then_some(job.job), paused: job.pause() };
+        let members = episode.jobs.iter().map(member).collect();
+        let (gathered, entered) = (episode.gathered(), episode.entered());
+        let open = Open { start, gathered, entered, members, iterations, held, used, congested };
         self.open.insert(episode.number, open);
     }
 }
@@ -525,7 +581,7 @@ impl EpisodeRunner for FabricRunner<'_> {
         Ok(stands.iter().map(of).collect())
     }
 
-    fn lasted(&mut self, episode: u32, span: Span) -> Result<(), Stop> {
+    fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Stop> {
         let Some(open) = self.open.remove(&episode) else { return Ok(()) };
         let origin = self.origin(open.start);
         let until_ps = origin.ps.saturating_add(span.0);
@@ -537,25 +593,29 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
         let mut last = 0;
-        let gathered_ps = origin.ps.saturating_add(open.gathered.0);
-        let simulated_ps = until_ps.saturating_add(open.gathered.0);
-        for ((job, paused), mut iterations) in open.jobs.into_iter().zip(open.paused).zip(open.iterations) {
-            let by = |ps: u64| done_by(&iterations, ps);
-            let done =
-                by(simulated_ps).zip(by(gathered_ps.saturating_add(paused.0))).filter(|_| span.0 < u64::MAX);
-            let done = done.map(|(all, before)| all.saturating_sub(before));
-            let whole = iterations.partition_point(|iteration| iteration.finish_ps <= simulated_ps);
-            last = iterations[..whole].last().map_or(last, |iteration| last.max(iteration.finish_ps));
-            for iteration in &mut iterations {
-                iteration.warm_up |= iteration.start_ps < gathered_ps;
-            }
-            // Of a job that goes on in the middle of its first one, that tells what there is to tell.
-            let part = done.is_some_and(|done| done > 0) && !iterations.is_empty();
-            iterations.truncate(whole.max(usize::from(part)));
-            weigh(&mut iterations, done);
-            if let Some(job) = job {
-                self.simulator.record.iterations[job].append(&mut iterations);
-            }
+        // The simulation had to gather the group first.
+        let begin_ps = origin.ps.saturating_add(open.gathered.0);
+        for (member, mut iterations) in open.members.into_iter().zip(open.iterations) {
+            let Some(end) = iterations.last() else { continue };
+            let all_ps = end.finish_ps;
+            let did = worked.iter().find(|did| member.job == Some(did.job));
+            let went_on = did.map_or(span, |did| did.span);
+            let until_ps = if span.0 < u64::MAX { begin_ps.saturating_add(went_on.0) } else { all_ps };
+            let ended = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
+            last = iterations[..ended].last().map_or(last, |iteration| last.max(iteration.finish_ps));
+            let Some(job) = member.job else { continue };
+            let ends: Vec<Time> = iterations.iter().map(|one| Time(one.finish_ps - origin.ps)).collect();
+            let from_ps = begin_ps.saturating_add(member.paused.0);
+            weigh(
+                &mut iterations,
+                from_ps..until_ps,
+                lasting(&ends, open.entered),
+                did.map(|did| did.iterations),
+            );
+            // What comes after never happened.
+            let begun = iterations.partition_point(|iteration| iteration.start_ps < until_ps);
+            iterations.truncate(begun.max(ended));
+            self.simulator.record.iterations[job].append(&mut iterations);
         }
         let record = &mut self.simulator.record;
         let last = origin.calendar_ns(last.saturating_sub(open.gathered.0));
@@ -595,20 +655,6 @@ impl EpisodeRunner for FabricRunner<'_> {
     }
 }
 
-/// How many iterations a job does by `until_ps`, in [`Iteration::ONE`]th: those simulated as they were, the others at their pace.
-/// Where another job of its group ends on the way, that is not the pace of what comes before.
-fn done_by(iterations: &[Iteration], until_ps: u64) -> Option<u64> {
-    let pace = mean(iterations).filter(|pace| *pace > 0.0)?;
-    let whole = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
-    let (begin, length) = match iterations.get(whole) {
-        Some(iteration) => (iteration.start_ps, (iteration.span_ps() as f64).max(1.0)),
-        None => (iterations.last()?.finish_ps, pace),
-    };
-    let part = until_ps.saturating_sub(begin) as f64 / length;
-    // Of many episodes, too, the sum fits.
-    Some((((whole as f64 + part) * Iteration::ONE as f64) as u64).min(u64::MAX >> 24))
-}
-
 fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> Vec<EpisodeJobResult> {
     let of = |(iterations, &good_for): (&Vec<Iteration>, &Option<Span>)| EpisodeJobResult {
         ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
@@ -621,11 +667,9 @@ fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> V
 mod tests {
     use super::*;
 
-    /// Two iterations of 3 us beside a job that ends then, and three of 1 us without it.
-    #[test]
-    fn what_was_simulated_is_done_at_its_own_pace() {
+    fn iterations(lengths_us: &[u64]) -> Vec<Iteration> {
         let mut finish_ps = 7_000_000;
-        let of = |(number, us): (u64, u64)| {
+        let of = |(number, &us): (u64, &u64)| {
             let start_ps = finish_ps;
             finish_ps += us * 1_000_000;
             Iteration {
@@ -636,18 +680,52 @@ mod tests {
                 ranks: 1,
                 critical_rank: 0,
                 breakdown: None,
-                warm_up: number == 0,
                 reused: false,
-                weight: Iteration::ONE,
+                weight: 1.0,
+                ended: true,
+                whole: true,
             }
         };
-        let iterations: Vec<Iteration> = (0..).zip([3, 3, 1, 1, 1]).map(of).collect();
-        let done =
-            |us: u64| done_by(&iterations, us * 1_000_000).map(|done| done as f64 / Iteration::ONE as f64);
-        assert_eq!([5, 7, 10, 13, 14].map(done), [0.0, 0.0, 1.0, 2.0, 3.0].map(Some));
-        assert!((done(9).unwrap() - 2.0 / 3.0).abs() < 1e-6);
-        // Beyond what was simulated those after the warm-up are the pace: 1.5 us.
-        assert!((done(16 + 15).unwrap() - 15.0).abs() < 1e-6);
-        assert_eq!(done_by(&[], 9), None);
+        (0..).zip(lengths_us).map(of).collect()
+    }
+
+    /// Weights of iterations of these lengths, simulated from 7 us on, of which the job did `done` between two instants.
+    fn weights(lengths_us: &[u64], worked_us: [f64; 2], done: f64) -> Vec<f64> {
+        let mut iterations = iterations(lengths_us);
+        let [from, until] = worked_us.map(|us| (us * 1e6) as u64);
+        weigh(&mut iterations, from..until, 2, Some(done));
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for one in &iterations {
+            sum += one.weight * one.span_ps() as f64;
+            weights += one.weight;
+        }
+        // The calendar rounds ends up to a nanosecond.
+        assert!((sum - (until - from) as f64).abs() < 1_000.0, "{sum}");
+        assert!((weights - done).abs() < 1e-6, "{weights}");
+        iterations.iter().map(|one| (one.weight * 1e6).round() / 1e6).collect()
+    }
+
+    /// The first takes longer, another job enters in the second.
+    #[test]
+    fn what_was_simulated_stands_for_itself_and_the_last_for_the_rest() {
+        let lengths = [3, 3, 1, 2];
+        assert_eq!(weights(&lengths, [7.0, 16.0], 4.0), [1.0, 1.0, 1.0, 1.0]);
+        // Twenty more at 1.5 us.
+        assert_eq!(weights(&lengths, [7.0, 46.0], 24.0), [1.0, 1.0, 11.0, 11.0]);
+        // There are no more: the job ended, rounded up.
+        assert_eq!(weights(&lengths, [7.0, 16.0009], 4.0), [1.0, 1.0, 1.0, 1.0]);
+        // But it began before it was to: what it did then does not count, and is done again.
+        assert_eq!(weights(&lengths, [8.5, 17.5], 4.5), [0.5, 1.0, 1.5, 1.5]);
+        // From the midst of the first, which was begun to gather the others, to the midst of the second.
+        assert_eq!(weights(&lengths, [9.0, 12.0], 1.0), [0.333333, 0.666667, 0.0, 0.0]);
+        // From beyond all that was simulated.
+        assert_eq!(weights(&lengths, [19.0, 22.0], 2.0), [0.0, 0.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn an_iteration_is_whole_if_it_was_done_from_begin_to_end() {
+        let mut seen = iterations(&[3, 3, 1]);
+        weigh(&mut seen, 8_000_000..13_500_000, 1, None);
+        assert_eq!(seen.iter().map(|one| one.whole).collect::<Vec<_>>(), [false, true, false]);
     }
 }

@@ -64,6 +64,10 @@ pub struct JobSummary<'a> {
     pub finish: Option<CalendarTime>,
     /// Stops and interruptions, and what they cost.
     pub time: JobTime,
+    /// Nanoseconds in which it did iterations.
+    pub worked_ns: u64,
+    /// Iterations that interruptions undid.
+    pub undone: f64,
 }
 
 /// The value at quantile `q` of a sorted list, by nearest rank.
@@ -73,15 +77,15 @@ pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
 }
 
 /// The same of a list of lengths and weights.
-fn weighted_quantile(sorted: &[(u64, u64)], q: f64) -> Option<u64> {
-    let total: u64 = sorted.iter().map(|&(_, weight)| weight).sum();
-    let rank = (q * total as f64).ceil() as u64;
-    let mut sum = 0;
-    let reaches = |&&(_, weight): &&(u64, u64)| {
+fn weighted_quantile(sorted: &[(u64, f64)], q: f64) -> Option<u64> {
+    let total: f64 = sorted.iter().map(|&(_, weight)| weight).sum();
+    let mut sum = 0.0;
+    let reaches = |&&(_, weight): &&(u64, f64)| {
         sum += weight;
-        sum >= rank
+        // Sums of weights round.
+        sum >= q * total * (1.0 - 1e-12)
     };
-    sorted.iter().find(reaches).map(|&(span, _)| span)
+    sorted.iter().find(reaches).or(sorted.last()).map(|&(span, _)| span)
 }
 
 impl JobSummary<'_> {
@@ -92,17 +96,24 @@ impl JobSummary<'_> {
 
     /// As JSON.
     pub fn to_json(&self) -> Value {
-        let counted: Vec<&Iteration> = self.iterations.iter().filter(|one| one.weight > 0).collect();
-        let alike = counted.iter().all(|one| one.weight == counted[0].weight);
-        let weight = |one: &Iteration| if alike { 1 } else { one.weight };
-        let weights: u64 = counted.iter().map(|one| weight(one)).sum();
+        let counted: Vec<&Iteration> = self.iterations.iter().filter(|one| one.weight > 0.0).collect();
+        let alike = counted.iter().all(|one| one.weight == 1.0);
+        let weights: f64 = counted.iter().map(|one| one.weight).sum();
         let mean_of = |of: &dyn Fn(&Iteration) -> u128| {
-            let sum: u128 = counted.iter().map(|one| u128::from(weight(one)) * of(one)).sum();
-            (!counted.is_empty()).then(|| sum as f64 / 1e12 / weights as f64)
+            let first = of(counted.first()?);
+            let sum = if alike {
+                counted.iter().map(|one| of(one)).sum::<u128>() as f64 / weights
+            } else {
+                // What is the same in all stays what it is.
+                let more = |one: &&Iteration| one.weight * (of(one) as f64 - first as f64);
+                first as f64 + counted.iter().map(more).sum::<f64>() / weights
+            };
+            Some(sum / 1e12)
         };
         let mean = |of: &dyn Fn(&Iteration) -> u64| mean_of(&|one| u128::from(of(one)));
-        let mut spans: Vec<(u64, u64)> = counted.iter().map(|one| (one.span_ps(), weight(one))).collect();
-        spans.sort_unstable();
+        let whole = counted.iter().filter(|one| one.whole);
+        let mut spans: Vec<(u64, f64)> = whole.map(|one| (one.span_ps(), one.weight)).collect();
+        spans.sort_by_key(|&(span, _)| span);
         let iteration_time = mean(&|iteration| iteration.span_ps());
         // An elastic job has more GPUs at times than at others.
         let gpu_time = mean_of(&|one| u128::from(one.span_ps()) * u128::from(one.ranks)).filter(|t| *t > 0.0);
@@ -120,6 +131,9 @@ impl JobSummary<'_> {
         let model = self.plan.model.as_ref();
         let rate = |per_iteration: f64| iteration_time.filter(|t| *t > 0.0).map(|t| per_iteration / t);
         let calendar = |time: Option<CalendarTime>| time.map(|time| time.0 as f64 / 1e9);
+        // Of a job whose iterations were all disturbed on their way no more is known than the mean.
+        let quantile = |q: f64| weighted_quantile(&spans, q).map(seconds).or(iteration_time);
+        let took = self.start.zip(self.finish).map(|(start, finish)| finish.0 - start.0);
         json!({
             "name": self.plan.name,
             "state": self.state.name(),
@@ -128,13 +142,15 @@ impl JobSummary<'_> {
             "ranks": self.plan.ranks(),
             "operations": self.plan.work.workload.operations(),
             "iterations": self.plan.iterations,
-            "simulated_iterations": self.iterations.iter().filter(|iteration| !iteration.reused).count(),
+            "simulated_iterations": self.iterations.iter().filter(|one| !one.reused && one.ended).count(),
             "iteration_time_s": {
                 "mean": iteration_time,
-                "p50": weighted_quantile(&spans, 0.5).map(seconds),
-                "p99": weighted_quantile(&spans, 0.99).map(seconds),
-                "max": spans.last().map(|&(span, _)| seconds(span)),
+                "p50": quantile(0.5),
+                "p99": quantile(0.99),
+                "max": quantile(1.0),
             },
+            "undone_iterations": self.undone,
+            "outside_iterations_s": took.map(|took| took.saturating_sub(self.worked_ns) as f64 / 1e9),
             "compute_s": part(&|breakdown| breakdown.compute),
             "exposed_communication_s": part(&|breakdown| breakdown.exposed.iter().sum()),
             "exposed_s": exposed,
@@ -213,10 +229,18 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
 /// Counters of the network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NetworkSummary {
-    /// Messages sent, coupled groups' edges not counted.
+    /// Messages that jobs sent in the whole run, those of collectives as by steps, of the iterations that count.
     pub messages: Option<u64>,
-    /// Payload bytes that arrived.
+    /// Their payload.
     pub bytes_delivered: Option<u64>,
+    /// Messages of iterations that interruptions undid.
+    pub undone_messages: Option<u64>,
+    /// Their payload.
+    pub undone_bytes: Option<u64>,
+    /// Messages that were simulated one by one.
+    pub simulated_messages: Option<u64>,
+    /// Payload that was simulated, that of coupled groups included.
+    pub simulated_bytes: Option<u64>,
     /// Packet fidelity only.
     pub packets_delivered: Option<u64>,
     /// Packet fidelity only.

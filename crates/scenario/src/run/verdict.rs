@@ -162,7 +162,6 @@ mod tests {
                 let start_ps = finish_ps;
                 finish_ps += length * 8 / 10 + random.below(length * 4 / 10);
                 let number = iterations.len() as u64;
-                let (warm_up, weight) = (number == 0, Iteration::ONE);
                 let (critical_rank, breakdown, reused) = (0, None, false);
                 iterations.push(Iteration {
                     number,
@@ -172,9 +171,10 @@ mod tests {
                     ranks: 1,
                     critical_rank,
                     breakdown,
-                    warm_up,
                     reused,
-                    weight,
+                    weight: 1.0,
+                    ended: true,
+                    whole: true,
                 });
             }
             iterations

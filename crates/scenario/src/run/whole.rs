@@ -38,7 +38,7 @@ use super::drive::{Observed, Pace};
 use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, variation, watch};
 use super::network;
 use super::paths::PathNames;
-use super::recorder::{Recorder, weigh};
+use super::recorder::{Iteration, Recorder};
 use super::stuck::{Lost, stuck_failure};
 use super::usage;
 use crate::assemble::{Assembled, JobPlan};
@@ -62,6 +62,18 @@ struct Running {
     /// Iterations that it had done before it entered.
     before: u64,
     writes: Writes,
+}
+
+/// A job that was on the shard at some time, in one place of it for each stay on GPUs.
+struct Entered {
+    /// Index of the job.
+    job: usize,
+    /// It only loaded its data there.
+    loading: bool,
+    /// On how many GPUs.
+    gpus: usize,
+    /// When it was taken off before its end.
+    left: Option<Time>,
 }
 
 /// Runs `jobs` to their end; if the progress sink stops it, as far as it came.
@@ -210,6 +222,7 @@ impl Over<'_> {
             entered: Vec::new(),
             began: vec![false; jobs.len()],
             safe: vec![0; jobs.len()],
+            undone: vec![0; jobs.len()],
             faults: Vec::new(),
             histories: vec![JobHistory::default(); jobs.len()],
             timeline: Timeline::default(),
@@ -245,16 +258,29 @@ impl Over<'_> {
         if let Some(failure) = whole.shard.observer_mut().failure() {
             return Err(Failure::Run(failure.to_owned()));
         }
-        let Whole { mut histories, mut timeline, entered, faults, .. } = whole;
+        let Whole { mut histories, mut timeline, entered, undone, faults, .. } = whole;
         let given = &order.given;
         for (place, &job) in given.iter().enumerate() {
             histories[job].submit = cluster.submitted_at(JobId(place as u32));
             histories[job].time = cluster.job_time(JobId(place as u32));
             record.started[job] = histories[job].start;
         }
-        for (&(job, _), mut iterations) in entered.iter().zip(seen).filter(|((_, loading), _)| !loading) {
-            weigh(&mut iterations, None);
-            record.iterations[job].append(&mut iterations);
+        for (entry, mut iterations) in entered.iter().zip(seen) {
+            // Ends may have been known before the job was taken off.
+            let left_ps = entry.left.map_or(u64::MAX, |left| left.0);
+            iterations.truncate(iterations.partition_point(|iteration| iteration.finish_ps <= left_ps));
+            let work = (iterations.len() as u128) << 64;
+            if entry.loading {
+                histories[entry.job].loaded.add(entry.gpus, work);
+                continue;
+            }
+            let worked: u64 = iterations.iter().map(Iteration::span_ps).sum();
+            histories[entry.job].worked += Span(worked).ns_ceil();
+            histories[entry.job].done.add(entry.gpus, work);
+            record.iterations[entry.job].append(&mut iterations);
+        }
+        for (history, undone) in histories.iter_mut().zip(undone) {
+            history.done.undo(u128::from(undone) << 64, &mut history.undone);
         }
         timeline.until(cluster.now(), cluster.gpu_states());
         let end = CalendarTime(cluster.now());
@@ -285,12 +311,14 @@ struct Whole<'a, N: Lasting> {
     /// Changes of the fabric that the network knows of.
     fabric: u64,
     running: Vec<Running>,
-    /// The job at each place of the shard, and whether it only loads there.
-    entered: Vec<(usize, bool)>,
+    /// The job at each place of the shard.
+    entered: Vec<Entered>,
     /// Whether each job has begun to work.
     began: Vec<bool>,
     /// Iterations of each job that no interruption undoes.
     safe: Vec<u64>,
+    /// Those that interruptions undid.
+    undone: Vec<u64>,
     faults: Vec<FaultRecord>,
     histories: Vec<JobHistory>,
     timeline: Timeline,
@@ -329,7 +357,7 @@ where
                     return Err(Stop::Failed(Failure::Run(fault.to_owned())));
                 }
                 let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
-                let name = |&(job, _): &(usize, bool)| self.assembled.jobs[job].name.as_str();
+                let name = |entry: &Entered| self.assembled.jobs[entry.job].name.as_str();
                 let jobs: Vec<&str> = self.entered.iter().map(name).collect();
                 return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond, lost.as_ref())));
             };
@@ -461,9 +489,14 @@ where
         let Some(place) = self.running.iter().position(|running| running.id == id) else { return };
         let running = self.running.remove(place);
         let now = CalendarTime(now).network_time();
-        if kept && !running.loading {
-            self.safe[running.job] = running.before + self.shard.ended_by(running.place, now);
+        let done = running.before + self.shard.ended_by(running.place, now);
+        match (running.loading, kept) {
+            (true, _) => {}
+            (false, true) => self.safe[running.job] = done,
+            (false, false) => self.undone[running.job] += done - self.safe[running.job],
         }
+        self.entered[running.place].left = Some(now);
+        self.shard.observer_mut().undo(running.place, now);
         self.shard.forget(running.place);
         let gone = |ticket| shard::is_of(ticket, running.place);
         self.shard.fabric_mut().abandon(now, &running.placement, &gone);
@@ -523,7 +556,7 @@ where
         let place =
             self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time() + phase, ..watched })?;
         self.histories[job].start = cluster.first_start(id);
-        self.entered.push((job, false));
+        self.entered.push(Entered { job, loading: false, gpus: placement.len(), left: None });
         let writes = Writes::new(&self.jobs[job].life, ready);
         let mut running = Running { id, job, place, loading: false, placement, before, writes };
         if running.writes.begin(&mut self.shard, place, iterations) {
@@ -554,7 +587,7 @@ where
         // How long it takes, the shard shows.
         cluster.reload(id, UNKNOWN);
         self.histories[job].start = cluster.first_start(id);
-        self.entered.push((job, true));
+        self.entered.push(Entered { job, loading: true, gpus: placement.len(), left: None });
         let writes = Writes::new(&Life::default(), now);
         self.running.push(Running { id, job, place, loading: true, placement, before: 0, writes });
         Ok(())
@@ -563,7 +596,9 @@ where
     /// Puts a job on the shard; its place there.
     fn put_on(&mut self, job: &EpisodeJob) -> Result<usize, Stop> {
         let plan = &self.assembled.jobs[job.job];
-        self.shard.observer_mut().enter(watch(job, plan, u64::MAX));
+        let alike = |entry: &&Entered| entry.job == job.job && entry.loading == job.loading;
+        let stay = self.entered.iter().filter(alike).count() as u32;
+        self.shard.observer_mut().enter(watch(job, plan, u64::MAX, stay));
         self.shard.couple(coupling(self.assembled, &job.placement));
         let place = self.shard.enter(shard_job(self.assembled, job)).map_err(|error| {
             let place = format!("{}: job `{}`", self.options.source, plan.name);

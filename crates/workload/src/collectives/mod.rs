@@ -27,12 +27,14 @@ mod recursive;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod tree;
 mod tuner;
 
 pub use in_network::Meeting;
 pub use parts::Round;
 pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
+pub use traffic::Traffic;
 pub use tuner::{OneByOne, SizeRule, Tuner};
 
 use windtunnel_kernel::{Bytes, RankId};

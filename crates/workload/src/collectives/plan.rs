@@ -289,6 +289,21 @@ impl Plan {
         self.n
     }
 
+    /// Bytes, counted as [`CollectiveKind`] says.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Members of a scale-up domain that stand next to each other.
+    pub(super) const fn domain(&self) -> u32 {
+        self.domain
+    }
+
+    /// Chunks in which a tree or chain passes them on, in each lane.
+    pub(super) const fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
     /// What it computes.
     pub fn kind(&self) -> CollectiveKind {
         self.kind
