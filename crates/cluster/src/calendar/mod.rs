@@ -175,7 +175,7 @@ pub struct Resident<'a> {
 }
 
 /// How far the calendar has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
     /// The present.
     pub now: CalendarTime,
@@ -183,6 +183,19 @@ pub struct Reached {
     pub ended: u64,
     /// Of so many that are to end.
     pub jobs: u64,
+    /// What those at work have done of their jobs, in jobs, if they go on as they do.
+    pub under_way: f64,
+}
+
+impl Reached {
+    /// What part of a run is done, `inner` of the simulation in hand included. A job that begins and one that ends cost a
+    /// simulation each.
+    pub fn part(&self, inner: f64) -> f64 {
+        let jobs = self.jobs.max(1) as f64;
+        let done = ((self.ended as f64 + self.under_way) / jobs).min(1.0);
+        let simulations = 2.0 * (jobs - self.ended as f64).max(0.0) + 1.0;
+        done + (1.0 - done) * inner / simulations
+    }
 }
 
 /// Simulates episodes.

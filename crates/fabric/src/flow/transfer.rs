@@ -234,7 +234,16 @@ impl FlowNetwork {
                 if let Some((tree, _)) = &group.tree {
                     self.turns.leave(tree, self.settings.reduction.operations, &mut self.admitted);
                 }
-                self.coupled_runs += 1;
+                if group.stands_for.between > 0 {
+                    self.messages += group.total_weight;
+                    self.completion.add_times(at.since(transfer.start), group.stands_for.between);
+                    for &(count, bit, latency) in &group.stands_for.inside {
+                        let sent = Span::from_seconds_ceil(transfer.bytes.0 as f64 * 8.0 * bit);
+                        self.completion.add_times((sent + latency).min(at.since(transfer.start)), count);
+                    }
+                } else {
+                    self.coupled_runs += 1;
+                }
                 (Arrival::Coupled { run }, transfer.bytes * group.total_weight, group.edges)
             }
         };

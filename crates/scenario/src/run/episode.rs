@@ -11,7 +11,7 @@ use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
 use windtunnel_workload::collectives::OneByOne;
-use windtunnel_workload::replay::{Coupling, StuckOperation};
+use windtunnel_workload::replay::{Coupling, Exchanges, StuckOperation};
 
 use super::RunOptions;
 use super::clock::Origin;
@@ -114,6 +114,9 @@ impl Record {
         let (network, more) = (&mut self.network, other.network);
         sum(&mut network.messages, more.messages);
         sum(&mut network.bytes_delivered, more.bytes_delivered);
+        if let Some(exchanges) = &more.exchanges {
+            network.add_exchanges(exchanges);
+        }
         network.links_most_loaded = more.links_most_loaded;
         if more.detoured_pairs > network.detoured_pairs {
             (network.detoured_pairs, network.detoured) = (more.detoured_pairs, more.detoured);
@@ -346,9 +349,7 @@ impl Simulator<'_> {
             Fidelity::Message => shard.tune(Arc::new(OneByOne)),
             _ => {}
         }
-        if assembled.scenario.network.exchange == ExchangeName::Hosts {
-            shard.exchange_whole();
-        }
+        shard.exchange(exchanges(assembled, jobs.len()));
         let judged = Judge::is_asked(episode);
         for job in jobs {
             let plan = &assembled.jobs[job.job];
@@ -434,6 +435,11 @@ impl Simulator<'_> {
         }
         if let Some(rerouter) = rerouter {
             self.record.network.add_detours(&lock(rerouter), topology);
+        }
+        if merges(assembled) {
+            for job in 0..jobs.len() {
+                self.record.network.add_exchanges(&(&shard.exchanged(job)).into());
+            }
         }
         let begun = (0..jobs.len()).map(|job| shard.begun(job)).collect();
         if let Some(failure) = shard.observer_mut().failure() {
@@ -603,6 +609,22 @@ pub fn stuck_failure(jobs: &[&str], stuck: &[(usize, Vec<StuckOperation>)], beyo
         "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: every \
          receive needs a send of the same tag from the same rank, and the other way round"
     ))
+}
+
+/// Whether all-to-alls may be merged.
+pub fn merges(assembled: &Assembled) -> bool {
+    let scenario = &assembled.scenario;
+    scenario.network.exchange == ExchangeName::Auto && scenario.fidelity == Fidelity::Flow
+}
+
+/// How all-to-alls run where so many jobs may meet.
+pub fn exchanges(assembled: &Assembled, jobs: usize) -> Exchanges {
+    match assembled.scenario.network.exchange {
+        ExchangeName::Messages => Exchanges::ByMessage,
+        ExchangeName::Hosts => Exchanges::Whole,
+        ExchangeName::Auto if merges(assembled) && jobs == 1 => Exchanges::InStep,
+        ExchangeName::Auto => Exchanges::ByMessage,
+    }
 }
 
 /// Where collectives of a job on `placement` may run coupled.

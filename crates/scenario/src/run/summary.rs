@@ -13,6 +13,7 @@ use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;
 
 use super::cluster;
+use super::exchanged::ExchangeSummary;
 use super::recorder::Iteration;
 use crate::assemble::evidence::EvidenceRow;
 use crate::assemble::origin::Origin;
@@ -216,6 +217,8 @@ pub struct NetworkSummary {
     pub messages: Option<u64>,
     /// Payload bytes that arrived.
     pub bytes_delivered: Option<u64>,
+    /// All-to-alls under `network.exchange: auto`; null where there is none (flow fidelity).
+    pub exchanges: Option<ExchangeSummary>,
     /// Packet fidelity only.
     pub packets_delivered: Option<u64>,
     /// Packet fidelity only.
