@@ -23,8 +23,8 @@ use windtunnel_workload::replay::{Coupling, Exchanges, Replay, ReplayError, Repl
 use windtunnel_workload::{Token, Workload};
 
 use self::bridge::Bridge;
-use self::exchanges::{Exchanges as Merging, Verdict};
 pub use self::exchanges::{ByMessage, Exchanged};
+use self::exchanges::{Exchanges as Merging, Verdict};
 use self::groups::{Complete, Coupled, ask, start_group, start_meeting};
 use crate::coupler::{Coupler, Member};
 use crate::explain::{self, CriticalPath};

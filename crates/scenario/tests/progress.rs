@@ -109,14 +109,18 @@ fn the_ideal_run_beside_changes_nothing() {
     let ((one, rows, told), (two, more, _)) = (done(&text, 1), done(&text, 2));
     assert_eq!(one, two);
     assert!(rows.same(&more), "rows differ");
-    assert_eq!(told.phases, [Phase::Preparing, Phase::Ideal, Phase::Simulating][..told.phases.len().min(3)]);
+    let told: Vec<Phase> = told.phases.into_iter().filter(|&phase| phase != Phase::Ideal).collect();
+    assert_eq!(told, [Phase::Preparing, Phase::Simulating]);
 }
 
 #[test]
 fn what_is_wrong_is_told_alike_with_and_without_a_second_thread() {
     // The replay finds that a collective does not fit its group, on either fabric.
     let text = scenario("flow", 16, 1, 2)
-        .replace("iterations: 2", "iterations: 2, parallelism: {dp: 16, collectives: {dp: {algorithm: multi_ring}}}")
+        .replace(
+            "iterations: 2",
+            "iterations: 2, parallelism: {dp: 16, collectives: {dp: {algorithm: multi_ring}}}",
+        )
         .replacen("parallelism: {dp: 16}, ", "", 1);
     let fails = |threads| match run(&request(&text, threads), &mut Discard, &mut Discard) {
         Ok(summary) => without_machine(&summary).to_string(),

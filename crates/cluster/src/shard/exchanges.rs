@@ -9,6 +9,9 @@
 //! - *delay*: what another flow costs one of the messages is waited for by all. By message a member whose messages meet nobody may end
 //!   as early as on an idle fabric, and the one that is delayed no later.
 //!
+//! Skew and spread shift the beginning of what comes next. A flow that begins later among k others, which share a link with it, may end
+//! k + 1 times as much later, though the link as a whole is done as early; so these two count [`SHIFTED`] times.
+//!
 //! **The bound of a rank.** If what an operation waits for ends by at most e earlier or later, so does the operation. So each rank carries
 //! the largest sum of such differences along what led to it: a message brings its sender's, a group its members' largest, an
 //! exchange adds its own. It never shrinks.
@@ -28,6 +31,8 @@ use crate::coupler::Member;
 
 /// Part of an exchange's own time by which its members may come apart, and of a job's time that its bound may come to.
 const TOLERANCE: f64 = 0.01;
+/// How much larger than a shift of a beginning that of an end may be, where flows share links. One that begins among k others: k + 1.
+const SHIFTED: u64 = 8;
 /// Rounding of instants and rates: parts of an exchange's own time, and what a few sums of picoseconds come to.
 const ROUNDING: f64 = 1e-9;
 const TICKS: Span = Span(10);
@@ -205,10 +210,10 @@ impl Exchanges {
             let time = |bytes| fabric.coupled_span(in_step.group, Bytes(bytes), 1);
             let uneven = if even { Span::ZERO } else { time(bytes) - time(bytes - 1) };
             let time = time(bytes);
-            Own { time, bound: in_step.spread + uneven + time.scaled(ROUNDING) + TICKS }
+            Own { time, bound: (in_step.spread + uneven + time.scaled(ROUNDING) + TICKS) * SHIFTED }
         });
         let (first, last) = self.open.get(&run).map_or((ready, ready), |open| (open.first, open.last));
-        let skew = last - first;
+        let skew = (last - first) * SHIFTED;
         let before = self.of(members);
         let limit = (last + own.time).since(self.start).scaled(TOLERANCE).0;
         let bound = before.saturating_add(own.bound.0);
@@ -216,7 +221,7 @@ impl Exchanges {
             return self.by_message(run, ByMessage::Bound);
         };
         if !all {
-            let most = Span(left).min(own.time.scaled(TOLERANCE));
+            let most = Span(left / SHIFTED).min(own.time.scaled(TOLERANCE));
             self.open.insert(run, Open { communicator: join.communicator, first, last, most });
             return Verdict::Wait(Some(first + most));
         }
@@ -261,7 +266,7 @@ impl Exchanges {
     /// A member waited in vain for so long.
     pub fn waited(&mut self, rank: RankId, span: Span) {
         let bound = &mut self.bounds[rank.0 as usize];
-        *bound = bound.saturating_add(span.0);
+        *bound = bound.saturating_add((span * SHIFTED).0);
     }
 
     /// A group of these members, an exchange or another one, has ended.
@@ -301,7 +306,8 @@ impl Exchanges {
         } else {
             (first.since(self.start), at_first)
         };
-        done.error = bound as f64 / (span.0 as f64).max(1.0);
+        // Of the time that it would be, which may be the lesser one.
+        done.error = bound as f64 / (span.0.saturating_sub(bound) as f64).max(1.0);
         done
     }
 }

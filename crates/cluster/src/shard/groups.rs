@@ -5,8 +5,8 @@ use windtunnel_kernel::{Bytes, EndpointId, Time};
 use windtunnel_workload::collectives::Algorithm;
 use windtunnel_workload::machine::{Join, Meet};
 
-use super::{COUPLED, Running, ShardJob};
 use super::exchanges::Verdict;
+use super::{COUPLED, Running, ShardJob};
 use crate::coupler::{Group, Member};
 
 /// A coupled group whose last member has come, or somebody who comes to one that is decided as they come.

@@ -30,8 +30,8 @@ pub(super) struct Part {
 /// Messages of an exchange in step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Messages {
-    /// Those from one domain to another.
-    pub between: u64,
+    /// Those from one domain to another: how many have which latency.
+    pub between: Vec<(u64, Span)>,
     /// Of each domain: how many, the seconds that a bit of each takes, and their latency.
     pub inside: Vec<(u64, f64, Span)>,
 }

@@ -24,8 +24,10 @@ impl FlowNetwork {
         let mut load: FxHashMap<u32, f64> = FxHashMap::default();
         // Of the messages to each member the longest way.
         let mut latest: Vec<Option<Span>> = vec![None; members.len()];
+        let mut between_messages: FxHashMap<Span, u64> = FxHashMap::default();
         self.each_between(members, entropy, &mut way, |to, network, latency| {
             latest[to] = latest[to].max(Some(latency));
+            *between_messages.entry(latency).or_insert(0) += 1;
             for &(link, share) in &network.route.links {
                 *load.entry(link.0).or_insert(0.0) += share;
             }
@@ -36,7 +38,8 @@ impl FlowNetwork {
         if way.severed || between == 0.0 {
             return None;
         }
-        let full = |&(link, load): &(u32, f64)| load / self.rates[link as usize] >= between * (1.0 - SAME_SHARE);
+        let full =
+            |&(link, load): &(u32, f64)| load / self.rates[link as usize] >= between * (1.0 - SAME_SHARE);
         let full: Vec<u32> = links.iter().filter(|link| full(link)).map(|&(link, _)| link).collect();
         let mut one_rate = true;
         self.each_between(members, entropy, &mut Way::default(), |_, network, _| {
@@ -45,7 +48,8 @@ impl FlowNetwork {
         let mut parts = vec![Part { links, class: way.class, pairs: 1 }];
         let inside = self.lay_inside(members, entropy, &mut parts, &mut way);
         // Headers make what goes between domains longer still.
-        let inside_ends_later = inside.iter().any(|&(_, bit, latency)| bit > between || latency > way.latency);
+        let inside_ends_later =
+            inside.iter().any(|&(_, bit, latency)| bit > between || latency > way.latency);
         if !one_rate || inside_ends_later {
             return None;
         }
@@ -54,11 +58,14 @@ impl FlowNetwork {
         let shortest = latest.iter().copied().min().flatten()?;
         let mut links: Vec<(u32, f64)> = parts.iter().flat_map(|part| part.links.iter().copied()).collect();
         links.sort_by_key(|&(link, _)| link);
+        let mut messages: Vec<(u64, Span)> =
+            between_messages.into_iter().map(|(latency, count)| (count, latency)).collect();
+        messages.sort_unstable();
         let all = members.len() as u64 * (members.len() as u64 - 1);
         let group = Group {
             edges: u32::try_from(all).unwrap_or(u32::MAX),
             flows: 0,
-            stands_for: Messages { between: all - inside.iter().map(|&(count, ..)| count).sum::<u64>(), inside },
+            stands_for: Messages { between: messages, inside },
             parts,
             origin: None,
             tree: None,

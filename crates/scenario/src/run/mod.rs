@@ -158,7 +158,9 @@ pub fn execute(
     }
     if ideal::goes_beside(assembled, options) {
         progress.phase(table::Phase::Simulating);
-        return ideal::beside(assembled, options, |ideal| simulated(assembled, options, ideal, sink, progress));
+        return ideal::beside(assembled, options, |ideal| {
+            simulated(assembled, options, ideal, sink, progress)
+        });
     }
     let ideal = ideal::before(assembled, options, progress)?;
     progress.phase(table::Phase::Simulating);

@@ -103,7 +103,12 @@ impl<'a> FabricRunner<'a> {
             begun: 0,
             hits: 0,
             footprint_runs: 0,
-            reached: Reached { now: CalendarTime(0), ended: 0, jobs: assembled.jobs.len() as u64, under_way: 0.0 },
+            reached: Reached {
+                now: CalendarTime(0),
+                ended: 0,
+                jobs: assembled.jobs.len() as u64,
+                under_way: 0.0,
+            },
             pace: Pace::new(),
         }
     }

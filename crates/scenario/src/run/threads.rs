@@ -46,7 +46,9 @@ pub fn no_help(assembled: &Assembled, options: &RunOptions) -> Option<String> {
     };
     match super::ideal::goes_beside(assembled, options) {
         true if asked == 2 => None,
-        true => Some(format!("`--threads {asked}`: 2 are of use, {why}, and another one the ideal fabric beside it")),
+        true => Some(format!(
+            "`--threads {asked}`: 2 are of use, {why}, and another one the ideal fabric beside it"
+        )),
         false => Some(format!("`--threads {asked}` is of no use: {why}")),
     }
 }

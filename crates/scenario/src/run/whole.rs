@@ -35,7 +35,9 @@ use self::writes::Writes;
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::{Observed, Pace};
-use super::episode::{Record, Stop, coupling, exchanges, merges, packet_trouble, shard_job, stuck_failure, variation, watch};
+use super::episode::{
+    Record, Stop, coupling, exchanges, merges, packet_trouble, shard_job, stuck_failure, variation, watch,
+};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Recorder, weigh};
