@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -62,15 +63,11 @@ def test_an_exception_while_writing_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 def test_threads_that_cannot_help_are_one_line(tmp_path: Path, command: Command) -> None:
-    import json
-
     (tmp_path / "trains.yaml").write_text(json.dumps(TRAINS), encoding="utf-8")
     done = command("run", "trains.yaml", "--threads", "8", "--no-report", "--out", "out")
     lines = [line for line in done.stderr.splitlines() if "--threads" in line]
-    assert lines == [
-        "`--threads 8`: 2 are of use, one thread simulates a network at flow fidelity, and another one the ideal "
-        "fabric beside it"
-    ]
+    said = "`--threads 8`: 2 are of use, one thread simulates a network at flow fidelity"
+    assert lines == [f"{said}, and another one the ideal fabric beside it"]
     done = command("run", "trains.yaml", "--threads", "2", "--no-report", "--out", "out")
     assert "--threads" not in done.stderr
 

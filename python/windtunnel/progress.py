@@ -23,7 +23,7 @@ WRITING = "writing"
 def with_phases(progress: AnyProgress | None) -> Progress:
     """A callable of four arguments, the last one the phase.
 
-    One that takes three hears the same until the engine has ended, with a fraction only where that is of the simulation.
+    One that takes three hears the same until the engine has ended, with a fraction where that is of the simulation.
     """
     if progress is None:
         return _nobody

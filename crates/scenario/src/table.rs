@@ -260,6 +260,30 @@ impl ProgressSink for Discard {
 }
 
 #[cfg(test)]
+mod rising {
+    use super::*;
+
+    #[test]
+    fn a_part_never_falls_within_a_phase() {
+        struct Told(Vec<Option<f64>>);
+        impl ProgressSink for Told {
+            fn progress(&mut self, fraction: Option<f64>, _: f64, _: u64) -> bool {
+                self.0.push(fraction);
+                true
+            }
+        }
+        let mut told = Told(Vec::new());
+        let mut rising = Rising::new(&mut told);
+        for part in [Some(0.2), Some(0.1), None, Some(0.3)] {
+            rising.progress(part, 0.0, 0);
+        }
+        rising.phase(Phase::Simulating);
+        rising.progress(Some(0.1), 0.0, 0);
+        assert_eq!(told.0, [Some(0.2), Some(0.2), None, Some(0.3), Some(0.1)]);
+    }
+}
+
+#[cfg(test)]
 mod appending {
     use super::*;
 

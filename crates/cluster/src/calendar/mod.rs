@@ -370,6 +370,16 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_known_before_the_first_job_ends() {
+        let reached = |ended, under_way| Reached { now: CalendarTime(0), ended, jobs: 4, under_way };
+        // Eight simulations begin or end a job, and one is in hand.
+        assert!((reached(0, 0.0).part(0.5) - 0.5 / 9.0).abs() < 1e-12);
+        assert_eq!(reached(0, 1.0).part(0.0), 0.25);
+        assert!((reached(2, 1.0).part(1.0) - (0.75 + 0.25 / 5.0)).abs() < 1e-12);
+        assert_eq!(reached(4, 0.0).part(1.0), 1.0);
+    }
+
+    #[test]
     fn one_job_that_fits_an_episode_is_not_extrapolated() {
         let histories = ran(&[job(8, 3, 0)], vec![Span::from_us(2)], &settings());
         assert_eq!((histories[0].finish, histories[0].extrapolated), (Some(CalendarTime(6_000)), false));

@@ -240,6 +240,7 @@ pub fn beside<R>(
             // Nobody listens where the run has been stopped.
             drop(sender.send(simulate(assembled, options, &mut watch)));
         });
+        let _stops = Stops(told);
         let beside = Beside { outcome, failed: OnceCell::new(), stopped: Cell::new(false), told };
         let mut ideal = IdealTimes { times: OnceCell::new(), beside: Some(beside) };
         let outcome = run(&ideal);
@@ -250,6 +251,15 @@ pub fn beside<R>(
         }
         failed.map_or(outcome, Err)
     })
+}
+
+/// Stops the other thread however this one leaves: a scope waits for its threads.
+struct Stops<'a>(&'a Told);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Simulates up to two iterations of each job for which that is wanted; `None` if it is stopped.

@@ -265,8 +265,8 @@ pub struct Module {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangeName {
-    /// As one flow where that agrees with message by message within a hundredth of the iteration: where all messages have one
-    /// rate, members come together, and no other job meets this one. Message by message elsewhere.
+    /// As one flow where a bound says that this hardly matters: where all messages have one rate, members come together, and no
+    /// other job meets this one. Message by message elsewhere.
     #[default]
     Auto,
     /// Message by message, as its algorithm says.
