@@ -129,7 +129,6 @@ fn the_bound_covers_the_difference_from_message_by_message() {
         whole += exchanges["whole"].as_u64().unwrap_or(0);
         apart += exchanges["by_message"].as_u64().unwrap_or(0);
     }
-    println!("{ran} ran, {whole} whole, {apart} by message, bound at most {worst}");
     assert!(ran > 100 && whole > 1_000 && apart > 1_000, "{ran} {whole} {apart}");
     assert!(worst < 0.04, "{worst}");
 }
