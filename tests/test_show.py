@@ -97,3 +97,10 @@ def test_json_becomes_tables_with_units(printed: io.StringIO) -> None:
 def test_progress_says_simulated_time_rate_and_time_left() -> None:
     assert status_line(0.25, 1.5, 3_000_000, 2.0) == "simulated 1.500 s · 1.500 M events/s · 25% · 6.000 s left"
     assert status_line(None, 0.0, 0, 0.0) == "simulated 0 s"
+    assert status_line(0.0, 0.0, 0, 1.0) == "simulated 0 s · 0 events/s · 0%"
+
+
+def test_progress_names_the_phase() -> None:
+    assert status_line(0.5, 0.0, 0, 2.0, "preparing") == "preparing · 50% · 2.000 s left"
+    line = status_line(0.2, 1.5, 4_000_000, 2.0, "ideal fabric")
+    assert line == "ideal fabric · simulated 1.500 s · 2.000 M events/s · 20% · 8.000 s left"

@@ -22,7 +22,9 @@ class RunOptions(TypedDict, total=False):
 Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
 Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]
 Sink: TypeAlias = Callable[[str, Columns], None]
-Progress: TypeAlias = Callable[[float | None, float, int], None]
+Progress: TypeAlias = Callable[
+    [float | None, float, int, str], None
+]  # part of the phase that is done, simulated seconds, events, phase
 
 def run(
     text: str,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.policies import class_name, engine_options
+from windtunnel.progress import WRITING, with_phases
 from windtunnel.results import Result, TableWriter
 from windtunnel.results.folder import check_name, check_replaceable, default_name, written_beside
 from windtunnel.results.manifest import manifest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from windtunnel._engine import Progress, RunOptions
     from windtunnel.policies import Placement, Scheduler
+    from windtunnel.progress import AnyProgress
 
 RUNS = Path("runs")
 """Folder of the runs whose place was not given."""
@@ -47,7 +49,7 @@ def run(
     placement: str | type[Placement] | None = None,
     allow_native: bool = False,
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: AnyProgress | None = None,
 ) -> Result:
     """Runs a scenario and returns what it found.
 
@@ -55,8 +57,10 @@ def run(
     `{"jobs[0].parallelism.tp": 4}`. `full` simulates every iteration and records every rank. `scheduler` and
     `placement` are classes of one's own, as such or as `FILE.py:CLASS` (`windtunnel.policies`). `allow_native` lets the
     library of `network.backend` run in this process (`windtunnel.native`). The run folder is `out`, or a temporary one
-    that lives as long as the result. `progress` is called about five times a second with the fraction done (None if
-    unknown), the simulated time in seconds, and the number of events so far.
+    that lives as long as the result. `progress` is called about five times a second with the fraction done of the
+    present phase (None if unknown), the simulated time in seconds, the number of events so far, and, if it takes four
+    arguments, the phase: `preparing`, `ideal fabric` (the run for comparison), `simulating`, `writing`. With three it
+    hears fractions of `simulating` alone.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
     the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`).
@@ -91,13 +95,14 @@ def run_source(
     options: RunOptions,
     *,
     target: Path | None,
-    progress: Progress | None = None,
+    progress: AnyProgress | None = None,
     finish: Callable[[Result], None] | None = None,
 ) -> Result:
     """Runs `source` into the folder `target`, by default `runs/NAME-FIDELITY`.
 
     `finish` may add files to the folder before it gets its place.
     """
+    tell = with_phases(progress)
     check_name(*_folder_name(source, overrides, options, target))
     if target is not None:
         check_replaceable(target)
@@ -114,12 +119,15 @@ def run_source(
                 overrides,
                 engine_options(options),
                 writer.sink,
-                interrupts.raising(progress),
+                interrupts.raising(tell),
             )
+            tell(0.0, 0.0, 0, WRITING)
         heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised
         summary = json.loads(text)
+        told = (float(summary["simulated_time_s"]), int(summary["events"]), WRITING)
+        tell(0.5, *told)
         asked = {key: class_name(value) if isinstance(value, type) else value for key, value in options.items()}
         record = manifest(summary, source=source.name, overrides=overrides, options=asked, rows=writer.rows)
         record["interrupted_by"] = signal.Signals(interrupts.number).name if summary["partial"] else None
@@ -128,6 +136,7 @@ def run_source(
         (fresh / "scenario.yaml").write_text(source.text, encoding="utf-8")
         if finish is not None:
             finish(Result(fresh))
+            tell(1.0, *told)
         if target is None:
             target = parent / default_name(str(summary["scenario"]), str(summary["fidelity"]))
         place(target)
@@ -186,22 +195,21 @@ class _Interrupts:
     def error(number: int) -> KeyboardInterrupt:
         return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
-    def raising(self, progress: Progress | None) -> Progress:
-        def raising_progress(fraction: float | None, simulated_s: float, events: int) -> None:
+    def raising(self, progress: Progress) -> Progress:
+        def raising_progress(fraction: float | None, simulated_s: float, events: int, phase: str) -> None:
             if self._pending is not None:
                 self._heeded = True
                 raise self.error(self._pending)
             if self.raised is not None:
                 raise self.raised
-            if progress is not None:
-                try:
-                    progress(fraction, simulated_s, events)
-                except BaseException as error:
-                    if isinstance(error, KeyboardInterrupt):
-                        self._pending, self._heeded = signal.SIGINT, True
-                    else:
-                        self.raised = error
-                    raise
+            try:
+                progress(fraction, simulated_s, events, phase)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    self._pending, self._heeded = signal.SIGINT, True
+                else:
+                    self.raised = error
+                raise
 
         return raising_progress
 

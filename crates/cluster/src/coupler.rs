@@ -2,8 +2,9 @@
 //!
 //! Life cycle of a group run: the first join of (communicator, sequence) opens it, each member adds its arrival, the last
 //! one hands it to the fabric, the fabric's end closes it and releases every member. Sequences of a communicator open in
-//! order but members may run ahead, so several may be open at once. Invariant: every open run has at least one member
-//! and fewer than all, or is running.
+//! order but members may run ahead, so several may be open at once. A run may be broken up before its last member comes: those
+//! who have come leave it, and those who come later are told. Invariant: every open run has at least one member and fewer than
+//! all, or is running, or is broken up and has members to come.
 
 use std::collections::VecDeque;
 
@@ -32,6 +33,21 @@ struct Run {
     size: usize,
     /// Latest arrival so far.
     start: Time,
+    /// A name of its own while it waits for members, 0 otherwise: places are used again.
+    stamp: u64,
+    /// Members that had come to a run that was broken up; 0 of others.
+    left: usize,
+}
+
+/// What a member finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// Others are to come.
+    Waits,
+    /// It is the last one.
+    Last,
+    /// The run was broken up.
+    Late,
 }
 
 /// Runs of one communicator that wait for members; the front has sequence `first`.
@@ -47,6 +63,8 @@ pub struct Coupler {
     waiting: Vec<Waiting>,
     runs: Vec<Run>,
     free: Vec<u32>,
+    /// Runs opened so far.
+    opened: u64,
     /// What each communicator's plans run as.
     groups: Vec<Vec<Known>>,
     /// Meetings that wait for members, by tag and first member.
@@ -93,14 +111,8 @@ impl Coupler {
         }
     }
 
-    /// Adds an arrival; returns the run and its start if this was the last of `size` members.
-    pub fn join(
-        &mut self,
-        communicator: u32,
-        sequence: u64,
-        size: usize,
-        member: Member,
-    ) -> Option<(u32, Time)> {
+    /// Adds an arrival of one of `size` members: the run, and what it finds there.
+    pub fn join(&mut self, communicator: u32, sequence: u64, size: usize, member: Member) -> (u32, Joined) {
         let waiting = &mut self.waiting[communicator as usize];
         let position = (sequence - waiting.first) as usize;
         while waiting.runs.len() <= position {
@@ -112,18 +124,49 @@ impl Coupler {
             self.waiting[communicator as usize].runs[position] = index;
         }
         let run = &mut self.runs[index as usize];
-        run.members.push(member);
-        run.start = run.start.max(member.ready);
-        if run.members.len() < size {
-            return None;
+        let joined = if run.left > 0 {
+            run.left += 1;
+            if run.left == size {
+                run.left = 0;
+                self.free.push(index);
+                self.retire(communicator, position);
+            }
+            return (index, Joined::Late);
+        } else {
+            run.members.push(member);
+            run.start = run.start.max(member.ready);
+            if run.members.len() < size { Joined::Waits } else { Joined::Last }
+        };
+        if joined == Joined::Last {
+            run.stamp = 0;
+            self.retire(communicator, position);
         }
+        (index, joined)
+    }
+
+    /// Nobody is to come any more.
+    fn retire(&mut self, communicator: u32, position: usize) {
         let waiting = &mut self.waiting[communicator as usize];
         waiting.runs[position] = DONE;
         while waiting.runs.front() == Some(&DONE) {
             waiting.runs.pop_front();
             waiting.first += 1;
         }
-        Some((index, run.start))
+    }
+
+    /// The name of a run that waits for members; 0 of any other.
+    pub fn stamp(&self, run: u32) -> u64 {
+        self.runs[run as usize].stamp
+    }
+
+    /// Breaks up a run that waits for members: those who have come, in rank order. Those to come find themselves late.
+    pub fn break_up(&mut self, run: u32, members: &mut Vec<Member>) {
+        let entry = &mut self.runs[run as usize];
+        members.clear();
+        members.append(&mut entry.members);
+        members.sort_unstable_by_key(|member| member.rank);
+        entry.left = members.len();
+        (entry.start, entry.stamp) = (Time::ZERO, 0);
     }
 
     /// Adds an arrival at the meeting called `name` (its tag and its first member); returns the run and its start if this was
@@ -149,15 +192,19 @@ impl Coupler {
         if run.members.len() < run.size {
             return None;
         }
+        run.stamp = 0;
         self.meetings.remove(&name);
         Some((index, self.runs[index as usize].start))
     }
 
     fn open(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
+        let index = self.free.pop().unwrap_or_else(|| {
             self.runs.push(Run::default());
             self.runs.len() as u32 - 1
-        })
+        });
+        self.opened += 1;
+        self.runs[index as usize].stamp = self.opened;
+        index
     }
 
     /// The edges of what meets as `name` (communicator, first member, stride, whether in a ring), prepared by `make` the first time.
@@ -178,6 +225,11 @@ impl Coupler {
     /// Arrival of the first member of a run.
     pub fn first_arrival(&self, run: u32) -> Time {
         self.runs[run as usize].members.iter().map(|member| member.ready).min().unwrap_or_default()
+    }
+
+    /// Members of a run, in the order in which they came.
+    pub fn members(&self, run: u32) -> &[Member] {
+        &self.runs[run as usize].members
     }
 
     /// Start of a run that is under way.
@@ -203,12 +255,12 @@ impl Coupler {
         group
     }
 
-    /// Runs that wait for members: (communicator, sequence, members that have come).
+    /// Runs that wait for members, but for those that were broken up: (communicator, sequence, members that have come).
     pub fn stuck(&self) -> Vec<(u32, u64, Vec<RankId>)> {
         let mut stuck = Vec::new();
         for (communicator, waiting) in self.waiting.iter().enumerate() {
             for (offset, &run) in waiting.runs.iter().enumerate() {
-                if run < DONE {
+                if run < DONE && self.runs[run as usize].left == 0 {
                     let mut ranks: Vec<RankId> =
                         self.runs[run as usize].members.iter().map(|member| member.rank).collect();
                     ranks.sort_unstable();
@@ -224,17 +276,42 @@ impl Coupler {
 mod tests {
     use super::*;
 
+    fn member(rank: u32, ready: u64) -> Member {
+        Member { rank: RankId(rank), token: Token(rank), ready: Time(ready) }
+    }
+
+    #[test]
+    fn those_who_come_to_a_run_that_was_broken_up_are_late() {
+        let mut coupler = Coupler::new(1);
+        let (run, _) = coupler.join(0, 0, 3, member(2, 5));
+        coupler.join(0, 0, 3, member(0, 7));
+        let stamp = coupler.stamp(run);
+        assert!(stamp > 0);
+        let mut members = Vec::new();
+        coupler.break_up(run, &mut members);
+        assert_eq!(members, [member(0, 7), member(2, 5)]);
+        assert_eq!(coupler.stamp(run), 0);
+        assert!(coupler.stuck().is_empty(), "who left does not wait");
+        assert_eq!(coupler.join(0, 1, 3, member(0, 9)).1, Joined::Waits, "the next one is another");
+        assert_eq!(coupler.join(0, 0, 3, member(1, 9)), (run, Joined::Late));
+        assert_eq!(coupler.waiting[0].first, 1);
+        // Its place is used again, by another name.
+        let (again, _) = coupler.join(0, 2, 3, member(0, 11));
+        assert_eq!((again, coupler.stamp(again) > stamp), (run, true));
+    }
+
     #[test]
     fn runs_start_with_their_last_member_in_any_order_of_sequences() {
         let mut coupler = Coupler::new(1);
-        let member = |rank, ready| Member { rank: RankId(rank), token: Token(rank), ready: Time(ready) };
-        assert_eq!(coupler.join(0, 0, 2, member(0, 5)), None);
-        assert_eq!(coupler.join(0, 1, 2, member(0, 9)), None);
-        let (second, start) = coupler.join(0, 1, 2, member(1, 3)).expect("both are here");
-        assert_eq!((start, coupler.first_arrival(second)), (Time(9), Time(3)));
+        let (first, joined) = coupler.join(0, 0, 2, member(0, 5));
+        assert_eq!(joined, Joined::Waits);
+        assert_eq!(coupler.join(0, 1, 2, member(0, 9)).1, Joined::Waits);
+        let (second, joined) = coupler.join(0, 1, 2, member(1, 3));
+        assert_eq!((joined, coupler.start(second)), (Joined::Last, Time(9)));
+        assert_eq!(coupler.first_arrival(second), Time(3));
         assert_eq!(coupler.stuck(), vec![(0, 0, vec![RankId(0)])]);
-        let (first, start) = coupler.join(0, 0, 2, member(1, 6)).expect("both are here");
-        assert_eq!(start, Time(6));
+        assert_eq!(coupler.join(0, 0, 2, member(1, 6)), (first, Joined::Last));
+        assert_eq!(coupler.start(first), Time(6));
         let mut members = Vec::new();
         coupler.close(second, &mut members);
         coupler.close(first, &mut members);

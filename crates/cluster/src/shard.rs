@@ -8,19 +8,24 @@
 //! [`Shard::stuck`] then names them.
 
 mod bridge;
+mod exchanges;
 mod groups;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, Ticket};
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_workload::collectives::{SizeRule, Tuner};
-use windtunnel_workload::replay::{Coupling, Replay, ReplayError, ReplayOptions, StuckOperation};
+use windtunnel_workload::replay::{Coupling, Exchanges, Replay, ReplayError, ReplayOptions, StuckOperation};
 use windtunnel_workload::{Token, Workload};
 
 use self::bridge::Bridge;
-use self::groups::{Complete, Coupled, start_group, start_meeting};
+pub use self::exchanges::{ByMessage, Exchanged};
+use self::exchanges::{Exchanges as Merging, Verdict};
+use self::groups::{Complete, Coupled, ask, start_group, start_meeting};
 use crate::coupler::{Coupler, Member};
 use crate::explain::{self, CriticalPath};
 use crate::variation::Variation;
@@ -92,6 +97,7 @@ struct Running {
     job: ShardJob,
     replay: Replay,
     coupler: Coupler,
+    exchanges: Merging,
     /// Number of simulated ranks.
     ranks: usize,
     /// Ranks on endpoints that it shares, by endpoint.
@@ -148,8 +154,10 @@ pub struct Shard<'a, F, O> {
     /// See [`Shard::couple`].
     coupling: Coupling,
     tuner: Arc<dyn Tuner + Send + Sync>,
-    /// See [`Shard::exchange_whole`].
-    exchanges: bool,
+    /// See [`Shard::exchange`].
+    exchanges: Exchanges,
+    /// Until when exchanges wait for their members: instant, job, run and the run's stamp.
+    timers: BinaryHeap<Reverse<(Time, usize, u32, u64)>>,
     /// See [`Shard::pause_every`].
     slice: u64,
     /// Whether some operation ends beyond the horizon.
@@ -184,7 +192,7 @@ impl<F: Fabric, O: Observer> Process for Shard<'_, F, O> {
     }
 
     fn next_time(&mut self) -> Time {
-        if self.satisfied_now { Time::NEVER } else { self.fabric.next_time() }
+        if self.satisfied_now { Time::NEVER } else { self.next_event() }
     }
 
     fn advance(&mut self, _: Time, _: &mut Outbox<Self::Message>) -> u64 {
@@ -215,7 +223,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             rings: false,
             coupling: Coupling::default(),
             tuner: Arc::new(SizeRule),
-            exchanges: false,
+            exchanges: Exchanges::default(),
+            timers: BinaryHeap::new(),
             slice: SLICE,
             beyond: false,
         }
@@ -249,6 +258,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             job,
             replay,
             coupler: Coupler::new(members.len()),
+            exchanges: Merging::new(ranks, start, exchanges == Exchanges::InStep),
             ranks: simulated.len(),
             shared,
             members,
@@ -291,7 +301,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
 
     /// Time of the next event, also after every job has done enough: [`Time::NEVER`] if there is none.
     pub fn next_event(&mut self) -> Time {
-        self.fabric.next_time()
+        let timer = self.timers.peek().map_or(Time::NEVER, |&Reverse((at, ..))| at);
+        self.fabric.next_time().min(timer)
     }
 
     /// When `job` ended its last iteration; `None` while it goes on.
@@ -366,10 +377,15 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         self.coupling = coupling;
     }
 
-    /// Lets all-to-alls of the jobs that enter from now on run whole: they begin when their last member has come, with a
-    /// flow for each pair of NICs, and end for all with the last of these flows.
-    pub fn exchange_whole(&mut self) {
-        self.exchanges = true;
+    /// How all-to-alls of the jobs that enter from now on run.
+    pub fn exchange(&mut self, exchanges: Exchanges) {
+        self.exchanges = exchanges;
+    }
+
+    /// What became of the all-to-alls of `job`.
+    pub fn exchanged(&self, job: usize) -> Exchanged {
+        let running = &self.jobs[job];
+        running.exchanges.report(&running.replay)
     }
 
     /// Lets the executor look up after so many events of the hosts: fewer where each may stand for thousands in the
@@ -418,6 +434,17 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
 
     /// Handles the next event, also one after every job has done enough: what a network does behind what it has brought.
     pub fn step(&mut self) {
+        // Who comes at that very instant is in time.
+        if let Some(&Reverse((at, job, run, stamp))) = self.timers.peek()
+            && at < self.fabric.next_time()
+        {
+            self.timers.pop();
+            if self.jobs[job].coupler.stamp(run) == stamp {
+                self.jobs[job].exchanges.timed_out(run);
+                self.break_up(job, run, at);
+            }
+            return;
+        }
         let mut notices = std::mem::take(&mut self.notices);
         self.fabric.step(&mut notices);
         // An event may touch two hosts; they are visited in ascending order, as LogGOPSim does.
@@ -508,6 +535,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             fabric: &mut self.fabric,
             variation: self.variation,
             coupler: &mut running.coupler,
+            bounds: &mut running.exchanges.bounds,
             complete: &mut self.complete,
             job,
             placement: &running.job.placement,
@@ -533,23 +561,61 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
                     start_meeting(&mut self.fabric, &mut self.jobs[job], job, group, &meet);
                     continue;
                 }
+                Coupled::Came(join) => {
+                    match ask(&mut self.fabric, &mut self.jobs[job], job, group, &join) {
+                        Verdict::Whole(..) | Verdict::Wait(None) => {}
+                        Verdict::Wait(Some(until)) => {
+                            let stamp = self.jobs[job].coupler.stamp(group.run);
+                            self.timers.push(Reverse((until, job, group.run, stamp)));
+                        }
+                        Verdict::ByMessage => self.break_up(job, group.run, self.fabric.now()),
+                    }
+                    continue;
+                }
+                Coupled::Late(member) => {
+                    self.by_steps(job, member, self.fabric.now());
+                    continue;
+                }
             };
             if start_group(&mut self.fabric, &mut self.jobs[job], job, group, join, self.rings) {
                 continue;
             }
             let mut members = Vec::new();
             self.jobs[job].coupler.close(group.run, &mut members);
-            let now = self.fabric.now();
-            for Member { rank, token, ready } in members {
-                let at = ready.max(now);
-                if self.with(job, rank, |replay, machine| replay.run_by_steps(rank, token, at, machine)) {
-                    self.iteration_done(job, rank);
-                }
+            for member in members {
+                self.by_steps(job, member, self.fabric.now());
             }
         }
         // What the steps completed meanwhile has been handled inside; keep the allocation.
         if self.complete.is_empty() {
             self.complete = complete;
+        }
+    }
+
+    /// Lets those who have come to a run go message by message, not before `now`.
+    fn break_up(&mut self, job: usize, run: u32, now: Time) {
+        let Running { coupler, exchanges, .. } = &mut self.jobs[job];
+        let mut members = Vec::new();
+        if coupler.stamp(run) == 0 {
+            // All had come.
+            coupler.close(run, &mut members);
+        } else {
+            coupler.break_up(run, &mut members);
+        }
+        for member in &members {
+            exchanges.waited(member.rank, now.since(member.ready));
+        }
+        for member in members {
+            self.by_steps(job, member, now);
+        }
+    }
+
+    /// Lets a member go by steps, not before `now`.
+    fn by_steps(&mut self, job: usize, member: Member, now: Time) {
+        let Member { rank, token, ready } = member;
+        let at = ready.max(now);
+        if self.with(job, rank, |replay, machine| replay.run_by_steps(rank, token, at, machine)) {
+            self.go_on(job, rank);
         }
     }
 
@@ -577,6 +643,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let mut members = std::mem::take(&mut self.members);
         let start = self.jobs[job].coupler.start(run);
         self.jobs[job].coupler.close(run, &mut members);
+        self.jobs[job].exchanges.ended(run, &members, notice.at);
         for (place, &Member { rank, token, .. }) in members.iter().enumerate() {
             if let Some(later) = members.get(place + FORESEEN) {
                 self.jobs[job].replay.foresee(later.rank, later.token);
@@ -623,6 +690,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             self.observer.iteration(job, &end, &running.replay);
             running.ended += 1;
             running.last_end = open.latest;
+            running.exchanges.iteration(open.latest);
         }
         self.satisfied_now = self.satisfied();
         let running = &mut self.jobs[job];

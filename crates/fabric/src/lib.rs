@@ -13,6 +13,6 @@ pub mod reduction;
 pub mod reroute;
 
 pub use model::{
-    Abandon, Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest,
-    Ticket,
+    Abandon, Arrival, CoupledId, Departure, Fabric, InStep, Network, Notice, NoticeKind, Received,
+    SendRequest, Ticket,
 };

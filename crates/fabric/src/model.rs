@@ -7,6 +7,15 @@ define_id! {
     pub struct CoupledId;
 }
 
+/// An exchange all of whose messages have one rate: see [`Fabric::prepare_in_step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InStep {
+    /// The group, whose unit edge is a pair of members; of one step.
+    pub group: CoupledId,
+    /// By how much the last member has all at most later than another: paths differ in length.
+    pub spread: Span,
+}
+
 /// The caller's own name for a request; handed back unchanged in its notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -94,6 +103,12 @@ pub trait Fabric {
     /// the flows are free of each other, or all one flow where a job alone gets one rate for all anyway; elsewhere all pairs are coupled.
     fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
         self.prepare_coupled(&pairs(members), entropy)
+    }
+    /// The same for an exchange whose messages, one for each pair of members and all begun at once, have one rate where nobody else
+    /// sends, so that they end together. `None` if they have not, or nobody knows: the fidelity has no rates, or they will change.
+    fn prepare_in_step(&mut self, members: &[EndpointId], entropy: u32) -> Option<InStep> {
+        let _ = (members, entropy);
+        None
     }
     /// Runs a prepared group from `start`: its unit edge carries `bytes`, in `steps` dependent steps, each along an edge, whose
     /// latency it costs where blocks do not wait for a link anyway. Its end is told to `leader` as the end of `ticket`.
@@ -219,6 +234,11 @@ pub trait Network {
     /// See [`Fabric::prepare_exchange`].
     fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
         self.prepare_coupled(&pairs(members), entropy)
+    }
+    /// See [`Fabric::prepare_in_step`].
+    fn prepare_in_step(&mut self, members: &[EndpointId], entropy: u32) -> Option<InStep> {
+        let _ = (members, entropy);
+        None
     }
     /// See [`Fabric::start_coupled`]; `run` comes back in [`Arrival::Coupled`].
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8);

@@ -19,7 +19,7 @@ use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
 use windtunnel_scenario::api::{self, Failure, Native, RunRequest};
 use windtunnel_scenario::modules::Modules;
-use windtunnel_scenario::table::{Batch, Column, ProgressSink, TableSink};
+use windtunnel_scenario::table::{Batch, Column, Phase, ProgressSink, TableSink};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -100,14 +100,31 @@ impl TableSink for PySink {
 /// Tells a Python callable how far a run is and notices Ctrl-C.
 struct PyProgress {
     callable: Py<PyAny>,
+    /// What takes remarks.
+    notice: Option<Py<PyAny>>,
+    phase: Phase,
 }
 
 impl ProgressSink for PyProgress {
     fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool {
         // An exception, KeyboardInterrupt above all, stops the run; what was simulated is kept.
         Python::attach(|py| {
-            py.check_signals().is_ok() && self.callable.call1(py, (fraction, simulated_s, events)).is_ok()
+            let told = (fraction, simulated_s, events, self.phase.name());
+            py.check_signals().is_ok() && self.callable.call1(py, told).is_ok()
         })
+    }
+
+    fn phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        // Who wants to stop the run is asked again.
+        self.progress(Some(0.0), 0.0, 0);
+    }
+
+    fn remark(&mut self, line: &str) {
+        if let Some(notice) = &self.notice {
+            // Nothing is lost but the line if it cannot be written.
+            Python::attach(|py| drop(notice.call1(py, (line,))));
+        }
     }
 }
 
@@ -175,7 +192,8 @@ fn run(
 ) -> PyResult<String> {
     let request = request(text, source, base, overrides, options)?;
     let mut sink = PySink { callable: sink, error: None };
-    let mut progress = PyProgress { callable: progress };
+    let notice = options.get_item("notice")?.filter(|notice| !notice.is_none()).map(Bound::unbind);
+    let mut progress = PyProgress { callable: progress, notice, phase: Phase::default() };
     let result = py.detach(|| api::guarded(|| api::run(&request, &mut sink, &mut progress)));
     match sink.error {
         Some(error) => Err(error),

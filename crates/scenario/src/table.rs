@@ -192,10 +192,72 @@ pub trait TableSink {
     fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String>;
 }
 
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The scenario is read, and what its jobs do is put together.
+    #[default]
+    Preparing,
+    /// Jobs are simulated on an ideal fabric, for comparison.
+    Ideal,
+    /// The scenario is simulated.
+    Simulating,
+}
+
+impl Phase {
+    /// As people are told.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Ideal => "ideal fabric",
+            Self::Simulating => "simulating",
+        }
+    }
+}
+
 /// Hears how far a run is, a few times a second, and may stop it.
 pub trait ProgressSink {
-    /// `fraction` of the iterations (if known), simulated seconds, events; `false` stops the run with a partial result.
+    /// `fraction` of the present phase (if known), simulated seconds, events; `false` stops the run with a partial result.
     fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool;
+
+    /// A phase begins.
+    fn phase(&mut self, phase: Phase) {
+        let _ = phase;
+    }
+
+    /// Something that the user should know now.
+    fn remark(&mut self, line: &str) {
+        let _ = line;
+    }
+}
+
+/// Tells on what it is told, but never a lesser part of a phase than before: what is left is estimated.
+pub struct Rising<'a> {
+    inner: &'a mut dyn ProgressSink,
+    shown: f64,
+}
+
+impl<'a> Rising<'a> {
+    /// Tells `inner`.
+    pub fn new(inner: &'a mut dyn ProgressSink) -> Self {
+        Self { inner, shown: 0.0 }
+    }
+}
+
+impl ProgressSink for Rising<'_> {
+    fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool {
+        self.shown = self.shown.max(fraction.unwrap_or(0.0));
+        self.inner.progress(fraction.map(|_| self.shown), simulated_s, events)
+    }
+
+    fn phase(&mut self, phase: Phase) {
+        self.shown = 0.0;
+        self.inner.phase(phase);
+    }
+
+    fn remark(&mut self, line: &str) {
+        self.inner.remark(line);
+    }
 }
 
 /// Takes nothing and never stops.
@@ -211,6 +273,30 @@ impl TableSink for Discard {
 impl ProgressSink for Discard {
     fn progress(&mut self, _: Option<f64>, _: f64, _: u64) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod rising {
+    use super::*;
+
+    #[test]
+    fn a_part_never_falls_within_a_phase() {
+        struct Told(Vec<Option<f64>>);
+        impl ProgressSink for Told {
+            fn progress(&mut self, fraction: Option<f64>, _: f64, _: u64) -> bool {
+                self.0.push(fraction);
+                true
+            }
+        }
+        let mut told = Told(Vec::new());
+        let mut rising = Rising::new(&mut told);
+        for part in [Some(0.2), Some(0.1), None, Some(0.3)] {
+            rising.progress(part, 0.0, 0);
+        }
+        rising.phase(Phase::Simulating);
+        rising.progress(Some(0.1), 0.0, 0);
+        assert_eq!(told.0, [Some(0.2), Some(0.2), None, Some(0.3), Some(0.1)]);
     }
 }
 

@@ -48,6 +48,9 @@ pub struct Join {
     pub spec: u32,
     /// What the collective is for, for accounting.
     pub dimension: Dimension,
+    /// Whether it is one group only if that is as good as message by message
+    /// ([`Exchanges::InStep`](crate::replay::Exchanges::InStep)).
+    pub in_step: bool,
 }
 
 /// A rank's arrival at a reduction by switches, or at a ring of a collective of two levels.

@@ -24,7 +24,7 @@ mod stuck;
 #[cfg(test)]
 mod tests;
 
-pub use prepare::{Coupling, ReplayError};
+pub use prepare::{Coupling, Exchanges, ReplayError};
 pub use stuck::StuckOperation;
 
 use std::sync::Arc;
@@ -48,8 +48,8 @@ pub struct ReplayOptions {
     pub job: u64,
     /// Where collectives may run coupled.
     pub coupling: Coupling,
-    /// Whether all-to-alls run whole, as [`Plan::exchange`] has it.
-    pub exchanges: bool,
+    /// How all-to-alls run.
+    pub exchanges: Exchanges,
     /// What `Algorithm::Auto` stands for.
     pub tuner: Arc<dyn Tuner + Send + Sync>,
     /// Whether there are several iterations. A message outside communicators then follows that of the same operation in the
@@ -63,7 +63,7 @@ impl Default for ReplayOptions {
         Self {
             job: 0,
             coupling: Coupling::default(),
-            exchanges: false,
+            exchanges: Exchanges::default(),
             tuner: Arc::new(SizeRule),
             repeats: false,
         }
@@ -324,6 +324,12 @@ impl Replay {
         self.prepared.plans[self.plan_number(join) as usize].forced
     }
 
+    /// All-to-alls that never asked the machine: their plans, and how often one has run.
+    pub fn exchanges_by_message(&self) -> impl Iterator<Item = (&Plan, u64)> {
+        let runs = self.prepared.plans.iter().zip(&self.collectives.stepped);
+        runs.map(|(group, &members)| (&group.plan, members.div_ceil(u64::from(group.plan.members()))))
+    }
+
     /// What load balancers hash of a collective's messages on `communicator` in lane 0, and of its coupled group.
     pub fn collective_entropy(&self, communicator: u32) -> u32 {
         self.prepared.collective_entropy(communicator, 0)
@@ -472,10 +478,13 @@ impl<M: Machine> Step<'_, M> {
         if group.plan.is_empty() {
             self.complete_collective(collective::End { op, at: ready, waited: Span::ZERO });
         } else if group.coupled {
-            let join =
-                Join { communicator, sequence: self.over_iterations(sequence, run.len()), spec, dimension };
+            let (sequence, in_step) = (self.over_iterations(sequence, run.len()), group.in_step);
+            let join = Join { communicator, sequence, spec, dimension, in_step };
             self.machine.join(ready, self.rank, Token(op), join);
         } else {
+            if group.plan.is_exchange() {
+                self.collectives.stepped[run[sequence as usize] as usize] += 1;
+            }
             self.start_steps(op, ready);
         }
     }

@@ -109,5 +109,5 @@ def _ignore_rows(_table: str, _columns: object) -> None:
     pass
 
 
-def _ignore_progress(_fraction: float | None, _simulated: float, _events: int) -> None:
+def _ignore_progress(_fraction: float | None, _simulated: float, _events: int, _phase: str) -> None:
     pass

@@ -188,6 +188,17 @@ impl<'a> Calendar<'a> {
         }
     }
 
+    /// What the jobs at work have done by `now`, in jobs: the part of the time that each is expected to take in all.
+    fn under_way(&self, now: u64) -> f64 {
+        let working = self.running.iter().filter(|entry| !entry.loading && entry.end < u64::MAX);
+        let part = |entry: &Entry| {
+            let began = self.cluster.first_start(entry.id)?.0;
+            let (done, all) = (now.saturating_sub(began), entry.end.saturating_sub(began));
+            (all > 0).then(|| done as f64 / all as f64)
+        };
+        working.filter_map(part).map(|part| part.min(1.0)).sum()
+    }
+
     /// Goes from change to change until all jobs have ended, or enough.
     pub(super) fn run<R: EpisodeRunner>(
         &mut self,
@@ -205,7 +216,8 @@ impl<'a> Calendar<'a> {
                 let event = self.next_event(scheduler);
                 self.renew(event, runner)?;
                 let now = CalendarTime(self.cluster.now());
-                runner.reached(Reached { now, ended: self.ended, jobs: enough })?;
+                let under_way = self.under_way(now.0);
+                runner.reached(Reached { now, ended: self.ended, jobs: enough, under_way })?;
             }
             let end = self.running.iter().map(|entry| entry.end).min();
             let event = self.next_event(scheduler);

@@ -187,7 +187,7 @@ pub struct Resident<'a> {
 }
 
 /// How far the calendar has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
     /// The present.
     pub now: CalendarTime,
@@ -195,6 +195,19 @@ pub struct Reached {
     pub ended: u64,
     /// Of so many that are to end.
     pub jobs: u64,
+    /// What those at work have done of their jobs, in jobs, if they go on as they do.
+    pub under_way: f64,
+}
+
+impl Reached {
+    /// What part of a run is done, `inner` of the simulation in hand included. A job that begins and one that ends cost a
+    /// simulation each.
+    pub fn part(&self, inner: f64) -> f64 {
+        let jobs = self.jobs.max(1) as f64;
+        let done = ((self.ended as f64 + self.under_way) / jobs).min(1.0);
+        let simulations = 2.0 * (jobs - self.ended as f64).max(0.0) + 1.0;
+        done + (1.0 - done) * inner / simulations
+    }
 }
 
 /// Simulates episodes.
@@ -431,6 +444,16 @@ mod tests {
             assert!(iterations == 100 << 64 || iterations == 7 << 64, "{iterations}");
             assert_eq!((history.worked, history.undone.total()), (finish - start, 0));
         }
+    }
+
+    #[test]
+    fn a_part_is_known_before_the_first_job_ends() {
+        let reached = |ended, under_way| Reached { now: CalendarTime(0), ended, jobs: 4, under_way };
+        // Eight simulations begin or end a job, and one is in hand.
+        assert!((reached(0, 0.0).part(0.5) - 0.5 / 9.0).abs() < 1e-12);
+        assert_eq!(reached(0, 1.0).part(0.0), 0.25);
+        assert!((reached(2, 1.0).part(1.0) - (0.75 + 0.25 / 5.0)).abs() < 1e-12);
+        assert_eq!(reached(4, 0.0).part(1.0), 1.0);
     }
 
     #[test]

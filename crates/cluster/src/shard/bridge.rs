@@ -7,7 +7,7 @@ use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
 use super::groups::{Complete, Coupled};
 use super::ticket;
-use crate::coupler::{Coupler, Member};
+use crate::coupler::{Coupler, Joined, Member};
 use crate::variation::Variation;
 
 /// The machine that a replay sees: the fabric, behind the job's placement.
@@ -17,6 +17,8 @@ pub(super) struct Bridge<'a, F> {
     pub coupler: &'a mut Coupler,
     pub job: usize,
     pub complete: &'a mut Vec<Complete>,
+    /// See [`super::exchanges`]; empty where nothing is merged.
+    pub bounds: &'a mut [u64],
     pub placement: &'a [EndpointId],
     pub members: &'a [u32],
     pub workload: &'a Workload,
@@ -50,6 +52,10 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
             line: message.line,
             waits: message.waits,
         };
+        if !self.bounds.is_empty() {
+            let (from, to) = (rank.0 as usize, message.to.0 as usize);
+            self.bounds[to] = self.bounds[to].max(self.bounds[from]);
+        }
         self.fabric.send(ready, self.at(rank), ticket(self.job, token), request);
     }
 
@@ -69,9 +75,14 @@ impl<F: Fabric> Machine for Bridge<'_, F> {
     fn join(&mut self, ready: Time, rank: RankId, token: Token, join: Join) {
         let size = self.members[join.communicator as usize] as usize;
         let member = Member { rank, token, ready };
-        if let Some((run, start)) = self.coupler.join(join.communicator, join.sequence, size, member) {
-            self.complete.push(Complete { run, start, what: Coupled::Join(join) });
-        }
+        let (run, joined) = self.coupler.join(join.communicator, join.sequence, size, member);
+        let what = match joined {
+            Joined::Late => Coupled::Late(member),
+            _ if join.in_step => Coupled::Came(join),
+            Joined::Last => Coupled::Join(join),
+            Joined::Waits => return,
+        };
+        self.complete.push(Complete { run, start: self.coupler.start(run), what });
     }
 
     fn meet(&mut self, ready: Time, rank: RankId, token: Token, meet: Meet) {

@@ -5,10 +5,11 @@ use windtunnel_kernel::{Bytes, EndpointId, Time};
 use windtunnel_workload::collectives::Algorithm;
 use windtunnel_workload::machine::{Join, Meet};
 
+use super::exchanges::Verdict;
 use super::{COUPLED, Running, ShardJob};
-use crate::coupler::Group;
+use crate::coupler::{Group, Member};
 
-/// A coupled group whose last member has come.
+/// A coupled group whose last member has come, or somebody who comes to one that is decided as they come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Complete {
     pub run: u32,
@@ -23,6 +24,10 @@ pub(super) enum Coupled {
     Join(Join),
     /// A reduction by switches, or a ring of two levels.
     Meet(Meet),
+    /// An exchange that may be one group: a member has come, the last one or not.
+    Came(Join),
+    /// An exchange that goes message by message by now.
+    Late(Member),
 }
 
 /// Arrivals further apart than this part of a group's own time make `auto` run it by steps (DESIGN §4), see
@@ -79,6 +84,26 @@ pub(super) fn start_group<F: Fabric>(
     let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));
     fabric.start_coupled(start, place(0), ticket, group.id, group.bytes, group.steps, join.dimension as u8);
     true
+}
+
+/// What becomes of an exchange to which a member has come; one that is to go as a whole has been handed to the fabric.
+pub(super) fn ask<F: Fabric>(
+    fabric: &mut F,
+    running: &mut Running,
+    job: usize,
+    complete: Complete,
+    join: &Join,
+) -> Verdict {
+    let Running { job: ShardJob { workload, placement, .. }, replay, coupler, exchanges, .. } = running;
+    let ranks = &workload.communicators[join.communicator as usize].ranks;
+    let place = |index: u32| placement[ranks[index as usize].0 as usize];
+    let members = coupler.members(complete.run);
+    let verdict = exchanges.came(fabric, (replay, join), complete.run, members, place);
+    if let Verdict::Whole(group, bytes) = verdict {
+        let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(complete.run));
+        fabric.start_coupled(complete.start, place(0), ticket, group, bytes, 1, join.dimension as u8);
+    }
+    verdict
 }
 
 /// Hands a reduction by switches, or a ring of two levels, to the fabric, however far apart its members come: the last one's vector

@@ -16,7 +16,7 @@ use crate::reduction::Tree;
 use crate::reroute;
 
 /// Links whose fullness differs by less are equally full: sums of shares are rounded.
-const SAME_SHARE: f64 = 1e-9;
+pub(super) const SAME_SHARE: f64 = 1e-9;
 
 /// Pairs of an exchange that are one flow.
 #[derive(Clone, Debug)]
@@ -27,6 +27,15 @@ pub(super) struct Part {
     pub pairs: u64,
 }
 
+/// Messages of an exchange in step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Messages {
+    /// Those from one domain to another: how many have which latency.
+    pub between: Vec<(u64, Span)>,
+    /// Of each domain: how many, the seconds that a bit of each takes, and their latency.
+    pub inside: Vec<(u64, f64, Span)>,
+}
+
 /// Edges routed once.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
@@ -34,6 +43,8 @@ pub(super) struct Group {
     pub parts: Vec<Part>,
     /// Of an exchange: the flows from NIC to NIC and inside domains for which `parts` stand.
     pub flows: u64,
+    /// Of an exchange in step: the messages that it stands for.
+    pub stands_for: Messages,
     /// Links in order with the sum of weight × share over the edges.
     pub links: Vec<(u32, f64)>,
     /// The heaviest edge counts as one flow.
@@ -47,7 +58,7 @@ pub(super) struct Group {
     /// Nothing joins the ends of an edge.
     pub severed: bool,
     /// What it was prepared from, where routes may change.
-    origin: Option<Box<Origin>>,
+    pub(super) origin: Option<Box<Origin>>,
     /// Of a reduction: its tree, and the least rate at which its switches let it go on, in bits of payload per second.
     pub tree: Option<(Arc<Tree>, f64)>,
     pub edges: u32,
@@ -57,7 +68,7 @@ pub(super) struct Group {
 
 /// What a group was prepared from, and its entropy.
 #[derive(Clone, Debug)]
-enum Origin {
+pub(super) enum Origin {
     Edges(Vec<(EndpointId, EndpointId, u32)>, u32),
     Reduction(Vec<EndpointId>, u32),
     Exchange(Vec<EndpointId>, u32),
@@ -65,10 +76,10 @@ enum Origin {
 
 /// What the edges of a group come to.
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    latency: Span,
-    class: PathClass,
-    severed: bool,
+pub(super) struct Way {
+    pub latency: Span,
+    pub class: PathClass,
+    pub severed: bool,
 }
 
 impl Default for Way {
@@ -100,7 +111,7 @@ impl FlowNetwork {
     }
 
     /// Seconds that a bit takes which loads `links` so, on an idle fabric.
-    fn seconds_a_bit(&self, links: impl Iterator<Item = (u32, f64)>) -> f64 {
+    pub(super) fn seconds_a_bit(&self, links: impl Iterator<Item = (u32, f64)>) -> f64 {
         links.map(|(link, load)| load / self.rates[link as usize]).fold(0.0, f64::max)
     }
 
@@ -137,7 +148,7 @@ impl FlowNetwork {
     }
 
     /// Lays the route of an edge over `self.route`, which becomes part of a group's way.
-    fn lay_edge(&mut self, from: EndpointId, to: EndpointId, entropy: u32, way: &mut Way) {
+    pub(super) fn lay_edge(&mut self, from: EndpointId, to: EndpointId, entropy: u32, way: &mut Way) {
         way.severed |= !self.lay(from, to, NicId(0), entropy);
         way.latency = way.latency.max(self.route_latency());
         way.class = way.class.max(self.route.class);
@@ -165,6 +176,7 @@ impl FlowNetwork {
         Group {
             parts: Vec::new(),
             flows: 0,
+            stands_for: Messages::default(),
             links,
             queued: (busiest - alone / total_weight.max(1) as f64).max(0.0),
             weight: 1.0 / f64::from(heaviest),
@@ -205,6 +217,7 @@ impl FlowNetwork {
         Group {
             parts: Vec::new(),
             flows: 0,
+            stands_for: Messages::default(),
             links,
             weight: 1.0,
             latency,
@@ -223,10 +236,6 @@ impl FlowNetwork {
     /// of each goes on by itself.
     fn lay_exchange(&mut self, members: &[EndpointId], entropy: u32) -> Group {
         let topology = Arc::clone(&self.topology);
-        let size = topology.scale_up_size();
-        let domain = |member: EndpointId| {
-            if size > 1 { member.0 / size } else { topology.nic(member, NicId(0)) }
-        };
         let mut nics: Vec<(u32, EndpointId, u64)> = Vec::new();
         let mut place: FxHashMap<u32, usize> = FxHashMap::default();
         for &member in members {
@@ -240,7 +249,7 @@ impl FlowNetwork {
         let (mut parts, mut way) = (Vec::new(), Way::default());
         for &(_, from, senders) in &nics {
             for &(_, to, receivers) in &nics {
-                if domain(from) == domain(to) {
+                if self.domain(from) == self.domain(to) {
                     continue;
                 }
                 self.lay_edge(from, to, entropy, &mut way);
@@ -256,22 +265,7 @@ impl FlowNetwork {
             parts = vec![one];
         }
         let joined = between - parts.len();
-        // Inside a domain pairs share its ports evenly and are one flow: that of a pair, with multiplicities.
-        let mut inside: Vec<EndpointId> = members.to_vec();
-        inside.sort_unstable();
-        for group in inside.chunk_by(|&a, &b| domain(a) == domain(b)).filter(|group| group.len() > 1) {
-            let mut links = Vec::new();
-            for &from in group {
-                for &to in group.iter().filter(|&&to| to != from) {
-                    self.lay_edge(from, to, entropy, &mut way);
-                    links.extend(self.route.links.iter().map(|&(link, share)| (link.0, share)));
-                }
-            }
-            let links = summed(links);
-            if !links.is_empty() {
-                parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
-            }
-        }
+        self.lay_inside(members, entropy, &mut parts, &mut way);
         let loads = parts
             .iter()
             .flat_map(|part| part.links.iter().map(|&(link, share)| (link, share * part.pairs as f64)));
@@ -280,6 +274,7 @@ impl FlowNetwork {
         Group {
             edges: parts.len() as u32,
             flows: (parts.len() + joined) as u64,
+            stands_for: Messages::default(),
             parts,
             origin: None,
             tree: None,
@@ -292,6 +287,43 @@ impl FlowNetwork {
             total_weight: members * members.saturating_sub(1),
             ends: nics.first().zip(nics.last()).map_or_else(Default::default, |(a, b)| (a.1, b.1)),
         }
+    }
+
+    /// Adds what an exchange has inside domains: there pairs share the ports evenly and are one flow, that of a pair, with
+    /// multiplicities. Of each domain: its messages, the seconds that a bit of each takes, and their latency.
+    pub(super) fn lay_inside(
+        &mut self,
+        members: &[EndpointId],
+        entropy: u32,
+        parts: &mut Vec<Part>,
+        way: &mut Way,
+    ) -> Vec<(u64, f64, Span)> {
+        let mut inside: Vec<(u32, EndpointId)> =
+            members.iter().map(|&member| (self.domain(member), member)).collect();
+        inside.sort_unstable();
+        let mut messages = Vec::new();
+        for group in inside.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
+            let mut links = Vec::new();
+            for &(_, from) in group {
+                for &(_, to) in group.iter().filter(|&&(_, to)| to != from) {
+                    self.lay_edge(from, to, entropy, way);
+                    links.extend(self.route.links.iter().map(|&(link, share)| (link.0, share)));
+                }
+            }
+            let links = summed(links);
+            if !links.is_empty() {
+                let (count, bit) = (group.len() as u64, self.seconds_a_bit(links.iter().copied()));
+                messages.push((count * (count - 1), bit, self.route_latency()));
+                parts.push(Part { links, class: PathClass::ScaleUp, pairs: 1 });
+            }
+        }
+        messages
+    }
+
+    /// The scale-up domain of an endpoint, or its NIC if it has none.
+    pub(super) fn domain(&self, member: EndpointId) -> u32 {
+        let size = self.topology.scale_up_size();
+        if size > 1 { member.0 / size } else { self.topology.nic(member, NicId(0)) }
     }
 
     /// Each edge leaves by its sender's first NIC.
@@ -317,7 +349,7 @@ impl FlowNetwork {
     }
 
     /// Keeps a group, and what it was prepared from where routes may change.
-    fn keep(&mut self, group: Group, origin: impl FnOnce() -> Origin) -> CoupledId {
+    pub(super) fn keep(&mut self, group: Group, origin: impl FnOnce() -> Origin) -> CoupledId {
         let origin = self.changes.are_to_come().then(|| Box::new(origin()));
         self.groups.push(Group { origin, ..group });
         CoupledId(self.groups.len() as u32 - 1)
@@ -325,7 +357,7 @@ impl FlowNetwork {
 }
 
 /// The shares of each link summed up, in the order in which they come.
-fn summed(mut links: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
+pub(super) fn summed(mut links: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
     // Stable, so that the shares of a link are summed in that order.
     links.sort_by_key(|&(link, _)| link);
     links.dedup_by(|next, kept| {

@@ -19,6 +19,7 @@ mod abandon;
 mod change;
 mod groups;
 mod heap;
+mod in_step;
 mod instant;
 mod network;
 mod observe;

@@ -31,7 +31,7 @@ use super::observe::{CompletionTimes, FlowRecord};
 use super::settings::{FlowNetworkError, FlowSettings};
 use super::system::FlowSystem;
 use super::transfer::{NONE, Subject, Transfer, slot_of};
-use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::model::{Arrival, CoupledId, Departure, InStep, Network};
 use crate::reduction::Turns;
 use crate::reroute::SharedRerouter;
 
@@ -260,6 +260,10 @@ impl Network for FlowNetwork {
 
     fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
         self.group_of_exchange(members, entropy)
+    }
+
+    fn prepare_in_step(&mut self, members: &[EndpointId], entropy: u32) -> Option<InStep> {
+        self.group_in_step(members, entropy)
     }
 
     fn start_coupled(&mut self, at: Time, run: u32, group: CoupledId, bytes: Bytes, steps: u32, class: u8) {

@@ -141,21 +141,27 @@ pub struct CompletionTimes {
 
 impl CompletionTimes {
     /// Adds one.
+    #[inline]
     pub fn add(&mut self, time: Span) {
-        self.count += 1;
-        self.sum_ps += u128::from(time.0);
+        self.add_times(time, 1);
+    }
+
+    /// Adds `times` of one duration.
+    pub fn add_times(&mut self, time: Span, times: u64) {
+        self.count += times;
+        self.sum_ps += u128::from(time.0) * u128::from(times);
         self.max = self.max.max(time);
-        if !self.histogram.is_empty() {
-            self.histogram[bucket(time.0)] += 1;
+        if self.histogram.is_empty() && self.exact.len() as u64 + times <= EXACT as u64 {
+            self.exact.extend(std::iter::repeat_n(time.0, times as usize));
             return;
         }
-        self.exact.push(time.0);
-        if self.exact.len() > EXACT {
+        if self.histogram.is_empty() {
             self.histogram = vec![0; bucket(u64::MAX) + 1];
             for time in std::mem::take(&mut self.exact) {
                 self.histogram[bucket(time)] += 1;
             }
         }
+        self.histogram[bucket(time.0)] += times;
     }
 
     /// How many.

@@ -59,7 +59,7 @@ use self::operations::{ANY_TAG, NONE, Operation, Operations, RENDEZVOUS, State};
 pub use self::stuck::{Stuck, StuckKind};
 use self::waiting::{Group, Waiting};
 use crate::{
-    Arrival, CoupledId, Departure, Fabric, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
+    Arrival, CoupledId, Departure, Fabric, InStep, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
 };
 
 /// How many of what.
@@ -558,6 +558,10 @@ impl<N: Network> Fabric for Host<N> {
 
     fn prepare_exchange(&mut self, members: &[EndpointId], entropy: u32) -> CoupledId {
         self.network.prepare_exchange(members, entropy)
+    }
+
+    fn prepare_in_step(&mut self, members: &[EndpointId], entropy: u32) -> Option<InStep> {
+        self.network.prepare_in_step(members, entropy)
     }
 
     fn coupled_span(&self, group: CoupledId, bytes: Bytes, steps: u32) -> Span {

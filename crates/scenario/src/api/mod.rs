@@ -26,9 +26,9 @@ use crate::load;
 use crate::modules::Modules;
 use crate::run::machine::Stopwatch;
 pub use crate::run::native::Native;
-use crate::run::{self, RunOptions};
+use crate::run::{self, Pace, RunOptions};
 use crate::schema::{Fidelity, OperationsTable, Scenario};
-use crate::table::{ProgressSink, TableSink};
+use crate::table::{Phase, ProgressSink, Rising, TableSink};
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,12 @@ impl RunRequest {
     }
 
     fn assemble(&self) -> Result<Assembled, InputError> {
-        assemble(self.scenario()?, &self.source, &self.base, self.modules.clone())
+        self.assemble_telling(&mut |_| {})
+    }
+
+    /// The same, telling what part of it is done.
+    fn assemble_telling(&self, progress: &mut dyn FnMut(f64)) -> Result<Assembled, InputError> {
+        assemble(self.scenario()?, &self.source, &self.base, self.modules.clone(), progress)
     }
 
     /// The files and sheets that `assembled` was built from.
@@ -131,7 +136,15 @@ pub fn run(
     }
     let watch = Stopwatch::start();
     memory::reset_peak();
-    let mut assembled = request.assemble()?;
+    let progress = &mut Rising::new(progress);
+    progress.phase(Phase::Preparing);
+    let mut pace = Pace::new();
+    let mut assembled = request.assemble_telling(&mut |fraction| {
+        // Who wants to stop it is asked again by the simulation.
+        if pace.due() {
+            progress.progress(Some(fraction), 0.0, 0);
+        }
+    })?;
     let inputs = request.inputs(&assembled)?;
     let options = RunOptions {
         source: request.source.clone(),

@@ -212,6 +212,7 @@ pub fn assemble(
     source: &str,
     base: &Path,
     modules: Modules,
+    progress: &mut dyn FnMut(f64),
 ) -> Result<Assembled, InputError> {
     let base = &Inputs::of(base);
     let at = |key: &str| format!("{source}: {key}");
@@ -257,7 +258,10 @@ pub fn assemble(
     };
     let mut network = network::plan(around, source, base)?;
     let mut plans: Vec<JobPlan> = Vec::new();
+    // The fabric counts as one job.
+    let parts = scenario.jobs.list().len() as f64 + 1.0;
     for (index, job) in scenario.jobs.list().iter().enumerate() {
+        progress((index as f64 + 1.0) / parts);
         let place = at(&format!("jobs[{index}]"));
         if job.name.trim().is_empty() {
             return Err(InputError::new(format!("{place}.name"), "expected a name, found an empty text"));

@@ -11,7 +11,7 @@ use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
 use windtunnel_workload::collectives::OneByOne;
-use windtunnel_workload::replay::Coupling;
+use windtunnel_workload::replay::{Coupling, Exchanges};
 
 use super::RunOptions;
 use super::clock::Origin;
@@ -112,6 +112,9 @@ impl Record {
         let (network, more) = (&mut self.network, other.network);
         sum(&mut network.simulated_messages, more.simulated_messages);
         sum(&mut network.simulated_bytes, more.simulated_bytes);
+        if let Some(exchanges) = &more.exchanges {
+            network.add_exchanges(exchanges);
+        }
         network.links_most_loaded = more.links_most_loaded;
         if more.detoured_pairs > network.detoured_pairs {
             (network.detoured_pairs, network.detoured) = (more.detoured_pairs, more.detoured);
@@ -344,9 +347,7 @@ impl Simulator<'_> {
             Fidelity::Message => shard.tune(Arc::new(OneByOne)),
             _ => {}
         }
-        if assembled.scenario.network.exchange == ExchangeName::Hosts {
-            shard.exchange_whole();
-        }
+        shard.exchange(exchanges(assembled, jobs.len()));
         let judged = Judge::is_asked(episode);
         for job in jobs {
             let plan = &assembled.jobs[job.job];
@@ -433,6 +434,11 @@ impl Simulator<'_> {
         }
         if let Some(rerouter) = rerouter {
             self.record.network.add_detours(&lock(rerouter), topology);
+        }
+        if merges(assembled) {
+            for job in 0..jobs.len() {
+                self.record.network.add_exchanges(&(&shard.exchanged(job)).into());
+            }
         }
         let begun = (0..jobs.len()).map(|job| shard.begun(job)).collect();
         if let Some(failure) = shard.observer_mut().failure() {
@@ -578,6 +584,22 @@ fn silent_failure(assembled: &Assembled, [from, to]: [u32; 2]) -> Failure {
         "the run cannot go on: a queue pair from `{from}` to `{to}` has heard nothing for 64 time-outs in a row\n\nhint: \
          is a link on its way down for good (`impairments.down` without `until`), or does one lose everything?"
     ))
+}
+
+/// Whether all-to-alls may be merged.
+pub fn merges(assembled: &Assembled) -> bool {
+    let scenario = &assembled.scenario;
+    scenario.network.exchange == ExchangeName::Auto && scenario.fidelity == Fidelity::Flow
+}
+
+/// How all-to-alls run where so many jobs may meet.
+pub fn exchanges(assembled: &Assembled, jobs: usize) -> Exchanges {
+    match assembled.scenario.network.exchange {
+        ExchangeName::Messages => Exchanges::ByMessage,
+        ExchangeName::Hosts => Exchanges::Whole,
+        ExchangeName::Auto if merges(assembled) && jobs == 1 => Exchanges::InStep,
+        ExchangeName::Auto => Exchanges::ByMessage,
+    }
 }
 
 /// Where collectives of a job on `placement` may run coupled.

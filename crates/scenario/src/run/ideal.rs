@@ -1,6 +1,13 @@
 //! A job's iteration time on an ideal fabric, for comparison: alone, and no path inside the fabric shared.
+//!
+//! Nothing that a run simulates depends on the ideal time of its only job, so with a thread to spare the two go beside each other.
+//! Several jobs' times are simulated before the run, shared out to threads. What comes out is the same.
 
-use std::sync::Arc;
+use std::cell::{Cell, OnceCell};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use windtunnel_cluster::calendar::{Episode, EpisodeJob, Histories, lasting};
@@ -10,7 +17,7 @@ use windtunnel_fabric::Fabric;
 use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::collectives::{Form, Plan};
-use windtunnel_workload::replay::Replay;
+use windtunnel_workload::replay::{Exchanges, Replay};
 use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
@@ -23,7 +30,7 @@ use super::{RunOptions, fold, network};
 use crate::assemble::{Assembled, JobPlan, Work};
 use crate::error::{Failure, InputError};
 use crate::schema::{ExchangeName, Fidelity, Jobs};
-use crate::table::ProgressSink;
+use crate::table::{Phase, ProgressSink};
 
 /// Messages up to which a job that trains no model is compared unless the scenario says otherwise: below it the second
 /// simulation goes unnoticed, above it the traffic is the experiment and would be simulated twice.
@@ -83,10 +90,52 @@ fn messages(plan: &JobPlan) -> u64 {
     sum
 }
 
-/// Iteration times on an ideal fabric: every job alone on the first hosts, all of which are as written, none slow.
-pub struct IdealTimes {
-    /// By job: each number of ranks that it can have, first the one that it asks for.
-    times: Vec<Vec<(usize, Option<Span>)>>,
+/// By job: each number of ranks that it can have, first the one that it asks for.
+type Times = Vec<Vec<(usize, Option<Span>)>>;
+
+/// Hears what part is done, simulated seconds and events; `false` stops it.
+type Watch<'a> = dyn FnMut(f64, f64, u64) -> bool + 'a;
+
+/// How often one thread looks what the others have done.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Iteration times on an ideal fabric: every job alone on the first hosts, all of which are as written, none
+/// slow.
+#[derive(Default)]
+pub struct IdealTimes<'a> {
+    times: OnceCell<Times>,
+    /// What simulates them meanwhile.
+    beside: Option<Beside<'a>>,
+}
+
+/// A simulation of the ideal times beside the run's own.
+struct Beside<'a> {
+    outcome: mpsc::Receiver<Result<Option<Times>, Failure>>,
+    failed: OnceCell<Failure>,
+    stopped: Cell<bool>,
+    told: &'a Told,
+}
+
+/// What threads tell each other.
+#[derive(Default)]
+struct Told {
+    stop: AtomicBool,
+    /// Part that is done, in millionths.
+    done: AtomicU64,
+    events: AtomicU64,
+}
+
+impl Told {
+    /// To be called by who works; `false` if it is to stop.
+    fn tell(&self, done: f64, events: u64) -> bool {
+        self.done.store((done * 1e6) as u64, Ordering::Relaxed);
+        self.events.store(events, Ordering::Relaxed);
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn done(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / 1e6
+    }
 }
 
 /// Remembers iterations.
@@ -101,56 +150,45 @@ impl Observer for Seen {
     }
 }
 
-impl IdealTimes {
-    /// Simulates some iterations of each job for which that is wanted.
-    ///
-    /// # Errors
-    /// [`Failure`] when the job's operations never end or the run is stopped.
-    pub fn of(
-        assembled: &Assembled,
-        options: &RunOptions,
-        progress: &mut dyn ProgressSink,
-    ) -> Result<Self, Failure> {
-        // Jobs of a source share their workloads.
-        let mut known: FxHashMap<(*const Workload, u64), Option<Span>> = FxHashMap::default();
-        let mut times = Vec::with_capacity(assembled.jobs.len());
-        let variation = Variation::none();
-        for (job, plan) in assembled.jobs.iter().enumerate() {
-            let mut time = |work: &Arc<Work>| {
-                if !wanted(assembled, plan) {
-                    return Ok((work.ranks(), None));
-                }
-                let what = (Arc::as_ptr(&work.workload), counted(assembled, plan));
-                let time = match known.get(&what) {
-                    Some(&time) => time,
-                    None => {
-                        let placement = first_hosts(work.ranks());
-                        let on = On {
-                            job,
-                            work,
-                            placement: &placement,
-                            variation: &variation,
-                            slow: &[],
-                            form: Flows::Same,
-                        };
-                        *known.entry(what).or_insert(on.time(assembled, options, progress)?)
-                    }
-                };
-                Ok::<_, Failure>((work.ranks(), time))
-            };
-            times.push(plan.works().map(&mut time).collect::<Result<_, Failure>>()?);
-        }
-        Ok(Self { times })
-    }
-
-    /// Of a job on as many GPUs as it asks for; `None` if it was not simulated.
+impl IdealTimes<'_> {
+    /// Of a job on as many GPUs as it asks for; `None` if it was not simulated, or is being simulated.
     pub fn of_job(&self, job: usize) -> Option<Span> {
-        self.times[job][0].1
+        self.times.get()?[job][0].1
     }
 
     /// Of a job on `ranks` GPUs; `None` if it was not simulated there.
     pub fn of_job_on(&self, job: usize, ranks: usize) -> Option<Span> {
-        self.times[job].iter().find(|&&(of, _)| of == ranks)?.1
+        self.times.get()?[job].iter().find(|&&(of, _)| of == ranks)?.1
+    }
+
+    /// Waits for what is simulated beside the run; `false` if the sink stops it.
+    pub fn settle(&self, progress: &mut dyn ProgressSink) -> bool {
+        let Some(Beside { outcome, failed, stopped, told }) = &self.beside else { return true };
+        if self.times.get().is_some() || failed.get().is_some() || stopped.get() {
+            return !stopped.get();
+        }
+        let mut waits = false;
+        loop {
+            match outcome.recv_timeout(LOOK) {
+                Ok(Ok(Some(times))) => drop(self.times.set(times)),
+                Ok(Ok(None)) => stopped.set(true),
+                Ok(Err(failure)) => drop(failed.set(failure)),
+                // It has panicked, which is told where it was begun.
+                Err(RecvTimeoutError::Disconnected) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if !waits {
+                        progress.phase(Phase::Ideal);
+                        waits = true;
+                    }
+                    let events = told.events.load(Ordering::Relaxed);
+                    if !progress.progress(Some(told.done()), 0.0, events) {
+                        told.stop.store(true, Ordering::Relaxed);
+                    }
+                    continue;
+                }
+            }
+            return !stopped.get();
+        }
     }
 
     /// The least that an iteration of each job takes where nothing is shared: on the first hosts, or where it was, there also as
@@ -188,7 +226,9 @@ impl IdealTimes {
                 let mut best = None;
                 for &form in &forms[skip..] {
                     let on = On { job, work, placement, variation, slow: &[], form };
-                    best = shorter(best, on.time(assembled, options, progress)?);
+                    let mut watch = |_: f64, seconds, events| progress.progress(None, seconds, events);
+                    let Some(time) = on.time(assembled, options, &mut watch)? else { return Ok(None) };
+                    best = shorter(best, time);
                 }
                 Ok::<_, Failure>(best)
             };
@@ -265,7 +305,8 @@ pub enum Flows {
 }
 
 impl On<'_> {
-    /// Mean iteration of all that the job does, from as many as an episode would see of it; `None` if the run was stopped.
+    /// Mean iteration of all that the job does, from as many as an episode would see of it, if it ends any; `None` if the run was
+    /// stopped.
     ///
     /// # Errors
     /// [`Failure`] at job fidelity, when operations never end.
@@ -273,14 +314,14 @@ impl On<'_> {
         &self,
         assembled: &Assembled,
         options: &RunOptions,
-        progress: &mut dyn ProgressSink,
-    ) -> Result<Option<Span>, Failure> {
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Option<Span>>, Failure> {
         let spec = network::spec_of(assembled, std::iter::once(self.work));
         if self.form == Flows::Turns {
-            return self.on(network::in_turn(assembled, spec), assembled, options, progress);
+            return self.on(network::in_turn(assembled, spec), assembled, options, watch);
         }
         let fabric = network::ideal(assembled, spec, self.slow, self.form == Flows::StepsLate)?;
-        self.on(fabric, assembled, options, progress)
+        self.on(fabric, assembled, options, watch)
     }
 
     fn on<F: Fabric>(
@@ -288,8 +329,8 @@ impl On<'_> {
         fabric: F,
         assembled: &Assembled,
         options: &RunOptions,
-        progress: &mut dyn ProgressSink,
-    ) -> Result<Option<Span>, Failure> {
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Option<Span>>, Failure> {
         let Self { job, work, placement, variation, slow, form } = *self;
         let plan = &assembled.jobs[job];
         let endpoints = assembled.fabric.topology.endpoints();
@@ -318,9 +359,12 @@ impl On<'_> {
             done_before: 0,
             simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
         };
-        if assembled.scenario.network.exchange == ExchangeName::Hosts {
-            shard.exchange_whole();
-        }
+        shard.exchange(match assembled.scenario.network.exchange {
+            // Whatever the fidelity: this network is one of flows, and the job is alone on it.
+            ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,
+            ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
+            ExchangeName::Hosts => Exchanges::Whole,
+        });
         if form != Flows::Same {
             shard.couple(coupling(assembled, placement));
         }
@@ -333,8 +377,11 @@ impl On<'_> {
         loop {
             shard.stop_after(until);
             while shard.handle(1 << 14) {
-                if pace.due() && !progress.progress(None, 0.0, 0) {
-                    return Ok(None);
+                if pace.due() {
+                    let seconds = (shard.fabric().now() - Time::ZERO).seconds();
+                    if !watch(shard.progress(), seconds, shard.fabric().events()) {
+                        return Ok(None);
+                    }
                 }
             }
             if !shard.satisfied() {
@@ -352,7 +399,7 @@ impl On<'_> {
             let beyond = shard.is_beyond();
             return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond, None));
         }
-        Ok(mean_of(&shard.observer().0, left, disturbed(assembled, plan)))
+        Ok(Some(mean_of(&shard.observer().0, left, disturbed(assembled, plan))))
     }
 }
 
@@ -386,6 +433,180 @@ fn mean_of(seen: &[Iteration], left: u64, disturbed: bool) -> Option<Span> {
     }
     let firsts = (1..).zip(&ends).map(|(count, end)| end.0 / count).min()?;
     Some(Span(mean.min(firsts).min(pace / of)))
+}
+
+/// Whether the ideal run can go beside the run's own, which then must not ask for its result before it ends: with several jobs
+/// the times order their phases, and with operations or a scheduler of one's own they are what a job is expected to take.
+pub fn goes_beside(assembled: &Assembled, options: &RunOptions) -> bool {
+    let [plan] = assembled.jobs.as_slice() else { return false };
+    options.workers() > 1
+        && assembled.scenario.fidelity != Fidelity::Job
+        && wanted(assembled, plan)
+        && plan.lasts.is_none()
+        && plan.resized.is_empty()
+        && assembled.operations.is_none()
+        && assembled.modules.make_scheduler().is_none()
+}
+
+/// The ideal times of all jobs for which they are wanted, simulated before the run; `None` if the sink stops it.
+///
+/// # Errors
+/// [`Failure`] when a job's operations never end.
+pub fn before(
+    assembled: &Assembled,
+    options: &RunOptions,
+    progress: &mut dyn ProgressSink,
+) -> Result<IdealTimes<'static>, Failure> {
+    let mut begun = false;
+    let mut watch = |done: f64, seconds: f64, events: u64| {
+        if !begun {
+            progress.phase(Phase::Ideal);
+            begun = true;
+        }
+        progress.progress(Some(done), seconds, events)
+    };
+    let ideal = IdealTimes::default();
+    if let Some(times) = simulate(assembled, options, &mut watch)? {
+        drop(ideal.times.set(times));
+    }
+    Ok(ideal)
+}
+
+/// Calls `run` with ideal times that are simulated meanwhile, by another thread: see [`IdealTimes::settle`].
+///
+/// # Errors
+/// Those of the ideal run, as if it had come first, and of `run`.
+pub fn beside<R>(
+    assembled: &Assembled,
+    options: &RunOptions,
+    run: impl FnOnce(&IdealTimes<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let told = Told::default();
+    std::thread::scope(|scope| {
+        let (told, (sender, outcome)) = (&told, mpsc::channel());
+        scope.spawn(move || {
+            let mut watch = |done: f64, _: f64, events: u64| told.tell(done, events);
+            // Nobody listens where the run has been stopped.
+            drop(sender.send(simulate(assembled, options, &mut watch)));
+        });
+        let _stops = Stops(told);
+        let beside = Beside { outcome, failed: OnceCell::new(), stopped: Cell::new(false), told };
+        let mut ideal = IdealTimes { times: OnceCell::new(), beside: Some(beside) };
+        let outcome = run(&ideal);
+        told.stop.store(true, Ordering::Relaxed);
+        let mut failed = None;
+        if let Some(beside) = &mut ideal.beside {
+            failed = beside.failed.take().or_else(|| beside.outcome.recv().ok().and_then(Result::err));
+        }
+        failed.map_or(outcome, Err)
+    })
+}
+
+/// Stops the other thread however this one leaves: a scope waits for its threads.
+struct Stops<'a>(&'a Told);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Simulates some iterations of each job for which that is wanted; `None` if it is stopped.
+fn simulate(
+    assembled: &Assembled,
+    options: &RunOptions,
+    watch: &mut Watch<'_>,
+) -> Result<Option<Times>, Failure> {
+    // Jobs of a source share their workloads.
+    let mut known: FxHashMap<(*const Workload, u64), usize> = FxHashMap::default();
+    let mut tasks: Vec<(usize, &Arc<Work>)> = Vec::new();
+    let mut places: Vec<Vec<(usize, Option<usize>)>> = Vec::with_capacity(assembled.jobs.len());
+    for (job, plan) in assembled.jobs.iter().enumerate() {
+        let mut of_plan = Vec::new();
+        for work in plan.works() {
+            let task = wanted(assembled, plan).then(|| {
+                let what = (Arc::as_ptr(&work.workload), counted(assembled, plan));
+                *known.entry(what).or_insert_with(|| {
+                    tasks.push((job, work));
+                    tasks.len() - 1
+                })
+            });
+            of_plan.push((work.ranks(), task));
+        }
+        places.push(of_plan);
+    }
+    let Some(found) = all(assembled, options, &tasks, watch)? else { return Ok(None) };
+    let time = |(ranks, task): (usize, Option<usize>)| (ranks, task.and_then(|task| found[task]));
+    Ok(Some(places.into_iter().map(|works| works.into_iter().map(time).collect()).collect()))
+}
+
+/// Simulates `tasks`, on as many threads as the run may have.
+fn all(
+    assembled: &Assembled,
+    options: &RunOptions,
+    tasks: &[(usize, &Arc<Work>)],
+    watch: &mut Watch<'_>,
+) -> Result<Option<Vec<Option<Span>>>, Failure> {
+    let count = tasks.len();
+    let threads = options.workers().min(count);
+    if threads <= 1 {
+        let mut found = Vec::with_capacity(count);
+        for (index, &task) in tasks.iter().enumerate() {
+            let mut part =
+                |done: f64, seconds, events| watch((index as f64 + done) / count as f64, seconds, events);
+            let Some(time) = ideal_time(assembled, options, task, &mut part)? else { return Ok(None) };
+            found.push(time);
+        }
+        return Ok(Some(found));
+    }
+    let told: Vec<Told> = (0..count).map(|_| Told::default()).collect();
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    let mut outcomes: Vec<Option<Result<Option<Option<Span>>, Failure>>> = (0..count).map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next, told) = (sender.clone(), &next, &told);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&task) = tasks.get(index) else { break };
+                    let mut watch = |done: f64, _: f64, events: u64| told[index].tell(done, events);
+                    let outcome = ideal_time(assembled, options, task, &mut watch);
+                    told[index].done.store(1_000_000, Ordering::Relaxed);
+                    // The receiver waits until all senders have gone.
+                    drop(sender.send((index, outcome)));
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok((index, outcome)) => outcomes[index] = Some(outcome),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let done: f64 = told.iter().map(Told::done).sum();
+                    let events = told.iter().map(|told| told.events.load(Ordering::Relaxed)).sum();
+                    if !watch(done / count as f64, 0.0, events) {
+                        told.iter().for_each(|told| told.stop.store(true, Ordering::Relaxed));
+                    }
+                }
+            }
+        }
+    });
+    // As if one had come after the other.
+    outcomes.into_iter().map(|outcome| outcome.expect("every task was taken by a thread")).collect()
+}
+
+/// Iteration time of a job on the first hosts; `None` if it is stopped.
+fn ideal_time(
+    assembled: &Assembled,
+    options: &RunOptions,
+    (job, work): (usize, &Arc<Work>),
+    watch: &mut Watch<'_>,
+) -> Result<Option<Option<Span>>, Failure> {
+    let (placement, variation) = (first_hosts(work.ranks()), Variation::none());
+    let on = On { job, work, placement: &placement, variation: &variation, slow: &[], form: Flows::Same };
+    on.time(assembled, options, watch)
 }
 
 #[cfg(test)]

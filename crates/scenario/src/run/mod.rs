@@ -9,6 +9,7 @@ mod clock;
 mod cluster;
 mod drive;
 mod episode;
+mod exchanged;
 mod faults;
 mod fold;
 mod heat;
@@ -40,6 +41,7 @@ use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{CalendarTime, Span, Time, memory};
 
 use self::cluster::ClusterUse;
+pub(crate) use self::drive::Pace;
 use self::episode::Stop;
 use self::ideal::IdealTimes;
 use self::machine::Stopwatch;
@@ -54,7 +56,7 @@ use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, JobName};
 use crate::inputs::Input;
 use crate::schema::{Fidelity, Jobs, MemoName, Phase};
-use crate::table::{Column, ProgressSink, TableSink};
+use crate::table::{self, Column, ProgressSink, TableSink};
 
 /// What a caller asks of a run besides the scenario.
 #[derive(Clone, Debug)]
@@ -69,12 +71,20 @@ pub struct RunOptions {
     pub full: bool,
     /// Runs since the scenario's text was taken: a user waits for the assembling too.
     pub watch: Stopwatch,
-    /// Threads at packet fidelity, the only one that several can share; `None`: as many as there are, if it is worth it.
+    /// Threads; `None`: as many as there are, where it is worth it.
     pub threads: Option<usize>,
     /// Where digests of events go, if anybody wants them.
     pub digests: Option<Arc<Mutex<Digests>>>,
     /// Which native code of the scenario may run.
     pub native: Native,
+}
+
+impl RunOptions {
+    /// Threads that a run may have.
+    pub fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        self.threads.unwrap_or_else(cores)
+    }
 }
 
 /// Digests of the events of a run at packet fidelity, one for each episode.
@@ -107,7 +117,6 @@ pub fn execute(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
-    let watch = options.watch;
     let fidelity = assembled.scenario.fidelity;
     // Before the ideal runs, which may take long.
     if let (Some(backend), Fidelity::Packet) = (&assembled.network.backend, fidelity) {
@@ -145,18 +154,39 @@ pub fn execute(
     if assembled.stream.is_some() {
         return replayed(assembled, options, sink, progress);
     }
-    let ideal = IdealTimes::of(assembled, options, progress)?;
+    if assembled.scenario.cluster.episodes.memo == MemoName::Symmetric {
+        let source = "groups of jobs that lie alike over hosts, leaves and pods count as equal";
+        assembled.evidence.add("episodes", "inferred", source);
+    }
+    if let Some(line) = threads::no_help(assembled, options) {
+        progress.remark(&line);
+    }
+    if ideal::goes_beside(assembled, options) {
+        progress.phase(table::Phase::Simulating);
+        return ideal::beside(assembled, options, |ideal| {
+            simulated(assembled, options, ideal, sink, progress)
+        });
+    }
+    let ideal = ideal::before(assembled, options, progress)?;
+    progress.phase(table::Phase::Simulating);
     for (job, plan) in assembled.jobs.iter_mut().enumerate() {
         if let (Some(lasts), Some(one)) = (plan.lasts, ideal.of_job(job)) {
             let fit = u128::from(lasts) * 1_000 / u128::from(one.0.max(1));
             plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
         }
     }
-    if assembled.scenario.cluster.episodes.memo == MemoName::Symmetric {
-        let source = "groups of jobs that lie alike over hosts, leaves and pods count as equal";
-        assembled.evidence.add("episodes", "inferred", source);
-    }
-    let assembled = &*assembled;
+    simulated(assembled, options, &ideal, sink, progress)
+}
+
+/// What is left once ideal times are known, or on their way.
+fn simulated(
+    assembled: &Assembled,
+    options: &RunOptions,
+    ideal: &IdealTimes<'_>,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<serde_json::Value, Failure> {
+    let (watch, fidelity) = (options.watch, assembled.scenario.fidelity);
     let requests: Vec<JobRequest> = assembled
         .jobs
         .iter()
@@ -167,7 +197,7 @@ pub fn execute(
             submit: plan.submit,
             placement: plan.placement,
             ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
-            estimate: plan.estimate.or_else(|| alone(plan, &ideal, job)).unwrap_or(Span::ZERO),
+            estimate: plan.estimate.or_else(|| alone(plan, ideal, job)).unwrap_or(Span::ZERO),
             deadline: plan.deadline,
             priority: plan.priority,
             locality: plan.locality,
@@ -211,7 +241,7 @@ pub fn execute(
                 .map_err(named)?;
         (histories, record, None, cancelled)
     } else {
-        let mut runner = FabricRunner::new(assembled, options, &ideal, sink, progress);
+        let mut runner = FabricRunner::new(assembled, options, ideal, sink, &mut *progress);
         let (histories, outcome) = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
         let cancelled = match outcome {
             Ok(()) => false,
@@ -221,6 +251,7 @@ pub fn execute(
         let (record, story) = runner.finish(histories.end)?;
         (histories, record, Some(story), cancelled)
     };
+    let cancelled = !ideal.settle(progress) || cancelled;
     let least = ideal.least(assembled, options, &histories, progress)?;
     let jobs: Vec<serde_json::Value> = assembled
         .jobs
@@ -271,7 +302,7 @@ pub fn execute(
     for (job, history) in histories.jobs.iter().enumerate() {
         if let (Some(submit), Some(start), Some(finish)) = (history.submit, history.start, history.finish) {
             let plan = &assembled.jobs[job];
-            let alone = alone(plan, &ideal, job).map(Span::ns_ceil);
+            let alone = alone(plan, ideal, job).map(Span::ns_ceil);
             let late = cluster::late(submit.0, finish.0, plan.deadline);
             usage.ended([submit.0, start.0, finish.0], alone, late, history.time);
             usage.samples += plan.samples.map_or(0.0, |samples| samples as f64 * plan.iterations as f64);
@@ -340,7 +371,7 @@ pub fn execute(
 }
 
 /// How long a job takes where nothing waits and nothing is shared, if that is known.
-fn alone(plan: &JobPlan, ideal: &IdealTimes, job: usize) -> Option<Span> {
+fn alone(plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
     let iterations = || ideal.of_job(job).and_then(|span| span.0.checked_mul(plan.iterations)).map(Span);
     plan.duration.or_else(iterations)
 }

@@ -73,7 +73,7 @@ pub struct Story {
 /// Simulates the calendar's episodes at the scenario's fidelity.
 pub struct FabricRunner<'a> {
     simulator: Simulator<'a>,
-    ideal: &'a IdealTimes,
+    ideal: &'a IdealTimes<'a>,
     memo: Memo<'a>,
     /// Links beyond scale-up domains of each job on its GPUs, by (job, starts, whether it loads).
     footprints: FxHashMap<(usize, u32, bool), Arc<[u32]>>,
@@ -96,7 +96,7 @@ impl<'a> FabricRunner<'a> {
     pub fn new(
         assembled: &'a Assembled,
         options: &'a RunOptions,
-        ideal: &'a IdealTimes,
+        ideal: &'a IdealTimes<'a>,
         sink: &'a mut dyn TableSink,
         progress: &'a mut dyn ProgressSink,
     ) -> Self {
@@ -117,7 +117,12 @@ impl<'a> FabricRunner<'a> {
             begun: 0,
             hits: 0,
             footprint_runs: 0,
-            reached: Reached { now: CalendarTime(0), ended: 0, jobs: assembled.jobs.len() as u64 },
+            reached: Reached {
+                now: CalendarTime(0),
+                ended: 0,
+                jobs: assembled.jobs.len() as u64,
+                under_way: 0.0,
+            },
             pace: Pace::new(),
         }
     }
@@ -362,7 +367,8 @@ impl<'a> FabricRunner<'a> {
         let variation = with_speeds(assembled, start, Variation::none());
         let (placement, slow) = (job.placement.as_slice(), assembled.slow_links.as_slice());
         let on = On { job: job.job, work, placement, variation: &variation, slow, form: Flows::Same };
-        let span = on.time(assembled, options, &mut **progress)?.ok_or(Stop::Cancelled)?;
+        let mut watch = |_: f64, simulated, events| progress.progress(None, simulated, events);
+        let span = on.time(assembled, options, &mut watch)?.flatten().ok_or(Stop::Cancelled)?;
         self.on_hosts.insert(key, span);
         Ok(span)
     }
@@ -466,6 +472,8 @@ impl<'a> FabricRunner<'a> {
         }
         let run: Vec<&Episode> = missing.iter().map(|&index| &episodes[index]).collect();
         let simulated = simulate(&mut self.simulator, self.reached, start, &run, iterations)?;
+        // Episodes are compared with it. Whoever stops the waiting is asked again at the end.
+        self.ideal.settle(self.simulator.progress);
         let mut results: Vec<Option<Vec<EpisodeJobResult>>> = vec![None; episodes.len()];
         let mut cancelled = false;
         for (&index, simulated) in missing.iter().zip(simulated) {

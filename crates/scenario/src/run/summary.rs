@@ -13,6 +13,7 @@ use windtunnel_topology::{Node, Topology};
 use windtunnel_workload::Dimension;
 
 use super::cluster;
+use super::exchanged::ExchangeSummary;
 use super::recorder::Iteration;
 use crate::assemble::evidence::EvidenceRow;
 use crate::assemble::origin::Origin;
@@ -241,6 +242,8 @@ pub struct NetworkSummary {
     pub simulated_messages: Option<u64>,
     /// Payload that was simulated, that of coupled groups included.
     pub simulated_bytes: Option<u64>,
+    /// All-to-alls under `network.exchange: auto`; null where there is none (flow fidelity).
+    pub exchanges: Option<ExchangeSummary>,
     /// Packet fidelity only.
     pub packets_delivered: Option<u64>,
     /// Packet fidelity only.

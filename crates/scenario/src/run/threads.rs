@@ -6,15 +6,52 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use windtunnel_cluster::calendar::{Episode, Reached};
-use windtunnel_kernel::CalendarTime;
+use windtunnel_kernel::{CalendarTime, Span};
 
+use super::RunOptions;
 use super::episode::{Record, Simulated, Simulator, Stop};
+use crate::assemble::Assembled;
 use crate::error::Failure;
 use crate::schema::Fidelity;
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// What came of an episode: what was seen, what is recorded of it, the rows of its tables, and rows of flows so far.
 type Outcome = (Result<Simulated, Stop>, Record, Buffer, u64);
+
+/// Why some of the threads that were asked for have nothing to do, as a line for people.
+pub fn no_help(assembled: &Assembled, options: &RunOptions) -> Option<String> {
+    let asked = options.threads.filter(|&threads| threads > 1)?;
+    let (fidelity, several) = (assembled.scenario.fidelity, assembled.jobs.len() > 1);
+    let network = &assembled.network;
+    let why = match fidelity {
+        Fidelity::Job if several => return None,
+        Fidelity::Job => "job fidelity simulates no network".to_owned(),
+        // Groups of jobs that do not meet are shared out.
+        Fidelity::Flow if several && !options.full => return None,
+        Fidelity::Packet if network.backend.is_some() => {
+            "a network model of one's own is simulated by one thread".to_owned()
+        }
+        Fidelity::Packet if network.packet.settings.nic_latency == Span::ZERO => {
+            "hosts whose NIC has no latency act on the network at once, so one thread simulates it: give hosts a `nic` \
+             with a data sheet"
+                .to_owned()
+        }
+        Fidelity::Packet if network.packet.settings.parallel.processes == Some(1) => {
+            "`network.parallel.processes` is 1".to_owned()
+        }
+        Fidelity::Packet => return None,
+        Fidelity::Flow | Fidelity::Message => {
+            format!("one thread simulates a network at {} fidelity", fidelity.name())
+        }
+    };
+    match super::ideal::goes_beside(assembled, options) {
+        true if asked == 2 => None,
+        true => Some(format!(
+            "`--threads {asked}`: 2 are of use, {why}, and another one the ideal fabric beside it"
+        )),
+        false => Some(format!("`--threads {asked}` is of no use: {why}")),
+    }
+}
 
 /// Simulates `episodes` in as many threads as the run may have; what they saw, in their order.
 pub fn simulate(
@@ -24,8 +61,7 @@ pub fn simulate(
     episodes: &[&Episode],
     iterations: u64,
 ) -> Result<Vec<Simulated>, Stop> {
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let threads = simulator.options.threads.unwrap_or_else(cores).min(episodes.len());
+    let threads = simulator.options.workers().min(episodes.len());
     let several = simulator.assembled.jobs.len() > 1;
     let events = simulator.record.events;
     if threads <= 1 || simulator.assembled.scenario.fidelity != Fidelity::Flow {
@@ -86,7 +122,8 @@ pub fn simulate(
                 Ok((index, outcome)) => outcomes[index] = Some(outcome),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let mut clock = Clocked { inner: simulator.progress, reached, events };
-                    if !clock.progress(None, 0.0, 0) {
+                    let ended = outcomes.iter().flatten().count();
+                    if !clock.progress(Some(ended as f64 / episodes.len() as f64), 0.0, 0) {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }
@@ -118,10 +155,9 @@ pub struct Clocked<'a> {
 }
 
 impl ProgressSink for Clocked<'_> {
-    fn progress(&mut self, _: Option<f64>, _: f64, events: u64) -> bool {
-        let Reached { now, ended, jobs } = self.reached;
-        let fraction = ended as f64 / jobs.max(1) as f64;
-        self.inner.progress(Some(fraction), now.0 as f64 / 1e9, self.events.max(events))
+    fn progress(&mut self, fraction: Option<f64>, _: f64, events: u64) -> bool {
+        let fraction = self.reached.part(fraction.unwrap_or(0.0));
+        self.inner.progress(Some(fraction), self.reached.now.0 as f64 / 1e9, self.events.max(events))
     }
 }
 

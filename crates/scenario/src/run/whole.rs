@@ -35,7 +35,9 @@ use self::writes::Writes;
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::{Observed, Pace};
-use super::episode::{Record, Stop, coupling, packet_trouble, shard_job, variation, watch};
+use super::episode::{
+    Record, Stop, coupling, exchanges, merges, packet_trouble, shard_job, variation, watch,
+};
 use super::network;
 use super::paths::PathNames;
 use super::recorder::{Iteration, Recorder};
@@ -43,7 +45,7 @@ use super::stuck::{Lost, stuck_failure};
 use super::usage;
 use crate::assemble::{Assembled, JobPlan};
 use crate::error::{Failure, InputError};
-use crate::schema::{ExchangeName, Fidelity};
+use crate::schema::Fidelity;
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// Iterations whose rows are held back at most.
@@ -206,9 +208,7 @@ impl Over<'_> {
         if scenario.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
         }
-        if scenario.network.exchange == ExchangeName::Hosts {
-            shard.exchange_whole();
-        }
+        shard.exchange(exchanges(assembled, jobs.len()));
         let mut whole = Whole {
             assembled,
             options,
@@ -252,6 +252,11 @@ impl Over<'_> {
         }
         if let Some(delivered) = whole.shard.fabric_mut().delivered() {
             record.add_delivered(delivered);
+        }
+        if merges(assembled) {
+            for place in 0..whole.entered.len() {
+                record.network.add_exchanges(&(&whole.shard.exchanged(place)).into());
+            }
         }
         whole.shard.observer_mut().rows("links", links);
         whole.shard.observer_mut().release();

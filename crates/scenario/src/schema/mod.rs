@@ -193,7 +193,8 @@ pub struct Network {
     pub timeout: Option<Duration>,
     /// Over how many processes a run is spread (packet fidelity). No result depends on it.
     pub parallel: Parallel,
-    /// How an all-to-all is simulated (flow fidelity).
+    /// How all-to-alls between scale-up domains are simulated (flow fidelity; message and packet fidelity have every message).
+    /// `summary.json` says what was merged, and what that may change (`network.exchanges`).
     pub exchange: ExchangeName,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
@@ -270,10 +271,13 @@ pub struct Module {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangeName {
-    /// Message by message, as its algorithm says.
+    /// As one flow where a bound says that this hardly matters: where all messages have one rate, members come together, and no
+    /// other job meets this one. Message by message elsewhere.
     #[default]
+    Auto,
+    /// Message by message, as its algorithm says.
     Messages,
-    /// Whole: it begins when its last member has come, one flow for each pair of NICs, and ends for all with the last of
+    /// Whole, whatever it changes: it begins when its last member has come, one flow for each pair of NICs, and ends for all with the last of
     /// them. For jobs of whole hosts with a NIC each these are the flows between hosts of Arcadia.
     Hosts,
 }

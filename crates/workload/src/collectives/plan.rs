@@ -440,6 +440,19 @@ impl Plan {
         whole.then(|| self.bytes.div_ceil(u64::from(self.n)))
     }
 
+    /// The same for one whose messages all begin as their sender comes: directly to every member, no message waiting for another.
+    /// What a message carries, and whether that is what each does (the last ones have a byte less where the buffer is no multiple).
+    pub fn at_once(&self) -> Option<(u64, bool)> {
+        let direct = self.algorithm == Algorithm::Direct && self.depth == self.rounds;
+        let even = self.bytes.is_multiple_of(u64::from(self.n));
+        self.exchange().filter(|_| direct).map(|bytes| (bytes, even))
+    }
+
+    /// Whether every member has something of its own for every other.
+    pub fn is_exchange(&self) -> bool {
+        matches!(self.kind, CollectiveKind::AllToAll | CollectiveKind::AllToAllV) && !self.is_empty()
+    }
+
     /// The group of edges that advance together, `None` where they do not: rings, one or several; chains with at least 100 chunks for
     /// each member but two (the pipeline's filling is then under 1%); inside one scale-up domain also equal direct and
     /// pairwise exchanges, whose pairs share the members' ports evenly.

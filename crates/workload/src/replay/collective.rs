@@ -97,12 +97,15 @@ pub(super) struct Collectives {
     cells: Vec<Cell>,
     /// Unused slots by window class.
     free: Vec<Vec<u32>>,
+    /// Of each plan that is an exchange and does not join: members that have begun one.
+    pub stepped: Vec<u64>,
     round: Round,
 }
 
 impl Collectives {
     pub fn new(prepared: &Prepared) -> Self {
-        Self { free: vec![Vec::new(); prepared.windows.len()], ..Self::default() }
+        let stepped = vec![0; prepared.plans.len()];
+        Self { free: vec![Vec::new(); prepared.windows.len()], stepped, ..Self::default() }
     }
 
     /// Starts a rank's part at `at`; it may end at once if no round has a message for it.

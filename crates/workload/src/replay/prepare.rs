@@ -143,6 +143,19 @@ pub enum Coupling {
     Never,
 }
 
+/// How all-to-alls between scale-up domains are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Exchanges {
+    /// Message by message.
+    #[default]
+    ByMessage,
+    /// Those whose messages all begin at once ask the machine ([`Machine::join`](crate::Machine::join)), the others go message
+    /// by message.
+    InStep,
+    /// All of them as one group ([`Plan::exchange`]).
+    Whole,
+}
+
 /// A collective of a group, resolved.
 #[derive(Debug)]
 pub(super) struct GroupPlan {
@@ -150,6 +163,8 @@ pub(super) struct GroupPlan {
     pub coupled: bool,
     /// Whether the specification says so.
     pub forced: bool,
+    /// Whether it joins as [`Exchanges::InStep`] has it.
+    pub in_step: bool,
     /// Which of [`Prepared::windows`] its window has.
     pub class: u32,
 }
@@ -315,8 +330,13 @@ impl Prepared {
             Coupling::InsideDomain => spec.domain >= n,
             Coupling::Never => false,
         };
-        let one = plan.coupled().is_some() || options.exchanges && plan.exchange().is_some();
-        let coupled = allowed && spec.form != Form::Steps && one;
+        let together = plan.coupled().is_some();
+        let in_step = options.exchanges == Exchanges::InStep
+            && !together
+            && spec.form == Form::Auto
+            && plan.at_once().is_some();
+        let whole = options.exchanges == Exchanges::Whole && plan.exchange().is_some();
+        let coupled = allowed && spec.form != Form::Steps && (together || in_step || whole);
         let rings = options.coupling == Coupling::Anywhere && spec.form != Form::Steps && !coupled;
         if let Some(rings) = rings.then(|| plan.clone().by_rings()).flatten() {
             plan = rings;
@@ -331,7 +351,7 @@ impl Prepared {
         });
         // The flows of an exchange begin together, however its members come.
         let forced = spec.form == Form::Coupled || plan.coupled().is_none();
-        Ok(GroupPlan { plan, coupled, forced, class: class as u32 })
+        Ok(GroupPlan { plan, coupled, forced, in_step, class: class as u32 })
     }
 }
 

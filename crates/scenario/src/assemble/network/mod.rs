@@ -11,8 +11,6 @@ mod queues;
 mod recovery;
 pub mod transport;
 
-use std::path::Path;
-
 use windtunnel_fabric::packet::transport::{Dcqcn, Recovery, Transport};
 use windtunnel_fabric::packet::{
     Background, Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError,
