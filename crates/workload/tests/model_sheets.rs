@@ -66,7 +66,7 @@ fn every_gpu_sheet_loads_and_times_a_kernel() {
 fn h100_has_its_published_figures() {
     let text = files("gpus").into_iter().find(|(path, _)| path.ends_with("h100-sxm.yaml")).unwrap().1;
     let sheet = GpuSheet::parse(&text).unwrap();
-    assert_eq!(sheet.memory.value, Bytes(80_000_000_000));
+    assert_eq!(sheet.memory.value, Bytes(81_559 << 20), "as nvidia-smi shows it");
     assert_eq!(sheet.memory_bandwidth.value, BitRate(26_800_000_000_000));
     assert_eq!(sheet.peak.bf16.as_ref().unwrap().value.0, 989.4e12);
     assert_eq!(sheet.scale_up.rate.value, BitRate::from_gbps(3_600));
