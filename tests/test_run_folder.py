@@ -50,19 +50,19 @@ def rows(n: int) -> dict[str, Any]:
 def test_a_run_leaves_summary_manifest_scenario_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def body(sink: Sink, progress: Progress) -> bool:
         sink("jobs", rows(3))
-        progress(0.5, 1.0, 10)
+        progress(0.5, 1.0, 10, "simulating")
         return False
 
     calls = stand_in(monkeypatch, body)
     scenario = tmp_path / "s.yaml"
     scenario.write_text("windtunnel: 1\n")
-    seen: list[tuple[float | None, float, int]] = []
+    seen: list[tuple[float | None, float, int, str]] = []
     result = windtunnel.run(
         scenario, overrides={"jobs[0].parallelism.tp": 4, "fidelity": "flow"}, seed=7, out=tmp_path / "out",
         progress=lambda *call: seen.append(call),
     )  # fmt: skip
     assert sorted(p.name for p in result.path.iterdir()) == ["jobs", "manifest.json", "scenario.yaml", "summary.json"]
-    assert seen == [(0.5, 1.0, 10)]
+    assert seen == [(0.5, 1.0, 10, "simulating"), (0.0, 0.0, 0, "writing"), (0.5, 0.0, 0, "writing")]
     options = {"threads": None, "seed": 7, "fidelity": None, "full": False, "explain": False, "policies": ""}
     pairs = [("jobs[0].parallelism.tp", "4"), ("fidelity", "flow")]
     (*given, asked) = calls[0]
@@ -148,7 +148,7 @@ def test_an_interrupt_never_tears_a_batch(tmp_path: Path, monkeypatch: pytest.Mo
     def body(sink: Sink, progress: Progress) -> bool:
         sink("jobs", Torn())  # type: ignore[arg-type]
         with pytest.raises(KeyboardInterrupt):
-            progress(0.1, 0.0, 0)
+            progress(0.1, 0.0, 0, "simulating")
         return True
 
     stand_in(monkeypatch, body)

@@ -126,8 +126,7 @@ def run_source(
         if interrupts.raised is not None:
             raise interrupts.raised
         summary = json.loads(text)
-        told = (float(summary["simulated_time_s"]), int(summary["events"]), WRITING)
-        tell(0.5, *told)
+        tell(0.5, 0.0, 0, WRITING)
         asked = {key: class_name(value) if isinstance(value, type) else value for key, value in options.items()}
         record = manifest(summary, source=source.name, overrides=overrides, options=asked, rows=writer.rows)
         record["interrupted_by"] = signal.Signals(interrupts.number).name if summary["partial"] else None
@@ -136,7 +135,7 @@ def run_source(
         (fresh / "scenario.yaml").write_text(source.text, encoding="utf-8")
         if finish is not None:
             finish(Result(fresh))
-            tell(1.0, *told)
+            tell(1.0, 0.0, 0, WRITING)
         if target is None:
             target = parent / default_name(str(summary["scenario"]), str(summary["fidelity"]))
         place(target)
