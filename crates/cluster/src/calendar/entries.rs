@@ -44,6 +44,12 @@ pub(super) fn draw(seed: u64, group: u64, jobs: &mut [EpisodeJob], ideal: impl F
     jobs.iter_mut().filter(|job| job.loading).for_each(|job| put_off(job, last));
 }
 
+/// By how much `job`, of iterations of `ideal`, begins to work later than others that begin at the same instant: a part of an
+/// iteration.
+pub fn delay(seed: u64, job: usize, ideal: Span) -> Span {
+    Span(RandomStream::new(seed, "episode-phase", job as u64).below(ideal.0.max(1)))
+}
+
 fn put_off(job: &mut EpisodeJob, phase: u64) {
     (job.phase, job.start) = (Span(phase), job.start + Span(phase));
 }
@@ -56,7 +62,19 @@ mod tests {
 
     fn job(job: usize, loading: bool) -> EpisodeJob {
         let (start, phase, age) = (Time(7), Span::ZERO, Span::ZERO);
-        EpisodeJob { job, placement: Vec::new(), start, phase, left: 100, done_before: 0, loading, age }
+        let (placement, replayed, boundary) = (Vec::new(), 0, start);
+        EpisodeJob {
+            job,
+            placement,
+            start,
+            phase,
+            left: 100,
+            done_before: 0,
+            loading,
+            age,
+            replayed,
+            boundary,
+        }
     }
 
     fn phases(seed: u64, spans: &[u64]) -> Vec<u64> {

@@ -158,6 +158,8 @@ fn ideal_time(
         own: placement.len(),
         placement: placement.into(),
         iterations,
+        replayed: 0,
+        awaited: true,
         start: Time::ZERO,
         done_before: 0,
         simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),

@@ -18,7 +18,7 @@ use windtunnel_topology::{LoadBalancer, Route};
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::Pace;
-use super::episode::{Record, Simulated, Simulator, Stop};
+use super::episode::{Record, Simulated, Simulator, Stop, begin};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
 use super::ideal::IdealTimes;
 use super::memo::{Known, Memo, mean};
@@ -37,6 +37,10 @@ const MOST_LOADED: usize = 8;
 /// An episode that goes on.
 struct Open {
     start: CalendarTime,
+    /// When its simulation began: before it, with a replay.
+    simulated: CalendarTime,
+    /// Iterations of each job that were done before, if it has a replay.
+    replayed: Option<Vec<usize>>,
     /// When it began in its simulation, which had to gather it first.
     gathered: Span,
     /// Jobs at work; of those that load nothing is kept.
@@ -168,10 +172,22 @@ impl<'a> FabricRunner<'a> {
             let requests = plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
             let left = requests.unwrap_or(plan.iterations);
             let (start, phase) = (Time::ZERO, Span::ZERO);
-            let age = Span::ZERO;
-            let job = EpisodeJob { job, placement, start, phase, left, done_before: 0, loading, age };
+            let (age, done_before, replayed, boundary) = (Span::ZERO, 0, 0, start);
+            let job = EpisodeJob {
+                job,
+                placement,
+                start,
+                phase,
+                left,
+                done_before,
+                loading,
+                age,
+                replayed,
+                boundary,
+            };
             // No time rests on its mean so far.
-            episodes.push(Episode { number: u32::MAX, jobs: vec![job], horizon: Span::ZERO });
+            let (jobs, horizon, replay) = (vec![job], Span::ZERO, None);
+            episodes.push(Episode { number: u32::MAX, jobs, horizon, replay });
             starts.push(key);
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.
@@ -393,7 +409,8 @@ impl<'a> FabricRunner<'a> {
         let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
         let mut missing = Vec::new();
         for (index, episode) in episodes.iter().enumerate() {
-            if self.memo.remembers() {
+            // No other one comes about as a replay does.
+            if self.memo.remembers() && episode.replay.is_none() {
                 let alike = fresh.get(keys[index].as_slice());
                 let same = |&other: &usize| {
                     let needs = |job: &EpisodeJob| (job.left, job.age);
@@ -416,7 +433,7 @@ impl<'a> FabricRunner<'a> {
         for (&index, simulated) in missing.iter().zip(simulated) {
             let episode = &episodes[index];
             cancelled |= simulated.cancelled;
-            if self.memo.remembers() && !simulated.cancelled {
+            if self.memo.remembers() && episode.replay.is_none() && !simulated.cancelled {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
@@ -471,7 +488,11 @@ impl<'a> FabricRunner<'a> {
         let jobs = episode.jobs.iter().map(|job| (!job.loading).then_some(job.job)).collect();
         let gathered = episode.gathered();
         let paused = episode.jobs.iter().map(EpisodeJob::pause).collect();
-        let open = Open { start, gathered, jobs, paused, iterations, held, used, congested };
+        let simulated = begin(start, episode);
+        let counts = || episode.jobs.iter().map(|job| job.replayed as usize).collect();
+        let replayed = episode.replay.as_ref().map(|_| counts());
+        let open =
+            Open { start, simulated, replayed, gathered, jobs, paused, iterations, held, used, congested };
         self.open.insert(episode.number, open);
     }
 }
@@ -526,9 +547,11 @@ impl EpisodeRunner for FabricRunner<'_> {
     }
 
     fn lasted(&mut self, episode: u32, span: Span) -> Result<(), Stop> {
-        let Some(open) = self.open.remove(&episode) else { return Ok(()) };
-        let origin = self.origin(open.start);
-        let until_ps = origin.ps.saturating_add(span.0);
+        let Some(mut open) = self.open.remove(&episode) else { return Ok(()) };
+        let origin = self.origin(open.simulated);
+        // The rows of a replay tell when it was, those of others leave out the phases.
+        let told_ps = if open.replayed.is_some() { open.gathered.0 } else { 0 };
+        let until_ps = origin.ps.saturating_add(span.0).saturating_add(told_ps);
         let until = open.start.0.saturating_add(span.ns_ceil());
         if span.0 < u64::MAX {
             self.heat.add(&open.used, open.start.0, until);
@@ -538,7 +561,25 @@ impl EpisodeRunner for FabricRunner<'_> {
         }
         let mut last = 0;
         let gathered_ps = origin.ps.saturating_add(open.gathered.0);
-        let simulated_ps = until_ps.saturating_add(open.gathered.0);
+        let simulated_ps = origin.ps.saturating_add(span.0).saturating_add(open.gathered.0);
+        if let Some(replayed) = &open.replayed {
+            for ((&job, &replayed), iterations) in open.jobs.iter().zip(replayed).zip(&mut open.iterations) {
+                let mut done = whole(iterations, replayed, simulated_ps).filter(|_| span.0 < u64::MAX);
+                let ended = iterations.partition_point(|iteration| iteration.finish_ps <= simulated_ps);
+                last = iterations[..ended].last().map_or(last, |iteration| last.max(iteration.finish_ps));
+                iterations.truncate(ended);
+                iterations.drain(..replayed.min(ended));
+                if iterations.is_empty() {
+                    done = None;
+                }
+                iterations.iter_mut().for_each(|iteration| iteration.warm_up = false);
+                weigh(iterations, done);
+                if let Some(job) = job {
+                    self.simulator.record.iterations[job].append(iterations);
+                }
+            }
+            open.jobs.clear();
+        }
         for ((job, paused), mut iterations) in open.jobs.into_iter().zip(open.paused).zip(open.iterations) {
             let by = |ps: u64| done_by(&iterations, ps);
             let done =
@@ -607,6 +648,13 @@ fn done_by(iterations: &[Iteration], until_ps: u64) -> Option<u64> {
     let part = until_ps.saturating_sub(begin) as f64 / length;
     // Of many episodes, too, the sum fits.
     Some((((whole as f64 + part) * Iteration::ONE as f64) as u64).min(u64::MAX >> 24))
+}
+
+/// How many iterations of a replay, in [`Iteration::ONE`]th, its job ends by `until_ps` after the first `replayed`; those that were
+/// not simulated at their pace.
+fn whole(iterations: &[Iteration], replayed: usize, until_ps: u64) -> Option<u64> {
+    let done = done_by(iterations, until_ps)? / Iteration::ONE;
+    Some(done.saturating_sub(replayed as u64) * Iteration::ONE)
 }
 
 fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> Vec<EpisodeJobResult> {

@@ -10,11 +10,19 @@ use windtunnel_kernel::Span;
 
 use super::recorder::Iteration;
 use crate::assemble::Assembled;
+use crate::schema::Episodes;
 
 /// What the scenario asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     enough: Enough,
+}
+
+/// Iterations of its slowest job below which a group carries what is unfinished from an episode to the next: a change cuts an
+/// iteration somewhere, and what it drops is no more than half of it in the mean.
+pub fn carry_below(episodes: &Episodes) -> u64 {
+    const MOST: f64 = 1e6;
+    (1.0 / episodes.tolerance).clamp(1.0, MOST).ceil() as u64
 }
 
 /// Of an episode, as far as it was seen.
@@ -55,6 +63,9 @@ impl Judge {
         until: u64,
     ) -> Option<Verdict> {
         let counts = stage(&episode.jobs, seen, until);
+        if episode.replay.is_some() && lasts_to(episode, seen, &counts, origin_ps) {
+            return Some(Verdict { counts, good_for: vec![None; episode.jobs.len()] });
+        }
         let entered_ps = origin_ps + episode.entered().0;
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
             Seen::of(&self.enough, job, &iterations[..count], entered_ps)
@@ -101,7 +112,7 @@ impl Seen {
             [] => iterations.last().map_or(0, Iteration::span_ps),
             [first, ..] => (steady[steady.len() - 1].finish_ps - first.start_ps) / steady.len() as u64,
         };
-        let error = if iterations.len() as u64 == job.left {
+        let error = if iterations.len() as u64 >= job.left {
             Some(0.0)
         } else {
             let error = enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())));
@@ -112,15 +123,23 @@ impl Seen {
             };
             error.map(|error| error + steady.last().map_or(0.0, drift))
         };
-        let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left)));
+        let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left - job.replayed)));
         Self { error, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
     }
+}
+
+/// Whether nothing is left to be told of `episode` beyond what was `seen` until the next change, as far as that is known.
+fn lasts_to(episode: &Episode, seen: &[Vec<Iteration>], counts: &[usize], origin_ps: u64) -> bool {
+    let change_ps = origin_ps.saturating_add(episode.gathered().0).saturating_add(episode.horizon.0);
+    episode.jobs.iter().zip(seen).zip(counts).all(|((job, seen), &count)| {
+        count as u64 >= job.left || seen[..count].last().is_some_and(|last| last.finish_ps >= change_ps)
+    })
 }
 
 /// How many iterations of each job belong to the stage `until`: that many, or all there are, and those that had ended before
 /// the last job had done so many.
 fn stage(jobs: &[EpisodeJob], seen: &[Vec<Iteration>], until: u64) -> Vec<usize> {
-    let least = |job: &EpisodeJob| job.left.min(until) as usize;
+    let least = |job: &EpisodeJob| job.left.min(until + job.replayed) as usize;
     let ends = jobs.iter().zip(seen).map(|(job, iterations)| iterations[least(job) - 1].finish_ps);
     let end = ends.max().unwrap_or(0);
     let count = |(job, iterations): (&EpisodeJob, &Vec<Iteration>)| {
@@ -150,8 +169,10 @@ mod tests {
             done_before: 0,
             loading: false,
             age,
+            replayed: 0,
+            boundary: Time::ZERO,
         };
-        Episode { number: 0, jobs: vec![job(0), job(1)], horizon }
+        Episode { number: 0, jobs: vec![job(0), job(1)], horizon, replay: None }
     }
 
     fn seen(seed: u64, until_ps: u64) -> Vec<Vec<Iteration>> {

@@ -17,7 +17,7 @@
 mod writes;
 
 use windtunnel_cluster::calendar::timeline::Timeline;
-use windtunnel_cluster::calendar::{EpisodeJob, Histories, JobHistory, JobRequest, Settings};
+use windtunnel_cluster::calendar::{self, EpisodeJob, Histories, JobHistory, JobRequest, Settings};
 use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId};
 use windtunnel_cluster::life::{Life, UNKNOWN};
 use windtunnel_cluster::scheduler::Scheduler;
@@ -27,7 +27,7 @@ use windtunnel_fabric::host::Host;
 use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_fabric::{Abandon, Fabric};
-use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LoadBalancer};
 use windtunnel_workload::collectives::Algorithm;
 
@@ -58,6 +58,8 @@ struct Running {
     /// It loads its data, and has not begun to work.
     loading: bool,
     placement: Vec<EndpointId>,
+    /// When it was put there.
+    entered: u64,
     /// Iterations that it had done before it entered.
     before: u64,
     writes: Writes,
@@ -501,15 +503,15 @@ where
         }
         let before = self.safe[job];
         let ready = cluster.now() + pause.total();
+        // Jobs that begin at one instant would go in step for ever.
+        let coincides = self.running.iter().any(|running| running.entered == cluster.now());
         let first = !std::mem::replace(&mut self.began[job], true);
         let phase = if self.settings.draw_phases && first {
-            // As the members of an episode do.
-            let span = self.jobs[job].ideal_iteration.0.max(1);
-            Span(RandomStream::new(self.settings.seed, "episode-phase", job as u64).below(span))
+            calendar::delay(self.settings.seed, job, self.jobs[job].ideal_iteration)
         } else {
             Span::ZERO
         };
-        let phase = if self.running.is_empty() { Span::ZERO } else { phase };
+        let phase = if coincides { phase } else { Span::ZERO };
         let iterations = self.jobs[job].iterations - before;
         let watched = EpisodeJob {
             placement: placement.clone(),
@@ -522,7 +524,8 @@ where
         self.histories[job].start = cluster.first_start(id);
         self.entered.push((job, false));
         let writes = Writes::new(&self.jobs[job].life, ready);
-        let mut running = Running { id, job, place, loading: false, placement, before, writes };
+        let entered = cluster.now();
+        let mut running = Running { id, job, place, loading: false, placement, entered, before, writes };
         if running.writes.begin(&mut self.shard, place, iterations) {
             // When it writes, the shard shows.
             cluster.replan(id, u64::MAX, u64::MAX);
@@ -553,7 +556,8 @@ where
         self.histories[job].start = cluster.first_start(id);
         self.entered.push((job, true));
         let writes = Writes::new(&Life::default(), now);
-        self.running.push(Running { id, job, place, loading: true, placement, before: 0, writes });
+        let (entered, before) = (u64::MAX, 0);
+        self.running.push(Running { id, job, place, loading: true, placement, entered, before, writes });
         Ok(())
     }
 
@@ -604,5 +608,7 @@ fn placeless(job: usize) -> EpisodeJob {
         done_before: 0,
         loading: false,
         age: Span::ZERO,
+        replayed: 0,
+        boundary: Time::ZERO,
     }
 }
