@@ -44,6 +44,12 @@ impl Departed {
         (marks.len() > 1).then_some(Self { job, marks, end })
     }
 
+    /// Whether `other` is the same stay of the same job.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let of = |departed: &Self| (departed.job.job, departed.job.loading, departed.end);
+        of(self) == of(other)
+    }
+
     /// Whether it was there after `since`.
     pub(super) fn is_after(&self, since: Instant) -> bool {
         self.end > since
@@ -108,7 +114,12 @@ pub(super) struct Member<'a> {
 /// The replay of an episode of `members` that begins at `now`, and those as they enter it; `gone` were there too.
 pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (Vec<EpisodeJob>, Replay) {
     let now = i128::from(now) * 1_000;
-    let begin = members.iter().filter_map(|member| member.marks.last().copied()).min().unwrap_or(now);
+    let warm = std::env::var("WT_WARM").ok().and_then(|w| w.parse().ok()).unwrap_or(0usize);
+    let begin = members
+        .iter()
+        .filter_map(|member| member.marks.get((member.marks.len().max(1) - 1).saturating_sub(warm)).copied())
+        .min()
+        .unwrap_or(now);
     // A long iteration of a job that is gone reaches into the time that is replayed, too.
     let since = gone.iter().filter_map(|gone| gone.straddles(begin)).fold(begin, Instant::min);
     // Calendars are of whole nanoseconds, and begin at 0.

@@ -92,8 +92,6 @@ struct Entry {
     marks: Vec<Instant>,
     /// Work left then.
     due: Work,
-    /// How much later it begins to work than it could, because others began at the same instant.
-    delay: Span,
     /// When it next begins a write that its neighbours notice; [`u64::MAX`] if it does not.
     write: u64,
 }
@@ -304,7 +302,6 @@ impl<'a> Calendar<'a> {
             Some(requests) => half.map_or(Work::iterations(requests), |(_, left)| left),
             None => self.left[id.0 as usize],
         };
-        let delay = self.delay(job, id);
         self.running.push(Entry {
             id,
             placement,
@@ -317,22 +314,8 @@ impl<'a> Calendar<'a> {
             end: u64::MAX,
             marks: Vec::new(),
             due: left,
-            delay,
             write: u64::MAX,
         });
-    }
-
-    /// How much later `job` begins to work than others that begin at this instant, in the midst of whose iterations it is to
-    /// begin.
-    fn delay(&self, job: usize, id: JobId) -> Span {
-        let now = self.cluster.now();
-        let coincides = |entry: &Entry| entry.epoch == now && entry.episode == NONE && entry.id != id;
-        let first = self.cluster.starts(id) <= 1;
-        if self.settings.draw_phases && first && self.running.iter().any(coincides) {
-            entries::delay(self.settings.seed, job, self.requests[job].ideal_iteration)
-        } else {
-            Span::ZERO
-        }
     }
 
     /// How long an iteration of `entry` takes, as far as that is known.
@@ -351,7 +334,7 @@ impl<'a> Calendar<'a> {
         }
         let now = self.cluster.now();
         let longest = self.running.iter().map(|entry| self.mean(entry)).fold(self.mean(entry), Span::max);
-        let since = i128::from(now) * 1_000 - 2 * i128::from(longest.0);
+        let since = i128::from(now) * 1_000 - 4 * i128::from(longest.0);
         let clock = (entry.epoch, now - entry.epoch, net);
         let mut marks = std::mem::take(&mut entry.marks);
         entry.due = carry::mark(&mut marks, &entry.rate, clock, entry.left, since).unwrap_or(entry.left);
@@ -476,6 +459,30 @@ impl<'a> Calendar<'a> {
         let iterations = u64::from(self.settings.episode_iterations) + 1;
         let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
+            if std::env::var("WT_DEBUG").is_ok() {
+                eprintln!(
+                    "EP {} now {:.6} horizon {:.4} replay {:?}",
+                    episode.number,
+                    now as f64 / 1e9,
+                    episode.horizon.0 as f64 / 1e12,
+                    episode.replay.as_ref().map(|r| (
+                        r.before.0 as f64 / 1e12,
+                        r.gone.iter().map(|g| (g.job, g.start.0 as f64 / 1e12, g.left)).collect::<Vec<_>>()
+                    ))
+                );
+                for (j, s) in episode.jobs.iter().zip(seen) {
+                    eprintln!(
+                        "   job {} start {:.6} phase {:.6} left {} replayed {} boundary {:.6} ends {:?}",
+                        j.job,
+                        j.start.0 as f64 / 1e12,
+                        j.phase.0 as f64 / 1e12,
+                        j.left,
+                        j.replayed,
+                        j.boundary.0 as f64 / 1e12,
+                        s.ends.iter().map(|e| (e.0 / 1_000_000) as f64 / 1e6).take(12).collect::<Vec<_>>()
+                    );
+                }
+            }
             let good_for = seen.iter().filter_map(|seen| seen.good_for).min();
             if let (Some(good_for), Some(live)) = (good_for, self.live.get_mut(&episode.number)) {
                 live.expires = now.saturating_add(good_for.ns_ceil().max(1));
@@ -593,7 +600,6 @@ impl<'a> Calendar<'a> {
         for &place in group {
             let entry = &mut self.running[place];
             entry.marks.clear();
-            entry.delay = Span::ZERO;
         }
         let name = |entry: &Entry| self.given[entry.id.0 as usize] as u64 * 2 + u64::from(entry.loading);
         let names = group.iter().map(|&place| name(&self.running[place]));
@@ -613,9 +619,15 @@ impl<'a> Calendar<'a> {
         let before: std::collections::BTreeSet<u32> =
             group.iter().map(|&place| self.running[place].episode).collect();
         let longest = group.iter().map(|&place| self.mean(&self.running[place])).fold(Span::ZERO, Span::max);
-        let since = i128::from(self.cluster.now()) * 1_000 - 2 * i128::from(longest.0);
-        let gone = before.iter().filter_map(|episode| self.departed.get(episode)).flatten();
-        gone.filter(|gone| gone.is_after(since)).cloned().collect()
+        let since = i128::from(self.cluster.now()) * 1_000 - 4 * i128::from(longest.0);
+        let mut known: Vec<Departed> = Vec::new();
+        for gone in before.iter().filter_map(|episode| self.departed.get(episode)).flatten() {
+            // Groups that part and meet again have the same one from both sides.
+            if gone.is_after(since) && !known.iter().any(|known| known.is_same(gone)) {
+                known.push(gone.clone());
+            }
+        }
+        known
     }
 
     /// Whether the next episode of `group`, from which others are `gone` and to which something happens in `next` nanoseconds, or
@@ -637,7 +649,7 @@ impl<'a> Calendar<'a> {
     }
 
     /// Episode `number` of `group`, all settled, that begins with a replay.
-    fn carried(&mut self, number: u32, group: &[usize], gone: Vec<Departed>, horizon: Span) -> Episode {
+    fn carried(&mut self, number: u32, group: &[usize], mut gone: Vec<Departed>, horizon: Span) -> Episode {
         // Two nanoseconds: an instant of the calendar, rounded up.
         const ROUNDED: Instant = 2_000;
         let now = Instant::from(self.cluster.now()) * 1_000;
@@ -647,25 +659,23 @@ impl<'a> Calendar<'a> {
             if begun <= ROUNDED {
                 entry.left = entry.due;
             }
-            if entry.segment.pause.total() > 0 {
-                // Its iteration begins anew once that is over.
-                entry.marks.clear();
+            if entry.segment.pause.total() > 0 && !entry.marks.is_empty() {
+                // It goes on once that is over; what it did before was there.
+                let marks = std::mem::take(&mut entry.marks);
+                let (mean, job) = (self.mean(&self.running[place]), self.as_member(&self.running[place]));
+                gone.extend(Departed::new(job, marks, now, mean));
             }
+            let entry = &mut self.running[place];
             if !entry.marks.is_empty() {
                 entry.left = entry.due;
             }
         }
         let member = |&place: &usize| {
             let entry = &self.running[place];
-            let job = self.as_member(entry);
-            let delay = if entry.marks.is_empty() { entry.delay } else { Span::ZERO };
-            Member { job: EpisodeJob { start: job.start + delay, ..job }, marks: &entry.marks }
+            Member { job: self.as_member(entry), marks: &entry.marks }
         };
         let members = group.iter().map(member).collect();
         let (jobs, replay) = carry::replay(self.cluster.now(), members, &gone);
-        for &place in group {
-            self.running[place].delay = Span::ZERO;
-        }
         if !gone.is_empty() {
             self.departed.insert(number, gone);
         }

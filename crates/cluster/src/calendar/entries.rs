@@ -44,12 +44,6 @@ pub(super) fn draw(seed: u64, group: u64, jobs: &mut [EpisodeJob], ideal: impl F
     jobs.iter_mut().filter(|job| job.loading).for_each(|job| put_off(job, last));
 }
 
-/// By how much `job`, of iterations of `ideal`, begins to work later than others that begin at the same instant: a part of an
-/// iteration.
-pub fn delay(seed: u64, job: usize, ideal: Span) -> Span {
-    Span(RandomStream::new(seed, "episode-phase", job as u64).below(ideal.0.max(1)))
-}
-
 fn put_off(job: &mut EpisodeJob, phase: u64) {
     (job.phase, job.start) = (Span(phase), job.start + Span(phase));
 }

@@ -38,7 +38,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use self::driver::Calendar;
 pub use self::driver::{Order, in_order, order};
-pub use self::entries::delay;
+pub use self::progress::nearest;
 use self::timeline::Timeline;
 use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};

@@ -62,6 +62,17 @@ pub(super) struct Rate {
     pub(super) mean: Span,
 }
 
+/// Which of the iterations with `ends` in a replay that `job` is in began next to when its present one did.
+pub fn nearest(job: &EpisodeJob, ends: &[Time]) -> usize {
+    let after = ends.partition_point(|&end| end < job.boundary);
+    let before = if after == 0 { job.start } else { ends[after - 1] };
+    let to = |begin: Time| begin.0.abs_diff(job.boundary.0);
+    match ends.get(after) {
+        Some(&next) if to(next) < to(before) => after + 1,
+        _ => after,
+    }
+}
+
 impl Rate {
     /// Of `job`, a member of `episode`.
     pub(super) fn of(job: &EpisodeJob, seen: &EpisodeJobResult, episode: &Episode) -> Self {
@@ -81,10 +92,13 @@ impl Rate {
         let mut rate =
             Self { gathered, start: job.start, ends, before: Work(0), replayed: job.replayed, mean };
         if episode.replay.is_some() {
-            // Its present iteration began then; where the replay has drifted, it has as long to go from its own begin of it.
-            let (begin, _) = rate.iteration(job.replayed.min(rate.ends.len() as u64) as usize);
+            // Its present iteration began then, by the clock of what was. That of the replay may have drifted: the iteration
+            // that began next to it stands for it.
+            let present = nearest(job, &rate.ends);
+            let (begin, _) = rate.iteration(present);
             rate.gathered = (begin + gathered).saturating_sub(job.boundary.0);
-            rate.before = Work::iterations(job.replayed);
+            rate.replayed = present as u64;
+            rate.before = Work::iterations(rate.replayed);
             return rate;
         }
         let before = rate.until(u128::from(job.pause().0) + u128::from(gathered));

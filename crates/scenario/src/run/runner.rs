@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use windtunnel_cluster::calendar::{Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident};
+use windtunnel_cluster::calendar::{
+    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, nearest,
+};
 use windtunnel_cluster::faults::Component;
 use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LoadBalancer, Route};
@@ -489,7 +491,12 @@ impl<'a> FabricRunner<'a> {
         let gathered = episode.gathered();
         let paused = episode.jobs.iter().map(EpisodeJob::pause).collect();
         let simulated = begin(start, episode);
-        let counts = || episode.jobs.iter().map(|job| job.replayed as usize).collect();
+        let origin_ps = self.origin(simulated).ps;
+        let replayed_of = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
+            let ends: Vec<Time> = seen.iter().map(|seen| Time(seen.finish_ps - origin_ps)).collect();
+            nearest(job, &ends)
+        };
+        let counts = || episode.jobs.iter().zip(&iterations).map(replayed_of).collect();
         let replayed = episode.replay.as_ref().map(|_| counts());
         let open =
             Open { start, simulated, replayed, gathered, jobs, paused, iterations, held, used, congested };

@@ -63,8 +63,12 @@ impl Judge {
         until: u64,
     ) -> Option<Verdict> {
         let counts = stage(&episode.jobs, seen, until);
-        if episode.replay.is_some() && lasts_to(episode, seen, &counts, origin_ps) {
-            return Some(Verdict { counts, good_for: vec![None; episode.jobs.len()] });
+        if episode.replay.is_some()
+            && let Some(known) = known_for(episode, seen, &counts, origin_ps)
+            && known >= episode.horizon
+        {
+            let good_for = Some(known).filter(|known| known.0 < u64::MAX);
+            return Some(Verdict { counts, good_for: vec![good_for; episode.jobs.len()] });
         }
         let entered_ps = origin_ps + episode.entered().0;
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
@@ -128,12 +132,13 @@ impl Seen {
     }
 }
 
-/// Whether nothing is left to be told of `episode` beyond what was `seen` until the next change, as far as that is known.
-fn lasts_to(episode: &Episode, seen: &[Vec<Iteration>], counts: &[usize], origin_ps: u64) -> bool {
-    let change_ps = origin_ps.saturating_add(episode.gathered().0).saturating_add(episode.horizon.0);
-    episode.jobs.iter().zip(seen).zip(counts).all(|((job, seen), &count)| {
-        count as u64 >= job.left || seen[..count].last().is_some_and(|last| last.finish_ps >= change_ps)
-    })
+/// How long `episode` may last before its jobs come beyond what was `seen` of them; `None` if they are beyond it at once.
+fn known_for(episode: &Episode, seen: &[Vec<Iteration>], counts: &[usize], origin_ps: u64) -> Option<Span> {
+    let begin_ps = origin_ps.saturating_add(episode.gathered().0);
+    let jobs = episode.jobs.iter().zip(seen).zip(counts);
+    let going = jobs.filter(|&((job, _), &count)| (count as u64) < job.left);
+    let ends = going.map(|((_, seen), &count)| seen[..count].last().map_or(0, |last| last.finish_ps));
+    ends.min().map_or(Some(Span(u64::MAX)), |end| end.checked_sub(begin_ps).map(Span))
 }
 
 /// How many iterations of each job belong to the stage `until`: that many, or all there are, and those that had ended before

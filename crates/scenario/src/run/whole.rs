@@ -17,7 +17,7 @@
 mod writes;
 
 use windtunnel_cluster::calendar::timeline::Timeline;
-use windtunnel_cluster::calendar::{self, EpisodeJob, Histories, JobHistory, JobRequest, Settings};
+use windtunnel_cluster::calendar::{EpisodeJob, Histories, JobHistory, JobRequest, Settings};
 use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId};
 use windtunnel_cluster::life::{Life, UNKNOWN};
 use windtunnel_cluster::scheduler::Scheduler;
@@ -58,8 +58,6 @@ struct Running {
     /// It loads its data, and has not begun to work.
     loading: bool,
     placement: Vec<EndpointId>,
-    /// When it was put there.
-    entered: u64,
     /// Iterations that it had done before it entered.
     before: u64,
     writes: Writes,
@@ -209,7 +207,6 @@ impl Over<'_> {
             fabric: 0,
             running: Vec::new(),
             entered: Vec::new(),
-            began: vec![false; jobs.len()],
             safe: vec![0; jobs.len()],
             faults: Vec::new(),
             histories: vec![JobHistory::default(); jobs.len()],
@@ -288,8 +285,6 @@ struct Whole<'a, N: Lasting> {
     running: Vec<Running>,
     /// The job at each place of the shard, and whether it only loads there.
     entered: Vec<(usize, bool)>,
-    /// Whether each job has begun to work.
-    began: Vec<bool>,
     /// Iterations of each job that no interruption undoes.
     safe: Vec<u64>,
     faults: Vec<FaultRecord>,
@@ -503,15 +498,6 @@ where
         }
         let before = self.safe[job];
         let ready = cluster.now() + pause.total();
-        // Jobs that begin at one instant would go in step for ever.
-        let coincides = self.running.iter().any(|running| running.entered == cluster.now());
-        let first = !std::mem::replace(&mut self.began[job], true);
-        let phase = if self.settings.draw_phases && first {
-            calendar::delay(self.settings.seed, job, self.jobs[job].ideal_iteration)
-        } else {
-            Span::ZERO
-        };
-        let phase = if coincides { phase } else { Span::ZERO };
         let iterations = self.jobs[job].iterations - before;
         let watched = EpisodeJob {
             placement: placement.clone(),
@@ -519,13 +505,11 @@ where
             done_before: before,
             ..placeless(job)
         };
-        let place =
-            self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time() + phase, ..watched })?;
+        let place = self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time(), ..watched })?;
         self.histories[job].start = cluster.first_start(id);
         self.entered.push((job, false));
         let writes = Writes::new(&self.jobs[job].life, ready);
-        let entered = cluster.now();
-        let mut running = Running { id, job, place, loading: false, placement, entered, before, writes };
+        let mut running = Running { id, job, place, loading: false, placement, before, writes };
         if running.writes.begin(&mut self.shard, place, iterations) {
             // When it writes, the shard shows.
             cluster.replan(id, u64::MAX, u64::MAX);
@@ -556,8 +540,7 @@ where
         self.histories[job].start = cluster.first_start(id);
         self.entered.push((job, true));
         let writes = Writes::new(&Life::default(), now);
-        let (entered, before) = (u64::MAX, 0);
-        self.running.push(Running { id, job, place, loading: true, placement, entered, before, writes });
+        self.running.push(Running { id, job, place, loading: true, placement, before: 0, writes });
         Ok(())
     }
 
