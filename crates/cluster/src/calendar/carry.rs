@@ -19,6 +19,18 @@ use windtunnel_kernel::{Span, Time};
 use super::progress::{Rate, Work};
 use super::{EpisodeJob, Replay};
 
+/// Iterations that come before the present one in a replay.
+const WARM_UP: usize = 1;
+
+/// How far back begins of iterations are kept, in the longest of them: the present one, [`WARM_UP`] more, and as much for
+/// iterations that took longer than their mean.
+const KEPT: i128 = 2 * (1 + WARM_UP as i128);
+
+/// The instant from which on begins are kept at `now` nanoseconds, where iterations take no longer than `longest`.
+pub(super) fn kept_since(now: u64, longest: Span) -> Instant {
+    i128::from(now) * 1_000 - KEPT * i128::from(longest.0)
+}
+
 /// Picoseconds of the calendar. A replay may begin before it, by less than an iteration.
 pub(super) type Instant = i128;
 
@@ -111,15 +123,16 @@ pub(super) struct Member<'a> {
     pub(super) marks: &'a [Instant],
 }
 
+/// When a job whose iterations began at `marks` enters: one before the present, as ranks that run ahead of others need one to come
+/// apart.
+fn warmed(marks: &[Instant]) -> Option<Instant> {
+    marks.get(marks.len().checked_sub(1)?.saturating_sub(WARM_UP)).copied()
+}
+
 /// The replay of an episode of `members` that begins at `now`, and those as they enter it; `gone` were there too.
 pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (Vec<EpisodeJob>, Replay) {
     let now = i128::from(now) * 1_000;
-    let warm = std::env::var("WT_WARM").ok().and_then(|w| w.parse().ok()).unwrap_or(0usize);
-    let begin = members
-        .iter()
-        .filter_map(|member| member.marks.get((member.marks.len().max(1) - 1).saturating_sub(warm)).copied())
-        .min()
-        .unwrap_or(now);
+    let begin = members.iter().filter_map(|member| warmed(member.marks)).min().unwrap_or(now);
     // A long iteration of a job that is gone reaches into the time that is replayed, too.
     let since = gone.iter().filter_map(|gone| gone.straddles(begin)).fold(begin, Instant::min);
     // Calendars are of whole nanoseconds, and begin at 0.
@@ -168,13 +181,13 @@ mod tests {
         }
     }
 
-    /// A long iteration since 1,000 ns, a short job in its fourth since then, one that has just come, and two that are gone.
+    /// A long iteration since 1,000 ns after one since 500, a short job in its fourth since 950, one that has just come, and two that are gone.
     #[test]
     fn everyone_enters_at_the_begin_of_an_iteration() {
         let ns = |all: &[i128]| all.iter().map(|at| at * 1_000).collect::<Vec<_>>();
         let (long, short) = (ns(&[500, 1_000]), ns(&[950, 1_050, 1_150, 1_250]));
         let gone = |marks: &[i128], end: i128| Departed::new(job(70), ns(marks), end * 1_000, Span(100_000));
-        let gone: Vec<Departed> = [gone(&[1_010, 1_060, 1_110], 1_110), gone(&[800, 900], 900)]
+        let gone: Vec<Departed> = [gone(&[1_010, 1_060, 1_110], 1_110), gone(&[300, 400], 400)]
             .into_iter()
             .map(|gone| gone.expect("it did something"))
             .collect();
@@ -184,15 +197,15 @@ mod tests {
             Member { job: job(30), marks: &[] },
         ];
         let (jobs, replay) = replay(1_300, members, &gone);
-        assert_eq!(replay.before, Span(300_000));
+        assert_eq!(replay.before, Span(800_000));
         let of = |job: &EpisodeJob| (job.start.0, job.left, job.replayed, job.done_before, job.boundary.0);
-        assert_eq!(of(&jobs[0]), (0, 10, 0, 90, 0));
-        assert_eq!(of(&jobs[1]), (50_000, 22, 2, 78, 250_000));
-        assert_eq!(of(&jobs[2]), (300_000, 30, 0, 70, 300_000));
+        assert_eq!(of(&jobs[0]), (0, 11, 1, 89, 500_000));
+        assert_eq!(of(&jobs[1]), (450_000, 23, 3, 77, 750_000));
+        assert_eq!(of(&jobs[2]), (800_000, 30, 0, 70, 800_000));
         // The other one had left before.
         assert_eq!(
             replay.gone.iter().map(|gone| (gone.start.0, gone.left)).collect::<Vec<_>>(),
-            [(10_000, 2)]
+            [(510_000, 2)]
         );
     }
 }

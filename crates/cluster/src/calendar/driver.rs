@@ -334,7 +334,7 @@ impl<'a> Calendar<'a> {
         }
         let now = self.cluster.now();
         let longest = self.running.iter().map(|entry| self.mean(entry)).fold(self.mean(entry), Span::max);
-        let since = i128::from(now) * 1_000 - 4 * i128::from(longest.0);
+        let since = carry::kept_since(now, longest);
         let clock = (entry.epoch, now - entry.epoch, net);
         let mut marks = std::mem::take(&mut entry.marks);
         entry.due = carry::mark(&mut marks, &entry.rate, clock, entry.left, since).unwrap_or(entry.left);
@@ -459,30 +459,6 @@ impl<'a> Calendar<'a> {
         let iterations = u64::from(self.settings.episode_iterations) + 1;
         let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
-            if std::env::var("WT_DEBUG").is_ok() {
-                eprintln!(
-                    "EP {} now {:.6} horizon {:.4} replay {:?}",
-                    episode.number,
-                    now as f64 / 1e9,
-                    episode.horizon.0 as f64 / 1e12,
-                    episode.replay.as_ref().map(|r| (
-                        r.before.0 as f64 / 1e12,
-                        r.gone.iter().map(|g| (g.job, g.start.0 as f64 / 1e12, g.left)).collect::<Vec<_>>()
-                    ))
-                );
-                for (j, s) in episode.jobs.iter().zip(seen) {
-                    eprintln!(
-                        "   job {} start {:.6} phase {:.6} left {} replayed {} boundary {:.6} ends {:?}",
-                        j.job,
-                        j.start.0 as f64 / 1e12,
-                        j.phase.0 as f64 / 1e12,
-                        j.left,
-                        j.replayed,
-                        j.boundary.0 as f64 / 1e12,
-                        s.ends.iter().map(|e| (e.0 / 1_000_000) as f64 / 1e6).take(12).collect::<Vec<_>>()
-                    );
-                }
-            }
             let good_for = seen.iter().filter_map(|seen| seen.good_for).min();
             if let (Some(good_for), Some(live)) = (good_for, self.live.get_mut(&episode.number)) {
                 live.expires = now.saturating_add(good_for.ns_ceil().max(1));
@@ -619,7 +595,7 @@ impl<'a> Calendar<'a> {
         let before: std::collections::BTreeSet<u32> =
             group.iter().map(|&place| self.running[place].episode).collect();
         let longest = group.iter().map(|&place| self.mean(&self.running[place])).fold(Span::ZERO, Span::max);
-        let since = i128::from(self.cluster.now()) * 1_000 - 4 * i128::from(longest.0);
+        let since = carry::kept_since(self.cluster.now(), longest);
         let mut known: Vec<Departed> = Vec::new();
         for gone in before.iter().filter_map(|episode| self.departed.get(episode)).flatten() {
             // Groups that part and meet again have the same one from both sides.
