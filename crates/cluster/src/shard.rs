@@ -44,6 +44,10 @@ pub struct ShardJob {
     pub own: usize,
     /// Iterations to run before its ranks stop.
     pub iterations: u64,
+    /// Of these the first so many are no part of what [`Shard::stop_after`] asks for.
+    pub replayed: u64,
+    /// Whether anything is asked of it: what is not runs as long as the others do.
+    pub awaited: bool,
     /// When its ranks start.
     pub start: Time,
     /// Iterations done before this shard began; part of the key of its noise.
@@ -100,6 +104,8 @@ struct Running {
     exchanges: Merging,
     /// Number of simulated ranks.
     ranks: usize,
+    /// Jobs that were on its GPUs as it entered.
+    before: Vec<u32>,
     /// Ranks on endpoints that it shares, by endpoint.
     shared: Vec<(EndpointId, RankId)>,
     /// Simulated members of each communicator.
@@ -125,7 +131,7 @@ struct Running {
 impl Running {
     /// Iterations after which it has been seen enough.
     fn enough(&self, enough: u64) -> u64 {
-        self.job.iterations.min(enough)
+        if self.job.awaited { self.job.iterations.min(enough.saturating_add(self.job.replayed)) } else { 0 }
     }
 }
 
@@ -142,6 +148,10 @@ pub struct Shard<'a, F, O> {
     jobs: Vec<Running>,
     /// Rank at each endpoint that is a job's own.
     rank_at: Vec<u32>,
+    /// The last job to enter there, its own.
+    job_at: Vec<u32>,
+    /// Jobs that have entered and wait for GPUs on which others have not ended yet.
+    waiting: Vec<usize>,
     notices: Vec<Notice>,
     members: Vec<Member>,
     complete: Vec<Complete>,
@@ -215,6 +225,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             observer,
             jobs: Vec::new(),
             rank_at: vec![u32::MAX; endpoints as usize],
+            job_at: vec![u32::MAX; endpoints as usize],
+            waiting: Vec::new(),
             notices: Vec::new(),
             members: Vec::new(),
             complete: Vec::new(),
@@ -230,7 +242,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         }
     }
 
-    /// Adds a job and starts its ranks.
+    /// Adds a job and starts its ranks: when the job says, or, if others are on its GPUs, as the last of these ends.
     ///
     /// # Errors
     /// [`ReplayError`] when the workload contradicts itself.
@@ -242,14 +254,17 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             ReplayOptions { job: job.number, coupling, exchanges, tuner, repeats: job.iterations > 1 };
         let replay = Replay::new(job.workload.clone(), &options)?;
         let placed = job.placement.iter().zip(0..).map(|(&endpoint, rank)| (endpoint, RankId(rank)));
-        for (endpoint, rank) in placed.clone().take(job.own) {
-            self.rank_at[endpoint.0 as usize] = rank.0;
+        let mut before: Vec<u32> = Vec::new();
+        for (endpoint, _) in placed.clone().take(job.own) {
+            before.push(std::mem::replace(&mut self.job_at[endpoint.0 as usize], index as u32));
         }
+        before.sort_unstable();
+        before.dedup();
+        before.retain(|&other| other != u32::MAX && !self.is_over(other as usize));
         let mut shared: Vec<(EndpointId, RankId)> = placed.skip(job.own).collect();
         shared.sort_unstable();
         let start = job.start;
-        let simulated: Vec<RankId> =
-            (0..ranks as u32).map(RankId).filter(|&rank| job.is_simulated(rank)).collect();
+        let simulated = (0..ranks as u32).filter(|&rank| job.is_simulated(RankId(rank))).count();
         let members = job.workload.communicators.iter();
         let members: Vec<u32> = members
             .map(|group| group.ranks.iter().filter(|&&rank| job.is_simulated(rank)).count() as u32)
@@ -259,7 +274,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             replay,
             coupler: Coupler::new(members.len()),
             exchanges: Merging::new(ranks, start, exchanges == Exchanges::InStep),
-            ranks: simulated.len(),
+            ranks: simulated,
+            before,
             shared,
             members,
             iteration: vec![0; ranks],
@@ -273,10 +289,48 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             gone: false,
         });
         self.satisfied_now = false;
-        for rank in simulated {
-            self.begin(index, rank, start);
+        if self.jobs[index].before.is_empty() {
+            self.start(index, start);
+        } else {
+            self.waiting.push(index);
         }
         Ok(index)
+    }
+
+    /// Starts the ranks of `job` at `at`.
+    fn start(&mut self, job: usize, at: Time) {
+        let running = &mut self.jobs[job];
+        running.last_end = at;
+        running.began.fill(at);
+        running.exchanges.begin(at);
+        let ShardJob { placement, own, .. } = &running.job;
+        for (endpoint, rank) in placement.iter().take(*own).zip(0..) {
+            self.rank_at[endpoint.0 as usize] = rank;
+        }
+        for rank in (0..placement.len() as u32).map(RankId) {
+            if self.jobs[job].job.is_simulated(rank) {
+                self.begin(job, rank, at);
+            }
+        }
+    }
+
+    /// Whether nothing more comes of `job`.
+    fn is_over(&self, job: usize) -> bool {
+        let running = &self.jobs[job];
+        running.gone || running.ended == running.job.iterations
+    }
+
+    /// Starts jobs that waited for one that is over since `at`.
+    fn let_start(&mut self, at: Time) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (free, waiting): (Vec<usize>, Vec<usize>) = waiting
+            .into_iter()
+            .partition(|&job| self.jobs[job].before.iter().all(|&other| self.is_over(other as usize)));
+        self.waiting = waiting;
+        for job in free {
+            let start = self.jobs[job].job.start.max(at);
+            self.start(job, start);
+        }
     }
 
     /// The fabric.
@@ -413,7 +467,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             let slowest = running.replay.slowest(|rank| running.job.is_simulated(rank));
             slowest / (iterations as f64).max(1.0)
         };
-        self.jobs.iter().filter(|running| !running.gone).map(of_job).fold(1.0, f64::min)
+        let awaited = |running: &&Running| !running.gone && running.job.awaited;
+        self.jobs.iter().filter(awaited).map(of_job).fold(1.0, f64::min)
     }
 
     /// Whether something ends later than [`Time::HORIZON`], once no event is left: what waits for it waits for ever.
@@ -707,6 +762,10 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             next >= running.job.iterations
         };
         self.let_follow(job);
+        if !self.waiting.is_empty() && self.is_over(job) {
+            let at = self.jobs[job].last_end.max(self.fabric.now());
+            self.let_start(at);
+        }
         (!wait).then_some(at)
     }
 

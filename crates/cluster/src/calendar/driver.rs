@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
+use super::carry::{self, Departed, Instant, Member};
 use super::entries;
 use super::progress::{Rate, Work};
 use super::timeline::Timeline;
@@ -88,6 +89,23 @@ struct Entry {
     rate: Rate,
     /// When it ends, or works, if its group does not change.
     end: u64,
+    /// Begins of its iterations, as far back as a replay may go, once it has been settled; the last is of the present one.
+    marks: Vec<Instant>,
+    /// Work left then.
+    due: Work,
+    /// When it next begins a write that its neighbours notice; [`u64::MAX`] if it does not.
+    write: u64,
+}
+
+/// Writes that take less than one in so many of what a cut iteration may be of an episode are no change of the group.
+const SLIVERS: u64 = 4;
+
+/// Has `entry` stand at the begin of the iteration that is under way, which it goes through again.
+fn rewind(entry: &mut Entry, history: &mut JobHistory) {
+    let (gpus, due, left) = (entry.placement.len(), entry.due.0, entry.left.0);
+    history.done.take(gpus, due.saturating_sub(left));
+    history.done.add(gpus, left.saturating_sub(due));
+    entry.left = entry.due;
 }
 
 /// No episode.
@@ -129,6 +147,8 @@ pub(super) struct Calendar<'a> {
     live: BTreeMap<u32, Live>,
     /// What jobs that are off their episodes did there, by episode.
     worked: BTreeMap<u32, Vec<Worked>>,
+    /// Jobs that have left each episode, or one before it.
+    departed: BTreeMap<u32, Vec<Departed>>,
     timeline: Timeline,
 }
 
@@ -157,6 +177,7 @@ impl<'a> Calendar<'a> {
             episodes: 0,
             live: BTreeMap::new(),
             worked: BTreeMap::new(),
+            departed: BTreeMap::new(),
             timeline: Timeline::default(),
         }
     }
@@ -221,7 +242,8 @@ impl<'a> Calendar<'a> {
             }
             let end = self.running.iter().map(|entry| entry.end).min();
             let event = self.next_event(scheduler);
-            let expiry = self.live.values().map(|live| live.expires).min();
+            let writes = self.running.iter().map(|entry| entry.write);
+            let expiry = self.live.values().map(|live| live.expires).chain(writes).min();
             let next = end.into_iter().chain(event).chain(expiry).min();
             let Some(now) = next.filter(|&now| now < u64::MAX) else {
                 // Nothing will ever happen.
@@ -264,7 +286,17 @@ impl<'a> Calendar<'a> {
     /// What `entry` did in its episode, in which it went on for `net` nanoseconds and did `done` in 2^-64 iterations.
     fn did(&self, entry: &Entry, net: u64, done: u128) -> Worked {
         let job = self.given[entry.id.0 as usize];
-        Worked { job, span: Span(net.saturating_mul(1_000)), iterations: done as f64 / Work::ONE as f64 }
+        let iterations = |work: u128| work as f64 / Work::ONE as f64;
+        // That is rounded to where it ends.
+        let left = entry.left.0.saturating_sub(done);
+        let due = entry.rate.boundaries(net, u64::MAX, 0, entry.left, |_| ());
+        let begun = due.map_or(0, |due| due.0.saturating_sub(left));
+        Worked {
+            job,
+            span: Span(net.saturating_mul(1_000)),
+            iterations: iterations(done),
+            begun: iterations(begun),
+        }
     }
 
     /// The next arrival, release, or instant at which the scheduler wants to be asked.
@@ -290,6 +322,7 @@ impl<'a> Calendar<'a> {
                     if let Some(place) = self.running.iter().position(|entry| entry.id == id) {
                         let mut entry = self.running.remove(place);
                         self.settle(&mut entry);
+                        self.depart(&entry);
                         if entry.loading && matches!(change, Change::Suspended(_)) {
                             self.half_loaded.insert(id, (entry.placement, entry.left));
                             continue;
@@ -302,8 +335,10 @@ impl<'a> Calendar<'a> {
                         Change::Interrupted(_) => {
                             let JobHistory { done, undone, .. } =
                                 &mut self.histories[self.given[id.0 as usize]];
-                            done.undo(safe.0 - left.0, undone);
-                            *left = *safe;
+                            // What is simulated again may come out slower than it did first.
+                            let kept = (*safe).max(*left);
+                            done.undo(kept.0 - left.0, undone);
+                            (*safe, *left) = (kept, kept);
                         }
                         _ => {}
                     }
@@ -340,7 +375,44 @@ impl<'a> Calendar<'a> {
             segment,
             rate: Rate::default(),
             end: u64::MAX,
+            marks: Vec::new(),
+            due: left,
+            write: u64::MAX,
         });
+    }
+
+    /// How long an iteration of `entry` takes, as far as that is known.
+    fn mean(&self, entry: &Entry) -> Span {
+        match entry.rate.mean {
+            Span(0) if entry.loading => Span::ZERO,
+            Span(0) => self.requests[self.given[entry.id.0 as usize]].ideal_iteration,
+            mean => mean,
+        }
+    }
+
+    /// Notes where its iterations began.
+    fn mark(&self, entry: &mut Entry, net: u64) {
+        if self.settings.carry_below == 0 {
+            return;
+        }
+        let now = self.cluster.now();
+        let longest = self.running.iter().map(|entry| self.mean(entry)).fold(self.mean(entry), Span::max);
+        let since = carry::kept_since(now, longest);
+        let clock = (entry.epoch, now - entry.epoch, net);
+        let mut marks = std::mem::take(&mut entry.marks);
+        entry.due = carry::mark(&mut marks, &entry.rate, clock, entry.left, since).unwrap_or(entry.left);
+        entry.marks = marks;
+    }
+
+    /// Remembers `entry`, which leaves its group and has been settled, for those who stay.
+    fn depart(&mut self, entry: &Entry) {
+        if self.live.get(&entry.episode).is_none_or(|live| live.jobs < 2) {
+            return;
+        }
+        let end = i128::from(self.cluster.now()) * 1_000;
+        let job = self.as_member(entry);
+        let departed = Departed::new(job, entry.marks.clone(), end, self.mean(entry));
+        self.departed.entry(entry.episode).or_default().extend(departed);
     }
 
     /// Takes what `entry` has done by now off its work.
@@ -352,6 +424,7 @@ impl<'a> Calendar<'a> {
         if entry.loading {
             // Of one that waits for the fabric nothing has come.
             if entry.end < u64::MAX {
+                self.mark(entry, elapsed);
                 let left = entry.left.less(entry.rate.done_by(elapsed));
                 self.note_loaded(entry, entry.left.0 - left.0);
                 entry.left = left;
@@ -366,16 +439,17 @@ impl<'a> Calendar<'a> {
         if let Some(safe) = safe {
             self.left_safe[id] = entry.left.less(entry.rate.done_by(safe));
         }
+        self.mark(entry, net);
         let left = entry.left.less(entry.rate.done_by(net));
         let done = entry.left.0 - left.0;
-        entry.left = left;
-        self.left[id] = left;
         let job = self.given[id];
         // Of an episode that is over the runner knows.
         if self.live.contains_key(&entry.episode) {
             let did = self.did(entry, net, done);
             self.worked.entry(entry.episode).or_default().push(did);
         }
+        entry.left = left;
+        self.left[id] = left;
         let history = &mut self.histories[job];
         history.worked += net.saturating_sub(entry.segment.pause.total());
         history.done.add(entry.placement.len(), done);
@@ -395,21 +469,26 @@ impl<'a> Calendar<'a> {
         let due = |entry: &Entry| entry.end == now && self.cluster.running_job(entry.id).is_some();
         let (ended, running): (Vec<Entry>, Vec<Entry>) =
             std::mem::take(&mut self.running).into_iter().partition(|entry| due(entry) && !entry.loading);
-        self.running = running;
-        for entry in self.running.iter_mut().filter(|entry| entry.loading && entry.end == now) {
+        let mut running = running;
+        for entry in running.iter_mut().filter(|entry| entry.loading && entry.end == now) {
             if self.cluster.running_job(entry.id).is_none() {
                 continue;
             }
+            self.settle(entry);
             let history = &mut self.histories[self.given[entry.id.0 as usize]];
             history.loaded.add(entry.placement.len(), entry.left.0);
+            self.depart(entry);
             self.cluster.reload(entry.id, 0);
-            (entry.loading, entry.episode) = (false, NONE);
+            (entry.loading, entry.episode, entry.epoch) = (false, NONE, now);
             entry.left = self.left[entry.id.0 as usize];
+            (entry.rate, entry.marks) = (Rate::default(), Vec::new());
             entry.segment = *self.cluster.segment(entry.id).expect("it runs");
             entry.end = u64::MAX;
         }
+        self.running = running;
         for mut entry in ended {
             self.settle(&mut entry);
+            self.depart(&entry);
             let history = &mut self.histories[self.given[entry.id.0 as usize]];
             history.finish = Some(CalendarTime(now));
             // What is left is of roundings.
@@ -441,8 +520,10 @@ impl<'a> Calendar<'a> {
             let same = group.iter().all(|&place| self.running[place].episode == episode);
             self.live.get(&episode).filter(|live| !anew && same && live.jobs == group.len()).copied()
         };
-        let (kept, new): (Vec<_>, Vec<_>) =
-            groups.into_iter().partition(|group| present(group).is_some_and(|live| live.expires > now));
+        let writes = |group: &[usize]| group.iter().any(|&place| self.running[place].write <= now);
+        let (kept, new): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .partition(|group| present(group).is_some_and(|live| live.expires > now) && !writes(group));
         let outlasted: Vec<Option<Live>> = new.iter().map(|group| present(group)).collect();
         let mut gone = std::mem::take(&mut self.live);
         for group in &kept {
@@ -454,9 +535,15 @@ impl<'a> Calendar<'a> {
         for (episode, Live { began, .. }) in gone {
             self.ended(episode, began, runner)?;
         }
-        let next = event.map_or(u64::MAX, |at| at - now);
+        // Who waits may start as soon as anyone ends, here or elsewhere.
+        let waits = self.cluster.queue().len() > 0;
+        let ends = self.running.iter().filter(|entry| waits && self.live.contains_key(&entry.episode));
+        let ends = ends.map(|entry| entry.end).filter(|&end| end > now);
+        let next = event.into_iter().chain(ends).min().map_or(u64::MAX, |at| at - now);
         let begin = |(group, before): (&Vec<usize>, &Option<Live>)| self.begin(group, *before, next);
         let episodes: Vec<Episode> = new.iter().zip(&outlasted).map(begin).collect();
+        let live = &self.live;
+        self.departed.retain(|episode, _| live.contains_key(episode));
         if episodes.is_empty() {
             return Ok(());
         }
@@ -490,10 +577,18 @@ impl<'a> Calendar<'a> {
 
     /// Tells the cluster when a job writes whose checkpoints are due after so many iterations.
     fn plan(&mut self, place: usize) {
+        let told = self.tells(place);
         let entry = &mut self.running[place];
+        entry.write = u64::MAX;
         let id = entry.id.0 as usize;
         let life = &self.requests[self.given[id]].life;
-        let Some(Checkpoint { every: Every::Iterations(count), .. }) = life.checkpoint else { return };
+        let Some(Checkpoint { every, .. }) = life.checkpoint else { return };
+        let Every::Iterations(count) = every else {
+            if told {
+                self.tell(place);
+            }
+            return;
+        };
         let pause = entry.segment.pause;
         // A write under way keeps all that is done.
         let since = if pause.checkpoint > 0 { 0 } else { self.left_safe[id].0.saturating_sub(entry.left.0) };
@@ -502,6 +597,41 @@ impl<'a> Calendar<'a> {
         let every = (entry.rate.mean * count).ns_ceil();
         self.cluster.replan(entry.id, first, every);
         entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+        if told && due < entry.left {
+            entry.write = self.cluster.now().saturating_add(pause.total()).saturating_add(first.max(1));
+        }
+    }
+
+    /// Whether others notice when a job writes its checkpoints: it has company, and that is more than a sliver of its time.
+    fn tells(&self, place: usize) -> bool {
+        let entry = &self.running[place];
+        let Segment { every, write, .. } = entry.segment;
+        let sliver = self.settings.carry_below.saturating_mul(SLIVERS);
+        self.live.get(&entry.episode).is_some_and(|live| live.jobs > 1)
+            && !entry.loading
+            && u128::from(write) * u128::from(sliver) > u128::from(every) + u128::from(write)
+    }
+
+    /// Has a job write its next checkpoint as the iteration ends in which it is due, and its group notice.
+    fn tell(&mut self, place: usize) {
+        let entry = &mut self.running[place];
+        let Segment { pause, first, every, .. } = entry.segment;
+        let due = pause.total().saturating_add(first);
+        let (at, work) = entry.rate.end_after(due);
+        if due == u64::MAX || work >= entry.left {
+            // None comes after the last iteration.
+            self.cluster.replan(entry.id, u64::MAX, every);
+        } else {
+            self.cluster.replan(entry.id, at.saturating_sub(pause.total()), every);
+            entry.write = self.cluster.now().saturating_add(at);
+        }
+        entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+    }
+
+    /// Nanoseconds until a job begins a write that its neighbours notice, as far as that is known before it is simulated.
+    fn until_write(&self, place: usize) -> u64 {
+        let Segment { pause, first, .. } = self.running[place].segment;
+        if self.tells(place) { pause.total().saturating_add(first) } else { u64::MAX }
     }
 
     /// A new episode of `group`, places in `running`, which comes after another one of it if it has outlasted that; in `next`
@@ -509,7 +639,15 @@ impl<'a> Calendar<'a> {
     fn begin(&mut self, group: &[usize], before: Option<Live>, next: u64) -> Episode {
         let (number, now) = (self.episodes, self.cluster.now());
         self.episodes += 1;
-        let (formed, looks) = before.map_or((now, 0), |before| (before.formed, before.looks + 1));
+        let (formed, looks) = match before {
+            Some(before) if before.expires <= now => (before.formed, before.looks + 1),
+            // A job of it writes, as it did before.
+            Some(before) => (now, before.looks),
+            None => (now, 0),
+        };
+        let gone = self.company(group);
+        let known = group.iter().map(|&place| &self.running[place]).filter(|entry| entry.episode != NONE);
+        let lasted = known.map(|entry| now - entry.epoch).min().unwrap_or(u64::MAX);
         let live = Live { began: now, jobs: group.len(), formed, looks, expires: u64::MAX };
         self.live.insert(number, live);
         // What did not end it so far may not do so in future either.
@@ -519,6 +657,16 @@ impl<'a> Calendar<'a> {
             self.settle(&mut entry);
             let segment = self.cluster.segment(entry.id).expect("it runs").split(now).1;
             self.running.insert(place, Entry { segment, epoch: now, episode: number, ..entry });
+        }
+        let next = group.iter().map(|&place| self.until_write(place)).fold(next, u64::min);
+        let carries = self.carries(group, !gone.is_empty(), lasted, next);
+        let horizon = horizon.min(Span(next.max(now - formed).saturating_mul(1_000)));
+        if carries {
+            return self.carried(number, group, gone, horizon);
+        }
+        for &place in group {
+            let entry = &mut self.running[place];
+            entry.marks.clear();
         }
         let name = |entry: &Entry| self.given[entry.id.0 as usize] as u64 * 2 + u64::from(entry.loading);
         let names = group.iter().map(|&place| name(&self.running[place]));
@@ -530,7 +678,75 @@ impl<'a> Calendar<'a> {
             let ideal = |job: usize| self.requests[job].ideal_iteration;
             entries::draw(self.settings.seed, group, &mut jobs, ideal);
         }
-        Episode { number, jobs, horizon }
+        Episode { number, jobs, horizon, replay: None }
+    }
+
+    /// Jobs that have left the episodes of `group` and may have shared the present iterations of its jobs.
+    fn company(&self, group: &[usize]) -> Vec<Departed> {
+        let before: std::collections::BTreeSet<u32> =
+            group.iter().map(|&place| self.running[place].episode).collect();
+        let longest = group.iter().map(|&place| self.mean(&self.running[place])).fold(Span::ZERO, Span::max);
+        let since = carry::kept_since(self.cluster.now(), longest);
+        let mut known: Vec<Departed> = Vec::new();
+        for gone in before.iter().filter_map(|episode| self.departed.get(episode)).flatten() {
+            // Groups that part and meet again have the same one from both sides.
+            if gone.is_after(since) && !known.iter().any(|known| known.is_same(gone)) {
+                known.push(gone.clone());
+            }
+        }
+        known
+    }
+
+    /// Whether the next episode of `group`, from which others are `gone` and to which something happens in `next` nanoseconds, or
+    /// its last one, is too short for what is cut off its iterations to make no difference.
+    fn carries(&self, group: &[usize], gone: bool, lasted: u64, next: u64) -> bool {
+        let alone = group.len() == 1 && !gone;
+        if self.settings.carry_below == 0 || alone {
+            return false;
+        }
+        let now = self.cluster.now();
+        let entries = || group.iter().map(|&place| &self.running[place]);
+        let longest = entries().map(|entry| self.mean(entry)).fold(Span::ZERO, Span::max).ns_ceil();
+        let left = |entry: &Entry| match entry.end {
+            u64::MAX => entry.left.time_at(self.mean(entry)),
+            end => end.saturating_sub(now),
+        };
+        let lasts = entries().map(left).chain([next]).min().unwrap_or(u64::MAX);
+        lasts.min(lasted) < longest.saturating_mul(self.settings.carry_below)
+    }
+
+    /// Episode `number` of `group`, all settled, that begins with a replay.
+    fn carried(&mut self, number: u32, group: &[usize], mut gone: Vec<Departed>, horizon: Span) -> Episode {
+        // Two nanoseconds: an instant of the calendar, rounded up.
+        const ROUNDED: Instant = 2_000;
+        let now = Instant::from(self.cluster.now()) * 1_000;
+        for &place in group {
+            let entry = &mut self.running[place];
+            let begun = entry.marks.last().map_or(Instant::MAX, |mark| now - mark);
+            if begun <= ROUNDED {
+                rewind(entry, &mut self.histories[self.given[entry.id.0 as usize]]);
+            }
+            if entry.segment.pause.total() > 0 && !entry.marks.is_empty() {
+                // It goes on once that is over; what it did before was there.
+                let marks = std::mem::take(&mut entry.marks);
+                let (mean, job) = (self.mean(&self.running[place]), self.as_member(&self.running[place]));
+                gone.extend(Departed::new(job, marks, now, mean));
+            }
+            let entry = &mut self.running[place];
+            if !entry.marks.is_empty() {
+                rewind(entry, &mut self.histories[self.given[entry.id.0 as usize]]);
+            }
+        }
+        let member = |&place: &usize| {
+            let entry = &self.running[place];
+            Member { job: self.as_member(entry), marks: &entry.marks }
+        };
+        let members = group.iter().map(member).collect();
+        let (jobs, replay) = carry::replay(self.cluster.now(), members, &gone);
+        if !gone.is_empty() {
+            self.departed.insert(number, gone);
+        }
+        Episode { number, jobs, horizon, replay: Some(replay) }
     }
 
     /// As a member of an episode, that enters once its pause is over.
@@ -550,6 +766,8 @@ impl<'a> Calendar<'a> {
                 done_before: requests - left,
                 loading: true,
                 age,
+                replayed: 0,
+                boundary: Time::ZERO,
             };
         }
         EpisodeJob {
@@ -561,6 +779,8 @@ impl<'a> Calendar<'a> {
             done_before: job.iterations - left,
             loading: false,
             age,
+            replayed: 0,
+            boundary: Time::ZERO,
         }
     }
 }

@@ -56,7 +56,19 @@ mod tests {
 
     fn job(job: usize, loading: bool) -> EpisodeJob {
         let (start, phase, age) = (Time(7), Span::ZERO, Span::ZERO);
-        EpisodeJob { job, placement: Vec::new(), start, phase, left: 100, done_before: 0, loading, age }
+        let (placement, replayed, boundary) = (Vec::new(), 0, start);
+        EpisodeJob {
+            job,
+            placement,
+            start,
+            phase,
+            left: 100,
+            done_before: 0,
+            loading,
+            age,
+            replayed,
+            boundary,
+        }
     }
 
     fn phases(seed: u64, spans: &[u64]) -> Vec<u64> {

@@ -27,6 +27,7 @@
 //! far as the calendar knows, and tells for how long what it saw is good. A group that outlasts that is simulated anew, at
 //! other phases, for as long again as it has lasted.
 
+mod carry;
 mod driver;
 mod entries;
 mod progress;
@@ -37,7 +38,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use self::driver::Calendar;
 pub use self::driver::{Order, in_order, order};
-pub use self::progress::lasting;
+pub use self::progress::{lasting, nearest};
 use self::timeline::Timeline;
 use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};
@@ -86,6 +87,9 @@ pub struct Settings<'a> {
     pub episode_iterations: u32,
     /// Whether jobs enter an episode at a drawn phase.
     pub draw_phases: bool,
+    /// A group that stays the same for fewer iterations of its slowest job carries what is unfinished into its next episode
+    /// ([`Replay`]); 0: none does.
+    pub carry_below: u64,
     /// From a job's end to the next decision.
     pub reaction_delay: Span,
     /// What fails and is drained.
@@ -121,6 +125,10 @@ pub struct EpisodeJob {
     pub loading: bool,
     /// Time since its first start.
     pub age: Span,
+    /// Iterations that it enters with before the one that it is in as the episode begins, and which were done before.
+    pub replayed: u64,
+    /// When that one began, from the simulation's start.
+    pub boundary: Time,
 }
 
 impl EpisodeJob {
@@ -139,6 +147,18 @@ pub struct Episode {
     pub jobs: Vec<EpisodeJob>,
     /// How long it will last if none of its jobs ends, as far as that is known.
     pub horizon: Span,
+    /// What of the time before its start is simulated again, for what was unfinished then.
+    pub replay: Option<Replay>,
+}
+
+/// Time before an episode that its simulation begins with: each of its jobs enters at the begin of an iteration, so the one that
+/// is in its longest is where it was as the episode begins.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// How much of it.
+    pub before: Span,
+    /// Jobs that were there, and have left; with the iterations that they did.
+    pub gone: Vec<EpisodeJob>,
 }
 
 impl Episode {
@@ -149,6 +169,9 @@ impl Episode {
 
     /// How far the simulation is when the episode begins: the last phase is over.
     pub fn gathered(&self) -> Span {
+        if let Some(replay) = &self.replay {
+            return replay.before;
+        }
         self.jobs.iter().map(|job| job.phase).max().unwrap_or(Span::ZERO)
     }
 }
@@ -169,8 +192,10 @@ pub struct Worked {
     pub job: usize,
     /// How long it went on: all of the episode but the checkpoints that it wrote on the way.
     pub span: Span,
-    /// Iterations that it did.
+    /// Iterations that it did; in an episode that carries on also what the one before did of the first of them.
     pub iterations: f64,
+    /// What of these is of one that did not end.
+    pub begun: f64,
 }
 
 /// A job that runs, for [`EpisodeRunner::groups`].
@@ -295,6 +320,13 @@ impl Done {
         }
     }
 
+    /// Takes back `work` that was added on so many GPUs.
+    fn take(&mut self, gpus: usize, work: u128) {
+        if let Some((_, sum)) = self.0.iter_mut().find(|(known, _)| *known == gpus) {
+            *sum = sum.saturating_sub(work);
+        }
+    }
+
     /// Moves `work` to what was `undone`, of those numbers of GPUs first that came last.
     pub fn undo(&mut self, mut work: u128, undone: &mut Self) {
         for (gpus, sum) in self.0.iter_mut().rev() {
@@ -414,6 +446,7 @@ mod tests {
             storage: &[],
             episode_iterations: 3,
             draw_phases: false,
+            carry_below: 0,
             reaction_delay: Span::from_us(1_000),
             operations: None,
             regions: 1,

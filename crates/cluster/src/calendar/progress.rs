@@ -26,6 +26,11 @@ impl Work {
         whole * u128::from(iteration.0) + (part * u128::from(iteration.0)).div_ceil(Self::ONE)
     }
 
+    /// Nanoseconds for it at `iteration` per iteration.
+    pub(super) fn time_at(self, iteration: Span) -> u64 {
+        u64::try_from(self.at(iteration).div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+
     /// What is left after `done`; a job that has not ended has some.
     pub(super) fn less(self, done: Self) -> Self {
         Self(self.0.saturating_sub(done.0).max(1))
@@ -48,17 +53,30 @@ pub fn lasting(ends: &[Time], entered: Time) -> usize {
 /// its mean. Phases are a device of the simulation, so what is done before that instant does not count, nor the time until then.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// Picoseconds of the simulation before the episode's start.
+    /// Picoseconds of the simulation before the episode's start, by the clock of this job.
     gathered: u64,
     /// Begin of the first iteration, in the simulation as all that follows.
     start: Time,
     /// Ends of the iterations that were simulated.
     ends: Vec<Time>,
-    /// Done when the job's pause is over, since when it counts.
+    /// Done when the job's pause is over, since when it counts; of one that is replayed, when its present iteration began.
     before: Work,
+    /// Iterations of the simulation that were done before.
+    replayed: u64,
     /// Mean of the iterations that begin after the first, and after all jobs of the group have entered (of the last one if
     /// there is none).
     pub(super) mean: Span,
+}
+
+/// Which of the iterations with `ends` in a replay that `job` is in began next to when its present one did.
+pub fn nearest(job: &EpisodeJob, ends: &[Time]) -> usize {
+    let after = ends.partition_point(|&end| end < job.boundary);
+    let before = if after == 0 { job.start } else { ends[after - 1] };
+    let to = |begin: Time| begin.0.abs_diff(job.boundary.0);
+    match ends.get(after) {
+        Some(&next) if to(next) < to(before) => after + 1,
+        _ => after,
+    }
 }
 
 impl Rate {
@@ -74,9 +92,25 @@ impl Rate {
             }
         };
         let gathered = episode.gathered().0;
-        let rate = Self { gathered, start: job.start, ends, before: Work(0), mean };
+        let mut rate =
+            Self { gathered, start: job.start, ends, before: Work(0), replayed: job.replayed, mean };
+        if episode.replay.is_some() {
+            // Its present iteration began then, by the clock of what was. That of the replay may have drifted: the iteration
+            // that began next to it stands for it.
+            let present = nearest(job, &rate.ends);
+            let (begin, _) = rate.iteration(present);
+            rate.gathered = (begin + gathered).saturating_sub(job.boundary.0);
+            rate.replayed = present as u64;
+            rate.before = Work::iterations(rate.replayed);
+            return rate;
+        }
         let before = rate.until(u128::from(job.pause().0) + u128::from(gathered));
         Self { before, ..rate }
+    }
+
+    /// Iterations of the simulation that were done before what it tells of.
+    pub(super) const fn replayed(&self) -> u64 {
+        self.replayed
     }
 
     /// When the last simulated iteration ended, in picoseconds.
@@ -88,6 +122,40 @@ impl Rate {
     fn iteration(&self, whole: usize) -> (u64, Span) {
         let begin = if whole == 0 { self.start } else { self.ends[whole - 1] };
         (begin.0, self.ends.get(whole).map_or(self.mean, |&end| end - begin))
+    }
+
+    /// Where its iterations began `ns` after the episode's start and before, but after `first` of the simulation and not long
+    /// before `since`: calls `mark` with each begin, in picoseconds from the episode's start. The work left at the last of them, if
+    /// `left` was when the episode began; `None` if it has not begun to work.
+    pub(super) fn boundaries(
+        &self,
+        ns: u64,
+        first: u64,
+        since: i128,
+        left: Work,
+        mut mark: impl FnMut(i128),
+    ) -> Option<Work> {
+        let now = u128::from(ns) * 1_000 + u128::from(self.gathered);
+        if now < u128::from(self.start.0) {
+            return None;
+        }
+        let (simulated, last, mean) = (self.ends.len() as u64, self.last(), self.mean.0.max(1));
+        let begin = |iteration: u64| match iteration.checked_sub(simulated) {
+            None => u128::from(self.iteration(iteration as usize).0),
+            Some(after) => u128::from(last) + u128::from(after) * u128::from(mean),
+        };
+        let present = if now < u128::from(last) {
+            self.ends.partition_point(|&end| u128::from(end.0) <= now) as u64
+        } else {
+            simulated + u64::try_from((now - u128::from(last)) / u128::from(mean)).unwrap_or(u64::MAX >> 1)
+        };
+        // Of a million iterations those at the end are enough.
+        let shown = since + i128::from(self.gathered) - i128::from(last);
+        let skipped = if shown > 0 { simulated + (shown as u128 / u128::from(mean)) as u64 } else { 0 };
+        for iteration in first.max(skipped.min(present))..=present {
+            mark(begin(iteration) as i128 - i128::from(self.gathered));
+        }
+        Some(Work((left.0 + self.before.0).saturating_sub(Work::iterations(present).0).max(1)))
     }
 
     /// Work done in the simulation until `ps`.
@@ -110,6 +178,15 @@ impl Rate {
         let (begin, iteration) = self.iteration(whole);
         let at = u128::from(begin) + Work(work.0 - Work::iterations(whole as u64).0).at(iteration);
         u64::try_from(at.saturating_sub(u128::from(self.gathered)).div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+
+    /// The end of the iteration that is under way `ns` after the episode's start, and the work done by then.
+    pub(super) fn end_after(&self, ns: u64) -> (u64, Work) {
+        let all = self.before.0 + self.done_by(ns).0;
+        // A nanosecond into an iteration is a rounding.
+        let all = all.saturating_sub(Work::done_in(u128::from(ROUNDED), self.mean).0);
+        let work = Work(all.div_ceil(Work::ONE) * Work::ONE - self.before.0);
+        (self.time_for(work), work)
     }
 
     /// Work done `ns` after the episode's start.
@@ -173,6 +250,8 @@ mod tests {
             done_before: 0,
             loading: false,
             age: Span::ZERO,
+            replayed: 0,
+            boundary: start,
         }
     }
 
@@ -181,7 +260,7 @@ mod tests {
     fn rate(start: u64, phase: u64, ends: Vec<Time>, entered: u64, gathered: u64) -> Rate {
         let jobs = vec![job(start, phase), job(entered, 0), job(gathered, gathered)];
         let seen = EpisodeJobResult { ends, good_for: None };
-        Rate::of(&job(start, phase), &seen, &Episode { number: 0, jobs, horizon: Span(1) })
+        Rate::of(&job(start, phase), &seen, &Episode { number: 0, jobs, horizon: Span(1), replay: None })
     }
 
     #[test]

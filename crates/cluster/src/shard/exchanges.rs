@@ -173,6 +173,11 @@ impl Exchanges {
         Self { bounds, start, ..Self::default() }
     }
 
+    /// The job begins at `at`, later than it was to.
+    pub const fn begin(&mut self, at: Time) {
+        self.start = at;
+    }
+
     /// What to do as a member comes to `run`, of which these have come: all of them or not.
     pub fn came<F: Fabric>(
         &mut self,

@@ -225,7 +225,7 @@ pub struct Simulator<'a> {
 }
 
 impl Simulator<'_> {
-    /// Simulates `episode` from `start` until each of its jobs has done `iterations` or all it has left, and further where jobs
+    /// Simulates `episode`, which begins at `start`, until each of its jobs has done `iterations` or all it has left, and further where jobs
     /// meet and more have to be seen.
     ///
     /// # Errors
@@ -237,10 +237,12 @@ impl Simulator<'_> {
         iterations: u64,
     ) -> Result<Simulated, Stop> {
         self.episode = episode.number;
+        let start = begin(start, episode);
         let jobs = episode.jobs.as_slice();
         let assembled = self.assembled;
         let scenario = &assembled.scenario;
-        let works = jobs.iter().map(|job| assembled.jobs[job.job].work_of(job.placement.len()));
+        let gone = episode.replay.iter().flat_map(|replay| &replay.gone);
+        let works = jobs.iter().chain(gone).map(|job| assembled.jobs[job.job].work_of(job.placement.len()));
         let spec = network::spec_of(assembled, works);
         let records = scenario.results.flows != FlowsTable::None;
         match scenario.fidelity {
@@ -279,6 +281,7 @@ impl Simulator<'_> {
                 let folded = match jobs {
                     [job]
                         if scenario.fold == Fold::Auto
+                            && episode.replay.is_none()
                             && !job.loading
                             && self.faults.is_none()
                             && assembled.troubles.impairments.changes.is_empty()
@@ -337,8 +340,23 @@ impl Simulator<'_> {
         );
         let mut recorder =
             Recorder::new(&assembled.jobs, names, self.sink, origin, &mut seen, &mut held, !drawn);
+        let gone = episode.replay.as_ref().map_or(&[][..], |replay| &replay.gone);
+        // Those who were there before come first, as others may be on their GPUs now.
+        for job in gone {
+            let ranks = Vec::new();
+            recorder.enter(Watched {
+                ranks,
+                operations_of: u64::MAX,
+                ..watch(job, &assembled.jobs[job.job], 1, self.episode)
+            });
+        }
         for job in jobs {
-            recorder.enter(watch(job, &assembled.jobs[job.job], iterations, self.episode));
+            let mut watched = watch(job, &assembled.jobs[job.job], iterations, self.episode);
+            if episode.replay.is_some() {
+                // Instants are those of the calendar.
+                watched.phase = Span::ZERO;
+            }
+            recorder.enter(watched);
         }
         let endpoints = assembled.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
@@ -347,15 +365,20 @@ impl Simulator<'_> {
             Fidelity::Message => shard.tune(Arc::new(OneByOne)),
             _ => {}
         }
-        shard.exchange(exchanges(assembled, jobs.len()));
+        shard.exchange(exchanges(assembled, gone.len() + jobs.len()));
         let judged = Judge::is_asked(episode);
-        for job in jobs {
+        for (job, awaited) in
+            gone.iter().zip(std::iter::repeat(false)).chain(jobs.iter().zip(std::iter::repeat(true)))
+        {
             let plan = &assembled.jobs[job.job];
             shard.couple(coupling(assembled, &job.placement));
             let shard_job = ShardJob {
-                iterations: if judged { job.left } else { job.left.min(iterations) },
-                start: job.start,
-                done_before: job.done_before,
+                iterations: if judged || episode.replay.is_some() {
+                    job.left
+                } else {
+                    job.left.min(iterations)
+                },
+                awaited,
                 simulated: simulated.clone(),
                 ..shard_job(assembled, job)
             };
@@ -364,7 +387,9 @@ impl Simulator<'_> {
                 InputError::new(place, error.to_string())
             })?;
         }
-        shard.stop_after(iterations);
+        // With a replay the next change is near: as far as that, if it is known, and to the end of everyone's iteration.
+        let mut until = if judged && episode.replay.is_some() { 1 } else { iterations };
+        shard.stop_after(until);
         if assembled.scenario.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
         }
@@ -374,7 +399,7 @@ impl Simulator<'_> {
         let sample_every = assembled.scenario.results.queues.map(|every| every.0);
         let watch = Watch { origin, events_before: events, topology, sample_every, cut_off: &cut_off };
         let judge = Judge::of(assembled);
-        let mut until = iterations;
+        let first = gone.len();
         let (outcome, verdict) = loop {
             let flows = FlowRows::of(assembled, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
@@ -382,7 +407,7 @@ impl Simulator<'_> {
             if !judged || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
                 break (outcome, None);
             }
-            let verdict = judge.judge(episode, shard.observer().iterations(), origin.ps, until);
+            let verdict = judge.judge(episode, &shard.observer().iterations()[first..], origin.ps, until);
             let (None, Some(next)) = (&verdict, judge.after(until)) else { break (outcome, verdict) };
             until = next;
             shard.stop_after(until);
@@ -393,7 +418,7 @@ impl Simulator<'_> {
         // What networks carried is that of the jobs' time. Behind it come acknowledgements, what is sent again though it has
         // arrived, and timers that nobody waits for.
         // A job's end may be known before the clock gets there.
-        let ends = (0..jobs.len()).filter_map(|job| shard.finished(job));
+        let ends = (first..first + jobs.len()).filter_map(|job| shard.finished(job));
         let span = Span(ends.fold(end, Time::max).0);
         let mut used = Vec::new();
         if let Some(flow) = shard.fabric_mut().flow_network() {
@@ -410,7 +435,7 @@ impl Simulator<'_> {
         }
         // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
         let complete = shard.satisfied();
-        let all_done = jobs.len() == 1 && jobs[0].left <= until;
+        let all_done = jobs.len() == 1 && gone.is_empty() && jobs[0].left <= until + jobs[0].replayed;
         if all_done {
             shard.drain();
         }
@@ -436,11 +461,11 @@ impl Simulator<'_> {
             self.record.network.add_detours(&lock(rerouter), topology);
         }
         if merges(assembled) {
-            for job in 0..jobs.len() {
+            for job in first..first + jobs.len() {
                 self.record.network.add_exchanges(&(&shard.exchanged(job)).into());
             }
         }
-        let begun = (0..jobs.len()).map(|job| shard.begun(job)).collect();
+        let begun = (first..first + jobs.len()).map(|job| shard.begun(job)).collect();
         if let Some(failure) = shard.observer_mut().failure() {
             return Err(Stop::Failed(Failure::Run(failure.to_owned())));
         }
@@ -454,7 +479,8 @@ impl Simulator<'_> {
         let cancelled = match outcome {
             Outcome::Cancelled => true,
             Outcome::Dry if !complete || !stuck.is_empty() => {
-                let names: Vec<&str> = jobs.iter().map(|job| assembled.jobs[job.job].name.as_str()).collect();
+                let names: Vec<&str> =
+                    gone.iter().chain(jobs).map(|job| assembled.jobs[job.job].name.as_str()).collect();
                 return Err(Stop::Failed(stuck_failure(&names, &stuck, beyond, lost.as_ref())));
             }
             Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
@@ -462,15 +488,26 @@ impl Simulator<'_> {
         };
         self.record.counts.simulated += 1;
         let mut good_for = vec![None; jobs.len()];
+        seen.drain(..first);
+        held.retain(|held: &Held| held.of.0 >= first);
         if let Some(verdict) = verdict {
             for (iterations, &count) in seen.iter_mut().zip(&verdict.counts) {
                 iterations.truncate(count);
             }
-            held.retain(|held: &Held| held.of.1 < verdict.counts[held.of.0] as u64);
+            held.retain(|held: &Held| {
+                let job = held.of.0 - first;
+                (jobs[job].replayed..verdict.counts[job] as u64).contains(&held.of.1)
+            });
             good_for = verdict.good_for;
         }
         Ok(Simulated { origin, seen, held, begun, until, good_for, used: used.into(), cancelled })
     }
+}
+
+/// When the simulation of `episode` begins, which itself does at `start`.
+pub fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
+    let before = episode.replay.as_ref().map_or(0, |replay| replay.before.0 / 1_000);
+    CalendarTime(start.0 - before)
 }
 
 /// How hosts differ, with its instants counted from the episode's start.
@@ -520,6 +557,8 @@ pub fn shard_job(assembled: &Assembled, job: &EpisodeJob) -> ShardJob {
         placement: placement.into(),
         own,
         iterations: job.left,
+        replayed: job.replayed,
+        awaited: true,
         start: job.start,
         done_before: job.done_before,
         simulated: [].into(),

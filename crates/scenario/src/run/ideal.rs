@@ -348,6 +348,8 @@ impl On<'_> {
             done_before: 0,
             loading: false,
             age: Span::ZERO,
+            replayed: 0,
+            boundary: Time::ZERO,
         };
         let entering = ShardJob {
             number: job as u64,
@@ -355,6 +357,8 @@ impl On<'_> {
             own: placement.len(),
             placement: placement.into(),
             iterations: left,
+            replayed: 0,
+            awaited: true,
             start: Time::ZERO,
             done_before: 0,
             simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
@@ -371,7 +375,7 @@ impl On<'_> {
         shard.enter(entering).map_err(|error| InputError::new(&options.source, error.to_string()))?;
         shard.keep_rings_coupled();
         let judge = Judge::of(assembled);
-        let episode = Episode { number: 0, jobs: vec![member], horizon: Span(u64::MAX) };
+        let episode = Episode { number: 0, jobs: vec![member], horizon: Span(u64::MAX), replay: None };
         let mut until = u64::from(assembled.scenario.cluster.episodes.iterations) + 1;
         let mut pace = Pace::new();
         loop {

@@ -220,6 +220,11 @@ fn simulated(
         storage: assembled.storage_hosts(),
         episode_iterations: if options.full { u32::MAX } else { cluster.episodes.iterations },
         draw_phases: cluster.episodes.phase == Phase::Drawn,
+        carry_below: if options.full || fidelity == Fidelity::Job {
+            0
+        } else {
+            verdict::carry_below(&cluster.episodes)
+        },
         reaction_delay: cluster.reaction_delay.0,
         operations: operations.as_ref(),
         regions: cluster.regions,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use windtunnel_cluster::calendar::{
-    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, Worked, lasting,
+    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, Worked, lasting, nearest,
 };
 use windtunnel_cluster::faults::Component;
 use windtunnel_cluster::variation::Variation;
@@ -22,7 +22,7 @@ use windtunnel_workload::Workload;
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::Pace;
-use super::episode::{Record, Simulated, Simulator, Stop, with_speeds};
+use super::episode::{Record, Simulated, Simulator, Stop, begin, with_speeds};
 use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
 use super::ideal::{Flows, IdealTimes, On};
 use super::memo::{Known, Memo, mean};
@@ -41,6 +41,10 @@ const MOST_LOADED: usize = 8;
 /// An episode that goes on.
 struct Open {
     start: CalendarTime,
+    /// When its simulation began: before it, with a replay.
+    simulated: CalendarTime,
+    /// Whether it has a replay.
+    replay: bool,
     /// When it began in its simulation, which had to gather it first.
     gathered: Span,
     /// When the last of its jobs had entered that, from its origin.
@@ -58,6 +62,10 @@ struct OpenJob {
     job: Option<usize>,
     /// When it goes on, from the episode's start.
     paused: Span,
+    /// How many of the iterations were over before the one that was under way as the episode began.
+    replayed: usize,
+    /// Whether it was in the midst of that.
+    goes_on: bool,
 }
 
 /// What became of the episodes, besides their record.
@@ -82,6 +90,8 @@ pub struct FabricRunner<'a> {
     /// Iterations at job fidelity on hosts that differ, by workload, placement and instant.
     on_hosts: FxHashMap<(*const Workload, Vec<EndpointId>, u64), Span>,
     open: BTreeMap<u32, Open>,
+    /// How much of an iteration each job had done as its last episode ended.
+    tails: Vec<f64>,
     heat: Heat,
     congestion: Congestion,
     begun: u64,
@@ -112,6 +122,7 @@ impl<'a> FabricRunner<'a> {
             alone: FxHashMap::default(),
             on_hosts: FxHashMap::default(),
             open: BTreeMap::new(),
+            tails: vec![0.0; assembled.jobs.len()],
             heat: Heat::default(),
             congestion: Congestion::default(),
             begun: 0,
@@ -124,6 +135,19 @@ impl<'a> FabricRunner<'a> {
                 under_way: 0.0,
             },
             pace: Pace::new(),
+        }
+    }
+
+    /// Takes back what the last episode of `job` told of an iteration that did not end in it.
+    fn forget_tail(&mut self, job: usize) {
+        let mut tail = std::mem::take(&mut self.tails[job]);
+        for iteration in self.simulator.record.iterations[job].iter_mut().rev() {
+            let part = tail.min(iteration.weight);
+            iteration.weight -= part;
+            tail -= part;
+            if tail <= 0.0 {
+                break;
+            }
         }
     }
 
@@ -187,10 +211,22 @@ impl<'a> FabricRunner<'a> {
             let requests = plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
             let left = requests.unwrap_or(plan.iterations);
             let (start, phase) = (Time::ZERO, Span::ZERO);
-            let age = Span::ZERO;
-            let job = EpisodeJob { job, placement, start, phase, left, done_before: 0, loading, age };
+            let (age, done_before, replayed, boundary) = (Span::ZERO, 0, 0, start);
+            let job = EpisodeJob {
+                job,
+                placement,
+                start,
+                phase,
+                left,
+                done_before,
+                loading,
+                age,
+                replayed,
+                boundary,
+            };
             // No time rests on its mean so far.
-            episodes.push(Episode { number: u32::MAX, jobs: vec![job], horizon: Span::ZERO });
+            let (jobs, horizon, replay) = (vec![job], Span::ZERO, None);
+            episodes.push(Episode { number: u32::MAX, jobs, horizon, replay });
             starts.push(key);
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.
@@ -454,7 +490,8 @@ impl<'a> FabricRunner<'a> {
         let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
         let mut missing = Vec::new();
         for (index, episode) in episodes.iter().enumerate() {
-            if self.memo.remembers() {
+            // No other one comes about as a replay does.
+            if self.memo.remembers() && episode.replay.is_none() {
                 let alike = fresh.get(keys[index].as_slice());
                 let same = |&other: &usize| {
                     let needs = |job: &EpisodeJob| (job.left, job.age);
@@ -479,7 +516,7 @@ impl<'a> FabricRunner<'a> {
         for (&index, simulated) in missing.iter().zip(simulated) {
             let episode = &episodes[index];
             cancelled |= simulated.cancelled;
-            if self.memo.remembers() && !simulated.cancelled {
+            if self.memo.remembers() && episode.replay.is_none() && !simulated.cancelled {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
@@ -531,11 +568,22 @@ impl<'a> FabricRunner<'a> {
         used: Arc<[(u32, f64)]>,
     ) {
         let congested = self.congested(episode, &iterations);
-        let member =
-            |job: &EpisodeJob| OpenJob { job: (!job.loading).then_some(job.job), paused: job.pause() };
-        let members = episode.jobs.iter().map(member).collect();
+        let simulated = begin(start, episode);
+        let origin_ps = self.origin(simulated).ps;
+        let member = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
+            let ends: Vec<Time> = seen.iter().map(|seen| Time(seen.finish_ps - origin_ps)).collect();
+            OpenJob {
+                job: (!job.loading).then_some(job.job),
+                paused: job.pause(),
+                replayed: if episode.replay.is_some() { nearest(job, &ends) } else { 0 },
+                goes_on: episode.replay.is_some() && job.boundary < Time::ZERO + episode.gathered(),
+            }
+        };
+        let members = episode.jobs.iter().zip(&iterations).map(member).collect();
         let (gathered, entered) = (episode.gathered(), episode.entered());
-        let open = Open { start, gathered, entered, members, iterations, held, used, congested };
+        let replay = episode.replay.is_some();
+        let open =
+            Open { start, simulated, replay, gathered, entered, members, iterations, held, used, congested };
         self.open.insert(episode.number, open);
     }
 }
@@ -591,8 +639,10 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Stop> {
         let Some(open) = self.open.remove(&episode) else { return Ok(()) };
-        let origin = self.origin(open.start);
-        let until_ps = origin.ps.saturating_add(span.0);
+        let origin = self.origin(open.simulated);
+        // The rows of a replay tell when it was, those of others leave out the phases.
+        let told_ps = if open.replay { open.gathered.0 } else { 0 };
+        let until_ps = origin.ps.saturating_add(span.0).saturating_add(told_ps);
         let until = open.start.0.saturating_add(span.ns_ceil());
         if span.0 < u64::MAX {
             self.heat.add(&open.used, open.start.0, until);
@@ -601,7 +651,7 @@ impl EpisodeRunner for FabricRunner<'_> {
             }
         }
         let mut last = 0;
-        // The simulation had to gather the group first.
+        // The simulation had to gather the group first, or to go through what was.
         let begin_ps = origin.ps.saturating_add(open.gathered.0);
         for (member, mut iterations) in open.members.into_iter().zip(open.iterations) {
             let Some(end) = iterations.last() else { continue };
@@ -613,16 +663,28 @@ impl EpisodeRunner for FabricRunner<'_> {
             last = iterations[..ended].last().map_or(last, |iteration| last.max(iteration.finish_ps));
             let Some(job) = member.job else { continue };
             let ends: Vec<Time> = iterations.iter().map(|one| Time(one.finish_ps - origin.ps)).collect();
-            let from_ps = begin_ps.saturating_add(member.paused.0);
+            let mut from_ps = begin_ps.saturating_add(member.paused.0);
+            if member.goes_on {
+                // Of the iteration under way all is told here.
+                let present = iterations.get(member.replayed);
+                from_ps = present.map_or(all_ps, |present| present.start_ps);
+                self.forget_tail(job);
+            }
             weigh(
                 &mut iterations,
                 from_ps..until_ps,
-                lasting(&ends, open.entered),
+                lasting(&ends, open.entered).max(member.replayed.min(ends.len() - 1)),
                 did.map(|did| did.iterations),
             );
             // What comes after never happened.
             let begun = iterations.partition_point(|iteration| iteration.start_ps < until_ps);
             iterations.truncate(begun.max(ended));
+            let mut number = 0;
+            iterations.retain(|one| {
+                number += 1;
+                number > member.replayed || one.weight > 0.0
+            });
+            self.tails[job] = did.map_or(0.0, |did| did.begun);
             self.simulator.record.iterations[job].append(&mut iterations);
         }
         let record = &mut self.simulator.record;

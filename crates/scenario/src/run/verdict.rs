@@ -10,11 +10,19 @@ use windtunnel_kernel::Span;
 
 use super::recorder::Iteration;
 use crate::assemble::Assembled;
+use crate::schema::Episodes;
 
 /// What the scenario asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     enough: Enough,
+}
+
+/// Iterations of its slowest job below which a group carries what is unfinished from an episode to the next: a change cuts an
+/// iteration somewhere, and what it drops is no more than half of it in the mean.
+pub fn carry_below(episodes: &Episodes) -> u64 {
+    const MOST: f64 = 1e6;
+    (1.0 / episodes.tolerance).clamp(1.0, MOST).ceil() as u64
 }
 
 /// Of an episode, as far as it was seen.
@@ -55,6 +63,13 @@ impl Judge {
         until: u64,
     ) -> Option<Verdict> {
         let counts = stage(&episode.jobs, seen, until);
+        if episode.replay.is_some()
+            && let Some(known) = known_for(episode, seen, &counts, origin_ps)
+            && known >= episode.horizon
+        {
+            let good_for = Some(known).filter(|known| known.0 < u64::MAX);
+            return Some(Verdict { counts, good_for: vec![good_for; episode.jobs.len()] });
+        }
         let entered_ps = origin_ps + episode.entered().0;
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
             Seen::of(&self.enough, job, &iterations[..count], entered_ps)
@@ -101,7 +116,7 @@ impl Seen {
             [] => iterations.last().map_or(0, Iteration::span_ps),
             [first, ..] => (steady[steady.len() - 1].finish_ps - first.start_ps) / steady.len() as u64,
         };
-        let error = if iterations.len() as u64 == job.left {
+        let error = if iterations.len() as u64 >= job.left {
             Some(0.0)
         } else {
             let error = enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())));
@@ -112,15 +127,24 @@ impl Seen {
             };
             error.map(|error| error + steady.last().map_or(0.0, drift))
         };
-        let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left)));
+        let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left - job.replayed)));
         Self { error, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
     }
+}
+
+/// How long `episode` may last before its jobs come beyond what was `seen` of them; `None` if they are beyond it at once.
+fn known_for(episode: &Episode, seen: &[Vec<Iteration>], counts: &[usize], origin_ps: u64) -> Option<Span> {
+    let begin_ps = origin_ps.saturating_add(episode.gathered().0);
+    let jobs = episode.jobs.iter().zip(seen).zip(counts);
+    let going = jobs.filter(|&((job, _), &count)| (count as u64) < job.left);
+    let ends = going.map(|((_, seen), &count)| seen[..count].last().map_or(0, |last| last.finish_ps));
+    ends.min().map_or(Some(Span(u64::MAX)), |end| end.checked_sub(begin_ps).map(Span))
 }
 
 /// How many iterations of each job belong to the stage `until`: that many, or all there are, and those that had ended before
 /// the last job had done so many.
 fn stage(jobs: &[EpisodeJob], seen: &[Vec<Iteration>], until: u64) -> Vec<usize> {
-    let least = |job: &EpisodeJob| job.left.min(until) as usize;
+    let least = |job: &EpisodeJob| job.left.min(until + job.replayed) as usize;
     let ends = jobs.iter().zip(seen).map(|(job, iterations)| iterations[least(job) - 1].finish_ps);
     let end = ends.max().unwrap_or(0);
     let count = |(job, iterations): (&EpisodeJob, &Vec<Iteration>)| {
@@ -150,8 +174,10 @@ mod tests {
             done_before: 0,
             loading: false,
             age,
+            replayed: 0,
+            boundary: Time::ZERO,
         };
-        Episode { number: 0, jobs: vec![job(0), job(1)], horizon }
+        Episode { number: 0, jobs: vec![job(0), job(1)], horizon, replay: None }
     }
 
     fn seen(seed: u64, until_ps: u64) -> Vec<Vec<Iteration>> {

@@ -27,7 +27,7 @@ use windtunnel_fabric::host::Host;
 use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_fabric::{Abandon, Fabric};
-use windtunnel_kernel::{CalendarTime, EndpointId, RandomStream, Span, Time};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LoadBalancer};
 use windtunnel_workload::collectives::Algorithm;
 
@@ -220,7 +220,6 @@ impl Over<'_> {
             fabric: 0,
             running: Vec::new(),
             entered: Vec::new(),
-            began: vec![false; jobs.len()],
             safe: vec![0; jobs.len()],
             undone: vec![0; jobs.len()],
             faults: Vec::new(),
@@ -318,8 +317,6 @@ struct Whole<'a, N: Lasting> {
     running: Vec<Running>,
     /// The job at each place of the shard.
     entered: Vec<Entered>,
-    /// Whether each job has begun to work.
-    began: Vec<bool>,
     /// Iterations of each job that no interruption undoes.
     safe: Vec<u64>,
     /// Those that interruptions undid.
@@ -542,15 +539,6 @@ where
         }
         let before = self.safe[job];
         let ready = cluster.now() + pause.total();
-        let first = !std::mem::replace(&mut self.began[job], true);
-        let phase = if self.settings.draw_phases && first {
-            // As the members of an episode do.
-            let span = self.jobs[job].ideal_iteration.0.max(1);
-            Span(RandomStream::new(self.settings.seed, "episode-phase", job as u64).below(span))
-        } else {
-            Span::ZERO
-        };
-        let phase = if self.running.is_empty() { Span::ZERO } else { phase };
         let iterations = self.jobs[job].iterations - before;
         let watched = EpisodeJob {
             placement: placement.clone(),
@@ -558,8 +546,7 @@ where
             done_before: before,
             ..placeless(job)
         };
-        let place =
-            self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time() + phase, ..watched })?;
+        let place = self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time(), ..watched })?;
         self.histories[job].start = cluster.first_start(id);
         self.entered.push(Entered { job, loading: false, gpus: placement.len(), left: None });
         let writes = Writes::new(&self.jobs[job].life, ready);
@@ -647,5 +634,7 @@ fn placeless(job: usize) -> EpisodeJob {
         done_before: 0,
         loading: false,
         age: Span::ZERO,
+        replayed: 0,
+        boundary: Time::ZERO,
     }
 }

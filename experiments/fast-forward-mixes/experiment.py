@@ -1,0 +1,109 @@
+"""Errors of fast-forwarding over random mixes of jobs that come and go within each other's iterations."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+import windtunnel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from windtunnel.experiments.check import Results
+    from windtunnel.results import Result
+
+HERE = Path(__file__).resolve().parent
+MIXES = 150
+"""Of each kind."""
+
+# Beside this file, which is not on the path.
+_spec = importlib.util.spec_from_file_location("fast_forward_mixes", HERE / "mixes.py")
+assert _spec
+assert _spec.loader
+mixes = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(mixes)
+
+
+def spans(result: Result) -> dict[str, float]:
+    """Time of each job from start to end."""
+    return {job["name"]: job["finish_s"] - job["start_s"] for job in result.summary["jobs"]}
+
+
+def places(result: Result) -> dict[str, set[int]]:
+    """Hosts of each job."""
+    found: dict[str, set[int]] = {}
+    for job, host in result.table("placements").select("job", "host").iter_rows():
+        found.setdefault(job, set()).add(host)
+    return found
+
+
+def compared(numbers: range, *, writing: float = 0.0) -> tuple[pl.DataFrame, dict[str, float]]:
+    """Error of each job of these mixes; mixes left out as jobs stood elsewhere, and CPU seconds of both."""
+    rows: list[dict[str, Any]] = []
+    elsewhere, fast_s, full_s = 0, 0.0, 0.0
+    for number in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            scenario, lengths = mixes.mix(number, Path(folder), writing=writing)
+            text = json.dumps(scenario)
+            begun = time.process_time()
+            fast = windtunnel.run(text, threads=1)
+            between = time.process_time()
+            full = windtunnel.run(text, threads=1, full=True)
+            fast_s, full_s = fast_s + between - begun, full_s + time.process_time() - between
+        if places(fast) != places(full):
+            elsewhere += 1
+            continue
+        reference = spans(full)
+        rows += [
+            {"mix": number, "job": job, "length": lengths[job], "error": span / reference[job] - 1}
+            for job, span in spans(fast).items()
+        ]
+    return pl.DataFrame(rows), {"elsewhere": elsewhere, "fast_s": fast_s, "full_s": full_s}
+
+
+def figures(errors: pl.DataFrame) -> dict[str, float]:
+    """Mean error by length of iterations, and what 99 of 100 jobs are within."""
+    length, error = pl.col("length"), pl.col("error")
+    classes = {"longest": length == 1, "middle": (length < 1) & (length >= 0.3), "short": length < 0.3}
+    means = {f"mean_{name}": float(errors.filter(kind)["error"].mean()) for name, kind in classes.items()}
+    return means | {"p99": float(errors.select(error.abs().quantile(0.99)).item())}
+
+
+def stream_error() -> float:
+    """The largest error of the long job over three seeds."""
+    errors = []
+    for seed in (1, 2, 3):
+        text = json.dumps(mixes.stream(seed))
+        fast, full = (spans(windtunnel.run(text, threads=1, full=full))["long"] for full in (False, True))
+        errors.append(abs(fast / full - 1))
+    return max(errors)
+
+
+def observe(_results: Results) -> dict[str, Any]:
+    """Errors by class."""
+    plain, costs = compared(range(MIXES))
+    writing, writing_costs = compared(range(1000, 1000 + MIXES), writing=0.3)
+    return {
+        **figures(plain),
+        **{f"{name}_writing": value for name, value in figures(writing).items()},
+        "stream": stream_error(),
+        "costs": pl.DataFrame([{"mixes": "plain", **costs}, {"mixes": "writing", **writing_costs}]).with_columns(
+            pl.col(pl.Float64).round(2)
+        ),
+        "errors": pl.concat([plain, writing]).sort(pl.col("error").abs(), descending=True).head(20),
+    }
+
+
+def draw(_results: Results, observed: dict[str, Any], axes: Axes) -> None:
+    """The largest errors by the length of iterations."""
+    table: pl.DataFrame = observed["errors"]
+    axes.scatter(table["length"], 100 * table["error"])
+    axes.set(xlabel="iteration over the longest of its mix", ylabel="error of a job's time (%), the 20 largest")
+    axes.set_xscale("log")
