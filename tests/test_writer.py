@@ -60,3 +60,10 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path: Path) -> None:
         tables.sink("t", {"x": np.zeros(0), "name": []})
     assert tables.rows == {"t": 0}
     assert pl.read_parquet(tmp_path / "t" / "part-00000.parquet").columns == ["x", "name"]
+
+
+def test_a_batch_without_rows_before_one_with_texts_is_of_texts(tmp_path: Path) -> None:
+    with TableWriter(tmp_path) as tables:
+        tables.sink("paths", {"label": [], "step": np.array([], np.uint32)})
+        tables.sink("paths", {"label": ["send"], "step": np.array([1], np.uint32)})
+    assert pl.read_parquet(tmp_path / "paths")["label"].to_list() == ["send"]

@@ -34,6 +34,9 @@ def to_frame(columns: Columns) -> pl.DataFrame:
             column = _of_pair(name, *values)
         elif isinstance(values, np.ndarray) and values.ndim == 2:
             column = pl.Series(name, values).arr.to_list()
+        elif isinstance(values, list):
+            # No texts at all are texts too, not nulls.
+            column = pl.Series(name, values, dtype=pl.String)
         else:
             column = pl.Series(name, values)
             if column.dtype.is_float():

@@ -701,11 +701,12 @@ impl<'a> Calendar<'a> {
     /// its last one, is too short for what is cut off its iterations to make no difference.
     fn carries(&self, group: &[usize], gone: bool, lasted: u64, next: u64) -> bool {
         let alone = group.len() == 1 && !gone;
-        if self.settings.carry_below == 0 || alone {
+        let entries = || group.iter().map(|&place| &self.running[place]);
+        // GPUs that load are in requests of their own, some ahead of others: nothing is in step that could be gone through again.
+        if self.settings.carry_below == 0 || alone || entries().all(|entry| entry.loading) {
             return false;
         }
         let now = self.cluster.now();
-        let entries = || group.iter().map(|&place| &self.running[place]);
         let longest = entries().map(|entry| self.mean(entry)).fold(Span::ZERO, Span::max).ns_ceil();
         let left = |entry: &Entry| match entry.end {
             u64::MAX => entry.left.time_at(self.mean(entry)),
