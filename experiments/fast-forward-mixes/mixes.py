@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import windtunnel
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RATE = 100e9
 """Of a NIC, bits per second."""
 
 
 def _workload(rng: random.Random, ranks: int, length_s: float, path: Path) -> None:
-    """Computations and collectives that come to about `length_s` by themselves; some overlap, some run into the next iteration."""
+    """Computations and collectives of about `length_s` alone; some overlap, some run into the next iteration."""
     workload = windtunnel.Workload(ranks=ranks)
     everyone = workload.communicator("dp", range(ranks))
     share, parts, overlaps = rng.uniform(0.2, 0.7), rng.randint(1, 4), rng.random() < 0.3
@@ -40,8 +42,8 @@ def _workload(rng: random.Random, ranks: int, length_s: float, path: Path) -> No
 
 
 def mix(number: int, folder: Path, *, writing: float = 0.0) -> tuple[dict[str, Any], dict[str, float]]:
-    """A scenario and the length of each job's iterations over that of the longest; `writing` of its jobs write checkpoints."""
-    rng = random.Random(number)
+    """A scenario, and the length of each job's iterations over that of the longest; `writing` of its jobs write."""
+    rng = random.Random(number)  # noqa: S311 (a draw for a simulation)
     count = rng.randint(2, 12)
     base = 10 ** rng.uniform(-2, 1)
     lengths = [base] + [max(1e-3, base * 10 ** rng.uniform(-1.5, 0)) for _ in range(count - 1)]

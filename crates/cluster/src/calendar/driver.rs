@@ -8,7 +8,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use super::carry::{self, Departed, Instant, Member};
 use super::entries;
-use super::progress::{Rate, Work};
+use super::progress::{NORMAL_95, Rate, Work};
 use super::timeline::Timeline;
 use super::{
     Episode, EpisodeJob, EpisodeRunner, Histories, JobHistory, JobRequest, Reached, Resident, Settings,
@@ -454,6 +454,7 @@ impl<'a> Calendar<'a> {
         history.worked += net.saturating_sub(entry.segment.pause.total());
         history.done.add(entry.placement.len(), done);
         history.extrapolated |= entry.rate.is_extrapolated(net);
+        history.variance += entry.rate.variance(net, self.requests[job].ideal_iteration);
     }
 
     /// Takes note of requests for its data that `entry` has done, in 2^-64.
@@ -489,7 +490,15 @@ impl<'a> Calendar<'a> {
         for mut entry in ended {
             self.settle(&mut entry);
             self.depart(&entry);
-            let history = &mut self.histories[self.given[entry.id.0 as usize]];
+            let job = self.given[entry.id.0 as usize];
+            let began = self.cluster.first_start(entry.id).map_or(now, |start| start.0);
+            let history = &mut self.histories[job];
+            if let Some(Checkpoint { every: Every::Time(every), write }) = self.requests[job].life.checkpoint
+                && now - began >= every
+            {
+                // One that is due in the midst of the last iteration is not written where all of them are simulated.
+                history.variance += (write as f64 / NORMAL_95).powi(2);
+            }
             history.finish = Some(CalendarTime(now));
             // What is left is of roundings.
             history.done.add(entry.placement.len(), entry.left.0);
@@ -550,7 +559,7 @@ impl<'a> Calendar<'a> {
         let iterations = u64::from(self.settings.episode_iterations) + 1;
         let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
-            let good_for = seen.iter().filter_map(|seen| seen.good_for).min();
+            let good_for = seen.iter().filter_map(|seen| seen.certainty.good_for).min();
             if let (Some(good_for), Some(live)) = (good_for, self.live.get_mut(&episode.number)) {
                 live.expires = now.saturating_add(good_for.ns_ceil().max(1));
             }
@@ -667,6 +676,12 @@ impl<'a> Calendar<'a> {
         for &place in group {
             let entry = &mut self.running[place];
             entry.marks.clear();
+            let (mean, job) = (entry.rate.mean, self.given[entry.id.0 as usize]);
+            if before.is_none() && mean > Span(0) && !entry.loading {
+                // Which part of its iteration is cut nobody knows; what others may have done to that is what it takes longer.
+                let longer = mean.0.saturating_sub(self.requests[job].ideal_iteration.0) as f64 / 1e3;
+                self.histories[job].variance += longer * longer / 12.0;
+            }
         }
         let name = |entry: &Entry| self.given[entry.id.0 as usize] as u64 * 2 + u64::from(entry.loading);
         let names = group.iter().map(|&place| name(&self.running[place]));

@@ -38,7 +38,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use self::driver::Calendar;
 pub use self::driver::{Order, in_order, order};
-pub use self::progress::{lasting, nearest};
+pub use self::progress::{NORMAL_95, lasting, nearest};
 use self::timeline::Timeline;
 use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};
@@ -177,12 +177,22 @@ impl Episode {
 }
 
 /// What an episode's simulation saw of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EpisodeJobResult {
     /// End of each iteration, from the episode's start.
     pub ends: Vec<Time>,
-    /// How long the episode may last before their mean is known too little for it; `None`: however long.
+    /// How well their mean is known.
+    pub certainty: Certainty,
+}
+
+/// How well the pace of a job in an episode is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Certainty {
+    /// How long the episode may last before that is too little for it; `None`: however long.
     pub good_for: Option<Span>,
+    /// By what part of it the mean of these iterations may be off that of many, with a confidence of 95%; `None`: too few were seen
+    /// to tell.
+    pub error: Option<f64>,
 }
 
 /// What a job did in an episode.
@@ -285,7 +295,7 @@ pub trait EpisodeRunner {
 }
 
 /// A job's way through the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobHistory {
     /// When it was submitted; `None` if the run ended before.
     pub submit: Option<CalendarTime>,
@@ -305,6 +315,8 @@ pub struct JobHistory {
     pub loaded: Done,
     /// Whether its time was extrapolated beyond simulated iterations.
     pub extrapolated: bool,
+    /// Variance of its time by what was not simulated, in square nanoseconds.
+    pub variance: f64,
 }
 
 /// Work by the number of GPUs on which it was done, in 2^-64 iterations.
@@ -405,7 +417,7 @@ mod tests {
                 let result = |job: &EpisodeJob| {
                     let span = self.0[job.job] * count;
                     let ends = (1..=iterations.min(job.left)).map(|i| job.start + span * i);
-                    EpisodeJobResult { ends: ends.collect(), good_for: None }
+                    EpisodeJobResult { ends: ends.collect(), certainty: Certainty::default() }
                 };
                 episode.jobs.iter().map(result).collect()
             };
@@ -613,7 +625,7 @@ mod tests {
             }
             let mut results = Fixed(vec![Span::from_us(10); 9]).run(start, episodes, iterations)?;
             for result in results.iter_mut().filter(|jobs| jobs.len() > 1).flatten() {
-                result.good_for = Some(Span::from_us(100));
+                result.certainty.good_for = Some(Span::from_us(100));
             }
             Ok(results)
         }

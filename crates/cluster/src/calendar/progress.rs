@@ -66,6 +66,12 @@ pub(super) struct Rate {
     /// Mean of the iterations that begin after the first, and after all jobs of the group have entered (of the last one if
     /// there is none).
     pub(super) mean: Span,
+    /// By what part of it that may be off, with a confidence of 95%, as far as that is known.
+    error: Option<f64>,
+    /// Whether other jobs are or were in the episode.
+    shared: bool,
+    /// By how much a replay has missed where the present iteration began.
+    missed: Span,
 }
 
 /// Which of the iterations with `ends` in a replay that `job` is in began next to when its present one did.
@@ -93,13 +99,16 @@ impl Rate {
         };
         let gathered = episode.gathered().0;
         let mut rate =
-            Self { gathered, start: job.start, ends, before: Work(0), replayed: job.replayed, mean };
+            Self { gathered, start: job.start, ends, replayed: job.replayed, mean, ..Self::default() };
+        rate.error = seen.certainty.error;
+        rate.shared = episode.jobs.len() + episode.replay.as_ref().map_or(0, |replay| replay.gone.len()) > 1;
         if episode.replay.is_some() {
             // Its present iteration began then, by the clock of what was. That of the replay may have drifted: the iteration
             // that began next to it stands for it.
             let present = nearest(job, &rate.ends);
             let (begin, _) = rate.iteration(present);
             rate.gathered = (begin + gathered).saturating_sub(job.boundary.0);
+            rate.missed = Span(begin.abs_diff(job.boundary.0));
             rate.replayed = present as u64;
             rate.before = Work::iterations(rate.replayed);
             return rate;
@@ -166,6 +175,32 @@ impl Rate {
         Work(Work::iterations(whole as u64).0 + part.0)
     }
 
+    /// Variance of the time that the job takes for what it does within `ns` after the episode's start, in square nanoseconds;
+    /// `ideal` is its iteration where nobody is in its way.
+    ///
+    /// Iterations of jobs that meet are a sample: in a run of all of them, where they meet at other points, they are another one. Of a
+    /// mean of n iterations with a standard error e, the n of another such sample differ by √2·e, m more by √(1 + n/m)·e. Those of a
+    /// job alone are what they are as far as they were simulated.
+    pub(super) fn variance(&self, ns: u64, ideal: Span) -> f64 {
+        let (ns, mean) = (ns as f64, self.mean.0.max(1) as f64);
+        let missed = self.missed.0 as f64 / 1e3;
+        if !self.shared {
+            let simulated = self.last().saturating_sub(self.gathered) as f64 / 1e3;
+            let beyond = (ns - simulated).max(0.0);
+            let error = self.error.unwrap_or(0.0) / NORMAL_95;
+            return (error * beyond).powi(2) + missed.powi(2);
+        }
+        // The interval of a few iterations that differ is wide, but others do no more to a job than make it this much longer.
+        let any = ((1.0 - ideal.0 as f64 / mean).max(0.0) / f64::sqrt(12.0)).max(NOISE);
+        let (error, n) = match self.error.map(|error| error / NORMAL_95) {
+            Some(error) if error <= any => (error, self.ends.len() as f64),
+            _ => (any, 1.0),
+        };
+        let m = (ns * 1e3 / mean).max(1.0);
+        let sample = (n / m) * (1.0 + (m / n).max(1.0));
+        (error * ns).powi(2) * sample + missed.powi(2)
+    }
+
     /// Whether `ns` after the episode's start lies beyond what was simulated of the job.
     pub(super) fn is_extrapolated(&self, ns: u64) -> bool {
         ns > Span(self.last().saturating_sub(self.gathered)).ns_ceil()
@@ -195,6 +230,12 @@ impl Rate {
         Work(all.0.saturating_sub(self.before.0))
     }
 }
+
+/// Half the width of the interval that has 95% of a normal distribution, in standard deviations.
+pub const NORMAL_95: f64 = 1.96;
+
+/// Standard error that a job's own noise may make of a mean.
+const NOISE: f64 = 0.01;
 
 /// Picoseconds of work that roundings come to.
 const CUT: u128 = 100;
@@ -237,6 +278,7 @@ impl Rate {
 mod tests {
     use windtunnel_kernel::RandomStream;
 
+    use super::super::Certainty;
     use super::*;
 
     fn job(start: u64, phase: u64) -> EpisodeJob {
@@ -259,7 +301,7 @@ mod tests {
     /// `gathered`.
     fn rate(start: u64, phase: u64, ends: Vec<Time>, entered: u64, gathered: u64) -> Rate {
         let jobs = vec![job(start, phase), job(entered, 0), job(gathered, gathered)];
-        let seen = EpisodeJobResult { ends, good_for: None };
+        let seen = EpisodeJobResult { ends, certainty: Certainty::default() };
         Rate::of(&job(start, phase), &seen, &Episode { number: 0, jobs, horizon: Span(1), replay: None })
     }
 

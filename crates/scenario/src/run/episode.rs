@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windtunnel_cluster::calendar::{Episode, EpisodeJob};
+use windtunnel_cluster::calendar::{Certainty, Episode, EpisodeJob};
 use windtunnel_cluster::shard::{Shard, ShardJob};
 use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::flow::CompletionTimes;
@@ -197,7 +197,7 @@ pub struct Simulated {
     /// How far it went: iterations of the slowest job, with the first.
     pub until: u64,
     /// For how long what was seen of each job is good; `None`: however long.
-    pub good_for: Vec<Option<Span>>,
+    pub certainty: Vec<Certainty>,
     /// Links beyond scale-up domains that carried anything, in order, with their mean bytes per second.
     pub used: Arc<[(u32, f64)]>,
     /// Whether the progress sink stopped it.
@@ -487,7 +487,7 @@ impl Simulator<'_> {
             Outcome::Dry => false,
         };
         self.record.counts.simulated += 1;
-        let mut good_for = vec![None; jobs.len()];
+        let mut certainty = vec![Certainty::default(); jobs.len()];
         seen.drain(..first);
         held.retain(|held: &Held| held.of.0 >= first);
         if let Some(verdict) = verdict {
@@ -498,9 +498,9 @@ impl Simulator<'_> {
                 let job = held.of.0 - first;
                 (jobs[job].replayed..verdict.counts[job] as u64).contains(&held.of.1)
             });
-            good_for = verdict.good_for;
+            certainty = verdict.certainty;
         }
-        Ok(Simulated { origin, seen, held, begun, until, good_for, used: used.into(), cancelled })
+        Ok(Simulated { origin, seen, held, begun, until, certainty, used: used.into(), cancelled })
     }
 }
 

@@ -280,7 +280,9 @@ fn simulated(
                 start,
                 finish: history.finish,
                 time: history.time,
+                variance: history.variance,
                 worked_ns: history.worked,
+                done: history.done.total() as f64 / (1_u128 << 64) as f64,
                 undone: history.undone.total() as f64 / (1_u128 << 64) as f64,
             }
             .to_json()

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use windtunnel_cluster::calendar::{
-    Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, Worked, lasting, nearest,
+    Certainty, Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, Worked, lasting,
+    nearest,
 };
 use windtunnel_cluster::faults::Component;
 use windtunnel_cluster::variation::Variation;
@@ -478,9 +479,9 @@ impl<'a> FabricRunner<'a> {
             let mut results = Vec::with_capacity(episodes.len());
             for episode in episodes {
                 let seen = self.without_network(start, &episode.jobs, iterations)?;
-                let good_for = vec![None; seen.len()];
+                let certainty = vec![Certainty::default(); seen.len()];
                 self.check_span(episode, &seen)?;
-                results.push(ends(&seen, &good_for, self.origin(start).ps));
+                results.push(ends(&seen, &certainty, self.origin(start).ps));
                 self.open(start, episode, seen, Vec::new(), Arc::from([]));
             }
             return Ok(results);
@@ -520,8 +521,8 @@ impl<'a> FabricRunner<'a> {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
-            let Simulated { seen, held, used, origin, good_for, .. } = simulated;
-            results[index] = Some(ends(&seen, &good_for, origin.ps));
+            let Simulated { seen, held, used, origin, certainty, .. } = simulated;
+            results[index] = Some(ends(&seen, &certainty, origin.ps));
             self.open(start, episode, seen, held, used);
         }
         if cancelled {
@@ -537,7 +538,7 @@ impl<'a> FabricRunner<'a> {
             }
             self.hits += 1;
             let known = self.memo.find(&keys[index], episode, iterations);
-            let (known, Verdict { counts, good_for }) = known.expect("one like it was just simulated");
+            let (known, Verdict { counts, certainty }) = known.expect("one like it was just simulated");
             let origin = self.origin(start).ps;
             let shifted = |((iterations, count), job): ((&Vec<Iteration>, usize), &EpisodeJob)| {
                 let one = |iteration: &Iteration| Iteration {
@@ -550,7 +551,7 @@ impl<'a> FabricRunner<'a> {
             };
             let seen: Vec<Vec<Iteration>> =
                 known.seen.iter().zip(counts).zip(&episode.jobs).map(shifted).collect();
-            results[index] = Some(ends(&seen, &good_for, origin));
+            results[index] = Some(ends(&seen, &certainty, origin));
             // Links of a pattern are another job's.
             let elsewhere = episode.jobs.len() == 1 && self.memo.pattern(&episode.jobs[0]).is_some();
             let used = if elsewhere { Arc::from([]) } else { known.used.clone() };
@@ -725,12 +726,12 @@ impl EpisodeRunner for FabricRunner<'_> {
     }
 }
 
-fn ends(seen: &[Vec<Iteration>], good_for: &[Option<Span>], origin_ps: u64) -> Vec<EpisodeJobResult> {
-    let of = |(iterations, &good_for): (&Vec<Iteration>, &Option<Span>)| EpisodeJobResult {
+fn ends(seen: &[Vec<Iteration>], certainty: &[Certainty], origin_ps: u64) -> Vec<EpisodeJobResult> {
+    let of = |(iterations, &certainty): (&Vec<Iteration>, &Certainty)| EpisodeJobResult {
         ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
-        good_for,
+        certainty,
     };
-    seen.iter().zip(good_for).map(of).collect()
+    seen.iter().zip(certainty).map(of).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use windtunnel_cluster::calendar::NORMAL_95;
 use windtunnel_cluster::cluster::JobTime;
 use windtunnel_cluster::explain::Breakdown;
 use windtunnel_fabric::packet::{BackgroundUse, Counters, PortReport, Reordering};
@@ -25,6 +26,9 @@ use crate::table::{Batch, Column};
 pub fn seconds(ps: u64) -> f64 {
     windtunnel_kernel::Span(ps).seconds()
 }
+
+/// Part of a mean that a calendar of whole nanoseconds may make.
+const ROUNDED: f64 = 1e-6;
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +69,12 @@ pub struct JobSummary<'a> {
     pub finish: Option<CalendarTime>,
     /// Stops and interruptions, and what they cost.
     pub time: JobTime,
+    /// Variance of its time by what was not simulated, in square nanoseconds.
+    pub variance: f64,
     /// Nanoseconds in which it did iterations.
     pub worked_ns: u64,
+    /// Iterations that it did and nothing undid.
+    pub done: f64,
     /// Iterations that interruptions undid.
     pub undone: f64,
 }
@@ -100,7 +108,7 @@ impl JobSummary<'_> {
         let counted: Vec<&Iteration> = self.iterations.iter().filter(|one| one.weight > 0.0).collect();
         let alike = counted.iter().all(|one| one.weight == 1.0);
         let weights: f64 = counted.iter().map(|one| one.weight).sum();
-        let mean_of = |of: &dyn Fn(&Iteration) -> u128| {
+        let raw_mean_of = |of: &dyn Fn(&Iteration) -> u128| {
             let first = of(counted.first()?);
             let sum = if alike {
                 counted.iter().map(|one| of(one)).sum::<u128>() as f64 / weights
@@ -111,6 +119,13 @@ impl JobSummary<'_> {
             };
             Some(sum / 1e12)
         };
+        // An iteration that several episodes tell of has another length in each: the mean is that of the time all took.
+        let (did, worked) = (self.done + self.undone, self.worked_ns as f64 / 1e9);
+        let told = raw_mean_of(&|one| u128::from(one.span_ps())).filter(|&told| told > 0.0);
+        let scale =
+            told.filter(|_| self.finish.is_some() && did > 0.0).map_or(1.0, |told| worked / did / told);
+        let scale = if alike || (scale - 1.0).abs() < ROUNDED { 1.0 } else { scale };
+        let mean_of = |of: &dyn Fn(&Iteration) -> u128| raw_mean_of(of).map(|mean| mean * scale);
         let mean = |of: &dyn Fn(&Iteration) -> u64| mean_of(&|one| u128::from(of(one)));
         let whole = counted.iter().filter(|one| one.whole);
         let mut spans: Vec<(u64, f64)> = whole.map(|one| (one.span_ps(), one.weight)).collect();
@@ -169,6 +184,7 @@ impl JobSummary<'_> {
             "submit_s": calendar(self.submit),
             "start_s": calendar(self.start),
             "finish_s": calendar(self.finish),
+            "time_band_s": took.map(|_| NORMAL_95 * self.variance.sqrt() / 1e9),
             "late_s": self.late().map(|ns| ns as f64 / 1e9),
             "lost_s": self.time.lost as f64 / 1e9,
             "checkpoint_s": self.time.checkpoint as f64 / 1e9,

@@ -5,7 +5,7 @@
 //! [memo](super::memo) takes one for the other.
 
 use windtunnel_cluster::calendar::steady::Enough;
-use windtunnel_cluster::calendar::{Episode, EpisodeJob};
+use windtunnel_cluster::calendar::{Certainty, Episode, EpisodeJob};
 use windtunnel_kernel::Span;
 
 use super::recorder::Iteration;
@@ -30,8 +30,8 @@ pub fn carry_below(episodes: &Episodes) -> u64 {
 pub struct Verdict {
     /// How many iterations of each job count.
     pub counts: Vec<usize>,
-    /// For how long the mean of these iterations is good, by job; `None`: however long.
-    pub good_for: Vec<Option<Span>>,
+    /// How well the mean of these iterations is known, by job.
+    pub certainty: Vec<Certainty>,
 }
 
 impl Judge {
@@ -63,18 +63,19 @@ impl Judge {
         until: u64,
     ) -> Option<Verdict> {
         let counts = stage(&episode.jobs, seen, until);
-        if episode.replay.is_some()
-            && let Some(known) = known_for(episode, seen, &counts, origin_ps)
-            && known >= episode.horizon
-        {
-            let good_for = Some(known).filter(|known| known.0 < u64::MAX);
-            return Some(Verdict { counts, good_for: vec![good_for; episode.jobs.len()] });
-        }
         let entered_ps = origin_ps + episode.entered().0;
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
             Seen::of(&self.enough, job, &iterations[..count], entered_ps)
         };
         let all: Vec<Seen> = episode.jobs.iter().zip(seen).zip(&counts).map(one).collect();
+        if episode.replay.is_some()
+            && let Some(known) = known_for(episode, seen, &counts, origin_ps)
+            && known >= episode.horizon
+        {
+            let good_for = Some(known).filter(|known| known.0 < u64::MAX);
+            let certainty = all.iter().map(|seen| Certainty { good_for, error: seen.spread }).collect();
+            return Some(Verdict { counts, certainty });
+        }
         // The first of its jobs that ends ends it.
         let lasts = all.iter().map(|seen| seen.ends_in).fold(episode.horizon, Span::min);
         let good =
@@ -84,15 +85,19 @@ impl Judge {
             return None;
         }
         let for_ever = |span: &Span| span.0 < u64::MAX && self.enough.tolerance < 1.0;
-        let good_for = all.iter().map(|seen| Some(good(seen).max(lasts)).filter(for_ever)).collect();
-        Some(Verdict { counts, good_for })
+        let good_for = |seen: &Seen| Some(good(seen).max(lasts)).filter(for_ever);
+        let of = |seen: &Seen| Certainty { good_for: good_for(seen), error: seen.spread };
+        Some(Verdict { counts, certainty: all.iter().map(of).collect() })
     }
 }
 
 impl Verdict {
     /// All that was `seen` counts, for good.
     pub fn of_all(seen: &[Vec<Iteration>]) -> Self {
-        Self { counts: seen.iter().map(Vec::len).collect(), good_for: vec![None; seen.len()] }
+        Self {
+            counts: seen.iter().map(Vec::len).collect(),
+            certainty: vec![Certainty::default(); seen.len()],
+        }
     }
 }
 
@@ -102,6 +107,8 @@ struct Seen {
     /// run ahead of that one or fall back to it their own pace is another, and which of the two will last is not known: by as
     /// much the mean may be off too, as of a flow that shares its first link with a faster one until that is done.
     error: Option<f64>,
+    /// The same of a job that ends too: iterations of many like these.
+    spread: Option<f64>,
     /// When it ends if the episode lasts, from the episode's start.
     ends_in: Span,
     /// From its first start to then.
@@ -116,19 +123,16 @@ impl Seen {
             [] => iterations.last().map_or(0, Iteration::span_ps),
             [first, ..] => (steady[steady.len() - 1].finish_ps - first.start_ps) / steady.len() as u64,
         };
-        let error = if iterations.len() as u64 >= job.left {
-            Some(0.0)
-        } else {
-            let error = enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())));
-            let drift = |last: &Iteration| {
-                // `first` is 1 or more.
-                let lags = last.lag_ps.abs_diff(iterations[first - 1].lag_ps);
-                lags as f64 / (mean.max(1) as f64 * steady.len() as f64)
-            };
-            error.map(|error| error + steady.last().map_or(0.0, drift))
+        let drift = |last: &Iteration| {
+            // `first` is 1 or more.
+            let lags = last.lag_ps.abs_diff(iterations[first - 1].lag_ps);
+            lags as f64 / (mean.max(1) as f64 * steady.len() as f64)
         };
+        let spread = enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())));
+        let spread = spread.map(|error| error + steady.last().map_or(0.0, drift));
+        let error = if iterations.len() as u64 >= job.left { Some(0.0) } else { spread };
         let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left - job.replayed)));
-        Self { error, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
+        Self { error, spread, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
     }
 }
 
@@ -237,7 +241,10 @@ mod tests {
         for seed in 0..20 {
             let episode = two(Span(1_000_000), Span::ZERO);
             let (_, verdict) = needs(&episode, &seen(seed, 6_000_000));
-            assert!(verdict.good_for.iter().flatten().all(|&good| good >= episode.horizon), "{verdict:?}");
+            assert!(
+                verdict.certainty.iter().filter_map(|of| of.good_for).all(|good| good >= episode.horizon),
+                "{verdict:?}"
+            );
         }
     }
 
@@ -252,8 +259,8 @@ mod tests {
                 far.iter().zip(&verdict.counts).map(|(all, &count)| all[..count].to_vec()).collect();
             let again = needs(&episode, &near);
             assert_eq!(
-                (until, &verdict.counts, &verdict.good_for),
-                (again.0, &again.1.counts, &again.1.good_for)
+                (until, &verdict.counts, &verdict.certainty),
+                (again.0, &again.1.counts, &again.1.certainty)
             );
             // All that had ended by then, and nothing after.
             let end = near.iter().map(|near| near[near.len() - 1].finish_ps).max().unwrap();
@@ -267,7 +274,7 @@ mod tests {
     fn a_tolerance_of_one_never_asks_for_more() {
         let judge = Judge { enough: Enough { tolerance: 1.0, ..judge().enough } };
         let verdict = judge.judge(&two(Span(u64::MAX), Span::ZERO), &seen(1, 6_000_000), 0, 4).unwrap();
-        assert_eq!(verdict.good_for, [None, None]);
+        assert!(verdict.certainty.iter().all(|of| of.good_for.is_none()));
         assert_eq!(verdict.counts[0], 4);
     }
 }

@@ -1,0 +1,97 @@
+//! Groups that change within the iterations of their jobs: fast-forwarded against every iteration.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::Value;
+use windtunnel_scenario::api::{self, RunRequest};
+use windtunnel_scenario::table::Discard;
+
+fn run(text: &str, full: bool) -> Value {
+    let request = RunRequest {
+        text: text.to_owned(),
+        source: "a.yaml".to_owned(),
+        base: Path::new(".").to_owned(),
+        full,
+        ..RunRequest::default()
+    };
+    match api::run(&request, &mut Discard, &mut Discard) {
+        Ok(summary) => serde_json::from_str(&summary).expect("a summary is JSON"),
+        Err(api::Failure::Input(error)) => panic!("{error}"),
+        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Cluster(error)) => panic!("{error}"),
+    }
+}
+
+/// Hosts of one GPU on leaves of four, a fourth as wide upwards.
+fn cluster(seed: u64, jobs: &str) -> String {
+    format!(
+        "windtunnel: 1\nname: carried\nseed: {seed}\nfidelity: flow\ntopology:\n  shape: clos\n  hosts: 96\n  tiers:\n    \
+         - {{ports_down: 4, oversubscription: 4, rate: 100 Gbps, length: 5 m}}\n    - {{ports_down: 24, rate: 100 Gbps, \
+         length: 50 m}}\n  host: {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-7}}\nnetwork: {{load_balancer: spray}}\nresults: \
+         {{operations: none, flows: none}}\njobs:\n{jobs}"
+    )
+}
+
+/// An all-to-all of `mb` between `ranks` hosts of as many leaves, again and again.
+fn job(name: &str, (ranks, mb, iterations): (u32, u32, u32), submit_us: u64, more: &str) -> String {
+    format!(
+        "  - {{name: {name}, workload: {{collective: {{kind: all_to_all, bytes: {mb} MB, ranks: {ranks}}}}}, iterations: \
+         {iterations}, submit: {submit_us} us, placement: random{more}}}\n"
+    )
+}
+
+/// Seconds from start to finish.
+fn time(summary: &Value, job: usize) -> f64 {
+    let at = |key: &str| summary["jobs"][job][key].as_f64().expect("it ended");
+    at("finish_s") - at("start_s")
+}
+
+/// How much longer the first job takes than where every iteration is simulated, over that.
+fn error(text: &str) -> f64 {
+    time(&run(text, false), 0) / time(&run(text, true), 0) - 1.0
+}
+
+#[test]
+fn an_iteration_sees_all_who_come_and_go_while_it_lasts() {
+    for seed in 1..=3 {
+        // Iterations of some 80 ms beside 60 jobs of as much in all, one every 15 ms.
+        let mut jobs = job("long", (16, 400, 12), 0, "");
+        for index in 0..60u64 {
+            let come = 3_000 + index * 15_000 + seed * 700 * (index % 5);
+            write!(jobs, "{}", job(&format!("short-{index}"), (8, 140, 5), come, ""))
+                .expect("a string takes all");
+        }
+        let text = cluster(seed, &jobs);
+        let alone = time(&run(&cluster(seed, &job("long", (16, 400, 12), 0, "")), false), 0);
+        let full = time(&run(&text, true), 0);
+        assert!(full > 1.1 * alone, "{seed}: nobody meets anybody: {full} {alone}");
+        let off = error(&text);
+        assert!(off.abs() < 0.01, "{seed}: {off}");
+    }
+}
+
+#[test]
+fn neighbours_notice_what_a_writer_leaves_free() {
+    let beside = job("beside", (16, 20, 40), 0, "");
+    let writer = job("writer", (16, 20, 30), 500, ", checkpoint: {every: 10 ms, write: 90 ms}");
+    let idle = job("writer", (16, 20, 30), 500, "");
+    let off = error(&cluster(1, &(beside.clone() + &writer)));
+    assert!(off.abs() < 0.02, "{off}");
+    // As if it did not write the other would have taken longer.
+    let (with, without) =
+        (run(&cluster(1, &(beside.clone() + &writer)), false), run(&cluster(1, &(beside + &idle)), false));
+    assert!(time(&with, 0) < 0.95 * time(&without, 0), "{} {}", time(&with, 0), time(&without, 0));
+}
+
+#[test]
+fn a_job_tells_how_far_its_time_may_be_off() {
+    let long = job("long", (16, 20, 400), 0, "");
+    let other = job("other", (16, 13, 500), 1_300, "");
+    let band = |summary: &Value| summary["jobs"][0]["time_band_s"].as_f64().expect("it ended");
+    let (fast, full) =
+        (run(&cluster(1, &(long.clone() + &other)), false), run(&cluster(1, &(long.clone() + &other)), true));
+    assert_eq!((band(&full), band(&run(&cluster(1, &long), false))), (0.0, 0.0));
+    let (band, off) = (band(&fast), (time(&fast, 0) - time(&full, 0)).abs());
+    assert!(off <= band && band < 0.1 * time(&full, 0), "{off} {band} of {}", time(&full, 0));
+}
