@@ -231,23 +231,26 @@ pub trait ProgressSink {
     }
 }
 
-/// Tells on what it is told, but never a lesser part of a phase than before: what is left is estimated.
+/// Tells on what it is told, but never a lesser part of a phase than before: what is left is estimated. A run that was stopped once
+/// stays so, whatever phase comes next.
 pub struct Rising<'a> {
     inner: &'a mut dyn ProgressSink,
     shown: f64,
+    stopped: bool,
 }
 
 impl<'a> Rising<'a> {
     /// Tells `inner`.
     pub fn new(inner: &'a mut dyn ProgressSink) -> Self {
-        Self { inner, shown: 0.0 }
+        Self { inner, shown: 0.0, stopped: false }
     }
 }
 
 impl ProgressSink for Rising<'_> {
     fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool {
         self.shown = self.shown.max(fraction.unwrap_or(0.0));
-        self.inner.progress(fraction.map(|_| self.shown), simulated_s, events)
+        self.stopped |= !self.inner.progress(fraction.map(|_| self.shown), simulated_s, events);
+        !self.stopped
     }
 
     fn phase(&mut self, phase: Phase) {

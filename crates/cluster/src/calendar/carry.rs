@@ -20,7 +20,7 @@ use super::progress::{Rate, Work};
 use super::{EpisodeJob, Replay};
 
 /// Iterations that come before the present one in a replay.
-const WARM_UP: usize = 1;
+const WARM_UP: usize = 4;
 
 /// How far back begins of iterations are kept, in the longest of them: the present one, [`WARM_UP`] more, and as much for
 /// iterations that took longer than their mean.
@@ -123,8 +123,8 @@ pub(super) struct Member<'a> {
     pub(super) marks: &'a [Instant],
 }
 
-/// When a job whose iterations began at `marks` enters: one before the present, as ranks that run ahead of others need one to come
-/// apart.
+/// When a job whose iterations began at `marks` enters: some before the present, as ranks that run ahead of others, and messages in
+/// queues, need a few to come to where they were.
 fn warmed(marks: &[Instant]) -> Option<Instant> {
     marks.get(marks.len().checked_sub(1)?.saturating_sub(WARM_UP)).copied()
 }

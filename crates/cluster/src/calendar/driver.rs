@@ -108,6 +108,9 @@ fn rewind(entry: &mut Entry, history: &mut JobHistory) {
     entry.left = entry.due;
 }
 
+/// Of an iteration, roundings come to less than one in so many.
+const ROUNDED: u128 = 1 << 20;
+
 /// No episode.
 const NONE: u32 = u32::MAX;
 
@@ -496,7 +499,7 @@ impl<'a> Calendar<'a> {
             if let Some(Checkpoint { every: Every::Time(every), write }) = self.requests[job].life.checkpoint
                 && now - began >= every
             {
-                // One that is due in the midst of the last iteration is not written where all of them are simulated.
+                // A nanosecond may decide in which iteration a write is due, and so how many there are.
                 history.variance += (write as f64 / NORMAL_95).powi(2);
             }
             history.finish = Some(CalendarTime(now));
@@ -595,6 +598,8 @@ impl<'a> Calendar<'a> {
         let Every::Iterations(count) = every else {
             if told {
                 self.tell(place);
+            } else if self.settings.carry_below > 0 {
+                self.leave_out_last(place);
             }
             return;
         };
@@ -635,6 +640,26 @@ impl<'a> Calendar<'a> {
             entry.write = self.cluster.now().saturating_add(at);
         }
         entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+    }
+
+    /// Has a job write nothing in its last iteration, as none that is told comes after that: where a write is due in it, plans are made
+    /// again as it begins.
+    fn leave_out_last(&mut self, place: usize) {
+        let entry = &mut self.running[place];
+        let Segment { pause, every, write, .. } = entry.segment;
+        if entry.left.0 <= Work::ONE + Work::ONE / ROUNDED {
+            self.cluster.replan(entry.id, u64::MAX, every);
+            entry.segment = *self.cluster.segment(entry.id).expect("it runs");
+            return;
+        }
+        let worked = |work: Work| entry.rate.time_for(work).saturating_sub(pause.total());
+        let last = worked(Work(entry.left.0 - Work::ONE));
+        let before = entry.segment.writes_before(last);
+        if entry.segment.writes_before(worked(entry.left)) > before {
+            let written = before.saturating_mul(write);
+            let at = pause.total().saturating_add(last).saturating_add(written).max(1);
+            entry.write = self.cluster.now().saturating_add(at);
+        }
     }
 
     /// Nanoseconds until a job begins a write that its neighbours notice, as far as that is known before it is simulated.
@@ -734,12 +759,12 @@ impl<'a> Calendar<'a> {
     /// Episode `number` of `group`, all settled, that begins with a replay.
     fn carried(&mut self, number: u32, group: &[usize], mut gone: Vec<Departed>, horizon: Span) -> Episode {
         // Two nanoseconds: an instant of the calendar, rounded up.
-        const ROUNDED: Instant = 2_000;
+        const NOW: Instant = 2_000;
         let now = Instant::from(self.cluster.now()) * 1_000;
         for &place in group {
             let entry = &mut self.running[place];
             let begun = entry.marks.last().map_or(Instant::MAX, |mark| now - mark);
-            if begun <= ROUNDED {
+            if begun <= NOW {
                 rewind(entry, &mut self.histories[self.given[entry.id.0 as usize]]);
             }
             if entry.segment.pause.total() > 0 && !entry.marks.is_empty() {

@@ -106,6 +106,8 @@ pub struct IdealTimes<'a> {
     times: OnceCell<Times>,
     /// What simulates them meanwhile.
     beside: Option<Beside<'a>>,
+    /// Whether the sink has stopped them before the run began.
+    stopped: bool,
 }
 
 /// A simulation of the ideal times beside the run's own.
@@ -161,9 +163,14 @@ impl IdealTimes<'_> {
         self.times.get()?[job].iter().find(|&&(of, _)| of == ranks)?.1
     }
 
+    /// Whether the sink has stopped them before the run began.
+    pub const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// Waits for what is simulated beside the run; `false` if the sink stops it.
     pub fn settle(&self, progress: &mut dyn ProgressSink) -> bool {
-        let Some(Beside { outcome, failed, stopped, told }) = &self.beside else { return true };
+        let Some(Beside { outcome, failed, stopped, told }) = &self.beside else { return !self.stopped };
         if self.times.get().is_some() || failed.get().is_some() || stopped.get() {
             return !stopped.get();
         }
@@ -469,11 +476,9 @@ pub fn before(
         }
         progress.progress(Some(done), seconds, events)
     };
-    let ideal = IdealTimes::default();
-    if let Some(times) = simulate(assembled, options, &mut watch)? {
-        drop(ideal.times.set(times));
-    }
-    Ok(ideal)
+    let times = simulate(assembled, options, &mut watch)?;
+    let stopped = times.is_none();
+    Ok(IdealTimes { times: times.map_or_else(OnceCell::new, OnceCell::from), beside: None, stopped })
 }
 
 /// Calls `run` with ideal times that are simulated meanwhile, by another thread: see [`IdealTimes::settle`].
@@ -495,7 +500,7 @@ pub fn beside<R>(
         });
         let _stops = Stops(told);
         let beside = Beside { outcome, failed: OnceCell::new(), stopped: Cell::new(false), told };
-        let mut ideal = IdealTimes { times: OnceCell::new(), beside: Some(beside) };
+        let mut ideal = IdealTimes { times: OnceCell::new(), beside: Some(beside), stopped: false };
         let outcome = run(&ideal);
         told.stop.store(true, Ordering::Relaxed);
         let mut failed = None;

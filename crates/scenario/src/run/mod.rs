@@ -214,6 +214,8 @@ fn simulated(
         Jobs::List(_) => (None, None),
         Jobs::Source(source) => (source.queue, source.ends),
     };
+    // Stopped before it began.
+    let ends = if ideal.is_stopped() { Some(0) } else { ends };
     let settings = Settings {
         endpoints: assembled.fabric.topology.endpoints(),
         endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
