@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from fuzz.draw import Case, faster, neighbours, scenario, shared, trained
 from fuzz.properties import Runs, Violation, violations
 from windtunnel.engine import InputError, RunError
+
+if TYPE_CHECKING:
+    from windtunnel.results import Result
 
 FIDELITIES = ("job", "message", "flow", "packet")
 
@@ -69,12 +72,21 @@ def _monotone(case: Case, runs: Runs) -> list[Violation]:
         if fidelity == "packet" and (case.lossy or runs["packet"].summary["network"]["packets_dropped"]):
             continue
         quick = windtunnel.run(faster(_taken_by(fidelity, case.scenario)), fidelity=fidelity)
+        stood, stands = _places(runs[fidelity]), _places(quick)
         for before, after in zip(runs[fidelity].summary["jobs"], quick.summary["jobs"], strict=True):
+            if stood != stands:
+                # One that came when another had ended, or not yet, is placed elsewhere: maybe worse.
+                break
             then, now = (j["finish_s"] - j["start_s"] for j in (before, after))
             if now > then * (1 + slack) + 1e-9:
                 said = f"{fidelity}: {before['name']} takes {then} s, and {now} s at twice the rates"
                 found.append(Violation(case.number, "monotone_in_bandwidth", said))
     return found
+
+
+def _places(result: Result) -> set[tuple[Any, ...]]:
+    """The GPUs of each job."""
+    return set(result.table("placements").select("job", "host", "gpu").iter_rows())
 
 
 def _figures(summary: dict[str, Any]) -> dict[str, Any]:

@@ -191,5 +191,7 @@ def what_is_sent_again_was_lost(seen: Seen) -> Iterator[str]:
 def nothing_beats_the_ideal_fabric(seen: Seen) -> Iterator[str]:
     for fidelity, job in seen.jobs("flow", "packet"):
         ideal, taken = job["ideal_iteration_time_s"], _iteration_s(job)
-        if ideal is not None and taken < ideal * (1 - 1e-6):
+        # Where jobs meet and are fast-forwarded a time is an estimate.
+        may_be_off = job["time_band_s"] / job["iterations"]
+        if ideal is not None and taken < ideal * (1 - 1e-6) - may_be_off:
             yield f"{fidelity}: {job['name']} takes {taken} s an iteration, on an ideal fabric {ideal} s"

@@ -1,6 +1,7 @@
 //! What a run tells while it goes, and that its threads change nothing else.
 
 use serde_json::Value;
+use std::fmt::Write;
 use windtunnel_scenario::api::{Failure, RunRequest, run};
 use windtunnel_scenario::table::{Batch, Discard, Phase, ProgressSink, TableSink};
 
@@ -80,11 +81,13 @@ fn scenario(fidelity: &str, hosts: u32, jobs: u32, iterations: u32) -> String {
          gpus: 1, nics: 1, nic: ConnectX-5}}\njobs:\n"
     );
     for job in 0..jobs {
-        text += &format!(
+        writeln!(
+            text,
             "  - {{name: job{job}, workload: {{model: opt-350m, global_batch: {}, micro_batch: 1, sequence: 512}}, \
-             parallelism: {{dp: {ranks}}}, iterations: {iterations}, submit: {job} ms}}\n",
+             parallelism: {{dp: {ranks}}}, iterations: {iterations}, submit: {job} ms}}",
             ranks * 2
-        );
+        )
+        .expect("a string takes all");
     }
     text
 }

@@ -500,7 +500,8 @@ impl<'a> Calendar<'a> {
                 && now - began >= every
             {
                 // A nanosecond may decide in which iteration a write is due, and so how many there are.
-                history.variance += (write as f64 / NORMAL_95).powi(2);
+                let off = write as f64 / NORMAL_95;
+                history.variance += off * off;
             }
             history.finish = Some(CalendarTime(now));
             // What is left is of roundings.
@@ -548,7 +549,7 @@ impl<'a> Calendar<'a> {
             self.ended(episode, began, runner)?;
         }
         // Who waits may start as soon as anyone ends, here or elsewhere.
-        let waits = self.cluster.queue().len() > 0;
+        let waits = !self.cluster.queue().is_empty();
         let ends = self.running.iter().filter(|entry| waits && self.live.contains_key(&entry.episode));
         let ends = ends.map(|entry| entry.end).filter(|&end| end > now);
         let next = event.into_iter().chain(ends).min().map_or(u64::MAX, |at| at - now);

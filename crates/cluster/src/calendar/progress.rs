@@ -187,8 +187,8 @@ impl Rate {
         if !self.shared {
             let simulated = self.last().saturating_sub(self.gathered) as f64 / 1e3;
             let beyond = (ns - simulated).max(0.0);
-            let error = self.error.unwrap_or(0.0) / NORMAL_95;
-            return (error * beyond).powi(2) + missed.powi(2);
+            let off = self.error.unwrap_or(0.0) / NORMAL_95 * beyond;
+            return off * off + missed * missed;
         }
         // The interval of a few iterations that differ is wide, but others do no more to a job than make it this much longer.
         let any = ((1.0 - ideal.0 as f64 / mean).max(0.0) / f64::sqrt(12.0)).max(NOISE);
@@ -198,7 +198,8 @@ impl Rate {
         };
         let m = (ns * 1e3 / mean).max(1.0);
         let sample = (n / m) * (1.0 + (m / n).max(1.0));
-        (error * ns).powi(2) * sample + missed.powi(2)
+        let off = error * ns;
+        off * off * sample + missed * missed
     }
 
     /// Whether `ns` after the episode's start lies beyond what was simulated of the job.

@@ -634,10 +634,9 @@ pub fn merges(assembled: &Assembled) -> bool {
 /// How all-to-alls run where so many jobs may meet.
 pub fn exchanges(assembled: &Assembled, jobs: usize) -> Exchanges {
     match assembled.scenario.network.exchange {
-        ExchangeName::Messages => Exchanges::ByMessage,
         ExchangeName::Hosts => Exchanges::Whole,
         ExchangeName::Auto if merges(assembled) && jobs == 1 => Exchanges::InStep,
-        ExchangeName::Auto => Exchanges::ByMessage,
+        ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
     }
 }
 

@@ -234,7 +234,7 @@ impl IdealTimes<'_> {
                 for &form in &forms[skip..] {
                     let on = On { job, work, placement, variation, slow: &[], form };
                     let mut watch = |_: f64, seconds, events| progress.progress(None, seconds, events);
-                    let Some(time) = on.time(assembled, options, &mut watch)? else { return Ok(None) };
+                    let Some(Took(time)) = on.time(assembled, options, &mut watch)? else { return Ok(None) };
                     best = shorter(best, time);
                 }
                 Ok::<_, Failure>(best)
@@ -282,6 +282,10 @@ fn pattern(assembled: &Assembled, placement: &[EndpointId]) -> Vec<u64> {
     placement.iter().map(|&gpu| names.of(assembled, gpu)).collect()
 }
 
+/// Mean time of an iteration; `None` of a job that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct Took(pub Option<Span>);
+
 /// A job on an ideal fabric.
 pub struct On<'a> {
     /// Its index.
@@ -322,7 +326,7 @@ impl On<'_> {
         assembled: &Assembled,
         options: &RunOptions,
         watch: &mut Watch<'_>,
-    ) -> Result<Option<Option<Span>>, Failure> {
+    ) -> Result<Option<Took>, Failure> {
         let spec = network::spec_of(assembled, std::iter::once(self.work));
         if self.form == Flows::Turns {
             return self.on(network::in_turn(assembled, spec), assembled, options, watch);
@@ -337,7 +341,7 @@ impl On<'_> {
         assembled: &Assembled,
         options: &RunOptions,
         watch: &mut Watch<'_>,
-    ) -> Result<Option<Option<Span>>, Failure> {
+    ) -> Result<Option<Took>, Failure> {
         let Self { job, work, placement, variation, slow, form } = *self;
         let plan = &assembled.jobs[job];
         let endpoints = assembled.fabric.topology.endpoints();
@@ -410,7 +414,7 @@ impl On<'_> {
             let beyond = shard.is_beyond();
             return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond, None));
         }
-        Ok(Some(mean_of(&shard.observer().0, left, disturbed(assembled, plan))))
+        Ok(Some(Took(mean_of(&shard.observer().0, left, disturbed(assembled, plan)))))
     }
 }
 
@@ -545,7 +549,7 @@ fn simulate(
         places.push(of_plan);
     }
     let Some(found) = all(assembled, options, &tasks, watch)? else { return Ok(None) };
-    let time = |(ranks, task): (usize, Option<usize>)| (ranks, task.and_then(|task| found[task]));
+    let time = |(ranks, task): (usize, Option<usize>)| (ranks, task.and_then(|task| found[task].0));
     Ok(Some(places.into_iter().map(|works| works.into_iter().map(time).collect()).collect()))
 }
 
@@ -555,7 +559,7 @@ fn all(
     options: &RunOptions,
     tasks: &[(usize, &Arc<Work>)],
     watch: &mut Watch<'_>,
-) -> Result<Option<Vec<Option<Span>>>, Failure> {
+) -> Result<Option<Vec<Took>>, Failure> {
     let count = tasks.len();
     let threads = options.workers().min(count);
     if threads <= 1 {
@@ -571,7 +575,7 @@ fn all(
     let told: Vec<Told> = (0..count).map(|_| Told::default()).collect();
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
-    let mut outcomes: Vec<Option<Result<Option<Option<Span>>, Failure>>> = (0..count).map(|_| None).collect();
+    let mut outcomes: Vec<Option<Result<Option<Took>, Failure>>> = (0..count).map(|_| None).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             let (sender, next, told) = (sender.clone(), &next, &told);
@@ -596,7 +600,9 @@ fn all(
                     let done: f64 = told.iter().map(Told::done).sum();
                     let events = told.iter().map(|told| told.events.load(Ordering::Relaxed)).sum();
                     if !watch(done / count as f64, 0.0, events) {
-                        told.iter().for_each(|told| told.stop.store(true, Ordering::Relaxed));
+                        for told in &told {
+                            told.stop.store(true, Ordering::Relaxed);
+                        }
                     }
                 }
             }
@@ -612,7 +618,7 @@ fn ideal_time(
     options: &RunOptions,
     (job, work): (usize, &Arc<Work>),
     watch: &mut Watch<'_>,
-) -> Result<Option<Option<Span>>, Failure> {
+) -> Result<Option<Took>, Failure> {
     let (placement, variation) = (first_hosts(work.ranks()), Variation::none());
     let on = On { job, work, placement: &placement, variation: &variation, slow: &[], form: Flows::Same };
     on.time(assembled, options, watch)

@@ -405,7 +405,7 @@ impl<'a> FabricRunner<'a> {
         let (placement, slow) = (job.placement.as_slice(), assembled.slow_links.as_slice());
         let on = On { job: job.job, work, placement, variation: &variation, slow, form: Flows::Same };
         let mut watch = |_: f64, simulated, events| progress.progress(None, simulated, events);
-        let span = on.time(assembled, options, &mut watch)?.flatten().ok_or(Stop::Cancelled)?;
+        let span = on.time(assembled, options, &mut watch)?.and_then(|took| took.0).ok_or(Stop::Cancelled)?;
         self.on_hosts.insert(key, span);
         Ok(span)
     }

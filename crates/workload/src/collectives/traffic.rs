@@ -85,12 +85,8 @@ impl Plan {
                 let all = u128::from(share(bytes, lanes, lanes - 1)) >= n * rings;
                 all.then(|| Traffic { messages, bytes: bytes.into() } * self.rounds(0).into())
             }
-            // Each block goes to all others.
-            (A::Direct, K::AllGather | K::ReduceScatter) => {
-                Some(Traffic { messages: blocks(bytes), bytes: bytes.into() } * (n - 1))
-            }
-            // Each member has a buffer, and keeps one block of it.
-            (A::Direct | A::Pairwise, K::AllToAll) => {
+            // Each block goes to all others; or each member has a buffer, and keeps one block of it.
+            (A::Direct, K::AllGather | K::ReduceScatter) | (A::Direct | A::Pairwise, K::AllToAll) => {
                 Some(Traffic { messages: blocks(bytes), bytes: bytes.into() } * (n - 1))
             }
             // Each chunk passes each edge.
