@@ -26,8 +26,8 @@ fn run(text: &str, full: bool) -> Value {
 /// Hosts of one GPU on leaves of four, a fourth as wide upwards.
 fn cluster(seed: u64, jobs: &str) -> String {
     format!(
-        "windtunnel: 1\nname: carried\nseed: {seed}\nfidelity: flow\ntopology:\n  shape: clos\n  hosts: 96\n  tiers:\n    \
-         - {{ports_down: 4, oversubscription: 4, rate: 100 Gbps, length: 5 m}}\n    - {{ports_down: 24, rate: 100 Gbps, \
+        "windtunnel: 1\nname: carried\nseed: {seed}\nfidelity: flow\ntopology:\n  shape: clos\n  hosts: 32\n  tiers:\n    \
+         - {{ports_down: 4, oversubscription: 4, rate: 100 Gbps, length: 5 m}}\n    - {{ports_down: 8, rate: 100 Gbps, \
          length: 50 m}}\n  host: {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-7}}\nnetwork: {{load_balancer: spray}}\nresults: \
          {{operations: none, flows: none}}\njobs:\n{jobs}"
     )
@@ -47,6 +47,17 @@ fn time(summary: &Value, job: usize) -> f64 {
     at("finish_s") - at("start_s")
 }
 
+/// Mean iterations come to the time of each job.
+fn adds_up(summary: &Value) {
+    for job in summary["jobs"].as_array().expect("a list") {
+        let of = |key: &str| job[key].as_f64().expect("it ended");
+        let mean = job["iteration_time_s"]["mean"].as_f64().expect("it ended");
+        let told = mean * (of("iterations") + of("undone_iterations")) + of("outside_iterations_s");
+        let took = of("finish_s") - of("start_s");
+        assert!((told / took - 1.0).abs() < 2e-6, "{}: {told} of {took}", job["name"]);
+    }
+}
+
 /// How much longer the first job takes than where every iteration is simulated, over that.
 fn error(text: &str) -> f64 {
     time(&run(text, false), 0) / time(&run(text, true), 0) - 1.0
@@ -56,16 +67,17 @@ fn error(text: &str) -> f64 {
 fn an_iteration_sees_all_who_come_and_go_while_it_lasts() {
     for seed in 1..=3 {
         // Iterations of some 80 ms beside 60 jobs of as much in all, one every 15 ms.
-        let mut jobs = job("long", (16, 400, 12), 0, "");
+        let mut jobs = job("long", (8, 400, 12), 0, "");
         for index in 0..60u64 {
             let come = 3_000 + index * 15_000 + seed * 700 * (index % 5);
-            write!(jobs, "{}", job(&format!("short-{index}"), (8, 140, 5), come, ""))
+            write!(jobs, "{}", job(&format!("short-{index}"), (6, 140, 5), come, ""))
                 .expect("a string takes all");
         }
         let text = cluster(seed, &jobs);
-        let alone = time(&run(&cluster(seed, &job("long", (16, 400, 12), 0, "")), false), 0);
+        let alone = time(&run(&cluster(seed, &job("long", (8, 400, 12), 0, "")), false), 0);
         let full = time(&run(&text, true), 0);
         assert!(full > 1.1 * alone, "{seed}: nobody meets anybody: {full} {alone}");
+        adds_up(&run(&text, false));
         let off = error(&text);
         assert!(off.abs() < 0.01, "{seed}: {off}");
     }
@@ -94,4 +106,25 @@ fn a_job_tells_how_far_its_time_may_be_off() {
     assert_eq!((band(&full), band(&run(&cluster(1, &long), false))), (0.0, 0.0));
     let (band, off) = (band(&fast), (time(&fast, 0) - time(&full, 0)).abs());
     assert!(off <= band && band < 0.1 * time(&full, 0), "{off} {band} of {}", time(&full, 0));
+}
+
+#[test]
+fn nothing_is_written_in_a_last_iteration() {
+    // Nine iterations alone; a write is due in every part of the last one.
+    let idle = time(&run(&cluster(1, &job("alone", (16, 20, 9), 0, "")), false), 0);
+    for tenths in 81..90 {
+        let every = idle * f64::from(tenths) / 90.0;
+        let text = cluster(
+            1,
+            &job("alone", (16, 20, 9), 0, &format!(", checkpoint: {{every: {every} s, write: 5 ms}}")),
+        );
+        for full in [false, true] {
+            let summary = run(&text, full);
+            assert!((time(&summary, 0) / idle - 1.0).abs() < 1e-6, "{tenths}: {} {idle}", time(&summary, 0));
+            assert_eq!(summary["jobs"][0]["checkpoint_s"].as_f64(), Some(0.0));
+        }
+        // In the one before it is written.
+        let text = text.replace(&format!("every: {every} s"), &format!("every: {} s", every - idle / 9.0));
+        assert!((time(&run(&text, false), 0) - idle - 5e-3).abs() < 1e-6, "{tenths}");
+    }
 }

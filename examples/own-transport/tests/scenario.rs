@@ -72,7 +72,7 @@ fn what_is_wrong_is_told_with_its_place() {
         (
             [("network.transport", "dctcp")],
             "scenario.yaml: network.parameters.decrease: `dctcp` has no such parameter\n\nhint: expected `g`, \
-             `initial_window`, `max_window`",
+             `initial_window`, `max_window`, `reorder`",
         ),
     ] {
         assert_eq!(summary(&overrides, own_transport::modules()).expect_err("refused"), expected);

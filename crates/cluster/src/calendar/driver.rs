@@ -108,8 +108,8 @@ fn rewind(entry: &mut Entry, history: &mut JobHistory) {
     entry.left = entry.due;
 }
 
-/// Of an iteration, roundings come to less than one in so many.
-const ROUNDED: u128 = 1 << 20;
+/// Nanoseconds that the begin of an iteration may be rounded by.
+const ROUNDED: u64 = 2;
 
 /// No episode.
 const NONE: u32 = u32::MAX;
@@ -599,7 +599,7 @@ impl<'a> Calendar<'a> {
         let Every::Iterations(count) = every else {
             if told {
                 self.tell(place);
-            } else if self.settings.carry_below > 0 {
+            } else if self.settings.iterates {
                 self.leave_out_last(place);
             }
             return;
@@ -648,13 +648,13 @@ impl<'a> Calendar<'a> {
     fn leave_out_last(&mut self, place: usize) {
         let entry = &mut self.running[place];
         let Segment { pause, every, write, .. } = entry.segment;
-        if entry.left.0 <= Work::ONE + Work::ONE / ROUNDED {
+        let worked = |work: Work| entry.rate.time_for(work).saturating_sub(pause.total());
+        let last = worked(Work(entry.left.0.saturating_sub(Work::ONE)));
+        if last <= ROUNDED {
             self.cluster.replan(entry.id, u64::MAX, every);
             entry.segment = *self.cluster.segment(entry.id).expect("it runs");
             return;
         }
-        let worked = |work: Work| entry.rate.time_for(work).saturating_sub(pause.total());
-        let last = worked(Work(entry.left.0 - Work::ONE));
         let before = entry.segment.writes_before(last);
         if entry.segment.writes_before(worked(entry.left)) > before {
             let written = before.saturating_mul(write);

@@ -90,6 +90,8 @@ pub struct Settings<'a> {
     /// A group that stays the same for fewer iterations of its slowest job carries what is unfinished into its next episode
     /// ([`Replay`]); 0: none does.
     pub carry_below: u64,
+    /// Whether iterations are simulated, and not parts of a duration: then nothing is written in a last one.
+    pub iterates: bool,
     /// From a job's end to the next decision.
     pub reaction_delay: Span,
     /// What fails and is drained.
@@ -459,6 +461,7 @@ mod tests {
             episode_iterations: 3,
             draw_phases: false,
             carry_below: 0,
+            iterates: false,
             reaction_delay: Span::from_us(1_000),
             operations: None,
             regions: 1,

@@ -27,15 +27,6 @@ pub(super) struct Part {
     pub pairs: u64,
 }
 
-/// Messages of an exchange in step.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Messages {
-    /// Those from one domain to another: how many have which latency.
-    pub between: Vec<(u64, Span)>,
-    /// Of each domain: how many, the seconds that a bit of each takes, and their latency.
-    pub inside: Vec<(u64, f64, Span)>,
-}
-
 /// Edges routed once.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
@@ -43,8 +34,8 @@ pub(super) struct Group {
     pub parts: Vec<Part>,
     /// Of an exchange: the flows from NIC to NIC and inside domains for which `parts` stand.
     pub flows: u64,
-    /// Of an exchange in step: the messages that it stands for.
-    pub stands_for: Messages,
+    /// Of an exchange in step: how many of its messages from one domain to another have which latency.
+    pub stands_for: Vec<(u64, Span)>,
     /// Links in order with the sum of weight × share over the edges.
     pub links: Vec<(u32, f64)>,
     /// The heaviest edge counts as one flow.
@@ -176,7 +167,7 @@ impl FlowNetwork {
         Group {
             parts: Vec::new(),
             flows: 0,
-            stands_for: Messages::default(),
+            stands_for: Vec::new(),
             links,
             queued: (busiest - alone / total_weight.max(1) as f64).max(0.0),
             weight: 1.0 / f64::from(heaviest),
@@ -217,7 +208,7 @@ impl FlowNetwork {
         Group {
             parts: Vec::new(),
             flows: 0,
-            stands_for: Messages::default(),
+            stands_for: Vec::new(),
             links,
             weight: 1.0,
             latency,
@@ -274,7 +265,7 @@ impl FlowNetwork {
         Group {
             edges: parts.len() as u32,
             flows: (parts.len() + joined) as u64,
-            stands_for: Messages::default(),
+            stands_for: Vec::new(),
             parts,
             origin: None,
             tree: None,

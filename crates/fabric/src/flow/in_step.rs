@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{EndpointId, Span};
 use windtunnel_topology::PathClass;
 
-use super::groups::{Group, Messages, Part, SAME_SHARE, Way};
+use super::groups::{Group, Part, SAME_SHARE, Way};
 use super::network::FlowNetwork;
 use crate::model::InStep;
 
@@ -65,7 +65,7 @@ impl FlowNetwork {
         let group = Group {
             edges: u32::try_from(all).unwrap_or(u32::MAX),
             flows: 0,
-            stands_for: Messages { between: messages, inside },
+            stands_for: messages,
             parts,
             origin: None,
             tree: None,

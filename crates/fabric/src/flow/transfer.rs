@@ -237,18 +237,14 @@ impl FlowNetwork {
                 if let Some((tree, _)) = &group.tree {
                     self.turns.leave(tree, self.settings.reduction.operations, &mut self.admitted);
                 }
-                if group.stands_for.between.is_empty() {
+                if group.stands_for.is_empty() {
                     self.coupled_runs += 1;
                 } else {
                     self.messages += group.total_weight;
                     let took = at.since(transfer.start);
-                    for &(count, latency) in &group.stands_for.between {
+                    for &(count, latency) in &group.stands_for {
                         let earlier = group.latency - latency;
                         self.completion.add_times(Span(took.0.saturating_sub(earlier.0)), count);
-                    }
-                    for &(count, bit, latency) in &group.stands_for.inside {
-                        let sent = Span::from_seconds_ceil(transfer.bytes.0 as f64 * 8.0 * bit);
-                        self.completion.add_times((sent + latency).min(took), count);
                     }
                 }
                 (Arrival::Coupled { run }, transfer.bytes * group.total_weight, group.edges)

@@ -227,6 +227,7 @@ fn simulated(
         } else {
             verdict::carry_below(&cluster.episodes)
         },
+        iterates: fidelity != Fidelity::Job,
         reaction_delay: cluster.reaction_delay.0,
         operations: operations.as_ref(),
         regions: cluster.regions,

@@ -124,7 +124,8 @@ impl JobSummary<'_> {
         let told = raw_mean_of(&|one| u128::from(one.span_ps())).filter(|&told| told > 0.0);
         let scale =
             told.filter(|_| self.finish.is_some() && did > 0.0).map_or(1.0, |told| worked / did / told);
-        let scale = if (scale - 1.0).abs() < ROUNDED { 1.0 } else { scale };
+        let rounded = ROUNDED.max(2e-9 / worked);
+        let scale = if (scale - 1.0).abs() < rounded { 1.0 } else { scale };
         let mean_of = |of: &dyn Fn(&Iteration) -> u128| raw_mean_of(of).map(|mean| mean * scale);
         let mean = |of: &dyn Fn(&Iteration) -> u64| mean_of(&|one| u128::from(of(one)));
         let whole = counted.iter().filter(|one| one.whole);
