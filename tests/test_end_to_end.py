@@ -54,8 +54,8 @@ warnings
 
 JOB = """
 name state ranks iterations simulated_iterations iteration_time_s undone_iterations outside_iterations_s
-time_band_s compute_s exposed_communication_s exposed_s bubble_s straggler_s host_s ideal_iteration_time_s
-tokens_per_s mfu memory_bytes_per_gpu submit_s start_s finish_s lost_s
+compute_s exposed_communication_s exposed_s bubble_s straggler_s host_s ideal_iteration_time_s
+tokens_per_s mfu memory_bytes_per_gpu submit_s start_s finish_s time_band_s lost_s
 """.split()
 
 NETWORK = """
