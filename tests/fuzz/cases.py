@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from fuzz.draw import Case, faster, neighbours, scenario, shared, trained
-from fuzz.properties import Runs, Violation, violations
+from fuzz.properties import Runs, Violation, sent_again_in_vain, violations
 from windtunnel.engine import InputError, RunError
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def outcome(number: int) -> Outcome:
             found.append(Violation(number, f"{type(error).__name__}", f"{fidelity}: {str(error).splitlines()[0]}"))
     found += violations(case, runs)
     count = len(FIDELITIES)
+    if "packet" in runs and sent_again_in_vain(case, runs["packet"].summary):
+        found += _sent_again_by_time_outs_alone(case)
+        count += 1
     held = not found
     if held and number % 2 == 0:
         found += _monotone(case, runs)
@@ -63,6 +66,16 @@ def outcome(number: int) -> Outcome:
 def _taken_by(fidelity: str, scenario: dict[str, Any]) -> dict[str, Any]:
     """Cables lose packets where there are packets; elsewhere such a scenario is refused."""
     return scenario if fidelity == "packet" else {key: v for key, v in scenario.items() if key != "impairments"}
+
+
+def _sent_again_by_time_outs_alone(case: Case) -> list[Violation]:
+    """With a time-out longer than any queue nothing is sent again of what was not lost."""
+    patient = case.scenario | {"network": case.scenario["network"] | {"timeout": "10 s"}}
+    summary = windtunnel.run(patient, fidelity="packet").summary
+    again = sent_again_in_vain(case, summary)
+    if not again:
+        return []
+    return [Violation(case.number, "what_is_sent_again_was_lost", f"{again} packets were sent again, none was lost")]
 
 
 def _monotone(case: Case, runs: Runs) -> list[Violation]:

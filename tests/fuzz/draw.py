@@ -31,6 +31,12 @@ class Case:
     lossy: bool
     """Whether cables lose packets at random."""
 
+    @property
+    def shares_nics(self) -> bool:
+        """Whether GPUs of a host share NICs."""
+        host = self.scenario["topology"]["host"]
+        return bool(host["nics"] < host["gpus"])
+
 
 def _cable(rng: random.Random) -> Mapping:
     return {"rate": rng.choice(RATES), "length": rng.choice(LENGTHS)}

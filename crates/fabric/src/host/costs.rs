@@ -51,6 +51,15 @@ impl LogGops {
                 departure: self.overhead,
                 receive_stream: self.overhead + wire.max(copy),
                 receive_nic: self.gap + wire,
+                whole: self.overhead + wire.max(copy),
+            },
+            Receiver::Aside => Holds {
+                send_stream: self.overhead + copy,
+                send_nic: self.gap + wire,
+                departure: self.overhead,
+                receive_stream: self.overhead + copy,
+                receive_nic: self.gap + wire,
+                whole: self.overhead + wire.max(copy),
             },
             Receiver::Free => Holds {
                 send_stream: self.overhead + copy,
@@ -58,6 +67,7 @@ impl LogGops {
                 departure: self.overhead + copy + wire,
                 receive_stream: self.gap + self.overhead + copy,
                 receive_nic: self.gap,
+                whole: self.gap + self.overhead + copy,
             },
         }
     }
@@ -74,7 +84,7 @@ pub fn lock_step(messages: &[(LogGops, Bytes)], steps: u32, receiver: Receiver) 
     if steps == 0 || messages.is_empty() {
         return Span::ZERO;
     }
-    let (mut stream, mut nic, mut receiving) = (Span::ZERO, Span::ZERO, Span::ZERO);
+    let (mut stream, mut nic, mut receiving, mut whole) = (Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO);
     // Every member does the same, so what one sends is what another one's peer does: its arrivals.
     let mut arriving: VecDeque<(Span, Holds)> = VecDeque::new();
     let mut to_send = messages.iter();
@@ -93,11 +103,13 @@ pub fn lock_step(messages: &[(LogGops, Bytes)], steps: u32, receiver: Receiver) 
             (_, Some((begin, holds))) => {
                 arriving.pop_front();
                 (stream, receiving) = (begin + holds.receive_stream, begin + holds.receive_nic);
+                whole = whole.max(begin + holds.whole);
             }
             _ => break,
         }
     }
-    stream.max(nic) * u64::from(steps - 1) + stream
+    let step = stream.max(whole);
+    step.max(nic) * u64::from(steps - 1) + step
 }
 
 /// (s - 1)·`fs` femtoseconds, rounded up to a picosecond; 0 bytes count as 1.
@@ -119,6 +131,9 @@ pub enum Receiver {
     /// As the LogGOPSim inside ATLAHS: the whole message arrives (s - 1)·G later, the NIC is held for g and the stream
     /// for g + o + (s - 1)·O. An incast then beats the line rate of its receiver.
     Free,
+    /// The receiver's NIC is held as in [`Self::Held`], and its stream for o + (s - 1)·O: it computes and sends while bytes
+    /// come in. No receiver takes more than its line rate, and none is slower than it.
+    Aside,
 }
 
 /// How long a message holds what it uses, counted from its start at either end.
@@ -134,6 +149,8 @@ pub struct Holds {
     pub receive_stream: Span,
     /// The receiver's NIC.
     pub receive_nic: Span,
+    /// Until the message is there, from the start of its receive.
+    pub whole: Span,
 }
 
 /// Which class of path joins two endpoints: an index into the parameters.

@@ -391,8 +391,8 @@ impl<N: Network> Host<N> {
         let holds =
             self.costs.of_class(usize::from(message.path)).holds(message.bytes(), self.costs.receiver());
         let (stream, nic) = (self.stream_clock(to, message.stream), self.nic_clock(to, message).0);
-        let taken = self.now + holds.receive_stream;
-        self.stream_free[stream] = taken;
+        let taken = self.now + holds.whole;
+        self.stream_free[stream] = self.now + holds.receive_stream;
         self.receive_free[nic] = self.now + holds.receive_nic;
 
         self.network.received(&Received {

@@ -51,16 +51,26 @@ fn wanted(assembled: &Assembled, plan: &JobPlan) -> bool {
 
 /// Messages of an iteration; a coupled collective counts as one per member. Counts no further than [`FEW`].
 fn messages(plan: &JobPlan) -> u64 {
+    counted_messages(plan).0
+}
+
+/// Whether all that an iteration sends is few messages, and nothing of it runs coupled.
+fn goes_by_few_messages(plan: &JobPlan) -> bool {
+    matches!(counted_messages(plan), (..=FEW, false))
+}
+
+/// [`messages`], and whether any collective may run coupled, of those looked at.
+fn counted_messages(plan: &JobPlan) -> (u64, bool) {
     let workload = &plan.work.workload;
     let of_program = |program: u32| {
         let program = &workload.programs[program as usize];
         program.ops.iter().filter(|op| matches!(op.kind, OpKind::Send { .. })).count() as u64
     };
-    let mut sum = 0;
+    let (mut sum, mut couples) = (0, false);
     for &program in &workload.program_of {
         sum += of_program(program);
         if sum > FEW {
-            return sum;
+            return (sum, couples);
         }
     }
     for group in &workload.communicators {
@@ -76,6 +86,7 @@ fn messages(plan: &JobPlan) -> u64 {
             // One that cannot be planned is told by the run.
             let Ok(plan) = Plan::new(spec, members as u32) else { continue };
             let coupled = plan.coupled().is_some() && spec.form != Form::Steps;
+            couples |= coupled;
             let each = if coupled || plan.is_empty() {
                 1
             } else {
@@ -83,11 +94,11 @@ fn messages(plan: &JobPlan) -> u64 {
             };
             sum += members * each;
             if sum > FEW {
-                return sum;
+                return (sum, couples);
             }
         }
     }
-    sum
+    (sum, couples)
 }
 
 /// By job: each number of ranks that it can have, first the one that it asks for.
@@ -217,8 +228,12 @@ impl IdealTimes<'_> {
         }
         let none = Variation::none();
         let packets = assembled.scenario.fidelity == Fidelity::Packet;
-        let forms = [Flows::Same, Flows::Steps, Flows::StepsLate, Flows::Turns];
-        let forms = &forms[..if packets { forms.len() } else { 1 }];
+        let forms = |plan: &JobPlan| match packets {
+            true => [Flows::Same, Flows::Steps, Flows::StepsLate, Flows::Turns].as_slice(),
+            // Coupled collectives are groups of flows, and none of them comes before another one.
+            false if goes_by_few_messages(plan) => &[Flows::Same, Flows::Turns],
+            false => &[Flows::Same],
+        };
         let mut known: FxHashMap<(*const Workload, u64, Vec<u64>), Option<Span>> = FxHashMap::default();
         let mut varied = vec![false; assembled.jobs.len()];
         for stay in &histories.stays {
@@ -227,6 +242,7 @@ impl IdealTimes<'_> {
                 continue;
             }
             let plan = &assembled.jobs[job];
+            let forms = forms(plan);
             let work = plan.work_of(stay.placement.len());
             let placement = stay.placement.as_slice();
             let mut time = |variation: &Variation, skip: usize| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windtunnel_backend::{BackendNetwork, BackendSettings, Library};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
-use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, SharedNics};
+use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, SharedNics};
 use windtunnel_fabric::message::Latency;
 use windtunnel_fabric::packet::{PacketModel, PacketSettings};
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
@@ -181,12 +181,12 @@ pub fn message(
     Host::new(spec, costs.clone(), Latency::new(costs).observed(records, parts.topology.scale_up_size()))
 }
 
-/// The same where no link inside the fabric is slower than NICs, and hosts cost a message nothing: one message after the other, as
-/// packets may go.
+/// The same where no link inside the fabric is slower than NICs, hosts cost a message nothing, and go on while bytes come in: one
+/// message after the other, as packets may go.
 pub fn in_turn(assembled: &Assembled, spec: HostSpec) -> Host<Latency> {
     let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
     let costs = by_class(assembled, None, LoadBalancer::Ideal).map(free);
-    let costs = with_nics(costs, &assembled.fabric.topology, spec);
+    let costs = with_nics(costs, &assembled.fabric.topology, spec).with_receiver(Receiver::Aside);
     Host::new(spec, costs.clone(), Latency::new(costs))
 }
 
