@@ -179,11 +179,11 @@ def links_carry_what_their_rate_allows(seen: Seen) -> Iterator[str]:
 
 @rule
 def much_that_is_sent_again_in_vain_is_told(seen: Seen) -> Iterator[str]:
-    """Time-outs come too early where queues are long: a warning says so once it is more than one packet in a thousand."""
+    """Time-outs come too early where queues are long: a warning tells of more than one packet in a thousand."""
     for _, summary in seen.of("packet"):
         again, arrived = sent_again_in_vain(seen.case, summary), summary["network"]["packets_delivered"]
         if again > arrived / 500 and not any("sent again" in line for line in summary["warnings"]):
-            yield f"{again} packets were sent again for {arrived} that arrived, none was lost, and nothing is said of it"
+            yield f"{again} packets were sent again for {arrived} that arrived, none was lost, and no warning says so"
 
 
 def sent_again_in_vain(case: Case, summary: dict[str, Any]) -> int:
