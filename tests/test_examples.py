@@ -80,6 +80,11 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         JUMBO, *SMALL_MODEL, ("topology.hosts", 16), (f"{W}.global_batch", 16), (f"{P}.dp", 4),
         ("jobs[0].iterations", 1),
     ),
+    "data-loading": (
+        ("jobs[0].iterations", 10), ("jobs[1].iterations", 4), ("jobs[2].iterations", 4),
+        ("jobs[1].data.bytes", "400 MB"), ("jobs[2].data.bytes", "400 MB"), ("cluster.storage.request", "4 MiB"),
+        ("cluster.episodes.iterations", 1), ("cluster.episodes.max_iterations", 1),
+    ),
     "elastic": (
         JUMBO, *SMALL_MODEL, ("topology.hosts", 2), (f"{W}.global_batch", 48), (f"{P}.dp", 16),
         ("jobs[0].iterations", 40), ("jobs[0].elastic.min", 8), ("jobs[0].restart", "2 s"),

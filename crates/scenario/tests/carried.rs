@@ -97,6 +97,23 @@ fn neighbours_notice_what_a_writer_leaves_free() {
 }
 
 #[test]
+fn who_writes_for_long_is_met_again_when_that_is_over() {
+    // Iterations of a quarter of a millisecond; one job writes for 600 of them at a time.
+    let beside = job("beside", (16, 1, 3_000), 0, "");
+    let writer = job("writer", (16, 1, 300), 500, ", checkpoint: {every: 40 ms, write: 150 ms}");
+    let text = cluster(1, &(beside + &writer));
+    let (fast, full) = (run(&text, false), run(&text, true));
+    for of in [0, 1] {
+        let off = time(&fast, of) / time(&full, of) - 1.0;
+        assert!(off.abs() < 0.02, "{of}: {off}");
+    }
+    adds_up(&fast);
+    // Nothing of what the other one does meanwhile is simulated to its end.
+    let simulated = fast["jobs"][0]["simulated_iterations"].as_u64().expect("it is counted");
+    assert!(simulated < 300, "{simulated}");
+}
+
+#[test]
 fn a_job_tells_how_far_its_time_may_be_off() {
     let long = job("long", (16, 20, 400), 0, "");
     let other = job("other", (16, 13, 500), 1_300, "");

@@ -95,6 +95,8 @@ struct Entry {
     due: Work,
     /// When it next begins a write that its neighbours notice; [`u64::MAX`] if it does not.
     write: u64,
+    /// When it is with its neighbours again, of a job that is apart while it writes; [`u64::MAX`] of others.
+    resumes: u64,
 }
 
 /// Writes that take less than one in so many of what a cut iteration may be of an episode are no change of the group.
@@ -245,7 +247,7 @@ impl<'a> Calendar<'a> {
             }
             let end = self.running.iter().map(|entry| entry.end).min();
             let event = self.next_event(scheduler);
-            let writes = self.running.iter().map(|entry| entry.write);
+            let writes = self.running.iter().map(|entry| entry.write.min(entry.resumes));
             let expiry = self.live.values().map(|live| live.expires).chain(writes).min();
             let next = end.into_iter().chain(event).chain(expiry).min();
             let Some(now) = next.filter(|&now| now < u64::MAX) else {
@@ -381,6 +383,7 @@ impl<'a> Calendar<'a> {
             marks: Vec::new(),
             due: left,
             write: u64::MAX,
+            resumes: u64::MAX,
         });
     }
 
@@ -520,14 +523,20 @@ impl<'a> Calendar<'a> {
         if anew {
             runner.fabric(&self.cluster.fabric_out());
         }
+        let (apart, together) = self.set_apart();
         let mut residents: Vec<Resident<'_>> = Vec::with_capacity(self.running.len());
-        residents.extend(self.running.iter().map(|entry| Resident {
+        residents.extend(together.iter().map(|&place| &self.running[place]).map(|entry| Resident {
             job: self.given[entry.id.0 as usize],
             starts: self.cluster.starts(entry.id),
             placement: &entry.placement,
             loading: entry.loading,
         }));
-        let groups = if residents.is_empty() { Vec::new() } else { runner.groups(&residents)? };
+        let mut groups = if residents.is_empty() { Vec::new() } else { runner.groups(&residents)? };
+        if !apart.is_empty() {
+            groups.iter_mut().flatten().for_each(|place| *place = together[*place]);
+            groups.extend(apart.into_iter().map(|place| vec![place]));
+            groups.sort_unstable();
+        }
         let present = |group: &[usize]| {
             let episode = self.running[group[0]].episode;
             let same = group.iter().all(|&place| self.running[place].episode == episode);
@@ -586,6 +595,34 @@ impl<'a> Calendar<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Takes jobs out of their groups that write for so long that many iterations of others end meanwhile: these go on without them,
+    /// and meet them again when the write is over. The places of those jobs, and of all others.
+    fn set_apart(&mut self) -> (Vec<usize>, Vec<usize>) {
+        let now = self.cluster.now();
+        let longest = self.running.iter().map(|entry| self.mean(entry)).fold(Span::ZERO, Span::max).ns_ceil();
+        let limit = longest.saturating_mul(self.settings.carry_below);
+        let (mut apart, mut together) = (Vec::new(), Vec::new());
+        for place in 0..self.running.len() {
+            let segment = self.cluster.segment(self.running[place].id).expect("it runs").split(now).1;
+            let entry = &mut self.running[place];
+            entry.resumes = u64::MAX;
+            if limit == 0 || entry.loading || segment.pause.checkpoint == 0 || segment.pause.total() <= limit
+            {
+                together.push(place);
+                continue;
+            }
+            entry.resumes = now.saturating_add(segment.pause.total());
+            apart.push(place);
+            if self.live.get(&entry.episode).is_some_and(|live| live.jobs > 1) {
+                let mut entry = self.running.remove(place);
+                self.settle(&mut entry);
+                self.depart(&entry);
+                self.running.insert(place, Entry { segment, epoch: now, episode: NONE, ..entry });
+            }
+        }
+        (apart, together)
     }
 
     /// Tells the cluster when a job writes whose checkpoints are due after so many iterations.
