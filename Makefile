@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test fuzz mutants bench loom lint format docs setup library clean
+.PHONY: demo test quick checked fuzz mutants bench loom lint rustdoc format docs setup library clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -22,6 +22,19 @@ setup: $(ENGINE) $(TOOLS)
 test: $(ENGINE) $(TOOLS)
 	cargo test --workspace --exclude windtunnel-python --quiet
 	$(BIN)/python -m pytest -n auto -q
+
+# For between two edits: all unit tests of the engine and a few runs from end to end, under a minute once all is built.
+QUICK := tests/test_closed_forms.py tests/test_messages.py tests/test_tables.py tests/test_units.py tests/test_layout.py \
+	tests/test_end_to_end.py::test_a_run_folder_is_complete tests/test_end_to_end.py::test_overrides_and_comparison
+quick: $(ENGINE) $(TOOLS)
+	cargo test --workspace --exclude windtunnel-python --lib --quiet
+	$(BIN)/python -m pytest -n auto -q $(QUICK)
+
+# As it is released, but with overflow checks: the tests of those crates in which arithmetic lives. `make test` checks overflows
+# too, in an engine that is optimised less.
+checked:
+	cargo test --profile checked --quiet -p windtunnel-kernel -p windtunnel-topology -p windtunnel-fabric \
+		-p windtunnel-cluster --lib --test all
 
 # 2,000 random scenarios at all fidelities against the rules of tests/fuzz/properties.py: under ten minutes on two cores.
 # `make fuzz FUZZ='--first 17 --count 1'` repeats one.
@@ -43,6 +56,10 @@ lint: $(ENGINE) $(TOOLS)
 	$(BIN)/ruff format --check python tests benches experiments
 	$(BIN)/ruff check python tests benches experiments
 	$(BIN)/mypy
+
+# The documentation of the crates, for those who change them: no link may lead nowhere.
+rustdoc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 # For simulators in C and C++: target/release/libwindtunnel_routing.{so,a}; the header is crates/routing/include.
 library:

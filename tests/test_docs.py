@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from conftest import Command
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate")
 """What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
 
@@ -192,8 +192,19 @@ def test_columns_of_tables_are_on_the_results_page(name: str) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert f": {page.name}" in navigation, page.name
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert f": {name}\n" in navigation, name
+
+
+def test_examples_of_the_extending_pages_are_built() -> None:
+    """`examples/extend` makes a page's examples its tests; a page that it does not list would be read by nobody."""
+    listed = re.search(
+        r"^pages!\((.*?)\);", (ROOT / "examples/extend/src/lib.rs").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert listed is not None
+    with_rust = {page.stem for page in (ROOT / "docs/extend").glob("*.md") if blocks(page, "rust")}
+    assert with_rust == set(listed[1].split(", "))
 
 
 @pytest.mark.engine

@@ -16,7 +16,7 @@ from windtunnel.validate.bands import bands, kind_of
 from windtunnel.validate.board import Board
 from windtunnel.validate.page import ROOT, block, rows_of_page
 from windtunnel.validate.predict import _run
-from windtunnel.validate.steady import shortened
+from windtunnel.validate.rounds import shortened
 from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import READERS
 from windtunnel.validate.tables.sailor import MODELS, layer_profile

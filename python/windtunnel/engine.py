@@ -26,11 +26,13 @@ if TYPE_CHECKING:
         measure_lookups,
         mpi_times,
         names,
+        nearest,
         run,
         scenario_tree,
         schema,
         simulate_flows,
         topology,
+        units,
     )
 else:
     _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
@@ -47,11 +49,13 @@ else:
     measure_lookups = _engine.measure_lookups
     mpi_times = _engine.mpi_times
     names = _engine.names
+    nearest = _engine.nearest
     run = _engine.run
     scenario_tree = _engine.scenario_tree
     schema = _engine.schema
     simulate_flows = _engine.simulate_flows
     topology = _engine.topology
+    units = _engine.units
 
 __all__ = [
     "InputError",
@@ -67,9 +71,11 @@ __all__ = [
     "measure_lookups",
     "mpi_times",
     "names",
+    "nearest",
     "run",
     "scenario_tree",
     "schema",
     "simulate_flows",
     "topology",
+    "units",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from windtunnel import engine
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -145,5 +144,5 @@ def _found(value: object) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"\n\nhint: did you mean `{near[0]}`?" if near else ""
+    near = nearest(name, list(known))
+    return f"\n\nhint: did you mean `{near}`?" if near else ""

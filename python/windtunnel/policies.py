@@ -7,7 +7,6 @@ gets. Both are asked once per decision. `docs/policies.md` explains them.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.util
 import inspect
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 from windtunnel.native import native_options
 
 if TYPE_CHECKING:
@@ -152,8 +151,8 @@ class _Own:
         if not isinstance(found, type):
             known = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
             known = [key for key in known if key != base.__name__]
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"\n\nhint: did you mean `{near[0]}`?" if near else ""
+            near = nearest(name, known)
+            hint = f"\n\nhint: did you mean `{near}`?" if near else ""
             raise InputError(f"--{kind}: `{file}` has no class `{name}`{hint}")
         if not issubclass(found, base):
             raise InputError(f"{file}: `{name}` is no {kind}: derive it from `windtunnel.policies.{base.__name__}`")
@@ -186,8 +185,8 @@ class _Own:
         if found.__module__ != f"windtunnel_own_{kind}":
             return f"--{kind}: `{name}` is only what {kind}s derive from\n\nhint: name a class of `{self.path}`"
         line = inspect.getsourcelines(found)[1]
-        near = difflib.get_close_matches(self.method, [key for key in vars(found) if not key.startswith("__")], n=1)
-        hint = f"is `{near[0]}` meant to be it?" if near else f"write `def {self.method}{self.asked[kind]}`"
+        near = nearest(self.method, [key for key in vars(found) if not key.startswith("__")])
+        hint = f"is `{near}` meant to be it?" if near else f"write `def {self.method}{self.asked[kind]}`"
         return f"{self.path}:{line}: {kind} `{name}` has no method `{self.method}`\n\nhint: {hint}"
 
     def _module(self, kind: str) -> ModuleType:

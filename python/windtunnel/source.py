@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import json
 import sys
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 
 
 @dataclass(frozen=True)
@@ -80,5 +79,5 @@ def _plain(value: object) -> object:
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return ""
-    near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir() if p.is_file()], n=1)
-    return f"\n\nhint: did you mean `{path.parent / near[0]}`?" if near else ""
+    near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])
+    return f"\n\nhint: did you mean `{path.parent / near}`?" if near else ""

@@ -3,15 +3,15 @@
 use std::ffi::{c_char, c_void};
 
 /// Version of the header.
-pub const ABI: u32 = 1;
+pub(crate) const ABI: u32 = 1;
 
 /// Name of the exported function.
-pub const SYMBOL: &str = "wt_fabric_backend";
+pub(crate) const SYMBOL: &str = "wt_fabric_backend";
 
 /// A directed link.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Link {
+pub(crate) struct Link {
     pub rate_bps: u64,
     pub latency_ps: u64,
     pub loss: f64,
@@ -20,7 +20,7 @@ pub struct Link {
 /// The fabric, as it is told to a model. What is behind it for [`Setup::route`] stands after it in memory.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Setup {
+pub(crate) struct Setup {
     pub seed: u64,
     pub mtu_bytes: u64,
     pub header_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(clippy::struct_field_names, reason = "the header's names")]
-pub struct Message {
+pub(crate) struct Message {
     pub bytes: u64,
     pub message: u32,
     pub from: u32,
@@ -51,7 +51,7 @@ pub struct Message {
 /// The functions of a library as it exports them: any of them may be missing.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct RawTable {
+pub(crate) struct RawTable {
     pub abi: u32,
     pub name: *const c_char,
     pub open: Option<Open>,
@@ -62,11 +62,11 @@ pub struct RawTable {
     pub close: Option<Close>,
 }
 
-pub type Open = unsafe extern "C" fn(*const Setup, *mut c_char, usize) -> *mut c_void;
-pub type Depart = unsafe extern "C" fn(*mut c_void, u64, *const Message) -> i32;
-pub type NextTime = unsafe extern "C" fn(*mut c_void) -> u64;
-pub type Advance = unsafe extern "C" fn(*mut c_void, u64, *mut u32, u32) -> i32;
-pub type Explain = unsafe extern "C" fn(*mut c_void) -> *const c_char;
-pub type Close = unsafe extern "C" fn(*mut c_void);
+pub(crate) type Open = unsafe extern "C" fn(*const Setup, *mut c_char, usize) -> *mut c_void;
+pub(crate) type Depart = unsafe extern "C" fn(*mut c_void, u64, *const Message) -> i32;
+pub(crate) type NextTime = unsafe extern "C" fn(*mut c_void) -> u64;
+pub(crate) type Advance = unsafe extern "C" fn(*mut c_void, u64, *mut u32, u32) -> i32;
+pub(crate) type Explain = unsafe extern "C" fn(*mut c_void) -> *const c_char;
+pub(crate) type Close = unsafe extern "C" fn(*mut c_void);
 /// Type of the exported function.
-pub type Export = unsafe extern "C" fn() -> *const RawTable;
+pub(crate) type Export = unsafe extern "C" fn() -> *const RawTable;

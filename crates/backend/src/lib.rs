@@ -12,6 +12,8 @@
 //! still or reports a failure leaves a text in [`BackendNetwork::fault`] and the run ends with it. What cannot be caught
 //! is a library that breaks the rules of memory: it runs in this process.
 
+#![warn(unreachable_pub)]
+
 mod abi;
 mod library;
 mod network;

@@ -7,6 +7,8 @@
 //! [`calendar::run`] asks an [`calendar::EpisodeRunner`] (in the scenario crate), which builds a fabric for each stretch
 //! of constant conditions and puts the running jobs on a shard.
 
+#![warn(unreachable_pub)]
+
 pub mod calendar;
 pub mod cluster;
 pub mod coupler;

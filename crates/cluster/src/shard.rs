@@ -53,7 +53,7 @@ pub struct ShardJob {
     /// Iterations done before this shard began; part of the key of its noise.
     pub done_before: u64,
     /// Whether each rank is simulated; empty: all are. A rank that is not stands for an equal one that is, so every
-    /// collective that has members of both kinds must run coupled (folding, DESIGN §4).
+    /// collective that has members of both kinds must run coupled (folding).
     pub simulated: Arc<[bool]>,
 }
 
@@ -416,7 +416,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// but the links it takes, as in the flow model. There both forms end together, because the block that the last
     /// member adds has to take every step of the ring after it and those steps are the group's own time; by steps the same
     /// end costs hundreds of messages. Under LogGOPS late members also queue at each other's streams, so rings go by steps
-    /// (tests/late_members.rs of the scenario crate holds both to it).
+    /// (tests/all/late_members.rs of the scenario crate holds both to it).
     pub fn keep_rings_coupled(&mut self) {
         self.rings = true;
     }

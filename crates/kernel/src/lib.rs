@@ -3,16 +3,20 @@
 //!
 //! Everything here is deterministic: no clock, no global state, no platform mathematics.
 
+#![warn(unreachable_pub)]
+
 pub mod digest;
 pub mod executor;
 pub mod ids;
 pub mod math;
 pub mod memory;
+mod nearest;
 pub mod partition;
 pub mod queue;
 pub mod random;
 pub mod units;
 
 pub use ids::{EndpointId, Id, IndexVec, NicId, RankId, StreamId, Tag};
+pub use nearest::nearest;
 pub use random::{RandomStream, mix64};
 pub use units::{BitRate, Bytes, CalendarTime, Span, Time};

@@ -229,8 +229,8 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// The units that fit, with their factor to the base unit (ps, B, bit/s, mm).
-    const fn units(self) -> &'static [(&'static str, u64)] {
+    /// The units that fit, with their factor to the base unit (ps, or ns of the calendar; B, bit/s, mm).
+    pub const fn units(self) -> &'static [(&'static str, u64)] {
         match self {
             Self::Time => &[
                 ("ps", 1),
@@ -283,6 +283,19 @@ impl Dimension {
     pub fn expected(self) -> String {
         let names: Vec<String> = self.units().iter().map(|(name, _)| format!("`{name}`")).collect();
         names.join(", ")
+    }
+
+    /// `value`, in base units, in the first of `units` (names of [`Self::units`], the largest first) in which it is whole, and in the last
+    /// where it is in none; `space` stands before the unit. Zero, which is whole in each, is written in the last.
+    ///
+    /// # Panics
+    /// If `units` is empty or names what is no unit of this dimension: both are mistakes of the program.
+    pub fn exact(self, value: u64, units: &[&str], space: &str) -> String {
+        let factor =
+            |name: &str| self.units().iter().find(|(known, _)| *known == name).expect("a unit of it").1;
+        let whole = |unit: &&&str| value > 0 && value.is_multiple_of(factor(unit));
+        let unit = units.iter().find(whole).or(units.last()).expect("a unit");
+        format!("{}{space}{unit}", value / factor(unit))
     }
 
     /// The noun of a message: `a time`, `a size`, …
@@ -391,6 +404,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn values_are_written_in_the_largest_unit_in_which_they_are_whole() {
+        let time = |ps| Dimension::Time.exact(ps, &["s", "ms", "us", "ns", "ps"], " ");
+        assert_eq!(
+            [time(PS_PER_SECOND), time(1_500_000), time(1), time(0)],
+            ["1 s", "1500 ns", "1 ps", "0 ps"]
+        );
+        assert_eq!(Dimension::Rate.exact(400_000_000_000, &["Gbps", "bps"], ""), "400Gbps");
+        // In none: rounded down in the last.
+        assert_eq!(Dimension::Size.exact(1_025, &["MiB", "KiB"], " "), "1 KiB");
+    }
+
+    proptest! {
+        /// What is written reads back as it was.
+        #[test]
+        fn written_values_read_back(value in 0u64..1 << 50, shift in 0u32..40) {
+            let value = value >> shift << (shift / 2);
+            let text = Dimension::Size.exact(value, &["GiB", "MiB", "KiB", "B"], " ");
+            prop_assert_eq!(parse_quantity(&text, Dimension::Size), Ok(value));
+        }
+    }
 
     #[test]
     fn quantities_scale_exactly() {

@@ -1,6 +1,8 @@
 //! The barrier and the mailboxes under a model checker (loom), in every interleaving of a bounded number of preemptions:
 //! no wake is lost, mail is seen in the window after the one in which it was put, and once.
 //!
+//! A binary of its own: everything it links is built with `--cfg loom`, under which no other test runs.
+//!
 //! `make loom`, or `RUSTFLAGS="--cfg loom" cargo test -p windtunnel-kernel --release --test loom_barrier`; without the flag there is
 //! nothing here.
 #![cfg(loom)]

@@ -7,6 +7,8 @@
 //! A program with modules of its own (transports, say) makes a module of this one: its `#[pymodule]` calls [`install`]
 //! with them, and `WINDTUNNEL_ENGINE=its.name` puts it in this one's place. `examples/own-transport` shows it.
 
+#![warn(unreachable_pub)]
+
 mod policies;
 
 use std::sync::{Arc, OnceLock};
@@ -17,6 +19,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
+use windtunnel_kernel::units::Dimension;
 use windtunnel_scenario::api::{self, Failure, Native, RunRequest};
 use windtunnel_scenario::modules::Modules;
 use windtunnel_scenario::table::{Batch, Column, Phase, ProgressSink, TableSink};
@@ -281,6 +284,26 @@ fn names(kind: &str) -> PyResult<Vec<(String, String)>> {
     api::guarded(|| api::names(kind, &modules())).map_err(raise)
 }
 
+/// The name of `known` nearest to `found`, if it is near enough to be a slip.
+#[pyfunction]
+fn nearest(found: &str, known: Vec<String>) -> Option<String> {
+    windtunnel_kernel::nearest(found, known.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// The units of a kind of quantity (`time`, `calendar`, `size`, `rate` or `length`) with their factors to its base unit.
+#[pyfunction]
+fn units(kind: &str) -> PyResult<Vec<(&'static str, u64)>> {
+    let dimension = match kind {
+        "time" => Dimension::Time,
+        "calendar" => Dimension::Calendar,
+        "size" => Dimension::Size,
+        "rate" => Dimension::Rate,
+        "length" => Dimension::Length,
+        _ => return Err(PyValueError::new_err(format!("no kind of quantity: `{kind}`"))),
+    };
+    Ok(dimension.units().to_vec())
+}
+
 /// What is wrong with a GOAL file, as JSON text.
 #[pyfunction]
 fn goal_check(py: Python<'_>, path: &str) -> PyResult<String> {
@@ -358,6 +381,8 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(measure_lookups, module)?,
         wrap_pyfunction!(schema, module)?,
         wrap_pyfunction!(names, module)?,
+        wrap_pyfunction!(nearest, module)?,
+        wrap_pyfunction!(units, module)?,
         wrap_pyfunction!(goal_check, module)?,
         wrap_pyfunction!(goal_stats, module)?,
         wrap_pyfunction!(goal_convert, module)?,

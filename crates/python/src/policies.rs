@@ -19,7 +19,7 @@ use windtunnel_scenario::modules::Modules;
 use crate::{InputError, option};
 
 /// Adds the policies that `options` bring along: `scheduler` and `placement` as (adapter's maker, name), `placement_name`.
-pub fn add(mut modules: Modules, options: &Bound<'_, PyDict>) -> PyResult<Modules> {
+pub(crate) fn add(mut modules: Modules, options: &Bound<'_, PyDict>) -> PyResult<Modules> {
     if let Some((maker, name)) = option::<(Py<PyAny>, String)>(options, "scheduler")? {
         let maker = Arc::new(maker);
         // A name lives as long as the program, as those of built-in policies do.

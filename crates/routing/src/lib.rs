@@ -10,6 +10,8 @@
 //! the border. What is undefined, as in any C library: a pointer that is neither null nor valid, a handle used after
 //! `wt_close`, a buffer shorter than said.
 
+#![warn(unreachable_pub)]
+
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

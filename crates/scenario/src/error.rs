@@ -3,6 +3,7 @@
 use std::fmt;
 
 use windtunnel_cluster::cluster::{ClusterError, JobId};
+pub use windtunnel_kernel::nearest;
 
 /// Bad input: where, what was found, what was expected, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,33 +114,6 @@ impl Failure {
     }
 }
 
-/// The name of `known` nearest to `found` by edit distance, if near enough to be a slip.
-pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (found.chars().count() / 3).max(1) + 1;
-    known
-        .into_iter()
-        .map(|name| (edit_distance(found, name), name))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// Levenshtein distance, letters compared without case.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.to_lowercase().chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let substitution = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substitution.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,13 +123,5 @@ mod tests {
         let error = InputError::new("a.yaml: jobs", "found 3\n\nhint: try 4").hint("try 5");
         assert_eq!(error.to_string(), "a.yaml: jobs: found 3\n\nhint: try 4");
         assert_eq!(InputError::new("", "found 3").hint("try 5").to_string(), "found 3\n\nhint: try 5");
-    }
-
-    #[test]
-    fn slips_find_their_name_and_strangers_none() {
-        let known = ["fidelity", "topology", "jobs"];
-        assert_eq!(nearest("fidelty", known), Some("fidelity"));
-        assert_eq!(nearest("Topolgy", known), Some("topology"));
-        assert_eq!(nearest("weather", known), None);
     }
 }

@@ -1,5 +1,7 @@
 //! A few lines that no machine finishes are refused before anything is allocated, with the figure and the key; and what
 //! only looks endless is done in a bounded memory.
+//!
+//! A binary of its own: it counts the memory of its process, in which no other test may run beside it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

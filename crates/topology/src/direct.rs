@@ -11,7 +11,7 @@ use crate::error::TopologyError;
 use crate::hosts::Hosts;
 use crate::racks::Racks;
 use crate::shape::Cable;
-use crate::spec::{CableSpec, DirectSpec};
+use crate::spec::{CableSpec, Dimension, DirectSpec};
 
 /// Paths must take less than 200 days, the longest span of network time.
 pub(crate) const LONGEST_PS: u128 = 200 * 86_400 * windtunnel_kernel::units::PS_PER_SECOND as u128;
@@ -137,6 +137,32 @@ pub(crate) fn cable_at(
         return Err(TopologyError::LongPaths { path, length_mm, hop: Span(u64::MAX) });
     }
     Ok(Cable { rate: spec.rate, propagation: Span(delay as u64), loss: spec.loss, length_mm: spec.length_mm })
+}
+
+/// The hosts of a grid of `dimensions`, by `hosts`, which gives none where there are too many of anything. The refusal names
+/// the largest dimension (of several the first) with the largest size of it that fits; `routers` is how many there are in all.
+pub(crate) fn grid_hosts(
+    spec: &DirectSpec,
+    dimensions: &[Dimension],
+    routers: u64,
+    hosts: impl Fn(&[Dimension]) -> Result<Option<Hosts>, TopologyError>,
+) -> Result<Hosts, TopologyError> {
+    if let Some(hosts) = hosts(dimensions)? {
+        return Ok(hosts);
+    }
+    let sizes = dimensions.iter().map(|dimension| dimension.size).enumerate();
+    // The last of equal ones wins, so from the end.
+    let (index, size) = sizes.rev().max_by_key(|&(_, size)| size).expect("at least one");
+    let fits = |size| {
+        let mut dimensions = dimensions.to_vec();
+        dimensions[index].size = size;
+        matches!(hosts(&dimensions), Ok(Some(_)))
+    };
+    Err(TopologyError::Oversize {
+        path: format!("dimensions[{index}].size"),
+        found: routers.saturating_mul(u64::from(spec.hosts_per_router)),
+        fit: largest(size, fits),
+    })
 }
 
 /// The largest size below `found` that `fits`, at least 1.

@@ -7,7 +7,7 @@
 //!
 //! | family | hash of the 13 bytes in the order in which the headers have them |
 //! |---|---|
-//! | `mixed` | none: the 64-bit mixer of [`choose`](crate::choose), another draw for each flow |
+//! | `mixed` | none: the 64-bit mixer of [`choose()`](crate::choose()), another draw for each flow |
 //! | `crc32` | CRC-32 of IEEE 802.3 (polynomial 0x04C11DB7, reflected; check value 0xCBF43926) |
 //! | `crc16` | CRC-16 of XMODEM (CCITT's polynomial 0x1021, initially 0; check value 0x31C3) |
 //! | `xor` | the exclusive or of all fields, 16 bits at a time |

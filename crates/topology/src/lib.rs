@@ -10,12 +10,14 @@
 //!
 //! Invariants: directed links are dense, `0..link_count`; the links of a route join end to end, climb and then descend
 //! (up, then down: no loop, no deadlock); all shortest paths between two NICs have the same latency; the choice among
-//! equal-cost ports is the pure function [`choose`].
+//! equal-cost ports is the pure function [`choose()`].
 //!
 //! Sources: folded Clos as extended generalised fat tree (Öhring, Ibel, Das, Kumar, "On generalized fat trees",
 //! IPPS'95); destination-modulo routing (Zahavi, "D-Mod-K routing providing non-blocking traffic for shift permutations
 //! on real life fat trees", 2010); k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM'08); rails and planes (Qian et
 //! al., "Alibaba HPN: a data center network for large language model training", SIGCOMM'24).
+
+#![warn(unreachable_pub)]
 
 mod bcube;
 mod check;

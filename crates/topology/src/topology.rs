@@ -490,7 +490,7 @@ impl Topology {
     }
 
     /// The port that a packet of a flow of the given [`flow_hash`](crate::flow_hash) takes at `at`, and what it
-    /// carries from there on: [`crate::choose`] among [`Self::equal_cost`].
+    /// carries from there on: [`crate::choose()`] among [`Self::equal_cost`].
     #[inline]
     pub fn next_hop(
         &self,

@@ -2,13 +2,14 @@
 //! schedules. It knows nothing of networks: a [`replay`] hands its ready operations to a [`machine::Machine`] and is told
 //! when they start and finish; it never owns a clock.
 
+#![warn(unreachable_pub)]
+
 pub mod collectives;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;
 pub mod machine;
 pub mod model;
-mod nearest;
 mod output;
 pub mod program;
 pub mod replay;

@@ -1,4 +1,4 @@
-//! The workload's side of the meeting with a fabric (DESIGN §4): what a replay asks for.
+//! The workload's side of the meeting with a fabric (docs/architecture.md, The two traits): what a replay asks for.
 //!
 //! Every request carries `ready`, the instant at which its last prerequisite ends; it may lie ahead of the simulated
 //! clock, because an operation's successors are released as soon as its end is known. The machine answers later through

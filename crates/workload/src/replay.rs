@@ -1,4 +1,4 @@
-//! Executes the programs of a job over a machine (DESIGN §4): owns dependency counters, the collectives in flight and
+//! Executes the programs of a job over a machine: owns dependency counters, the collectives in flight and
 //! the ready set, and never a clock.
 //!
 //! Life cycle: [`Replay::new`] checks the workload and resolves its collectives; for each rank and iteration

@@ -15,7 +15,6 @@ and differ in size, the curve `OCTAVES` octaves, the others `ROWS` rows. Nothing
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import io
 import json
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest, units
 from windtunnel.experiments.spec import parse_yaml
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ OTHERS = ("attention_forward", "attention_backward", "layer_forward", "layer_bac
 KINDS = ("gemm", *STREAMS, *OTHERS)
 MORE = "more fields"
 """Where the reader puts what stands behind the last column."""
-TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+TIMES = {unit: factor / 1e12 for unit, factor in units("time")}
 CURVES = {"fp8": "gemm_fp8", "fp4": "gemm_fp4"}
 """Formats with a curve of their own in a sheet; the others share `gemm`."""
 BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
@@ -135,15 +134,15 @@ def _plain(path: Path, line: int, cells: Mapping[str, str]) -> Kernel:
         raise InputError(f"{path}:{line}: expected {len(HEADER)} fields, found {len(HEADER) + len(cells[MORE])}")
     kind = (cells["kernel"] or "").strip()
     if kind not in KINDS:
-        near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(KINDS)}"
+        near = nearest(kind, list(KINDS))
+        hint = f"did you mean `{near}`?" if near else f"there are {', '.join(KINDS)}"
         raise InputError(f"{path}:{line}: `kernel`: no kernel `{kind}`\n\nhint: {hint}")
     dtype, time = (cells["dtype"] or "").strip(), (cells["time"] or "").strip()
     if dtype not in BYTES:
         raise InputError(f"{path}:{line}: `dtype`: expected one of {', '.join(BYTES)}, found `{dtype}`")
-    found = re.fullmatch(r"([0-9.eE+-]+)\s*(ns|us|ms|s)", time)
+    found = re.fullmatch(r"([0-9.eE+-]+)\s*([a-z]+)", time)
     try:
-        seconds = float(found[1]) * TIMES[found[2]] if found else 0.0
+        seconds = float(found[1]) * TIMES[found[2]] if found and found[2] in TIMES else 0.0
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < math.inf:
@@ -302,8 +301,8 @@ def sheet_path(gpu: str) -> Path:
     names = {path.stem: path for path in sorted(SHEETS.glob("*.yaml"))}
     found = names.get(gpu.lower())
     if found is None:
-        near = difflib.get_close_matches(gpu.lower(), names, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+        near = nearest(gpu, list(names))
+        hint = f"did you mean `{near}`?" if near else f"there are {', '.join(names)}"
         raise InputError(f"no sheet of GPU `{gpu}`\n\nhint: {hint}")
     return found
 

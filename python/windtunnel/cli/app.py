@@ -5,7 +5,6 @@ Only Typer is imported here: `windtunnel --help` must answer at once.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import re
@@ -50,8 +49,10 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
         """Imports the command, or fails with the nearest name."""
         if cmd_name not in COMMANDS:
-            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "`windtunnel --help` lists the commands"
+            from windtunnel.engine import nearest
+
+            near = nearest(cmd_name, list(COMMANDS))
+            hint = f"did you mean `{near}`?" if near else "`windtunnel --help` lists the commands"
             ctx.fail(f"no such command: `{cmd_name}`\n\nhint: {hint}")
         return typer.main.get_command(import_module(COMMANDS[cmd_name][0]).app)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from windtunnel.cli.app import DONE, FAILED
 from windtunnel.cli.console import out, print_json, talk
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +105,6 @@ def _known(tables: Sequence[str], names: Sequence[str]) -> None:
     """Refuses a table that is not there, with the nearest name."""
     for name in tables:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+            near = nearest(name, list(names))
+            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(names)}"
             raise InputError(f"no such table: `{name}`\n\nhint: {hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import tempfile
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from windtunnel.api import run
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 from windtunnel.experiments.check import Results, Verdict, judge
 from windtunnel.experiments.spec import Experiment, Point, read_experiment
 
@@ -57,8 +56,8 @@ def find(name: str) -> Experiment:
     if not (folder / "experiment.yaml").is_file():
         folder = home() / name
     if not (folder / "experiment.yaml").is_file():
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "`windtunnel experiments list` names them"
+        near = nearest(name, list(names()))
+        hint = f"did you mean `{near}`?" if near else "`windtunnel experiments list` names them"
         raise InputError(f"no such experiment: `{name}`\n\nhint: {hint}")
     return read_experiment(folder)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 from windtunnel.source import read_text
 
 if TYPE_CHECKING:
@@ -145,8 +144,8 @@ class _Where:
             raise InputError(f"{self.file}: {at}expected keys and values, found `{value}`")
         for key in value:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(f'`{k}`' for k in known)}"
+                near = nearest(str(key), known)
+                hint = f"did you mean `{near}`?" if near else f"known are {', '.join(f'`{k}`' for k in known)}"
                 raise InputError(f"{self.file}: {at}unknown key: `{key}`\n\nhint: {hint}")
         return value
 

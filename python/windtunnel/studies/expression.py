@@ -7,12 +7,11 @@ and `min max ceil floor abs log2`. Nothing is called or looked up but these.
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,8 +107,8 @@ class Expression:
             return names[name]
         if isinstance(tree, dict) and name in tree:
             return tree[name]
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(f'`{n}`' for n in names) or 'no names'}"
+        near = nearest(name, list(names))
+        hint = f"did you mean `{near}`?" if near else f"known are {', '.join(f'`{n}`' for n in names) or 'no names'}"
         raise InputError(f"{self.where}: unknown name `{name}` in `{self.text}`\n\nhint: {hint}")
 
     def _looked_up(self, node: ast.Attribute | ast.Subscript, names: Mapping[str, object], tree: object) -> Any:  # noqa: ANN401

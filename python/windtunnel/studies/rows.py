@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 from windtunnel.student import quantile
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ def metric(summary: dict[str, Any], path: str) -> float | None:
     names = dict(figures(summary))
     if path in names:
         return names[path]
-    near = difflib.get_close_matches(path, names, n=1, cutoff=0.4)
-    hint = f"\n\nhint: did you mean `{near[0]}`?" if near else ""
+    near = nearest(path, list(names))
+    hint = f"\n\nhint: did you mean `{near}`?" if near else ""
     raise InputError(f"--metric: the summary has no `{path}`{hint}")
 
 

@@ -6,14 +6,13 @@ combination of the design, derived keys worked out, those that a filter leaves o
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 from windtunnel.source import Source, override_text, read_source, read_text
 from windtunnel.studies import design
 from windtunnel.studies.expression import Expression
@@ -110,8 +109,8 @@ def _read(path: Path) -> Study:
     given = _yaml(read_text(path), path)
     unknown = [key for key in given if key not in KEYS]
     if unknown:
-        near = difflib.get_close_matches(str(unknown[0]), KEYS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(f'`{key}`' for key in KEYS)}"
+        near = nearest(str(unknown[0]), list(KEYS))
+        hint = f"did you mean `{near}`?" if near else f"known are {', '.join(f'`{key}`' for key in KEYS)}"
         raise InputError(f"{path}: unknown key `{unknown[0]}`\n\nhint: {hint}")
     if given.get("study") != 1:
         raise InputError(f"{path}: study: expected `1`, the version of the format, found `{given.get('study')}`")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, nearest
 
 DETOURS = ("allow", "forbid")
 REPAIRS = ("converged", "local")
@@ -98,6 +97,6 @@ def one_of(option: str, value: str | None, known: tuple[str, ...]) -> None:
     """Refuses a value that is not among `known`, with the nearest."""
     if value is None or value in known:
         return
-    near = difflib.get_close_matches(value, known, n=1)
-    hint = f"\n\nhint: did you mean `{near[0]}`?" if near else ""
+    near = nearest(value, known)
+    hint = f"\n\nhint: did you mean `{near}`?" if near else ""
     raise InputError(f"{option}: expected one of `{'`, `'.join(known)}`, found `{value}`{hint}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.validate.collectives import times
-from windtunnel.validate.steady import shortened
+from windtunnel.validate.rounds import shortened
 from windtunnel.validate.tables import pico
 
 if TYPE_CHECKING:

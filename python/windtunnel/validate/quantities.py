@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 
+from windtunnel import engine
 from windtunnel.engine import InputError
 
+BASES = {"time": 1e12, "rate": 8.0, "size": 1.0, "length": 1e3}
+"""How many of the engine's base units (ps, bit/s, B, mm) make a second, a byte per second, a byte and a metre."""
+
 UNITS: dict[str, dict[str, float]] = {
-    "time": {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},
-    "rate": {
-        "bps": 0.125, "Kbps": 125.0, "Mbps": 125e3, "Gbps": 125e6, "Tbps": 125e9,
-        "B/s": 1.0, "KB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
-    },
-    "size": {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "KB": 1e3, "MB": 1e6, "GB": 1e9},
-    "length": {"cm": 1e-2, "m": 1.0, "km": 1e3},
-}  # fmt: skip
+    kind: {unit: factor / base for unit, factor in engine.units(kind)} for kind, base in BASES.items()
+}
 """Units by kind, in seconds, bytes per second, bytes and metres."""
 
 WRITTEN = re.compile(r"\s*([-+0-9.eE_]+)\s*([A-Za-z/]+)\s*")

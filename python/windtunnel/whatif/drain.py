@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from windtunnel.results import Result
     from windtunnel.source import Source
 
-UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365 * 86400.0}
+UNITS = {unit: factor / 1e9 for unit, factor in engine.units("calendar")}
+"""Units of the calendar, in seconds."""
 
 LATER = (1, 2, 4, 8)
 """Later starts that are tried, in lengths of the maintenance after the first."""

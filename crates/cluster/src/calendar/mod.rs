@@ -1,6 +1,6 @@
-//! The calendar of a cluster whose jobs' durations a fabric tells: they run in episodes (DESIGN §7).
+//! The calendar of a cluster whose jobs' durations a fabric tells: they run in episodes.
 //!
-//! The driver of [`Cluster`] at the fidelities with a network, and of single jobs at all.
+//! The driver of [`Cluster`](crate::cluster::Cluster) at the fidelities with a network, and of single jobs at all.
 //! The running jobs fall into groups that share no link ([`EpisodeRunner::groups`]); a group's episode begins when the
 //! group changes and lasts until it changes again, so a job that ends elsewhere costs it nothing. The runner simulates a
 //! group for a few iterations; from the mean of those after the warm-up the calendar knows when each of its jobs ends.

@@ -182,7 +182,7 @@ impl Format {
 
 /// A job as its row gives it, in nanoseconds of the log's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     pub submit: i64,
     pub duration: u64,
     pub estimate: Option<u64>,
@@ -202,7 +202,7 @@ const CALENDAR: i64 = 500_000_000_000_000_000;
 
 impl Found {
     /// When it was submitted by the calendar, in nanoseconds from 1970, if the log says so.
-    pub const fn submitted(&self) -> Option<i64> {
+    pub(super) const fn submitted(&self) -> Option<i64> {
         match self.epoch {
             Some(epoch) => epoch.checked_add(self.submit),
             None if self.submit >= CALENDAR => Some(self.submit),
@@ -214,7 +214,7 @@ impl Found {
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "nearly every row is a job")]
-pub enum Row {
+pub(super) enum Row {
     Job(Found),
     /// A job that was cancelled, or failed, before it ran, or of which nobody knows for how long it did.
     NeverRan,
@@ -224,7 +224,7 @@ pub enum Row {
 
 /// What is wrong with a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub(super) struct Fault {
     column: String,
     what: What,
     /// Whether the whole log cannot be read.
@@ -257,7 +257,7 @@ impl Fault {
     }
 
     /// The fault without what is of this row alone, to count it.
-    pub fn kind(&self) -> String {
+    pub(super) fn kind(&self) -> String {
         match &self.what {
             What::NoValue { expected, .. } => format!("`{}` is not {expected}", self.column),
             What::Backwards { .. } => format!("`{}` lies before its start", self.column),
@@ -288,7 +288,7 @@ type Read = Result<Row, Fault>;
 type Take<'a> = dyn FnMut(u64, Read, Said<'_>) -> Result<(), LogError> + 'a;
 
 /// Hands the rows of a log to `take`.
-pub fn rows(
+pub(super) fn rows(
     input: impl BufRead,
     file: &str,
     format: Format,

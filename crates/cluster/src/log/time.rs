@@ -3,7 +3,7 @@
 const SECOND: i64 = 1_000_000_000;
 
 /// A decimal number of seconds, `12`, `12.5` or `1.2e3`; `None` if it is no number or too large.
-pub fn seconds(text: &str) -> Option<i64> {
+pub(super) fn seconds(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     let (sign, whole) = whole.strip_prefix('-').map_or((1, whole), |rest| (-1, rest));
@@ -34,7 +34,7 @@ fn length(year: i64, month: i64) -> i64 {
 }
 
 /// `2017-10-09 07:01:55`, with `T` or a blank, perhaps a fraction, perhaps `Z`, `+08:00` or `-0500`; or seconds.
-pub fn instant(text: &str) -> Option<i64> {
+pub(super) fn instant(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     if bytes.len() < 19 || bytes[4] != b'-' {
         return seconds(text);
@@ -80,7 +80,7 @@ pub fn instant(text: &str) -> Option<i64> {
 }
 
 /// Slurm's `[DD-]HH:MM:SS` or `MM:SS`, perhaps with a fraction; or seconds.
-pub fn elapsed(text: &str) -> Option<i64> {
+pub(super) fn elapsed(text: &str) -> Option<i64> {
     if !text.contains(':') {
         return seconds(text);
     }

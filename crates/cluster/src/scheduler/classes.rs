@@ -11,7 +11,7 @@ use crate::placement::Locality;
 
 /// What tells whether a job fits: jobs of one kind all do or none does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub(super) struct Kind {
     /// GPUs that it needs.
     pub gpus: u32,
     /// How close together.
@@ -22,7 +22,7 @@ pub struct Kind {
 
 impl Kind {
     /// Of `job`.
-    pub fn of(job: JobId, cluster: &Cluster<'_>) -> Self {
+    pub(super) fn of(job: JobId, cluster: &Cluster<'_>) -> Self {
         let job = cluster.job(job);
         Self { gpus: job.gpus, locality: job.locality, placement: job.placement }
     }
@@ -129,7 +129,7 @@ impl Class {
 
 /// All waiting jobs by kind.
 #[derive(Clone, Debug, Default)]
-pub struct Classes {
+pub(super) struct Classes {
     /// Kinds by their GPUs, each with the index of its class.
     kinds: Vec<(Kind, usize)>,
     by_kind: FxHashMap<Kind, usize>,
@@ -138,12 +138,12 @@ pub struct Classes {
 
 impl Classes {
     /// Nothing waits.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
     /// `job` waits; it would hold its GPUs for `hold` nanoseconds.
-    pub fn insert(&mut self, job: JobId, kind: Kind, hold: u64) {
+    pub(super) fn insert(&mut self, job: JobId, kind: Kind, hold: u64) {
         let class = match self.by_kind.get(&kind) {
             Some(&class) => class,
             None => {
@@ -159,13 +159,13 @@ impl Classes {
     }
 
     /// `job` waits no longer.
-    pub fn remove(&mut self, job: JobId, kind: Kind) {
+    pub(super) fn remove(&mut self, job: JobId, kind: Kind) {
         self.all[self.by_kind[&kind]].remove(job);
     }
 
     /// The first job from `from` on that needs at most `free` GPUs and holds them no longer than `most` says of its kind: for
     /// ever at `u64::MAX`, not at all at `None`.
-    pub fn first(&self, from: JobId, free: u32, most: impl Fn(Kind) -> Option<u64>) -> Option<JobId> {
+    pub(super) fn first(&self, from: JobId, free: u32, most: impl Fn(Kind) -> Option<u64>) -> Option<JobId> {
         let fitting = self.kinds.iter().take_while(|&&(kind, _)| kind.gpus <= free);
         fitting.filter_map(|&(kind, class)| self.all[class].first(from, most(kind)?)).min()
     }

@@ -6,17 +6,16 @@
 //! there may be room and not in the present.
 //!
 //! That is a matter of numbers where a number of free GPUs says whether a job fits. Where it does not for some job (whole hosts, one
-//! leaf), reservations are numbers of GPUs of hosts ([`ByHosts`](super::conservative_hosts::ByHosts)).
+//! leaf), reservations are numbers of GPUs of hosts ([`ByHosts`]).
 //!
 //! With wrong estimates they do change. A job that ends early makes all waiting jobs move up in order of
 //! submission ("compression"), which costs a question for each; a job that is overdue, or whose reservation finds no
 //! legal GPUs, makes those after it late: they start in order of submission as soon as they can.
 
-use std::collections::BTreeSet;
-
 use rustc_hash::FxHashMap;
 
 use super::conservative_hosts::ByHosts;
+use super::turns::Turns;
 use super::{Absence, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
@@ -37,7 +36,7 @@ impl Floors {
     }
 
     /// A job of `gpus` that holds them for `hold` has found room at `start` and not before.
-    pub fn raise(&mut self, gpus: u32, hold: u64, start: u64) {
+    pub(super) fn raise(&mut self, gpus: u32, hold: u64, start: u64) {
         let place = self.sizes.partition_point(|&(size, _)| size < gpus);
         if self.sizes.get(place).is_none_or(|&(size, _)| size != gpus) {
             self.sizes.insert(place, (gpus, vec![0; Self::BUCKETS + 1]));
@@ -51,7 +50,7 @@ impl Floors {
     }
 
     /// Before this, there is no room for `gpus` over `hold`.
-    pub fn of(&self, gpus: u32, hold: u64) -> u64 {
+    pub(super) fn of(&self, gpus: u32, hold: u64) -> u64 {
         let mut floor = 0;
         for (_, tree) in self.sizes.iter().take_while(|&&(size, _)| size <= gpus) {
             // Those of the same bucket may be longer.
@@ -147,13 +146,8 @@ pub struct ByCount {
     profile: Profile,
     /// (start, end, GPUs) of what is taken off for a job.
     spans: FxHashMap<JobId, (u64, u64, i64)>,
-    /// Reservations to come, by time and order.
-    reserved: BTreeSet<(u64, JobId)>,
-    /// Jobs whose time has come.
-    due: BTreeSet<JobId>,
+    turns: Turns,
     floors: Floors,
-    /// (the clock, the next one of those to try).
-    pass: (u64, JobId),
 }
 
 impl ByCount {
@@ -161,10 +155,8 @@ impl ByCount {
         Self {
             profile: Profile::new(endpoints),
             spans: FxHashMap::default(),
-            reserved: BTreeSet::new(),
-            due: BTreeSet::new(),
+            turns: Turns::new(),
             floors: Floors::default(),
-            pass: (0, JobId(0)),
         }
     }
 
@@ -179,7 +171,7 @@ impl ByCount {
             self.profile.add(start, end, -gpus);
         }
         self.spans.insert(job, (start, end, gpus));
-        self.reserved.insert((start, job));
+        self.turns.reserve(start, job);
     }
 
     /// Gives back what is left of a job's span.
@@ -195,10 +187,7 @@ impl ByCount {
 
     /// Moves reservations up, in order of submission.
     fn compress(&mut self, cluster: &Cluster<'_>) {
-        let mut waiting: Vec<(JobId, u64)> = self.reserved.iter().map(|&(start, job)| (job, start)).collect();
-        waiting.sort_unstable();
-        for (job, start) in waiting {
-            self.reserved.remove(&(start, job));
+        for job in self.turns.give_up() {
             self.forget(job, cluster.now());
             self.reserve(job, cluster);
         }
@@ -220,8 +209,7 @@ impl Scheduler for ByCount {
         let has = cluster.running_job(job).map_or(0, |running| running.placement.len() as i64);
         let span = self.spans.get(&job).copied();
         // An elastic job goes before its time, or gets others than it asked for.
-        let before =
-            !self.due.remove(&job) && span.is_some_and(|(start, ..)| self.reserved.remove(&(start, job)));
+        let before = self.turns.started(job, span.map(|(start, ..)| start));
         if span != Some((now, release, has)) {
             // Later than reserved, or that.
             self.forget(job, now);
@@ -240,7 +228,7 @@ impl Scheduler for ByCount {
         if end.is_some_and(|end| end > cluster.now()) {
             self.compress(cluster);
         }
-        self.pass = (cluster.now(), JobId(0));
+        self.turns.look_again(cluster.now());
     }
 
     fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
@@ -255,27 +243,16 @@ impl Scheduler for ByCount {
             self.floors = Floors::default();
             self.compress(cluster);
         }
-        self.pass = (cluster.now(), JobId(0));
+        self.turns.look_again(cluster.now());
     }
 
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
-        let now = cluster.now();
-        if self.pass.0 != now {
-            self.pass = (now, JobId(0));
-        }
-        while let Some(&(start, job)) = self.reserved.first().filter(|(start, _)| *start <= now) {
-            self.reserved.remove(&(start, job));
-            self.due.insert(job);
-        }
-        let free = cluster.free();
-        let job = self.due.range(self.pass.1..).copied().find(|&job| cluster.job(job).gpus <= free)?;
-        self.pass.1 = JobId(job.0 + 1);
-        Some(Decision::Start { job, region: 0 })
+        self.turns.next(cluster).map(|job| Decision::Start { job, region: 0 })
     }
 
     fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
 
     fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
-        self.reserved.first().map(|&(start, _)| start)
+        self.turns.first()
     }
 }

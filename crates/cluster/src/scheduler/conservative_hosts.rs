@@ -5,13 +5,12 @@
 //! comes later takes it away. A job whose hosts are held up by one that is overdue, or are out, takes what its placement
 //! finds instead; the others find new places then, in order of submission.
 
-use std::collections::BTreeSet;
-
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::EndpointId;
 
 use super::conservative::Floors;
 use super::host_profile::{HostProfile, OnHosts};
+use super::turns::Turns;
 use super::{Absence, Decision, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 use crate::free::FreeSet;
@@ -33,14 +32,9 @@ pub struct ByHosts {
     profile: HostProfile,
     per_host: u32,
     held: FxHashMap<JobId, Held>,
-    /// Reservations to come, by time and order.
-    reserved: BTreeSet<(u64, JobId)>,
-    /// Jobs whose time has come.
-    due: BTreeSet<JobId>,
+    turns: Turns,
     /// Of jobs of equal locality and placement: for others a larger job may find room where a smaller one does not.
     floors: FxHashMap<(Locality, u8), Floors>,
-    /// (the clock, the next one of those to try).
-    pass: (u64, JobId),
 }
 
 impl ByHosts {
@@ -52,10 +46,8 @@ impl ByHosts {
             profile: HostProfile::new(free),
             per_host: all.per_host(),
             held: FxHashMap::default(),
-            reserved: BTreeSet::new(),
-            due: BTreeSet::new(),
+            turns: Turns::new(),
             floors: FxHashMap::default(),
-            pass: (0, JobId(0)),
         }
     }
 
@@ -90,7 +82,7 @@ impl ByHosts {
             self.profile.add(start, end, &gpus, false);
         }
         self.held.insert(job, Held { start, end, gpus });
-        self.reserved.insert((start, job));
+        self.turns.reserve(start, job);
     }
 
     /// Gives back what is left of a job's reservation.
@@ -106,10 +98,7 @@ impl ByHosts {
 
     /// Moves reservations up, in order of submission; and those for which there is no room any more, out of the way.
     fn compress(&mut self, cluster: &Cluster<'_>) {
-        let mut waiting: Vec<(JobId, u64)> = self.reserved.iter().map(|&(start, job)| (job, start)).collect();
-        waiting.sort_unstable();
-        for (job, start) in waiting {
-            self.reserved.remove(&(start, job));
+        for job in self.turns.give_up() {
             self.forget(job, cluster.now());
             self.reserve(job, cluster);
         }
@@ -181,8 +170,7 @@ impl Scheduler for ByHosts {
         let has = Held { start: now, end: cluster.expected_release(job), gpus: self.on_hosts(running) };
         let was = self.held.get(&job).cloned();
         // An elastic job goes before its time, or gets others than it asked for.
-        let before =
-            !self.due.remove(&job) && was.as_ref().is_some_and(|was| self.reserved.remove(&(was.start, job)));
+        let before = self.turns.started(job, was.as_ref().map(|was| was.start));
         if was.as_ref() == Some(&has) {
             return;
         }
@@ -205,7 +193,7 @@ impl Scheduler for ByHosts {
         if held.is_some_and(|held| held.end > cluster.now()) {
             self.compress(cluster);
         }
-        self.pass = (cluster.now(), JobId(0));
+        self.turns.look_again(cluster.now());
     }
 
     fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
@@ -224,21 +212,11 @@ impl Scheduler for ByHosts {
             self.floors.clear();
             self.compress(cluster);
         }
-        self.pass = (cluster.now(), JobId(0));
+        self.turns.look_again(cluster.now());
     }
 
     fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
-        let now = cluster.now();
-        if self.pass.0 != now {
-            self.pass = (now, JobId(0));
-        }
-        while let Some(&(start, job)) = self.reserved.first().filter(|(start, _)| *start <= now) {
-            self.reserved.remove(&(start, job));
-            self.due.insert(job);
-        }
-        let free = cluster.free();
-        let job = self.due.range(self.pass.1..).copied().find(|&job| cluster.job(job).gpus <= free)?;
-        self.pass.1 = JobId(job.0 + 1);
+        let job = self.turns.next(cluster)?;
         Some(match self.on_reserved(job, cluster) {
             Some(placement) if cluster.trusts_placement(job) => {
                 Decision::StartOn { job, placement, region: 0 }
@@ -250,6 +228,6 @@ impl Scheduler for ByHosts {
     fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
 
     fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
-        self.reserved.first().map(|&(start, _)| start)
+        self.turns.first()
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct HostProfile {
 
 impl HostProfile {
     /// `free` GPUs on each host, for ever.
-    pub fn new(free: Vec<i32>) -> Self {
+    pub(super) fn new(free: Vec<i32>) -> Self {
         Self { steps: vec![(0, free)] }
     }
 
@@ -26,7 +26,7 @@ impl HostProfile {
     }
 
     /// Forgets what was before `now`.
-    pub fn advance(&mut self, now: u64) {
+    pub(super) fn advance(&mut self, now: u64) {
         let place = self.find(now);
         // Not one by one: what follows moves up.
         if place > self.steps.len() / 4 {
@@ -46,7 +46,7 @@ impl HostProfile {
     }
 
     /// Adds `gpus` from `from` until `to`, which is later; takes them away if not `back`.
-    pub fn add(&mut self, from: u64, to: u64, gpus: &[(u32, u32)], back: bool) {
+    pub(super) fn add(&mut self, from: u64, to: u64, gpus: &[(u32, u32)], back: bool) {
         debug_assert!(from < to, "{from} {to}");
         let first = self.cut(from);
         let end = self.cut(to);
@@ -62,7 +62,12 @@ impl HostProfile {
     ///
     /// # Panics
     /// If it never is: in the end all hosts are free.
-    pub fn earliest(&self, from: u64, hold: u64, mut enough: impl FnMut(&[i32]) -> bool) -> (u64, Vec<i32>) {
+    pub(super) fn earliest(
+        &self,
+        from: u64,
+        hold: u64,
+        mut enough: impl FnMut(&[i32]) -> bool,
+    ) -> (u64, Vec<i32>) {
         let mut start = from;
         let mut least = Vec::new();
         'next: loop {

@@ -22,7 +22,7 @@ use super::{Absence, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 /// Waiting jobs that a pass looks at.
-pub const REACH: u32 = 128;
+pub(super) const REACH: u32 = 128;
 
 type Turn = (Reverse<i32>, JobId);
 

@@ -18,6 +18,7 @@ mod ordered;
 mod priority;
 mod profile;
 mod reservation;
+mod turns;
 
 use windtunnel_kernel::{EndpointId, Span};
 

@@ -20,7 +20,7 @@ pub(super) struct Victims {
 
 impl Victims {
     /// `job` runs.
-    pub fn insert(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    pub(super) fn insert(&mut self, job: JobId, cluster: &Cluster<'_>) {
         let known = cluster.job(job);
         let (gpus, jobs) = self.by_priority.entry(known.priority).or_default();
         // An elastic job may have got others than it asked for.
@@ -30,7 +30,7 @@ impl Victims {
     }
 
     /// `job` runs no longer; no effect if it does not run.
-    pub fn remove(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    pub(super) fn remove(&mut self, job: JobId, cluster: &Cluster<'_>) {
         let known = cluster.job(job);
         let Some((gpus, jobs)) = self.by_priority.get_mut(&known.priority) else { return };
         if let Some(had) = jobs.remove(&(std::cmp::Reverse(cluster.started(job)), job)) {
@@ -39,22 +39,22 @@ impl Victims {
     }
 
     /// GPUs of jobs below `priority`.
-    pub fn gpus_below(&self, priority: i32) -> u64 {
+    pub(super) fn gpus_below(&self, priority: i32) -> u64 {
         self.by_priority.range(..priority).map(|(_, (gpus, _))| gpus).sum()
     }
 
     /// Jobs below `priority` in the order in which they are stopped.
-    pub fn all_below(&self, priority: i32) -> impl Iterator<Item = JobId> + '_ {
+    pub(super) fn all_below(&self, priority: i32) -> impl Iterator<Item = JobId> + '_ {
         self.by_priority.range(..priority).flat_map(|(_, (_, jobs))| jobs.keys().map(|&(_, job)| job))
     }
 
     /// The lowest priority that runs.
-    pub fn lowest(&self) -> Option<i32> {
+    pub(super) fn lowest(&self) -> Option<i32> {
         self.by_priority.iter().find(|(_, (_, jobs))| !jobs.is_empty()).map(|(&priority, _)| priority)
     }
 
     /// The job below `priority` to stop first.
-    pub fn first_below(&self, priority: i32) -> Option<JobId> {
+    pub(super) fn first_below(&self, priority: i32) -> Option<JobId> {
         let mut lower = self.by_priority.range(..priority);
         lower.find_map(|(_, (_, jobs))| jobs.keys().next().map(|&(_, job)| job))
     }

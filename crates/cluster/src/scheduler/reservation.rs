@@ -18,12 +18,12 @@ pub(super) struct Absences(BTreeMap<EndpointId, u64>);
 
 impl Absences {
     /// They are gone, or for longer than was known.
-    pub fn lost(&mut self, absence: &Absence) {
+    pub(super) fn lost(&mut self, absence: &Absence) {
         self.0.extend(absence.gpus.iter().map(|&gpu| (gpu, absence.until)));
     }
 
     /// They come back at the begin of `absence`.
-    pub fn regained(&mut self, absence: &Absence, now: u64) {
+    pub(super) fn regained(&mut self, absence: &Absence, now: u64) {
         for &gpu in &absence.gpus {
             if absence.from > now {
                 self.0.insert(gpu, absence.from);
@@ -52,7 +52,7 @@ pub(super) struct Reservation {
 
 impl Reservation {
     /// The earliest for `head`; `None` if what it needs is out, and nobody knows for how long.
-    pub fn of(head: JobId, absences: &Absences, cluster: &Cluster<'_>) -> Option<Self> {
+    pub(super) fn of(head: JobId, absences: &Absences, cluster: &Cluster<'_>) -> Option<Self> {
         let now = cluster.now();
         let running =
             cluster.running().iter().map(|running| (cluster.expected_release(running.job), running));
@@ -82,17 +82,21 @@ impl Reservation {
     }
 
     /// Whether it still is what `head` can expect.
-    pub fn holds(&self, head: JobId, now: u64) -> bool {
+    pub(super) fn holds(&self, head: JobId, now: u64) -> bool {
         self.head == head && now <= self.at
     }
 
     /// GPUs that will be free then and that the head needs not: jobs that need more are in its way.
-    pub fn extra(&self, cluster: &Cluster<'_>) -> u32 {
+    pub(super) fn extra(&self, cluster: &Cluster<'_>) -> u32 {
         self.free.count() - cluster.job(self.head).gpus
     }
 
     /// Where the head could start then if `placement` were taken until after that.
-    pub fn beside(&mut self, placement: &[EndpointId], cluster: &Cluster<'_>) -> Option<Vec<EndpointId>> {
+    pub(super) fn beside(
+        &mut self,
+        placement: &[EndpointId],
+        cluster: &Cluster<'_>,
+    ) -> Option<Vec<EndpointId>> {
         self.free.take(placement);
         let kept = cluster.place_on(self.head, &self.free);
         self.free.give(placement);
@@ -100,7 +104,7 @@ impl Reservation {
     }
 
     /// What is free `now` less what the head would need of it: of a host as many as will not come free besides.
-    pub fn others(&self, now: &FreeSet) -> FreeSet {
+    pub(super) fn others(&self, now: &FreeSet) -> FreeSet {
         let mut needs: BTreeMap<u32, u32> = BTreeMap::new();
         for gpu in &self.kept {
             *needs.entry(gpu.0 / now.per_host()).or_default() += 1;
@@ -118,7 +122,7 @@ impl Reservation {
     }
 
     /// A job has started on `placement`, which it will give back at `release`; whether the reservation still stands.
-    pub fn started(&mut self, placement: &[EndpointId], release: u64, cluster: &Cluster<'_>) -> bool {
+    pub(super) fn started(&mut self, placement: &[EndpointId], release: u64, cluster: &Cluster<'_>) -> bool {
         if release <= self.at {
             return true;
         }

@@ -168,18 +168,18 @@ pub(super) struct Exchanges {
 
 impl Exchanges {
     /// Of a job with `ranks` that starts at `start`; some may be merged if `merges`.
-    pub fn new(ranks: usize, start: Time, merges: bool) -> Self {
+    pub(super) fn new(ranks: usize, start: Time, merges: bool) -> Self {
         let bounds = if merges { vec![0; ranks] } else { Vec::new() };
         Self { bounds, start, ..Self::default() }
     }
 
     /// The job begins at `at`, later than it was to.
-    pub const fn begin(&mut self, at: Time) {
+    pub(super) const fn begin(&mut self, at: Time) {
         self.start = at;
     }
 
     /// What to do as a member comes to `run`, of which these have come: all of them or not.
-    pub fn came<F: Fabric>(
+    pub(super) fn came<F: Fabric>(
         &mut self,
         fabric: &mut F,
         (replay, join): (&Replay, &Join),
@@ -243,7 +243,7 @@ impl Exchanges {
     }
 
     /// Those to come to `run` have not come in time.
-    pub fn timed_out(&mut self, run: u32) {
+    pub(super) fn timed_out(&mut self, run: u32) {
         if let Some(open) = self.open.get(&run) {
             self.rest(open.communicator);
             self.by_message(run, ByMessage::Apart);
@@ -269,13 +269,13 @@ impl Exchanges {
     }
 
     /// A member waited in vain for so long.
-    pub fn waited(&mut self, rank: RankId, span: Span) {
+    pub(super) fn waited(&mut self, rank: RankId, span: Span) {
         let bound = &mut self.bounds[rank.0 as usize];
         *bound = bound.saturating_add((span * SHIFTED).0);
     }
 
     /// A group of these members, an exchange or another one, has ended.
-    pub fn ended(&mut self, run: u32, members: &[Member], at: Time) {
+    pub(super) fn ended(&mut self, run: u32, members: &[Member], at: Time) {
         if self.bounds.is_empty() {
             return;
         }
@@ -290,7 +290,7 @@ impl Exchanges {
     }
 
     /// All ranks have ended an iteration.
-    pub fn iteration(&mut self, at: Time) {
+    pub(super) fn iteration(&mut self, at: Time) {
         if let Some(&bound) = self.bounds.iter().max() {
             self.first.get_or_insert((at, bound));
             self.last = (at, bound);
@@ -298,7 +298,7 @@ impl Exchanges {
     }
 
     /// What became of them, with those of `replay` that never asked.
-    pub fn report(&self, replay: &Replay) -> Exchanged {
+    pub(super) fn report(&self, replay: &Replay) -> Exchanged {
         let mut done = self.done.clone();
         for (plan, runs) in replay.exchanges_by_message() {
             done.by_message[ByMessage::of(plan) as usize] += runs;

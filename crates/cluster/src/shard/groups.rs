@@ -30,8 +30,8 @@ pub(super) enum Coupled {
     Late(Member),
 }
 
-/// Arrivals further apart than this part of a group's own time make `auto` run it by steps (DESIGN §4), see
-/// [`Shard::keep_rings_coupled`] for the exception.
+/// Arrivals further apart than this part of a group's own time make `auto` run it by steps, see
+/// [`Shard::keep_rings_coupled`](super::Shard::keep_rings_coupled) for the exception.
 const SPREAD: f64 = 0.05;
 
 /// Hands a complete group to the fabric; `false` if its members came too far apart for one group.
@@ -108,7 +108,7 @@ pub(super) fn ask<F: Fabric>(
 
 /// Hands a reduction by switches, or a ring of two levels, to the fabric, however far apart its members come: the last one's vector
 /// has to go all the way, and the switches hold no more than a few segments of the others' before it; for rings see
-/// [`Shard::keep_rings_coupled`].
+/// [`Shard::keep_rings_coupled`](super::Shard::keep_rings_coupled).
 pub(super) fn start_meeting<F: Fabric>(
     fabric: &mut F,
     running: &mut Running,

@@ -5,7 +5,7 @@
 //! it is routed and starts as a flow, together with all others of the instant; when the flow ends, its arrival is booked;
 //! when the clock gets there, [`Network::advance`] reports it. A coupled group goes the same way as one flow.
 //!
-//! Messages on one queue pair (equal sender, receiver, entropy and line, [`Departure::ordered`]) are sent one after the other: the
+//! Messages on one queue pair (equal sender, receiver, entropy and line, [`Departure::line`]) are sent one after the other: the
 //! next starts when the last byte of the one before has left the bottleneck. Were they flows of their own, a rank that
 //! catches up with a ring would share its NIC among all the rounds it is behind, and its neighbour would get the first
 //! of them last.

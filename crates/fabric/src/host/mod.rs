@@ -33,7 +33,7 @@
 //! head fails and is put off to the new F as all would be. An operation that is not blocked when it is first tried
 //! starts, whatever waits in its line: had a waiting one a lower number it would have been tried before. A late comer
 //! with a lower number than the head becomes the head; the old head's event is recognised as out of date by its
-//! (time, number). `tests/requeueing_reference.rs` compares with the literal form on random programs.
+//! (time, number). `tests/all/requeueing_reference.rs` compares with the literal form on random programs.
 //!
 //! **Differences from LogGOPSim**, where it breaks causality or counts wrong: what waits for an operation becomes ready
 //! at that operation's end, also on another stream (LogGOPSim: at its start, relying on the common stream's clock);

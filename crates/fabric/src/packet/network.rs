@@ -1,4 +1,4 @@
-//! The packet model as a [`Network`]: what leaves a scale-up domain goes through the [`Engine`], what stays inside is a
+//! The packet model as a [`Network`]: what leaves a scale-up domain goes through the [`Engine`](super::Engine), what stays inside is a
 //! flow, at every fidelity.
 //!
 //! A message departs from its NIC at the instant given, on the queue pair of its sender, receiver, NIC and entropy if it

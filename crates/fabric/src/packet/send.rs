@@ -33,7 +33,7 @@ fn is_to_ask(full: u64, every: u32, window: u64, in_flight: u64, unasked: u16) -
 
 impl<T: Transport> Engine<T> {
     /// Hands a message of `bytes` over to a queue pair at `at`, not before the clock; `token` comes back in its
-    /// [`Completion`].
+    /// [`Completion`](super::Completion).
     pub fn send(&mut self, at: Time, pair: QueuePair, bytes: Bytes, token: u64) {
         let message = self.incoming_of(at, bytes, token);
         self.expect(pair.receiver, message);

@@ -36,7 +36,7 @@ pub(super) struct Sender<F> {
     pub after: u32,
     /// Packets sent, for path numbers.
     pub round: u32,
-    /// Data packets sent, and control packets that are no more: see [`Engine::is_silent`].
+    /// Data packets sent, and control packets that are no more: see [`Engine::is_silent`](super::Engine::is_silent).
     pub data_sent: u32,
     pub control_gone: u32,
 

@@ -12,7 +12,7 @@
 //! before network events at T. It may be called again with a later stop; processes keep their events in between.
 //!
 //! **Invariants.** The order of events is the tuple (time, class, receiving entity, sending entity, the sender's own
-//! count), [`EventKey`]; none of it knows processes, so results depend neither on how entities are spread over processes
+//! count), [`EventKey`](crate::queue::EventKey); none of it knows processes, so results depend neither on how entities are spread over processes
 //! nor on the order of these. A single process sees no windows: its horizon is the stop time.
 //!
 //! **Failure modes** are those of a wrong model, and end the run with an [`ExecutorError`] instead of a wrong result:
@@ -30,12 +30,14 @@ mod balance;
 #[cfg(loom)]
 pub mod barrier;
 #[cfg(not(loom))]
+#[expect(unreachable_pub, reason = "tests under the model checker reach it")]
 mod barrier;
 mod crew;
 mod inbox;
 #[cfg(loom)]
 pub mod mailbox;
 #[cfg(not(loom))]
+#[expect(unreachable_pub, reason = "tests under the model checker reach it")]
 mod mailbox;
 mod parallel;
 mod process;

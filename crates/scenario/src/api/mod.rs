@@ -210,7 +210,7 @@ pub fn schema() -> String {
     serde_json::to_string_pretty(&schema).expect("a schema is JSON")
 }
 
-/// Finish time of every flow in seconds; see DESIGN of `windtunnel.simulate_flows`.
+/// Finish time of every flow in seconds; the Python function `windtunnel.simulate_flows` checks and names the input.
 ///
 /// # Errors
 /// [`Failure::Input`] naming the flow and the field.

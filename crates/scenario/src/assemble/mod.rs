@@ -59,7 +59,7 @@ pub struct ModelFacts {
     pub flops: f64,
     /// Peak rate of a GPU in FLOP/s at the training precision.
     pub peak_flops: f64,
-    /// What kind of prediction the iteration time is ([`crate::errors`]).
+    /// What kind of prediction the iteration time is ([`crate::error_bands`]).
     pub kind: &'static str,
     /// Bytes per GPU by use, of the rank that needs most, with `total` and `capacity`.
     pub memory: Value,

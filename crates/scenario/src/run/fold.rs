@@ -1,4 +1,4 @@
-//! Folding: data-parallel replicas that are equal by symmetry are simulated once (DESIGN §4).
+//! Folding: data-parallel replicas that are equal by symmetry are simulated once (docs/architecture.md, Folding).
 //!
 //! A job folds along its data-parallel dimension when every replica computes, communicates and waits exactly as the
 //! first one does. That is so when

@@ -214,7 +214,7 @@ impl IdealTimes<'_> {
     /// ended, and those of a source, are not looked at again.
     ///
     /// # Errors
-    /// As [`Self::of`].
+    /// What a simulation of a job alone says, such as operations that can never start.
     pub fn least(
         &self,
         assembled: &Assembled,

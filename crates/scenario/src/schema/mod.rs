@@ -1,7 +1,7 @@
 //! The scenario file as it is written: every key, its type, its default. The doc comments are the descriptions in
 //! `windtunnel schema` and docs/scenario.md.
 //!
-//! Nothing here is checked beyond types and units; [`crate::check`] turns a [`Scenario`] into a run.
+//! Nothing here is checked beyond types and units; [`crate::assemble`] turns a [`Scenario`] into a run.
 
 pub mod impairments;
 pub mod job_source;

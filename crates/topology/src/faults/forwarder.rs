@@ -234,7 +234,7 @@ impl Forwarder {
         each!(&self.topology.shape, shape => self.overlay.equal_cost(shape, at, to, itinerary, ports))
     }
 
-    /// The next hop of a packet of a flow of the given [`flow_hash`]; [`Topology::next_hop`] with faults.
+    /// The next hop of a packet of a flow of the given [`flow_hash`](crate::flow_hash); [`Topology::next_hop`] with faults.
     ///
     /// # Errors
     /// [`Verdict::Blackhole`] or [`Verdict::Unreachable`] where there is none.

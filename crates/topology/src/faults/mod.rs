@@ -6,7 +6,7 @@
 //! of it with [`Forwarder::converge`], which the user calls when the news has spread. A topology does not know time.
 //!
 //! Converged, a switch uses the ports that begin a shortest legal path over what lives. Clos networks and full meshes
-//! find them by arithmetic on the dead ports; other shapes keep a [field](field) of next hops for every destination that
+//! find them by arithmetic on the dead ports; other shapes keep a [field] of next hops for every destination that
 //! needs one, in a [cache] of bounded size. Where no legal path is left, [`Detour::Allow`] routes by the
 //! same kind of field over any living cable (in a Clos through a valley), and says so; [`Detour::Forbid`] reports the
 //! pair as unreachable.

@@ -4,7 +4,7 @@
 //! wrong with the whole in [`GraphBuilder::finish`].
 
 use rustc_hash::FxHashMap;
-use windtunnel_kernel::{BitRate, Span};
+use windtunnel_kernel::{BitRate, Span, nearest};
 
 use super::error::{GraphError, GraphProblem, Place};
 use super::spec::{Adjacency, GraphLink, GraphNode, GraphSpec, MOST_LINKS, NodeKind};
@@ -218,12 +218,4 @@ impl<'a> GraphBuilder<'a> {
         })?;
         Ok(self.spec)
     }
-}
-
-/// The name most like `found`, if it is a slip.
-pub(crate) fn nearest<'n>(found: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let limit = (found.chars().count() / 3).max(1);
-    let found = found.to_lowercase();
-    let near = known.map(|name| (strsim::levenshtein(&found, &name.to_lowercase()), name)).min()?;
-    (near.0 <= limit).then_some(near.1)
 }

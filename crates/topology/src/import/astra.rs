@@ -7,11 +7,11 @@
 
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
-use windtunnel_kernel::{BitRate, Span};
+use windtunnel_kernel::{BitRate, Span, nearest};
 
 use super::text::Source;
 use crate::graph::{
-    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats, nearest,
+    Cable, Defaults, GraphBuilder, GraphError, GraphProblem, GraphSpec, NodeKind, Place, Repeats,
 };
 
 #[derive(Deserialize)]
@@ -162,7 +162,7 @@ fn dimensions(source: Source<'_>, document: &Document) -> Result<Vec<Dimension>,
             other => {
                 let known = "`Ring`, `FullyConnected`, `Switch`".to_owned();
                 let blocks = ["Ring", "FullyConnected", "Switch"];
-                let nearest = nearest(other, blocks.into_iter()).map(str::to_owned);
+                let nearest = nearest(other, blocks).map(str::to_owned);
                 let problem = GraphProblem::UnknownKey { found: other.to_owned(), known, nearest };
                 return Err(source.fail(place(&name.referenced), problem));
             }

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::nearest;
 
 use super::text::{Source, Word};
-use crate::graph::{Cable, GraphBuilder, GraphError, GraphProblem, NodeKind, Place, Repeats, nearest};
+use crate::graph::{Cable, GraphBuilder, GraphError, GraphProblem, NodeKind, Place, Repeats};
 
 /// Properties of a link; a cable's latency is given as a time or as a length.
 pub(super) const LINK_KEYS: [&str; 5] = ["rate", "latency", "length", "loss", "count"];

@@ -23,7 +23,7 @@ mod survive;
 use smallvec::SmallVec;
 use windtunnel_kernel::Span;
 
-use crate::direct::{Direct, cable, largest};
+use crate::direct::{Direct, cable, grid_hosts};
 use crate::divide::Divisor;
 use crate::error::TopologyError;
 use crate::grid::{self, Digit};
@@ -94,22 +94,7 @@ impl FullMesh {
             let (routers, ports) = counts(dimensions);
             Direct::hosts(&spec.direct, routers, routers.saturating_mul(ports))
         };
-        if let Some(hosts) = hosts(&spec.dimensions)? {
-            return Ok(hosts);
-        }
-        // The hint shrinks the largest dimension.
-        let sizes = spec.dimensions.iter().map(|dimension| dimension.size).enumerate();
-        let (index, size) = sizes.rev().max_by_key(|&(_, size)| size).expect("at least one");
-        let fits = |size| {
-            let mut dimensions = spec.dimensions.clone();
-            dimensions[index].size = size;
-            matches!(hosts(&dimensions), Ok(Some(_)))
-        };
-        Err(TopologyError::Oversize {
-            path: format!("dimensions[{index}].size"),
-            found: counts(&spec.dimensions).0.saturating_mul(u64::from(spec.direct.hosts_per_router)),
-            fit: largest(size, fits),
-        })
+        grid_hosts(&spec.direct, &spec.dimensions, counts(&spec.dimensions).0, hosts)
     }
 
     /// The rules of `spec`, whose hosts [`Self::hosts`] has given.

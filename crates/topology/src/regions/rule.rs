@@ -1,6 +1,7 @@
 //! The rule of regions: up, over the cables between buildings, down.
 
 use smallvec::smallvec;
+use windtunnel_kernel::math::gcd;
 use windtunnel_kernel::{BitRate, Span};
 
 use super::{Crossing, Regions};
@@ -365,8 +366,4 @@ impl Shape for Regions {
         });
         between.chain(inside).max().unwrap_or_default()
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -21,7 +21,7 @@ mod rule;
 
 use windtunnel_kernel::Span;
 
-use crate::direct::{Direct, cable, largest};
+use crate::direct::{Direct, cable, grid_hosts};
 use crate::divide::Divisor;
 use crate::error::TopologyError;
 use crate::grid::{self, Digit};
@@ -110,22 +110,7 @@ impl Torus {
             let links = if ports < 1 << 31 { links } else { u64::MAX };
             Direct::hosts(&spec.direct, routers, links)
         };
-        if let Some(hosts) = hosts(&spec.dimensions)? {
-            return Ok(hosts);
-        }
-        let sizes = spec.dimensions.iter().map(|dimension| dimension.size);
-        let (index, size) =
-            sizes.enumerate().max_by_key(|&(index, size)| (size, usize::MAX - index)).expect("one");
-        let fits = |size| {
-            let mut dimensions = spec.dimensions.clone();
-            dimensions[index].size = size;
-            matches!(hosts(&dimensions), Ok(Some(_)))
-        };
-        Err(TopologyError::Oversize {
-            path: format!("dimensions[{index}].size"),
-            found: counts(&spec.dimensions).0.saturating_mul(u64::from(spec.direct.hosts_per_router)),
-            fit: largest(size, fits),
-        })
+        grid_hosts(&spec.direct, &spec.dimensions, counts(&spec.dimensions).0, hosts)
     }
 
     /// The rules of `spec`, whose hosts [`Self::hosts`] has given.

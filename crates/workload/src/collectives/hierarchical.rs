@@ -51,13 +51,13 @@ impl Levels {
     }
 
     /// Rounds in all.
-    pub fn rounds(self) -> u32 {
+    pub(super) fn rounds(self) -> u32 {
         let inside = if self.task == Task::AllReduce { 2 } else { 1 };
         inside * self.inner_rounds() + self.outer_rounds()
     }
 
     /// The ring of member `index` in round `round` of `bytes`, by rings.
-    pub fn meeting(self, bytes: u64, index: u32, round: u32) -> Meeting {
+    pub(super) fn meeting(self, bytes: u64, index: u32, round: u32) -> Meeting {
         let Self { inner, outer, task, .. } = self;
         let (domain, local) = (index / inner, index % inner);
         let between = u32::from(task != Task::AllGather);
@@ -77,7 +77,7 @@ impl Levels {
     }
 
     /// Round `round` of `index`.
-    pub fn round(self, index: u32, round: u32, sink: &mut impl Sink) {
+    pub(super) fn round(self, index: u32, round: u32, sink: &mut impl Sink) {
         if self.by_rings {
             return;
         }

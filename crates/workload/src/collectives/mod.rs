@@ -37,6 +37,7 @@ pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
 pub use traffic::Traffic;
 pub use tuner::{OneByOne, SizeRule, Tuner};
 
+use windtunnel_kernel::math::gcd;
 use windtunnel_kernel::{Bytes, RankId};
 
 /// What a collective computes. `bytes` of a [`CollectiveSpec`] are counted as nccl-tests does.
@@ -96,7 +97,7 @@ pub enum Algorithm {
     InNetwork,
 }
 
-/// How the edges of a collective are simulated (DESIGN §4).
+/// How the edges of a collective are simulated (docs/architecture.md, Coupled groups).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Form {
     /// Coupled where that agrees with the step-by-step form, by steps elsewhere.
@@ -240,12 +241,8 @@ pub fn neighbours<'a>(groups: impl IntoIterator<Item = &'a [RankId]>, gpus: u32)
     let mut common = 0;
     for group in groups {
         for stretch in group.chunk_by(|a, b| a.0 / gpus == b.0 / gpus) {
-            common = gcd(common, stretch.len() as u32);
+            common = gcd(common, stretch.len() as u64);
         }
     }
-    common.max(1)
-}
-
-const fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
+    common.max(1) as u32
 }

@@ -25,7 +25,7 @@ pub(super) struct Rings {
 
 impl Rings {
     /// Lanes over which the rings are spread evenly.
-    pub fn lanes(self) -> u32 {
+    pub(super) fn lanes(self) -> u32 {
         (1..=MAX_LANES).rev().find(|&lanes| self.inner.is_multiple_of(lanes)).unwrap_or(1)
     }
 
@@ -78,17 +78,17 @@ impl Rings {
     }
 
     /// Round `round` of n - 1 of a reduce-scatter.
-    pub fn reduce_scatter(self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+    pub(super) fn reduce_scatter(self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
         self.pass(index, lane, round + 1, sink);
     }
 
     /// Round `round` of n - 1 of an all-gather.
-    pub fn all_gather(self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+    pub(super) fn all_gather(self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
         self.pass(index, lane, round, sink);
     }
 
     /// (from, to, rings that use it), those between domains first.
-    pub fn edges(self) -> Vec<(u32, u32, u32)> {
+    pub(super) fn edges(self) -> Vec<(u32, u32, u32)> {
         let (m, n) = (self.inner, self.members());
         let leave = |ring: u32| {
             (1..=self.outer).map(move |domain| {

@@ -65,25 +65,25 @@ pub(super) struct Part {
 
 impl Part {
     /// `count` blocks from `first` on, round the end.
-    pub fn range(first: u32, count: u32, blocks: u32) -> Self {
+    pub(super) fn range(first: u32, count: u32, blocks: u32) -> Self {
         Self { first, step: 1, count, blocks }
     }
 
     /// One block.
-    pub fn one(block: u32, blocks: u32) -> Self {
+    pub(super) fn one(block: u32, blocks: u32) -> Self {
         Self::range(block, 1, blocks)
     }
 
     /// The whole buffer.
-    pub fn whole() -> Self {
+    pub(super) fn whole() -> Self {
         Self::range(0, 1, 1)
     }
 
     /// Its size when the buffer has `bytes`.
     ///
-    /// Block b is one byte longer if b < extra. For x < n, [x < extra] = 1 − ⌊(x + n − extra) / n⌋, hence the number of
+    /// Block b is one byte longer if b < extra. For x < n, \[x < extra\] = 1 − ⌊(x + n − extra) / n⌋, hence the number of
     /// longer blocks is count + Σ⌊(first + j·step) / n⌋ − Σ⌊(first + j·step + n − extra) / n⌋: two floor sums.
-    pub fn bytes(self, bytes: u64) -> u64 {
+    pub(super) fn bytes(self, bytes: u64) -> u64 {
         let n = u64::from(self.blocks);
         let (base, extra) = (bytes / n, bytes % n);
         let (first, step, count) = (u64::from(self.first), u64::from(self.step), u64::from(self.count));

@@ -27,13 +27,13 @@ const WINDOW: u32 = 4;
 
 impl Flow {
     /// Rounds for `chunks` chunks.
-    pub fn rounds(self, n: u32, chunks: u32) -> u32 {
+    pub(super) fn rounds(self, n: u32, chunks: u32) -> u32 {
         let hops = if self == Self::AllReduce { 2 * log2_ceil(n) } else { log2_ceil(n) };
         chunks + self.window() * (hops - 1)
     }
 
     /// Rounds in flight: an edge that carries chunks one way only hides its latency by itself.
-    pub fn window(self) -> u32 {
+    pub(super) fn window(self) -> u32 {
         if self == Self::AllReduce { WINDOW } else { 1 }
     }
 }

@@ -69,7 +69,12 @@ pub(super) struct Compiler<'a> {
 
 impl Compiler<'_> {
     /// Compiles `pieces`, called `pass` in messages, with computation scaled by `scale`.
-    pub fn compile(&self, pieces: &[Piece], pass: &'static str, scale: f64) -> Result<Pass, GenerateError> {
+    pub(super) fn compile(
+        &self,
+        pieces: &[Piece],
+        pass: &'static str,
+        scale: f64,
+    ) -> Result<Pass, GenerateError> {
         let segments = self.segments(pieces, pass)?;
         let marked = |unit: u32| segments.iter().any(|(_, units)| units.contains(&unit));
         let unmarked: Units = (0..self.units).filter(|&unit| !marked(unit)).collect();

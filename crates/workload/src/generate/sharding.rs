@@ -14,7 +14,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub fn total(self) -> Bytes {
+    pub(super) fn total(self) -> Bytes {
         self.dense + self.expert
     }
 
@@ -23,12 +23,12 @@ impl Load {
         self.expert += expert.copied().unwrap_or_default();
     }
 
-    pub fn add_parameters(&mut self, work: &ChunkWork, unit: u32) {
+    pub(super) fn add_parameters(&mut self, work: &ChunkWork, unit: u32) {
         let unit = unit as usize;
         self.add(work.parameter_bytes.get(unit), work.expert_parameter_bytes.get(unit));
     }
 
-    pub fn add_gradients(&mut self, work: &ChunkWork, unit: u32) {
+    pub(super) fn add_gradients(&mut self, work: &ChunkWork, unit: u32) {
         let unit = unit as usize;
         self.add(work.gradient_bytes.get(unit), work.expert_gradient_bytes.get(unit));
     }
@@ -52,7 +52,7 @@ pub(super) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub fn new(layout: &'a Layout, chunks: u16) -> Self {
+    pub(super) fn new(layout: &'a Layout, chunks: u16) -> Self {
         Self {
             layout,
             gathers: Gathers::default(),
@@ -63,7 +63,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether a pass that starts now finds its parameters given up.
-    pub fn starts(&mut self, kind: ActionKind, chunk: u16) -> bool {
+    pub(super) fn starts(&mut self, kind: ActionKind, chunk: u16) -> bool {
         let first = !std::mem::replace(&mut self.seen[usize::from(chunk)], true);
         let sharded = self.layout.zero == 3 && self.layout.reshard != Reshard::Never;
         match kind {
@@ -77,7 +77,7 @@ impl<'a> Planner<'a> {
     }
 
     /// An entry into `units` of `chunk` in a pass that `needs` gathering.
-    pub fn enters(&mut self, needs: bool, chunk: u16, work: &ChunkWork, units: &[u32]) {
+    pub(super) fn enters(&mut self, needs: bool, chunk: u16, work: &ChunkWork, units: &[u32]) {
         if !needs {
             self.gathers.of_entry.push(None);
             return;
@@ -97,7 +97,7 @@ impl<'a> Planner<'a> {
         self.gathers.of_entry.push(Some(self.gathers.loads.len() as u32 - 1));
     }
 
-    pub fn finish(self) -> Gathers {
+    pub(super) fn finish(self) -> Gathers {
         self.gathers
     }
 }

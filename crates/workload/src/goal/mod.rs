@@ -2,8 +2,8 @@
 //! ICPP'09; Hoefler, Schneider, Lumsdaine, "LogGOPSim", HPDC'10): text and binary, both ways.
 //!
 //! Life cycle: [`open`] looks at the first bytes (gzip, binary, else text) and reads the file as a stream into a
-//! [`Workload`] with one [`Program`](crate::Program) per rank; [`check`] and [`stats`] look at it, [`merge`] puts several
-//! side by side, [`write_text`] and [`write_binary`] write beside the target and rename. A file that is read is never
+//! [`Workload`] with one [`Program`](crate::Program) per rank; [`check()`] and [`stats()`] look at it, [`merge()`] puts several
+//! side by side, [`write_text()`] and [`write_binary()`] write beside the target and rename. A file that is read is never
 //! modified.
 //!
 //! Meaning: times are whole nanoseconds (picoseconds inside, rounded up on writing), sizes bytes, `cpu` a stream, `nic` a

@@ -12,13 +12,12 @@ use std::io::Read;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
-use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
+use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, nearest};
 
 use super::cursor::{Cursor, WORD};
 use super::error::{CycleStep, GoalError, GoalErrorKind as Kind, Place};
 use super::labels::Labels;
 use super::{LONGEST_CALC_NS, ReadOptions, WILDCARD};
-use crate::nearest::nearest;
 use crate::program::{Edges, ProgramError};
 use crate::{Dimension, OpKind, Operation, Peer, Program, Workload};
 

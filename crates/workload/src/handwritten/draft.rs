@@ -4,13 +4,12 @@ mod programs;
 
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::units::Dimension as Unit;
-use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
+use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, nearest};
 
 use super::fields::{Fields, Value};
 use super::names::{self, ALGORITHMS, FORMS, KINDS};
 use super::{Fault, MOST_RANKS};
 use crate::collectives::{CollectiveKind, CollectiveSpec, neighbours};
-use crate::nearest::nearest;
 use crate::program::{Binding, Communicator};
 use crate::{Dimension, OpKind, Peer};
 

@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use windtunnel_kernel::nearest;
 use windtunnel_kernel::units::{self, parse_quantity};
 
 use super::Fault;
-use crate::nearest::nearest;
 
 /// The members of a JSON object in file order, borrowed from their line.
 struct Members<'a>(Vec<(&'a str, &'a RawValue)>);

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value, json};
+use windtunnel_kernel::units::Dimension as Unit;
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId};
 
 use super::names::{ALGORITHMS, FORMS, kind_name, name_of};
@@ -195,22 +196,10 @@ fn collective(spec: &CollectiveSpec, communicator: &str, members: usize, fields:
     }
 }
 
-/// The value in the largest unit in which it is whole.
-fn whole(value: u64, units: &[(u64, &str)]) -> String {
-    let (factor, unit) = units
-        .iter()
-        .find(|(factor, _)| value > 0 && value.is_multiple_of(*factor))
-        .unwrap_or(&units[units.len() - 1]);
-    format!("{} {unit}", value / factor)
-}
-
 fn time(span: Span) -> String {
-    whole(
-        span.0,
-        &[(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns"), (1, "ps")],
-    )
+    Unit::Time.exact(span.0, &["s", "ms", "us", "ns", "ps"], " ")
 }
 
 fn size(bytes: Bytes) -> String {
-    whole(bytes.0, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")])
+    Unit::Size.exact(bytes.0, &["GiB", "MiB", "KiB", "B"], " ")
 }

@@ -47,7 +47,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Part of its rounds that is complete.
-    pub fn done(&self, plan: &Plan) -> f64 {
+    pub(super) fn done(&self, plan: &Plan) -> f64 {
         let lanes = (0..plan.lanes()).map(|lane| (self.lanes[lane as usize].done, plan.rounds(lane)));
         let (done, rounds) =
             lanes.fold((0, 0), |sum, lane| (sum.0 + u64::from(lane.0), sum.1 + u64::from(lane.1)));
@@ -103,13 +103,13 @@ pub(super) struct Collectives {
 }
 
 impl Collectives {
-    pub fn new(prepared: &Prepared) -> Self {
+    pub(super) fn new(prepared: &Prepared) -> Self {
         let stepped = vec![0; prepared.plans.len()];
         Self { free: vec![Vec::new(); prepared.windows.len()], stepped, ..Self::default() }
     }
 
     /// Starts a rank's part at `at`; it may end at once if no round has a message for it.
-    pub fn start(
+    pub(super) fn start(
         &mut self,
         prepared: &Prepared,
         entry: Entry,
@@ -148,7 +148,7 @@ impl Collectives {
     }
 
     /// A message of `token` ended at `at`; returns the end of the rank's part if it was the last.
-    pub fn finished(
+    pub(super) fn finished(
         &mut self,
         prepared: &Prepared,
         token: Token,
@@ -174,7 +174,7 @@ impl Collectives {
     }
 
     /// Peers from which `slot` still waits for a message, in the rounds under way.
-    pub fn waits_for(&self, prepared: &Prepared, slot: &Slot) -> Vec<(u32, Round)> {
+    pub(super) fn waits_for(&self, prepared: &Prepared, slot: &Slot) -> Vec<(u32, Round)> {
         let plan = &prepared.plans[slot.plan as usize].plan;
         let mut waits = Vec::new();
         for lane in 0..plan.lanes() {

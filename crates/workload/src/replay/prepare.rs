@@ -228,19 +228,19 @@ pub(super) fn name_operation(program: &Program, op: u32) -> String {
 impl Prepared {
     /// Collectives of one iteration of `communicator`.
     #[inline]
-    pub fn collectives(&self, communicator: u32) -> &[u32] {
+    pub(super) fn collectives(&self, communicator: u32) -> &[u32] {
         &self.sequences[self.of_communicator[communicator as usize] as usize]
     }
 
     /// What load balancers hash of a collective's messages: (job, communicator, lane), never message or time.
     #[inline]
-    pub fn collective_entropy(&self, communicator: u32, lane: u32) -> u32 {
+    pub(super) fn collective_entropy(&self, communicator: u32, lane: u32) -> u32 {
         combine(self.entropies[communicator as usize], u64::from(lane)) as u32
     }
 
     /// What load balancers hash of a message outside collectives: (job, communicator if any).
     #[inline]
-    pub fn message_entropy(&self, rank: RankId, peer: Peer) -> u32 {
+    pub(super) fn message_entropy(&self, rank: RankId, peer: Peer) -> u32 {
         let group = match peer {
             Peer::Rank(_) => self.job_entropy,
             Peer::Member(slot, _) => self.entropies[self.workload.binding(rank, slot).communicator as usize],
@@ -249,7 +249,7 @@ impl Prepared {
     }
 
     /// Checks `workload` and resolves its collectives.
-    pub fn new(workload: Arc<Workload>, options: &ReplayOptions) -> Result<Self, ReplayError> {
+    pub(super) fn new(workload: Arc<Workload>, options: &ReplayOptions) -> Result<Self, ReplayError> {
         limit("communicators", workload.communicators.len() as u64, 1 << COMMUNICATOR_BITS)?;
         check_ranks(&workload)?;
         let mut names = Names::default();

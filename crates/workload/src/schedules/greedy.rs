@@ -29,7 +29,7 @@ pub(super) struct Policy {
 
 impl Policy {
     /// Every combination, in a fixed order.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
         (0..24u32).map(|bits| Self {
             overrun: bits & 1 != 0,
             forward_first: bits & 2 != 0,

@@ -24,7 +24,7 @@ pub(super) struct Filling {
 
 impl Filling {
     /// The fillings worth trying under `cap`.
-    pub fn all(cap: u32) -> impl Iterator<Item = Self> {
+    pub(super) fn all(cap: u32) -> impl Iterator<Item = Self> {
         let waiting = (0..cap.min(64)).filter(|waiting| *waiting < 16 || waiting.is_multiple_of(8));
         waiting.flat_map(move |waiting| [false, true].map(|overrun| Self { waiting, overrun, cap }))
     }

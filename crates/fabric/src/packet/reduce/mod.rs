@@ -1,10 +1,10 @@
 //! Reduction in the network, packet by packet: see [`crate::reduction`] for the tree and its turns.
 //!
 //! **Life cycle.** A run begins at all its members at once, when the last of them has come (`front`). A member cuts its vector
-//! into segments of a full packet's payload and sends the first W of them ([`Kind::Contribution`]), W being the run's part
+//! into segments of a full packet's payload and sends the first W of them ([`Contribution`](super::packets::Kind::Contribution)), W being the run's part
 //! of the slots of a switch; the sum of segment k makes room for segment k + W. A switch keeps one slot for each segment
 //! under way; when every child has contributed, the sum goes to the switch above, one latency later, or, at the root, down
-//! to all children ([`Kind::Sum`]). Switches below copy it to theirs. The run ends when every member has the last sum.
+//! to all children ([`Sum`](super::packets::Kind::Sum)). Switches below copy it to theirs. The run ends when every member has the last sum.
 //!
 //! **Loss.** As in SwitchML (Sapio et al., "Scaling distributed machine learning with in-network aggregation", NSDI 2021,
 //! section 3.5), a member sends a segment again whose sum does not come, and a switch keeps sums for as long as a child may
@@ -13,7 +13,7 @@
 //! there is none yet, passed on once more. That holds for every residue of k mod W by itself, so a lost packet stops no
 //! other slot.
 //!
-//! **Invariants.** Names ([`Run::number`]) are counted by the front, so no result depends on processes. A packet of a run that
+//! **Invariants.** Names ([`RunSpec::number`]) are counted by the front, so no result depends on processes. A packet of a run that
 //! has ended finds another number, or none, and is forgotten.
 
 mod engine;

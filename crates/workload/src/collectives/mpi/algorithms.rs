@@ -24,7 +24,7 @@ pub enum Pattern {
 
 /// Rounds of one kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase {
+pub(super) struct Phase {
     /// Rounds.
     pub rounds: f64,
     /// Who.
@@ -83,7 +83,7 @@ fn gathered(n: u32) -> Vec<(u32, f64)> {
 /// # Errors
 /// [`MpiError::Unsupported`].
 #[expect(clippy::match_same_arms, reason = "an arm for each algorithm, as they are defined")]
-pub fn phases(
+pub(super) fn phases(
     collective: Collective,
     algorithm: Algorithm,
     bytes: f64,
@@ -288,6 +288,6 @@ pub fn phases(
 }
 
 /// How far a partner of step `k` of a Bine tree is: (1 - (-2)^(k+1)) / 3, its sign the direction.
-pub fn bine_distance(k: u32) -> i64 {
+pub(super) fn bine_distance(k: u32) -> i64 {
     (1 - (-2i64).pow(k + 1)) / 3
 }

@@ -9,7 +9,7 @@ use super::{Algorithm, Collective};
 
 /// Memory of a call's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Buffer {
+pub(super) struct Buffer {
     /// Bytes written.
     pub written: f64,
     /// Bytes asked for at once.
@@ -27,7 +27,7 @@ const fn received(written: f64, asked: f64) -> Buffer {
 }
 
 /// Buffers of a collective of `bytes` over `ranks`, and the bytes that are copied between the caller's own.
-pub fn buffers(
+pub(super) fn buffers(
     collective: Collective,
     algorithm: Algorithm,
     bytes: f64,
@@ -62,7 +62,7 @@ pub fn buffers(
 }
 
 /// Bytes that one-sided puts have copied into memory known to the interfaces.
-pub fn put_buffer(collective: Collective, algorithm: Algorithm, bytes: f64) -> f64 {
+pub(super) fn put_buffer(collective: Collective, algorithm: Algorithm, bytes: f64) -> f64 {
     use {Algorithm as A, Collective as C};
     match (collective, algorithm) {
         (C::AllReduce, A::RecursiveDoubling | A::BineWhole) | (C::ReduceScatter | C::Reduce, _) => bytes,

@@ -2,7 +2,7 @@
 //!
 //! An [`Algorithm`] is written down as phases ([`algorithms`]): who sends to whom, how much, what is reduced and copied,
 //! how often. A [`Fabric`] answers for a pattern of senders and receivers how far the farthest message goes and how many
-//! share the busiest link ([`fabric`]); [`Question::time`] adds up.
+//! share the busiest link ([`fabric`]); [`Question::times`] adds up.
 //!
 //! Life cycle: a [`Question`] (collective, algorithm, bytes, placement) and [`Constants`] give seconds.
 //! Invariants: pure; patterns of equal kind are walked once per question, in O(ranks).

@@ -3,11 +3,11 @@
 use super::{Algorithm, Architecture, Protocol, Version};
 
 /// [LL, LL128, Simple].
-pub type ByProtocol = [f64; 3];
+pub(super) type ByProtocol = [f64; 3];
 
 /// Where a hop goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hop {
+pub(super) enum Hop {
     /// Scale-up link.
     NvLink,
     /// PCIe inside the host.
@@ -17,7 +17,7 @@ pub enum Hop {
 }
 
 /// `baseLatencies`: what a collective costs before its first hop.
-pub fn base(algorithm: Algorithm, version: Version) -> ByProtocol {
+pub(super) fn base(algorithm: Algorithm, version: Version) -> ByProtocol {
     use Algorithm as A;
     let early = !version.since(18, 0);
     match algorithm {
@@ -38,7 +38,7 @@ const fn doubts_trees(version: Version) -> bool {
 }
 
 /// `hwLatencies`: what a hop costs.
-pub fn hop(hop: Hop, algorithm: Algorithm, version: Version) -> ByProtocol {
+pub(super) fn hop(hop: Hop, algorithm: Algorithm, version: Version) -> ByProtocol {
     use Algorithm as A;
     let early = !version.since(18, 0);
     let tree = |known| if doubts_trees(version) { 28.0 } else { known };
@@ -77,7 +77,7 @@ const fn known(architecture: Architecture, version: Version) -> Architecture {
 }
 
 /// GB/s of a channel between hosts that the search tries, the highest first (`search.cc`).
-pub fn speed(architecture: Architecture, most: f64) -> f64 {
+pub(super) fn speed(architecture: Architecture, most: f64) -> f64 {
     const EARLY: &[f64] = &[
         48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.4, 1.2, 0.24,
         0.12,
@@ -97,7 +97,7 @@ pub fn speed(architecture: Architecture, most: f64) -> f64 {
 }
 
 /// Share of a ring's bandwidth that LL is believed to reach.
-pub fn ring_ll_share(version: Version, several_domains: bool, sums: bool) -> f64 {
+pub(super) fn ring_ll_share(version: Version, several_domains: bool, sums: bool) -> f64 {
     match () {
         () if version.since(21, 0) => 0.5,
         () if several_domains || sums => 0.25,
@@ -116,7 +116,7 @@ const fn column(domains: u32) -> usize {
 
 /// `llMaxBws`: by generation inside one domain; between hosts what the processor lets through counts (`tuning.cc`: the
 /// second row for AMD's, else the first).
-pub fn ll_most(architecture: Architecture, amd: bool, domains: u32, version: Version) -> f64 {
+pub(super) fn ll_most(architecture: Architecture, amd: bool, domains: u32, version: Version) -> f64 {
     const ROWS: [[f64; 3]; 4] =
         [[39.0, 39.0, 20.4], [87.7, 22.5, 19.0], [141.0, 45.0, 35.0], [282.0, 90.0, 70.0]];
     let row = match known(architecture, version) {
@@ -131,7 +131,7 @@ pub fn ll_most(architecture: Architecture, amd: bool, domains: u32, version: Ver
 }
 
 /// `perChMaxRingLL128Bws`.
-pub fn ring_ll128_per_channel(architecture: Architecture, version: Version) -> f64 {
+pub(super) fn ring_ll128_per_channel(architecture: Architecture, version: Version) -> f64 {
     match known(architecture, version) {
         Architecture::Volta | Architecture::Ampere => 20.0,
         Architecture::Hopper => 36.7,
@@ -140,7 +140,7 @@ pub fn ring_ll128_per_channel(architecture: Architecture, version: Version) -> f
 }
 
 /// `perChMaxTreeLL128Bws`.
-pub fn tree_ll128_per_channel(architecture: Architecture, domains: u32, version: Version) -> f64 {
+pub(super) fn tree_ll128_per_channel(architecture: Architecture, domains: u32, version: Version) -> f64 {
     let by = match known(architecture, version) {
         Architecture::Volta | Architecture::Ampere => [20.0, 20.0, 20.0],
         Architecture::Hopper => [36.7, 36.7, if version.since(18, 3) { 29.0 } else { 36.7 }],
@@ -150,7 +150,7 @@ pub fn tree_ll128_per_channel(architecture: Architecture, domains: u32, version:
 }
 
 /// `perChMaxTreeBws`.
-pub fn tree_per_channel(architecture: Architecture, domains: u32, version: Version) -> f64 {
+pub(super) fn tree_per_channel(architecture: Architecture, domains: u32, version: Version) -> f64 {
     let by = match known(architecture, version) {
         Architecture::Volta => [26.5, 18.5, 10.0],
         Architecture::Ampere => [24.0, 23.6, 17.8],
@@ -161,7 +161,7 @@ pub fn tree_per_channel(architecture: Architecture, domains: u32, version: Versi
 }
 
 /// `nvlsEfficiency`.
-pub fn nvls_efficiency(architecture: Architecture) -> f64 {
+pub(super) fn nvls_efficiency(architecture: Architecture) -> f64 {
     match architecture {
         Architecture::Blackwell => 0.74,
         _ => 0.85,
@@ -169,7 +169,7 @@ pub fn nvls_efficiency(architecture: Architecture) -> f64 {
 }
 
 /// What the tuner takes off a tree's bandwidth: `treeCorrectionFactor` by powers of two from 64 B.
-pub fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {
+pub(super) fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {
     const LL: [u8; 24] = [10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10];
     const LL128: [u8; 24] = [10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10];
     const SIMPLE: [u8; 24] = [9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9];

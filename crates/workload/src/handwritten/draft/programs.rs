@@ -7,10 +7,10 @@
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use windtunnel_kernel::nearest;
 
 use super::super::{Fault, names};
 use super::{Draft, Draftling, Ranks, Work};
-use crate::nearest::nearest;
 use crate::program::{Binding, ProgramError};
 use crate::{CommSlot, OpKind, Peer, Program, ProgramBuilder, Workload};
 

@@ -1,0 +1,30 @@
+//! The host model and the network models from outside.
+
+mod abandon;
+mod common;
+mod flow_changes;
+mod flow_golden;
+mod flow_in_step;
+mod flow_network;
+mod flow_properties;
+mod goal_golden;
+mod host_model;
+mod networks;
+mod packet_background;
+mod packet_balancers;
+mod packet_credit;
+mod packet_exact;
+mod packet_htsim;
+mod packet_idle;
+mod packet_impairments;
+mod packet_lossless;
+mod packet_parallel;
+mod packet_properties;
+mod packet_queues;
+mod packet_recovery;
+mod packet_reduction;
+mod packet_stages;
+mod packet_transports;
+mod packets;
+mod requeueing_reference;
+mod rerouted_flows;

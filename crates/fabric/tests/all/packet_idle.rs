@@ -1,0 +1,104 @@
+//! A queue pair alone on its path: it reaches the rate that its transport means to send at, however few packets fill the path and
+//! however many of them one acknowledgement answers.
+
+use std::sync::Arc;
+
+use windtunnel_fabric::packet::transport::{
+    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
+};
+use windtunnel_fabric::packet::{Balancer, Forwarding, OpenRequest, PacketSettings, TrimSettings};
+use windtunnel_kernel::{BitRate, Bytes, Time};
+use windtunnel_topology::{ClosSpec, HostSpec, Tier, Topology, TopologySpec};
+
+use crate::packets::{drain, engine, star};
+
+const PAYLOAD: u64 = 4_096;
+const FULL: u64 = 4_160;
+
+/// Two hosts, each on a leaf of its own, with a spine between them.
+fn through_a_spine(gbps: u64, length_mm: u64) -> Arc<Topology> {
+    let rate = BitRate::from_gbps(gbps);
+    let far = |tier: Tier| Tier { length_mm, ..tier };
+    let tiers = vec![far(Tier { oversubscription: 1.0, ..Tier::new(1, rate) }), far(Tier::new(2, rate))];
+    let spec = ClosSpec::new(2, HostSpec::new(1, 1, rate), tiers);
+    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fabric"))
+}
+
+/// What a message of so many packets takes behind another on its queue pair, over what they take at `share` of the link's rate.
+fn slowdown<T: Transport>(
+    topology: &Arc<Topology>,
+    settings: PacketSettings,
+    transport: T,
+    gbps: u64,
+    share: f64,
+) -> f64 {
+    const PACKETS: u64 = 5_000;
+    let mut engine = engine(topology, settings, transport);
+    let pair = engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: true, route: [&[], &[]] });
+    // The first warms the queue pair up: some begin with a window of few packets.
+    for (packets, token) in [(2_000, 0), (PACKETS, 1)] {
+        engine.send(Time::ZERO, pair, Bytes(packets * PAYLOAD), token);
+    }
+    let done = drain(&mut engine);
+    let sent = BitRate::from_gbps(gbps).serialise(Bytes(PACKETS * FULL)).seconds();
+    done[1].at.since(done[0].at).seconds() / (sent / share)
+}
+
+fn fills<T: Transport>(transport: T, share: f64) {
+    for gbps in [100, 200, 400, 800] {
+        for (place, topology) in [
+            ("one switch, 5 m", star(2, gbps, 5_000)),
+            ("one switch, 100 m", star(2, gbps, 100_000)),
+            ("three switches, 5 m", through_a_spine(gbps, 5_000)),
+        ] {
+            for forwarding in [Forwarding::StoreAndForward, Forwarding::CutThrough] {
+                for ack_every in [1, 4, 16] {
+                    let settings = PacketSettings {
+                        ack_every,
+                        forwarding,
+                        balancer: Balancer::Spray { paths: 16 },
+                        trimming: T::TRIMMED.then(TrimSettings::default),
+                        telemetry: T::TELEMETRY,
+                        ..PacketSettings::default()
+                    };
+                    let slower = slowdown(&topology, settings, transport.clone(), gbps, share);
+                    assert!(
+                        (0.98..1.02).contains(&slower),
+                        "{}, {gbps} Gbps, {place}, {forwarding:?}, ack_every {ack_every}: {slower} of the time at {share} of the rate",
+                        T::NAME
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A window of few packets does not wait for acknowledgements that are not due.
+#[test]
+fn senders_by_window_fill_an_idle_path() {
+    fills(Nscc::default(), 1.0);
+    fills(Dctcp::default(), 1.0);
+    fills(Swift::default(), 1.0);
+    fills(MpRdma::default(), 1.0);
+}
+
+#[test]
+fn tcp_fills_an_idle_path() {
+    fills(NewReno::default(), 1.0);
+    fills(Cubic::default(), 1.0);
+}
+
+/// η of HPCC, and of its packets 8 B for each of one or three hops are telemetry, which is within the bound.
+#[test]
+fn senders_by_rate_fill_an_idle_path() {
+    fills(NoTransport::default(), 1.0);
+    fills(Dcqcn::default(), 1.0);
+    fills(Hpcc::default(), Hpcc::default().target);
+}
+
+#[test]
+fn credit_fills_an_idle_path() {
+    fills(Ndp::default(), 1.0);
+    fills(Eqds::default(), 0.99);
+    fills(Rccc::default(), 0.99);
+}

@@ -1,0 +1,196 @@
+//! What is sent again was lost: on a path that keeps packets in order, each packet arrives once, however often receivers
+//! acknowledge.
+
+use std::sync::Arc;
+
+use crate::packets::{drain, send, star};
+use windtunnel_fabric::packet::transport::{
+    Cubic, Dcqcn, Dctcp, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
+};
+use windtunnel_fabric::packet::{BufferSettings, Counters, Engine, OpenRequest, PacketSettings};
+use windtunnel_kernel::{BitRate, Bytes, Span, Time};
+use windtunnel_topology::{
+    CableSpec, Dimension, DirectSpec, Topology, TopologySpec, TorusRouting, TorusSpec,
+};
+
+const PAYLOAD: u64 = 4_096;
+
+/// Two hosts, each on a router, whose cable loses `loss` of all packets each way.
+fn lossy(loss: f64, length_mm: u64) -> Arc<Topology> {
+    let rate = BitRate::from_gbps(100);
+    let cable = CableSpec { rate, length_mm, loss };
+    let dimension = Dimension { size: 2, wrap: false, links: 1, cable };
+    let direct = DirectSpec::new(rate);
+    let spec = TorusSpec { direct, dimensions: vec![dimension], routing: TorusRouting::DimensionOrder };
+    Arc::new(Topology::new(&TopologySpec::Torus(spec)).expect("two routers"))
+}
+
+/// One message of `packets` packets; what was counted, and when the last byte arrived.
+fn one<T: Transport>(
+    topology: &Arc<Topology>,
+    ack_every: u32,
+    telemetry: bool,
+    transport: T,
+    packets: u64,
+) -> (Counters, Time) {
+    let settings = PacketSettings { ack_every, telemetry, seed: 7, ..PacketSettings::default() };
+    let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
+    let flow = engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
+    engine.send(Time::ZERO, flow, Bytes(packets * PAYLOAD), 0);
+    let mut done = Vec::new();
+    while engine.next_time() != Time::NEVER {
+        engine.run(Time::NEVER, 1 << 20, &mut done);
+    }
+    (engine.totals(), done[0].at)
+}
+
+/// Losses of data and of acknowledgements, 1 to 60 on the way: no packet arrives twice but after a time-out.
+fn arrives_once<T: Transport + Clone>(name: &str, telemetry: bool, transport: T) {
+    for (loss, length_mm, packets) in
+        [(1e-3, 1_000_000, 30_000), (1e-3, 100_000_000, 20_000), (1e-2, 10_000_000, 3_000)]
+    {
+        let topology = lossy(loss, length_mm);
+        let by_time = transport.recovery() == Recovery::Rack;
+        for ack_every in [1, 2, 4, 16, 48] {
+            let (totals, _) = one(&topology, ack_every, telemetry, transport.clone(), packets);
+            let lost = packets + totals.retransmissions - totals.data_packets;
+            assert!(lost > packets * (loss * 500.0) as u64 / 1_000, "{name} {ack_every}: {totals:?}");
+            // An acknowledgement tells of 64 packets. The next one tells what one that was lost has told, as far as there is room for it;
+            // where there is none, packets that arrived seem overdue.
+            let unheard = if by_time && 2 * ack_every > 64 { 64 * (totals.drops - lost) } else { 0 };
+            let vain = totals.retransmissions - lost;
+            assert!(
+                vain <= totals.timeouts * 64 + unheard,
+                "{name}, ack_every {ack_every}, {length_mm} mm: {lost} lost, {totals:?}"
+            );
+            if totals.timeouts == 0 && unheard == 0 {
+                assert_eq!(totals.retransmissions, lost, "{name}, ack_every {ack_every}: {totals:?}");
+            }
+        }
+    }
+}
+
+const SELECTIVE: Recovery = Recovery::Selective { reorder: 3 };
+
+#[test]
+fn what_is_sent_again_was_lost() {
+    let timeout = Span::from_us(20_000);
+    arrives_once("none", false, NoTransport { recovery: SELECTIVE, timeout, ..NoTransport::default() });
+    arrives_once("dctcp", false, Dctcp { timeout, ..Dctcp::default() });
+    arrives_once("swift", false, Swift { timeout, ..Swift::default() });
+    arrives_once("mprdma", false, MpRdma { timeout, ..MpRdma::default() });
+    arrives_once("newreno", false, NewReno { recovery: SELECTIVE, ..NewReno::default() });
+    arrives_once("cubic", false, Cubic { recovery: SELECTIVE, ..Cubic::default() });
+    arrives_once("dcqcn", false, Dcqcn { recovery: SELECTIVE, timeout, ..Dcqcn::default() });
+    arrives_once("hpcc", true, Hpcc { recovery: SELECTIVE, timeout, ..Hpcc::default() });
+}
+
+/// Losses by time, of every law that may have them: on one path what is sent again was lost, and what is lost again is found too.
+#[test]
+fn by_time_too_what_is_sent_again_was_lost() {
+    let (recovery, timeout) = (Recovery::Rack, Span::from_us(20_000));
+    arrives_once("none", false, NoTransport { recovery, timeout, ..NoTransport::default() });
+    arrives_once("dctcp", false, Dctcp { recovery, timeout, ..Dctcp::default() });
+    arrives_once("swift", false, Swift { recovery, timeout, ..Swift::default() });
+    arrives_once("newreno", false, NewReno { recovery, ..NewReno::default() });
+    arrives_once("cubic", false, Cubic { recovery, ..Cubic::default() });
+    arrives_once("mprdma", false, MpRdma { recovery, timeout, ..MpRdma::default() });
+    arrives_once("dcqcn", false, Dcqcn { recovery, timeout, ..Dcqcn::default() });
+    arrives_once("hpcc", true, Hpcc { recovery, timeout, ..Hpcc::default() });
+    arrives_once("uec", false, Nscc { recovery, timeout, ..Nscc::default() });
+}
+
+/// A window that heeds losses fills a lossy path alike however often it hears: half a window is given up per loss, so the
+/// rate is that of the square root of the losses (Mathis et al., CCR 1997).
+#[test]
+fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
+    let topology = lossy(1e-4, 20_000_000);
+    let times = |ack_every| {
+        let transport = Dctcp { timeout: Span::from_us(20_000), ..Dctcp::default() };
+        one(&topology, ack_every, false, transport, 60_000).1.0 as f64
+    };
+    let each = times(1);
+    for ack_every in [4, 16] {
+        let ratio = times(ack_every) / each;
+        assert!((0.8..1.25).contains(&ratio), "ack_every {ack_every}: {ratio} of the time with 1");
+    }
+}
+
+/// Ends of ten messages of 400 packets over one queue pair with a window of 20, on a star on which 30 more hosts have sent 20 packets
+/// each to the same host if `crowded`: its first packets wait for 200 µs there, and its time-out is 60 µs.
+fn ends(recovery: Recovery, crowded: bool) -> (Counters, Vec<Time>) {
+    let transport = NoTransport { window: 20 * 4_160, recovery, timeout: Span::from_us(60) };
+    let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
+    let mut engine = Engine::new(star(32, 100, 400_000), settings, transport).expect("settings that work");
+    let flow = engine.open(&OpenRequest { from: 1, to: 0, entropy: 0, keep: true, route: [&[], &[]] });
+    (0..10).for_each(|_| engine.send(Time(8_000_000), flow, Bytes(400 * PAYLOAD), 1));
+    for from in (2..32).filter(|_| crowded) {
+        let flow = engine.open(&OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] });
+        engine.send(Time::ZERO, flow, Bytes(20 * PAYLOAD), 0);
+    }
+    let mut done = Vec::new();
+    while engine.next_time() != Time::NEVER {
+        engine.run(Time::NEVER, 1 << 20, &mut done);
+    }
+    (engine.totals(), done.iter().filter(|done| done.token == 1).map(|done| done.at).collect())
+}
+
+/// What was taken for lost and arrived after all is in flight no more, but was: after time-outs in vain a window is as large as before.
+#[test]
+fn a_time_out_in_vain_leaves_no_room_in_the_window() {
+    for recovery in
+        [SELECTIVE, Recovery::Selective { reorder: 64 }, Recovery::TIMER, Recovery::Rack, Recovery::GoBackN]
+    {
+        let (calm, alone) = ends(recovery, false);
+        let (totals, crowded) = ends(recovery, true);
+        assert_eq!((calm.retransmissions, totals.drops), (0, 0), "{recovery:?}: {calm:?}");
+        assert!(totals.timeouts > 0 && totals.retransmissions > 20, "{recovery:?}: {totals:?}");
+        let last = |ends: &[Time]| ends[9].since(ends[8]).0 as f64;
+        let ratio = last(&crowded) / last(&alone);
+        assert!((ratio - 1.0).abs() < 0.02, "{recovery:?}: the last message takes {ratio} of its time alone");
+    }
+}
+
+/// 100 Gbps, a round trip of 1 ms, a buffer of one bandwidth–delay product: of two flows of 1 GB the second comes after 10 ms and loses some
+/// thousand packets at once as its slow start meets a full queue, which the first keeps full, packet by packet, to its end at 94 ms.
+/// However often it times out meanwhile, it goes on from half (0.7) of what it had, not from two packets.
+#[test]
+fn a_newcomer_does_not_crawl_after_a_burst_of_drops() {
+    fn run<T: Transport>(transport: T) -> (Counters, f64) {
+        let buffer = BufferSettings { size: Bytes(12_500_000), alpha: 1024.0, reserve: Bytes(0) };
+        let settings = PacketSettings { buffers: vec![buffer], ..PacketSettings::default() };
+        let mut engine =
+            Engine::new(star(4, 100, 50_000_000), settings, transport).expect("settings that work");
+        for (from, at) in [(0, 0), (1, 10)] {
+            send(&mut engine, at * 1_000_000_000, from, 2, 1_000_000_000, u64::from(from));
+        }
+        let done = drain(&mut engine);
+        (engine.totals(), done[1].at.since(done[1].start).seconds())
+    }
+    for recovery in [SELECTIVE, Recovery::Rack] {
+        for (name, most, (totals, seconds)) in [
+            ("newreno", 0.42, run(NewReno { recovery, ..NewReno::default() })),
+            ("cubic", 0.37, run(Cubic { recovery, ..Cubic::default() })),
+        ] {
+            assert!(totals.drops > 1_000 && totals.timeouts > 2, "{name}: {totals:?}");
+            assert!(totals.retransmissions < totals.drops * 102 / 100, "{name}: {totals:?}");
+            // Both together need 0.17 s; from two packets on it takes 0.76.
+            assert!(seconds < most, "{name}: {seconds} s");
+        }
+    }
+}
+
+/// A packet that is sent again and lost again holds up what came after it for a few time-outs of 200 µs, 600 packets each, and not to the end
+/// of a message of 10 ms, however many other packets arrive meanwhile.
+#[test]
+fn what_is_lost_twice_is_found_while_others_arrive() {
+    let transport =
+        NoTransport { recovery: SELECTIVE, timeout: Span::from_us(200), ..NoTransport::default() };
+    let settings = PacketSettings { seed: 7, ..PacketSettings::default() };
+    let mut engine = Engine::new(lossy(1e-2, 1_000_000), settings, transport).expect("settings that work");
+    send(&mut engine, 0, 0, 1, 30_000 * PAYLOAD, 0);
+    assert_eq!(drain(&mut engine).len(), 1);
+    let (totals, held) = (engine.totals(), engine.reordering().most_packets);
+    assert!(totals.timeouts > 0 && held > 300, "something was lost twice: {held} held, {totals:?}");
+    assert!(held < 4 * 600, "{held} held, {totals:?}");
+}
