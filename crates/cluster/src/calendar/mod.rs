@@ -166,7 +166,9 @@ pub struct Replay {
 impl Episode {
     /// When the last of its jobs enters, from its start; iterations that begin before are not those of the whole group.
     pub fn entered(&self) -> Time {
-        self.jobs.iter().map(|job| job.start).max().unwrap_or(Time::ZERO)
+        // What a replay goes through again was with others.
+        let change = self.replay.as_ref().map_or(Time::ZERO, |replay| Time::ZERO + replay.before);
+        self.jobs.iter().map(|job| job.start).fold(change, Time::max)
     }
 
     /// How far the simulation is when the episode begins: the last phase is over.
