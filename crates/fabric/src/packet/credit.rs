@@ -21,9 +21,9 @@
 //! so it answers such a packet by a PULL that grants nothing new.
 
 use super::engine::Engine;
-use super::events::class;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::List;
+use super::timeline::Class;
 use super::transport::{Credit, Demand, Transport};
 
 /// What a sending half may spend.
@@ -347,7 +347,7 @@ impl<T: Transport> Engine<T> {
         if pacer.due == u64::MAX && pacer.rings.iter().any(|ring| !ring.is_empty()) {
             pacer.due = pacer.next.max(now);
             let due = pacer.due;
-            self.schedule(due, class::CREDIT, p);
+            self.timeline.schedule(due, Class::Credit, p);
         }
     }
 
@@ -363,18 +363,18 @@ impl<T: Transport> Engine<T> {
         let Some((flow, grant)) = pacer.take(accounts, scheme, mtu) else { return };
         pacer.next = now + (grant as f64 * pacer.per_byte).ceil() as u64;
         let granted = accounts[flow as usize].granted;
-        self.totals.grants += 1;
-        self.totals.credit += grant;
+        self.account.totals.grants += 1;
+        self.account.totals.credit += grant;
         self.send_pull(flow, granted, now);
         self.arm_pacer(p, now);
     }
 
     /// A PULL has reached the sending half.
     pub(super) fn pulled(&mut self, id: u32, now: u64) {
-        self.totals.notices += 1;
+        self.account.totals.notices += 1;
         let Packet { flow, stamp, .. } = self.packets[id];
         self.packets.release(id);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return;

@@ -17,6 +17,7 @@
 //! without recovery its message never completes, and the run ends with the message named as stuck.
 
 mod abandon;
+mod account;
 mod background;
 mod balance;
 mod credit;
@@ -24,8 +25,10 @@ mod crossing;
 mod engine;
 mod engines;
 mod events;
+mod fabric;
 mod foresight;
 mod impair;
+mod lead;
 mod link;
 mod message;
 mod meter;
@@ -34,6 +37,7 @@ mod network;
 mod nic;
 mod opening;
 mod packets;
+mod pairs;
 mod pfc;
 mod port;
 mod pull;
@@ -52,6 +56,7 @@ mod stage;
 mod statistics;
 mod switch;
 mod telemetry;
+mod timeline;
 mod totals;
 pub mod transport;
 

@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::engine::Engine;
-use super::events::class;
 use super::port::{CONTROL, DATA};
 use super::pull::Ready;
+use super::timeline::Class;
 use super::transport::Transport;
 
 /// What a queue pair does at its NIC port.
@@ -78,11 +78,11 @@ impl Default for NicPort {
 impl<T: Transport> Engine<T> {
     /// Lets NIC port `p` start everything whose turn has come by `now`.
     pub(super) fn pull(&mut self, p: u32, now: u64) {
-        if self.ports[p as usize].down {
+        if self.fabric.ports[p as usize].down {
             return;
         }
         let later = loop {
-            let port = &mut self.ports[p as usize];
+            let port = &mut self.fabric.ports[p as usize];
             if !port.waiting[CONTROL].is_empty() {
                 if port.free_at > now {
                     break port.free_at;
@@ -99,11 +99,11 @@ impl<T: Transport> Engine<T> {
                     Pulled::Yields => {}
                 }
             }
-            let nic = &mut self.nics[p as usize];
+            let nic = &mut self.pairs.nics[p as usize];
             let mut start = free_at.max(nic.since);
             if nic.ready.is_empty() {
                 while let Some(&Reverse((earliest, name, flow))) = nic.paced.peek()
-                    && !self.senders[flow as usize].is_paced_to(earliest, name)
+                    && !self.pairs.senders[flow as usize].is_paced_to(earliest, name)
                 {
                     nic.paced.pop();
                 }
@@ -119,29 +119,29 @@ impl<T: Transport> Engine<T> {
                 && earliest <= start
             {
                 nic.paced.pop();
-                if self.senders[flow as usize].is_paced_to(earliest, name) {
-                    self.senders[flow as usize].turn = Turn::Ready;
-                    nic.ready.push(flow, &mut self.senders);
+                if self.pairs.senders[flow as usize].is_paced_to(earliest, name) {
+                    self.pairs.senders[flow as usize].turn = Turn::Ready;
+                    nic.ready.push(flow, &mut self.pairs.senders);
                 }
             }
-            let flow = nic.ready.pop(&self.senders);
-            if self.queues.on && self.queues.stops(p, self.senders[flow as usize].queue) {
-                self.senders[flow as usize].turn = Turn::Parked;
+            let flow = nic.ready.pop(&self.pairs.senders);
+            if self.queues.on && self.queues.stops(p, self.pairs.senders[flow as usize].queue) {
+                self.pairs.senders[flow as usize].turn = Turn::Parked;
                 self.queues.parked[p as usize].push(flow);
                 continue;
             }
-            if !self.senders[flow as usize].finds_more() {
-                self.senders[flow as usize].turn = Turn::Idle;
+            if !self.pairs.senders[flow as usize].finds_more() {
+                self.pairs.senders[flow as usize].turn = Turn::Idle;
                 continue;
             }
             if !self.may_send(flow) {
-                self.senders[flow as usize].turn = Turn::Blocked;
+                self.pairs.senders[flow as usize].turn = Turn::Blocked;
                 continue;
             }
             let id = self.make_packet(flow, start);
             self.begin(p, id, start);
-            let sender = &mut self.senders[flow as usize];
-            let nic = &mut self.nics[p as usize];
+            let sender = &mut self.pairs.senders[flow as usize];
+            let nic = &mut self.pairs.nics[p as usize];
             nic.ready.sent(sender.queue);
             if !sender.has_more() {
                 sender.turn = Turn::Idle;
@@ -149,21 +149,23 @@ impl<T: Transport> Engine<T> {
                 sender.turn = Turn::Paced;
                 nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
             } else {
-                nic.ready.push(flow, &mut self.senders);
+                nic.ready.push(flow, &mut self.pairs.senders);
             }
         };
         // With a packet on the cable the port's own event comes in time.
-        if later != u64::MAX && self.ports[p as usize].flight.is_empty() && self.nics[p as usize].wake > later
+        if later != u64::MAX
+            && self.fabric.ports[p as usize].flight.is_empty()
+            && self.pairs.nics[p as usize].wake > later
         {
-            self.nics[p as usize].wake = later;
-            self.schedule(later, class::WAKE, p);
+            self.pairs.nics[p as usize].wake = later;
+            self.timeline.schedule(later, Class::Wake, p);
         }
     }
 
     /// Contributions to reductions wait on the port's own list, and take turns with the ring: one packet each.
     #[cold]
     fn pull_reduction(&mut self, p: u32, now: u64) -> Pulled {
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         if port.free_at > now {
             return Pulled::Later(port.free_at);
         }
@@ -172,9 +174,9 @@ impl<T: Transport> Engine<T> {
         if self.queues.on && self.queues.stops(p, head.queue) {
             return Pulled::Yields;
         }
-        let nic = &mut self.nics[p as usize];
+        let nic = &mut self.pairs.nics[p as usize];
         while let Some(&Reverse((earliest, name, flow))) = nic.paced.peek()
-            && !self.senders[flow as usize].is_paced_to(earliest, name)
+            && !self.pairs.senders[flow as usize].is_paced_to(earliest, name)
         {
             nic.paced.pop();
         }
@@ -184,14 +186,14 @@ impl<T: Transport> Engine<T> {
             return Pulled::Yields;
         }
         nic.yields = true;
-        let id = self.ports[p as usize].waiting[DATA].pop(&self.packets);
+        let id = self.fabric.ports[p as usize].waiting[DATA].pop(&self.packets);
         self.begin(p, id, start);
         Pulled::Sent
     }
 
     /// A queue pair that waited for something may have its turn again. The port has been pulled to `now`.
     pub(super) fn ready(&mut self, flow: u32, now: u64) {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let p = sender.port;
         if matches!(sender.turn, Turn::Ready | Turn::Parked) || !sender.has_more() {
             return;
@@ -202,14 +204,14 @@ impl<T: Transport> Engine<T> {
         if sender.turn == Turn::Paced && sender.eligible == before {
             return;
         }
-        let nic = &mut self.nics[p as usize];
+        let nic = &mut self.pairs.nics[p as usize];
         nic.since = now;
         if sender.eligible > now {
             sender.turn = Turn::Paced;
             nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
         } else {
             sender.turn = Turn::Ready;
-            nic.ready.push(flow, &mut self.senders);
+            nic.ready.push(flow, &mut self.pairs.senders);
         }
         self.pull(p, now);
     }
@@ -220,8 +222,8 @@ impl<T: Transport> Engine<T> {
         let parked = std::mem::take(&mut self.queues.parked[p as usize]);
         for flow in parked {
             // A queue pair closed and opened again meanwhile waits for nothing.
-            if self.senders[flow as usize].turn == Turn::Parked {
-                self.senders[flow as usize].turn = Turn::Blocked;
+            if self.pairs.senders[flow as usize].turn == Turn::Parked {
+                self.pairs.senders[flow as usize].turn = Turn::Blocked;
                 self.ready(flow, now);
             }
         }
@@ -229,8 +231,8 @@ impl<T: Transport> Engine<T> {
     }
 
     pub(super) fn wake(&mut self, p: u32, now: u64) {
-        if self.nics[p as usize].wake == now {
-            self.nics[p as usize].wake = u64::MAX;
+        if self.pairs.nics[p as usize].wake == now {
+            self.pairs.nics[p as usize].wake = u64::MAX;
             self.pull(p, now);
         }
     }
@@ -239,7 +241,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn send_control(&mut self, p: u32, id: u32, now: u64) {
         self.pull(p, now);
         self.packets[id].joined = now;
-        let port = &mut self.ports[p as usize];
+        let port = &mut self.fabric.ports[p as usize];
         if port.down {
             self.drop_down(p, id);
             return;

@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 use windtunnel_kernel::Time;
 
 use super::engine::Engine;
-use super::events::class;
 use super::message::Arrivals;
+use super::timeline::Class;
 use super::transport::{Loss, LossKind, Transport};
 
 /// Losses for which a window that has grown stays so (RFC 8985: `reo_wnd_persist`).
@@ -232,7 +232,7 @@ impl Rack {
 impl<T: Transport> Engine<T> {
     /// An acknowledgement of a queue pair that finds losses by time.
     pub(super) fn rack_heard(&mut self, flow: u32, now: u64, told: &Told) {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let next = sender.next;
         let Some(rack) = &mut sender.rack else { return };
         if rack.heard(now, told, next) {
@@ -249,16 +249,16 @@ impl<T: Transport> Engine<T> {
             self.transport.on_loss(&mut sender.cc, &loss);
         }
         let due = self.find_late(flow, now);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         if due < sender.watch {
             sender.watch = due;
-            self.schedule_flow(due, class::SILENCE, flow);
+            self.schedule_flow(due, Class::Silence, flow);
         }
     }
 
     /// Takes for lost what is overdue; when it has to look again if nothing is heard.
     pub(super) fn find_late(&mut self, flow: u32, now: u64) -> u64 {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let Some(rack) = &mut sender.rack else { return u64::MAX };
         let mut lost = Vec::new();
         let mut due = rack.find(now, sender.una, &sender.beyond, &mut lost);
@@ -267,7 +267,7 @@ impl<T: Transport> Engine<T> {
             let mut lost: Vec<u32> = lost.into_iter().map(|(_, sequence)| sequence).collect();
             lost.sort_unstable();
             let bytes = self.wire_bytes(flow, lost.iter().copied());
-            let sender = &mut self.senders[flow as usize];
+            let sender = &mut self.pairs.senders[flow as usize];
             sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
             let (kind, sequence, next) = (LossKind::Gap, lost[lost.len() - 1], sender.next);
             for sequence in lost {
@@ -276,7 +276,7 @@ impl<T: Transport> Engine<T> {
             let loss = Loss { now: Time(now), kind, sequence, next, bytes, again };
             self.transport.on_loss(&mut sender.cc, &loss);
         }
-        let sender = &self.senders[flow as usize];
+        let sender = &self.pairs.senders[flow as usize];
         if let Some(rack) = &sender.rack
             && self.has_tail(flow)
         {
@@ -287,7 +287,7 @@ impl<T: Transport> Engine<T> {
 
     /// Whether something is under way, none of it known to have arrived or to be lost, so that only silence would show a loss.
     fn has_tail(&self, flow: u32) -> bool {
-        let sender = &self.senders[flow as usize];
+        let sender = &self.pairs.senders[flow as usize];
         let mends = sender.rack.as_ref().is_some_and(|rack| sender.una < rack.recover);
         !T::CREDITED
             && sender.una < sender.next
@@ -299,7 +299,7 @@ impl<T: Transport> Engine<T> {
     /// Sends the last packet once more if the tail has been silent for long enough. The NIC port has been pulled to `now`.
     pub(super) fn probe(&mut self, flow: u32, now: u64) {
         let tail = self.has_tail(flow);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let timeout = self.transport.timeout(&sender.cc).0;
         let Some(rack) = &mut sender.rack else { return };
         if !tail || now < rack.probes_at(sender.heard, timeout) {
@@ -309,7 +309,7 @@ impl<T: Transport> Engine<T> {
         rack.sent.retain(|&(_, sequence)| sequence != last);
         (rack.probe, rack.probed) = (u64::MAX - 1, true);
         let bytes = self.wire_bytes(flow, std::iter::once(last));
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.resend.add(sender.una, last);
         sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
         self.ready(flow, now);

@@ -8,7 +8,7 @@ use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
 use super::engine::{Completion, Engine};
-use super::message::{Arrivals, Incoming, NO_MESSAGE};
+use super::message::{Arrivals, Incoming, NO_MESSAGE, Slots};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::reorder::{Held, Reordering};
 use super::settings::Balancer;
@@ -126,6 +126,36 @@ impl<P> Receiver<P> {
         prefetch_index(from_ref(&self.held), 0);
     }
 
+    /// The first message that it awaits.
+    pub(super) const fn first_awaited(&self) -> u32 {
+        self.delivering
+    }
+
+    /// Awaits the message `id`, which starts at `start`, after those that start no later.
+    pub(super) fn expect(&mut self, id: u32, start: Time, messages: &mut Slots<Incoming>) {
+        let mut before = NO_MESSAGE;
+        if self.delivering != NO_MESSAGE {
+            let last = self.last;
+            if messages[last].start <= start {
+                before = last;
+            } else {
+                let mut next = self.delivering;
+                while messages[next].start <= start {
+                    (before, next) = (next, messages[next].next);
+                }
+            }
+        }
+        let next = match before {
+            NO_MESSAGE => std::mem::replace(&mut self.delivering, id),
+            before => std::mem::replace(&mut messages[before].next, id),
+        };
+        messages[id].next = next;
+        if next == NO_MESSAGE {
+            self.last = id;
+        }
+        self.whole_at = self.reported + messages[self.delivering].packets;
+    }
+
     /// The sender's NIC port.
     pub(super) const fn sends_to(&self) -> u32 {
         self.to
@@ -200,19 +230,6 @@ impl Feedbacks {
 }
 
 impl<T: Transport> Engine<T> {
-    /// The names of messages that a receiving half awaits, in order.
-    pub(super) fn awaited(&self, receiver: &Receiver<T::Peer>) -> impl Iterator<Item = u64> {
-        let mut next = receiver.delivering;
-        std::iter::from_fn(move || {
-            if next == NO_MESSAGE {
-                return None;
-            }
-            let message = &self.incoming[next];
-            next = message.next;
-            Some(message.token)
-        })
-    }
-
     /// A packet has reached its NIC.
     #[inline]
     pub(super) fn deliver(&mut self, p: u32, id: u32, now: u64) {
@@ -236,8 +253,8 @@ impl<T: Transport> Engine<T> {
         if T::TELEMETRY {
             self.telemetry.set_aside(id);
         }
-        self.totals.data_packets += 1;
-        let receiver = &mut self.receivers[flow as usize];
+        self.account.totals.data_packets += 1;
+        let receiver = &mut self.pairs.receivers[flow as usize];
         receiver.data_gone += 1;
         let sequence = packet.sequence;
         let marked = packet.flags & flag::MARKED != 0;
@@ -249,7 +266,7 @@ impl<T: Transport> Engine<T> {
         if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.ack_every > 0 {
             self.answer(&packet, false, now);
         }
-        let receiver = &mut self.receivers[flow as usize];
+        let receiver = &mut self.pairs.receivers[flow as usize];
         let fresh = if sequence == receiver.expected {
             receiver.expected += 1;
             while receiver.beyond.has(receiver.expected) {
@@ -263,7 +280,7 @@ impl<T: Transport> Engine<T> {
             now_or_never = true;
             false
         } else {
-            self.totals.reordered += 1;
+            self.account.totals.reordered += 1;
             if in_order_only {
                 asks = receiver.asked != receiver.expected;
                 receiver.asked = receiver.expected;
@@ -287,7 +304,9 @@ impl<T: Transport> Engine<T> {
         receiver.marked += u16::from(marked);
         let arrived = Arrived { now: Time(now), sequence, wire, marked, out_of_order };
         let answer = self.transport.on_data(&mut receiver.peer, &arrived);
-        if fresh && self.receivers[flow as usize].expected >= self.receivers[flow as usize].whole_at {
+        if fresh
+            && self.pairs.receivers[flow as usize].expected >= self.pairs.receivers[flow as usize].whole_at
+        {
             now_or_never = true;
             self.report(p, flow, now);
         }
@@ -295,7 +314,7 @@ impl<T: Transport> Engine<T> {
             self.credit_for(&packet, false, now);
         }
         let every = self.settings.ack_every;
-        let pending = u32::from(self.receivers[flow as usize].pending);
+        let pending = u32::from(self.pairs.receivers[flow as usize].pending);
         if every > 0 && (pending >= every || now_or_never || asks || answer.acknowledge) {
             self.answer(&packet, asks, now);
         }
@@ -308,8 +327,8 @@ impl<T: Transport> Engine<T> {
     fn trimmed(&mut self, id: u32, now: u64) {
         let packet = self.packets[id];
         self.packets.release(id);
-        self.totals.notices += 1;
-        let receiver = &mut self.receivers[packet.flow as usize];
+        self.account.totals.notices += 1;
+        let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.data_gone += 1;
         // Where packets must come in order it is a loss like others.
         if matches!(self.transport.recovery(), Recovery::Selective { .. } | Recovery::Rack) {
@@ -321,7 +340,8 @@ impl<T: Transport> Engine<T> {
                 self.send_back(&packet, Kind::Nack, NONE, 0, now);
             }
             // What has arrived before is not kept waiting for the copy of a packet that asks for an answer.
-            let asks = packet.flags & flag::ASKS != 0 && self.receivers[packet.flow as usize].pending > 0;
+            let asks =
+                packet.flags & flag::ASKS != 0 && self.pairs.receivers[packet.flow as usize].pending > 0;
             if known || asks {
                 self.answer(&packet, false, now);
             }
@@ -330,7 +350,7 @@ impl<T: Transport> Engine<T> {
 
     /// The credit that the arrival of a data packet asks for, whole or `trimmed` and not known before.
     fn credit_for(&mut self, packet: &Packet, trimmed: bool, now: u64) {
-        let receiver = &mut self.receivers[packet.flow as usize];
+        let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.seen = receiver.seen.max(packet.sequence + 1);
         if packet.flags & flag::FINAL != 0 {
             receiver.ended = receiver.ended.max(packet.sequence + 1);
@@ -345,56 +365,27 @@ impl<T: Transport> Engine<T> {
 
     /// Reports the messages of a queue pair that are whole, in order; port `p` brought the last packet missing.
     fn report(&mut self, p: u32, flow: u32, now: u64) {
-        let receiver = &mut self.receivers[flow as usize];
+        let receiver = &mut self.pairs.receivers[flow as usize];
         while receiver.expected >= receiver.whole_at {
             let id = receiver.delivering;
-            let Incoming { token, bytes, start, packets, next } = self.incoming[id];
+            let Incoming { token, bytes, start, packets, next } = self.pairs.incoming[id];
             receiver.reported += packets;
             receiver.delivering = next;
             receiver.whole_at = match next {
                 NO_MESSAGE => u32::MAX,
-                next => receiver.reported + self.incoming[next].packets,
+                next => receiver.reported + self.pairs.incoming[next].packets,
             };
-            self.incoming.release(id);
-            self.totals.bytes_delivered += bytes;
-            self.done.push((p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) }));
+            self.pairs.incoming.release(id);
+            self.account.complete(p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) });
             if let Some(crossing) = &self.crossing {
                 crossing.calls(now);
             }
         }
     }
 
-    /// Tells the receiving half of a message to come. They start in the order of time, then of telling.
-    pub(super) fn expect(&mut self, flow: u32, message: Incoming) {
-        let start = message.start;
-        let id = self.incoming.insert(message);
-        let receiver = &mut self.receivers[flow as usize];
-        let mut before = NO_MESSAGE;
-        if receiver.delivering != NO_MESSAGE {
-            let last = receiver.last;
-            if self.incoming[last].start <= start {
-                before = last;
-            } else {
-                let mut next = receiver.delivering;
-                while self.incoming[next].start <= start {
-                    (before, next) = (next, self.incoming[next].next);
-                }
-            }
-        }
-        let next = match before {
-            NO_MESSAGE => std::mem::replace(&mut receiver.delivering, id),
-            before => std::mem::replace(&mut self.incoming[before].next, id),
-        };
-        self.incoming[id].next = next;
-        if next == NO_MESSAGE {
-            receiver.last = id;
-        }
-        receiver.whole_at = receiver.reported + self.incoming[receiver.delivering].packets;
-    }
-
     /// Sends an acknowledgement for what has arrived since the last, caused by `cause`.
     fn answer(&mut self, cause: &Packet, asks: bool, now: u64) {
-        let receiver = &mut self.receivers[cause.flow as usize];
+        let receiver = &mut self.pairs.receivers[cause.flow as usize];
         let (base, bits) = receiver.told();
         let feedback = Feedback {
             received: receiver.received,
@@ -407,7 +398,7 @@ impl<T: Transport> Engine<T> {
             asks,
         };
         (receiver.pending, receiver.marked) = (0, 0);
-        let detail = self.feedbacks.insert(feedback);
+        let detail = self.pairs.feedbacks.insert(feedback);
         let echo = if T::TELEMETRY { self.telemetry.wire() } else { 0 };
         self.send_back(cause, Kind::Ack, detail, echo, now);
     }
@@ -416,7 +407,7 @@ impl<T: Transport> Engine<T> {
     fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, echo: u16, now: u64) {
         let (sequence, flags) = match kind {
             Kind::Nack => (cause.sequence, cause.flags & (flag::MARKED | flag::LAST_HOP)),
-            _ => (self.receivers[cause.flow as usize].expected, 0),
+            _ => (self.pairs.receivers[cause.flow as usize].expected, 0),
         };
         let Packet { flow, stamp, path, .. } = *cause;
         let wire = echo;
@@ -442,7 +433,7 @@ impl<T: Transport> Engine<T> {
     /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others.
     fn send_to_sender(&mut self, packet: Packet, now: u64) {
         let slot = packet.flow;
-        let receiver = &self.receivers[slot as usize];
+        let receiver = &self.pairs.receivers[slot as usize];
         let hash = match self.settings.balancer {
             _ if receiver.flags & flag::ROUTED != 0 => receiver.hash,
             Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(packet.path)),
@@ -460,7 +451,7 @@ impl<T: Transport> Engine<T> {
             flags: packet.flags | receiver.flags,
             ..packet
         };
-        self.receivers[slot as usize].control_sent += 1;
+        self.pairs.receivers[slot as usize].control_sent += 1;
         let id = self.packets.insert(packet);
         if T::TELEMETRY && packet.kind == Kind::Ack {
             self.telemetry.echo(id);

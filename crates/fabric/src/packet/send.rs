@@ -8,12 +8,12 @@ use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
 use super::engine::{Engine, QueuePair};
-use super::events::class;
-use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
+use super::message::{Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
 use super::settings::Balancer;
+use super::timeline::Class;
 use super::transport::{Ack, LossKind, PathChoice, Recovery, Transport};
 
 /// Whether the packet about to leave asks for an answer at once, `unasked` before it not having asked.
@@ -36,7 +36,7 @@ impl<T: Transport> Engine<T> {
     /// [`Completion`].
     pub fn send(&mut self, at: Time, pair: QueuePair, bytes: Bytes, token: u64) {
         let message = self.incoming_of(at, bytes, token);
-        self.expect(pair.receiver, message);
+        self.pairs.expect(pair.receiver, message);
         self.hand_over(at, pair.sender, &message);
     }
 
@@ -51,48 +51,37 @@ impl<T: Transport> Engine<T> {
     /// Hands a message over to a sending half.
     pub(super) fn hand_over(&mut self, at: Time, flow: u32, message: &Incoming) {
         let &Incoming { bytes, packets, .. } = message;
-        let message = self.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
-        let port = self.senders[flow as usize].port;
-        let nic = &mut self.nics[port as usize];
+        let message =
+            self.pairs.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
+        let port = self.pairs.senders[flow as usize].port;
+        let nic = &mut self.pairs.nics[port as usize];
         nic.starts.push(Reverse((at.0, nic.handed, message)));
         nic.handed += 1;
-        self.schedule(at.0, class::START, port);
+        self.timeline.schedule(at.0, Class::Start, port);
     }
 
     /// Messages whose time has come join their queue pairs.
     pub(super) fn start_messages(&mut self, p: u32, now: u64) {
-        while let Some(&Reverse((at, _, message))) = self.nics[p as usize].starts.peek()
+        while let Some(&Reverse((at, _, message))) = self.pairs.nics[p as usize].starts.peek()
             && at <= now
         {
-            self.nics[p as usize].starts.pop();
+            self.pairs.nics[p as usize].starts.pop();
             self.start_message(message, now);
         }
     }
 
     /// A message joins its queue pair.
     fn start_message(&mut self, id: u32, now: u64) {
-        let flow = self.outgoing[id].flow;
-        let port = self.senders[flow as usize].port;
+        let flow = self.pairs.outgoing[id].flow;
+        let port = self.pairs.senders[flow as usize].port;
         self.pull(port, now);
-        let sender = &mut self.senders[flow as usize];
-        let message = &mut self.outgoing[id];
-        message.first = sender.limit;
-        sender.limit += message.packets;
-        if sender.oldest == NO_MESSAGE {
-            sender.oldest = id;
-        } else {
-            let last = sender.last;
-            self.outgoing[last].next = id;
-        }
-        if sender.sending == NO_MESSAGE {
-            sender.sending = id;
-        }
-        sender.last = id;
+        self.pairs.join(id);
         if T::CREDITED {
-            let Outgoing { packets, bytes, .. } = self.outgoing[id];
+            let Outgoing { packets, bytes, .. } = self.pairs.outgoing[id];
             let headers = u64::from(packets) * self.settings.header.0;
             self.credits.purses[flow as usize].backlog += bytes + headers;
         }
+        let sender = &mut self.pairs.senders[flow as usize];
         if sender.una == sender.next {
             sender.heard = now;
             if T::CREDITED {
@@ -109,7 +98,7 @@ impl<T: Transport> Engine<T> {
     /// together, and both would wait: then one more goes out that asks for an answer.
     #[inline]
     pub(super) fn may_send(&self, flow: u32) -> bool {
-        let sender = &self.senders[flow as usize];
+        let sender = &self.pairs.senders[flow as usize];
         if T::CREDITED && self.credits.purses[flow as usize].credit <= 0 {
             return false;
         }
@@ -126,7 +115,7 @@ impl<T: Transport> Engine<T> {
     /// The next packet of a queue pair that has one, transmitted from `start` on.
     pub(super) fn make_packet(&mut self, flow: u32, start: u64) -> u32 {
         let payload = self.settings.payload();
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let fresh = sender.again >= sender.again_end && sender.resend.count == 0;
         let (sequence, message) = if fresh {
             (sender.next, sender.sending)
@@ -142,14 +131,14 @@ impl<T: Transport> Engine<T> {
             if matches!(self.transport.recovery(), Recovery::Selective { .. }) {
                 sender.resent.push(sequence);
             }
-            self.totals.retransmissions += 1;
+            self.account.totals.retransmissions += 1;
             let mut id = sender.oldest;
-            while !self.outgoing[id].holds(sequence) {
-                id = self.outgoing[id].next;
+            while !self.pairs.outgoing[id].holds(sequence) {
+                id = self.pairs.outgoing[id].next;
             }
             (sequence, id)
         };
-        let facts = self.outgoing[message];
+        let facts = self.pairs.outgoing[message];
         let last = sequence + 1 == facts.first + facts.packets;
         if fresh {
             sender.next += 1;
@@ -179,11 +168,11 @@ impl<T: Transport> Engine<T> {
         let gap = self.transport.gap(&sender.cc, wire).0;
         (sender.gap, sender.last_wire) = (gap, wire);
         sender.eligible = start
-            + if self.clocks.are_right() {
+            + if self.pairs.clocks.are_right() {
                 gap
             } else {
-                let nic = sender.port / self.topology.planes();
-                self.clocks.real(nic, gap, &mut sender.rest)
+                let nic = sender.port / self.fabric.topology.planes();
+                self.pairs.clocks.real(nic, gap, &mut sender.rest)
             };
         let most = sender.next - sender.una >= self.settings.in_flight;
         let probes = self.transport.recovery() == Recovery::Rack
@@ -215,13 +204,13 @@ impl<T: Transport> Engine<T> {
             (sender.checkpoint, sender.checked) = (sequence, start);
             sender.resent.clear();
             sender.heard = sender.heard.max(start);
-            sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.clock);
+            sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.timeline.now());
             let due = sender.watch;
-            self.schedule_flow(due, class::SILENCE, flow);
+            self.schedule_flow(due, Class::Silence, flow);
         }
         if last && self.settings.ack_every == 0 {
             // Nothing will be heard: what has been sent is done with.
-            let sender = &mut self.senders[flow as usize];
+            let sender = &mut self.pairs.senders[flow as usize];
             sender.una = sender.next;
             self.strike(flow);
         }
@@ -238,7 +227,7 @@ impl<T: Transport> Engine<T> {
     /// Takes what data packet `id`, which is about to be sent, costs, and writes into it what its sender asks for.
     fn pay(&mut self, flow: u32, id: u32, fresh: bool) {
         let (mtu, sender, packet) =
-            (self.settings.mtu.0, &self.senders[flow as usize], &mut self.packets[id]);
+            (self.settings.mtu.0, &self.pairs.senders[flow as usize], &mut self.packets[id]);
         let last = !sender.has_more();
         let again = u64::from(sender.resend.count + sender.again_end - sender.again) * mtu;
         let sent = Spent { sequence: packet.sequence, wire: packet.wire, fresh, last, again };
@@ -251,13 +240,13 @@ impl<T: Transport> Engine<T> {
     pub(super) fn acknowledged(&mut self, id: u32, now: u64) {
         let packet = self.packets[id];
         let flow = packet.flow;
-        let feedback = self.feedbacks.take(packet.detail);
-        self.totals.acknowledgements += 1;
+        let feedback = self.pairs.feedbacks.take(packet.detail);
+        self.account.totals.acknowledgements += 1;
         self.packets.release(id);
         if T::TELEMETRY {
             self.telemetry.set_aside(id);
         }
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return;
@@ -267,7 +256,7 @@ impl<T: Transport> Engine<T> {
             self.telemetry.read(flow);
         }
         self.pull(port, now);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let bytes = feedback.received.saturating_sub(sender.received);
         sender.received = sender.received.max(feedback.received);
         let copied = feedback.copied.wrapping_sub(sender.copied);
@@ -283,7 +272,7 @@ impl<T: Transport> Engine<T> {
         if sender.resends() {
             self.take_back(flow, expected, &feedback);
         }
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         if expected > sender.una {
             sender.beyond.clear_range(sender.una, expected.min(sender.beyond.end));
             sender.una = expected;
@@ -335,8 +324,8 @@ impl<T: Transport> Engine<T> {
                 self.rack_heard(flow, now, &told);
             }
         }
-        if T::CREDITED && self.senders[flow as usize].is_idle_with_more() {
-            self.credits.restart(flow, self.senders[flow as usize].next);
+        if T::CREDITED && self.pairs.senders[flow as usize].is_idle_with_more() {
+            self.credits.restart(flow, self.pairs.senders[flow as usize].next);
             self.watch(flow, now);
         }
         self.strike(flow);
@@ -346,34 +335,19 @@ impl<T: Transport> Engine<T> {
 
     /// Forgets messages that are known to have arrived; a queue pair that is used once is done with its own.
     fn strike(&mut self, flow: u32) {
-        let sender = &mut self.senders[flow as usize];
-        while sender.oldest != NO_MESSAGE {
-            let message = self.outgoing[sender.oldest];
-            if message.first + message.packets > sender.una {
-                return;
-            }
-            self.outgoing.release(sender.oldest);
-            sender.oldest = message.next;
-        }
-        if !sender.keep && !sender.retired && sender.una >= sender.limit {
-            sender.retired = true;
-            sender.beyond = Arrivals::default();
-            sender.recycler = None;
-            sender.rack = None;
-            self.named.remove(&(sender.port, sender.name));
-            let (receiver, to) = (sender.peer_slot, sender.to);
-            let homes = [self.crossing.as_ref().map_or(0, |crossing| crossing.number), self.home(to)];
-            // It may have its turn still to come, for packets that have arrived after all.
-            self.leaving.push(QueuePair { sender: flow, receiver, homes });
-        }
+        let Self { pairs, crossing, fabric, .. } = self;
+        pairs.strike(flow, |to| match crossing {
+            Some(crossing) => [crossing.number, crossing.home(fabric.nic_of(to))],
+            None => [0; 2],
+        });
     }
 
     /// A control packet has come back: the sending half, whose port has been pulled to `now`, unless that is done.
     pub(super) fn answered(&mut self, id: u32, now: u64) -> Option<u32> {
-        self.totals.notices += 1;
+        self.account.totals.notices += 1;
         let flow = self.packets[id].flow;
         self.packets.release(id);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return None;
@@ -386,7 +360,7 @@ impl<T: Transport> Engine<T> {
     /// A notification of congestion has come.
     pub(super) fn notified(&mut self, id: u32, now: u64) {
         let Some(flow) = self.answered(id, now) else { return };
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         self.transport.on_notify(&mut sender.cc, Time(now));
         // A packet already paced keeps its time: DCQCN's increases act from one transmission to the next, and a cut that
         // acted in between would outweigh them.
@@ -399,13 +373,13 @@ impl<T: Transport> Engine<T> {
 
     /// The transport's timer.
     pub(super) fn timer(&mut self, flow: u32, now: u64) {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         if sender.timer != now {
             return;
         }
         let port = sender.port;
         self.pull(port, now);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.timer = u64::MAX;
         self.transport.on_timer(&mut sender.cc, Time(now));
         self.rearm(flow, now);
@@ -415,12 +389,12 @@ impl<T: Transport> Engine<T> {
     /// Sets the transport's timer to what it says.
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         let Some(Time(due)) = self.transport.timer(&sender.cc) else { return };
         let due = due.max(now);
         if sender.timer != due {
             sender.timer = due;
-            self.schedule_flow(due, class::TIMER, flow);
+            self.schedule_flow(due, Class::Timer, flow);
         }
     }
 }

@@ -4,9 +4,9 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
 use super::background::Background;
-use super::events::PORT_BITS;
 use super::impair::Impairments;
 use super::queue_settings::{self, Color, Discipline, MOST_QUEUES, PfcSettings, Pull, QueueSettings};
+use super::timeline::PORT_BITS;
 use super::transport::{Recovery, Transport};
 use crate::reduction::ReductionSettings;
 

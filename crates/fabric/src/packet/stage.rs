@@ -9,11 +9,11 @@ use super::transport::{StagePacket, StagePort, StageQueue, StageVerdict, Transpo
 
 impl<T: Transport> Engine<T> {
     fn stage_view(&self, p: u32, id: u32, now: u64, held: u32) -> (StagePort, StagePacket) {
-        let (port, packet) = (&self.ports[p as usize], &self.packets[id]);
+        let (port, packet) = (&self.fabric.ports[p as usize], &self.packets[id]);
         let at = StagePort {
             port: p,
             switch: port.owner,
-            rate: self.kinds[usize::from(port.kind)].rate,
+            rate: self.fabric.kinds[usize::from(port.kind)].rate,
             now: Time(now),
             held,
         };
@@ -28,14 +28,14 @@ impl<T: Transport> Engine<T> {
     }
 
     fn stage_mark(&mut self, p: u32, id: u32) {
-        self.ports[p as usize].counters.marks += 1;
-        self.totals.marks += 1;
+        self.fabric.ports[p as usize].counters.marks += 1;
+        self.account.totals.marks += 1;
         self.packets[id].flags |= flag::MARKED;
     }
 
     /// A data packet is to join a queue of switch port `p`, which has been brought to `now`; whether it goes no further.
     pub(super) fn stage_takes(&mut self, p: u32, id: u32, now: u64) -> bool {
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         // Without several queues what a port holds is not brought down before the next packet begins.
         let held = if port.free_at <= now && !port.waits() && !self.queues.on { 0 } else { port.held };
         let (at, packet) = self.stage_view(p, id, now, held);
@@ -88,11 +88,11 @@ impl<T: Transport> Engine<T> {
         if count == 0 {
             return None;
         }
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         let at = StagePort {
             port: p,
             switch: port.owner,
-            rate: self.kinds[usize::from(port.kind)].rate,
+            rate: self.fabric.kinds[usize::from(port.kind)].rate,
             now: Time(start),
             held: port.held,
         };
