@@ -56,16 +56,16 @@ impl<T: Transport> Engine<T> {
         // What came earlier is settled by the old state.
         self.pull(port, now);
         self.pairs.reset_sender(pair);
-        if T::CREDITED {
-            self.credits.purses[flow as usize].backlog = 0;
+        if let Some(credits) = self.credits.get_mut() {
+            credits.owe_nothing(flow);
         }
     }
 
     /// Resets a receiving half.
     pub(super) fn reset_receiver(&mut self, flow: u32) {
         self.pairs.reset_receiver(flow);
-        if T::CREDITED {
-            self.credits.forgo(flow);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.forgo(flow);
         }
     }
 }

@@ -23,9 +23,11 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::{PortSet, SwitchId};
 
-use super::engine::Engine;
+use super::engine::{AtPorts, Engine};
 use super::packets::{Packet, flag};
-use super::transport::{BalancerPacket, BalancerPort, BalancerSwitch, PathFacts, Transport};
+use super::transport::{
+    BalancerPacket, BalancerPort, BalancerSwitch, Feature, PathFacts, SwitchPolicy, Transport,
+};
 
 /// Hashes of flows that a switch tells apart: the 64 K entries of LetFlow's table.
 const BUCKETS: u64 = 1 << 16;
@@ -200,26 +202,32 @@ impl<T: Transport> Engine<T> {
             _ if !forwards => None,
             0 => None,
             1 => Some(first + ports.nth(0)),
-            _ if T::BALANCED => Some(self.balanced(switch, id, &ports, now)),
             _ => {
-                let draw = adaptive_draw(packet, switch);
-                let start = ((u128::from(draw) * count as u128) >> 64) as usize;
-                let turn = ports.iter().skip(start).chain(ports.iter().take(start));
-                let mut best = (u32::MAX, None);
-                for port in turn {
-                    let load = self.load(first + port, now);
-                    if load < best.0 {
-                        best = (load, Some(first + port));
-                        if load == 0 {
-                            break;
-                        }
-                    }
-                }
-                best.1
+                let asked = AtPorts::<T>::ask(|| self.balanced(switch, id, &ports, now));
+                asked.or_else(|| self.least_of(switch, id, &ports, now))
             }
         };
         self.lead.balance.ports = ports;
         chosen
+    }
+
+    /// The one of several ports that holds the fewest bytes.
+    fn least_of(&mut self, switch: u32, id: u32, ports: &PortSet, now: u64) -> Option<u32> {
+        let first = self.fabric.switches[switch as usize].first;
+        let draw = adaptive_draw(&self.packets[id], switch);
+        let start = ((u128::from(draw) * u128::from(ports.len())) >> 64) as usize;
+        let turn = ports.iter().skip(start).chain(ports.iter().take(start));
+        let mut best = (u32::MAX, None);
+        for port in turn {
+            let load = self.load(first + port, now);
+            if load < best.0 {
+                best = (load, Some(first + port));
+                if load == 0 {
+                    break;
+                }
+            }
+        }
+        best.1
     }
 
     /// The one of several ports that a balancer of another crate chooses.
@@ -242,7 +250,7 @@ impl<T: Transport> Engine<T> {
             draw: adaptive_draw(packet, switch),
         };
         let at = BalancerSwitch { switch, now: Time(now) };
-        let place = self.transport.balance(&at, &asked, &known) % known.len();
+        let place = self.policy.choose(&at, &asked, &known) % known.len();
         let port = known[place].port;
         self.lead.balance.known = known;
         port

@@ -33,7 +33,7 @@ use super::receive::Feedback;
 use super::settings::ParallelSettings;
 use super::telemetry::Hop;
 use super::timeline::{Class, Key};
-use super::transport::{Recovery, Transport};
+use super::transport::{Endpoint, Recovery, Transport};
 
 /// Parcels that are looked ahead while a load is taken in: what they need is some of these on its way.
 const FORESEEN: usize = 4;
@@ -242,7 +242,7 @@ impl<T: Transport> Engine<T> {
         } else {
             let receiver = &mut self.pairs.receivers[gone.half as usize];
             receiver.data_gone += 1;
-            if !receiver.aside && self.transport.recovery() == Recovery::None {
+            if !receiver.aside && self.endpoint.recovery() == Recovery::None {
                 self.account.lose_for_good();
             }
         }
@@ -258,8 +258,8 @@ impl<T: Transport> Engine<T> {
         if packet.kind == Kind::Ack {
             load.feedbacks.push(self.pairs.feedbacks.take(packet.detail));
         }
-        if T::TELEMETRY {
-            load.hops.push(self.telemetry.take(id));
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            load.hops.push(telemetry.take(id));
         }
         (load.first, load.least) = (load.first.min(reaches), load.least.min(reaches - sent));
         load.parcels.push(packet);
@@ -319,8 +319,8 @@ impl<T: Transport> Engine<T> {
                 packet.detail = self.pairs.feedbacks.insert(feedback);
             }
             let id = self.packets.insert(packet);
-            if T::TELEMETRY {
-                self.telemetry.put(id, hops.next().expect("each packet brings its telemetry"));
+            if let Some(telemetry) = self.telemetry.get_mut() {
+                telemetry.put(id, hops.next().expect("each packet brings its telemetry"));
             }
             self.launch(port, id, reaches);
         }

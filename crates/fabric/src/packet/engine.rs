@@ -19,7 +19,7 @@ use super::sample::Sampler;
 use super::settings::{PacketError, PacketSettings};
 use super::telemetry::Telemetry;
 use super::timeline::Timeline;
-use super::transport::Transport;
+use super::transport::{Endpoint, Kept, SwitchPolicy, Transport, Uses};
 
 /// Between which NICs a queue pair is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +71,21 @@ pub struct Completion {
     pub bytes: Bytes,
 }
 
+type UsesOf<T> = <<T as Transport>::Endpoint as Endpoint>::Uses;
+pub(super) type CreditOf<T> = <UsesOf<T> as Uses>::Credit;
+pub(super) type TelemetryOf<T> = <UsesOf<T> as Uses>::Telemetry;
+/// Whether switches ask their policy about packets at queues, and about ports.
+pub(super) type AtQueues<T> = <<T as Transport>::Policy as SwitchPolicy>::Queues;
+pub(super) type AtPorts<T> = <<T as Transport>::Policy as SwitchPolicy>::Ports;
+
 /// Ports, switches, NICs, queue pairs and packets, and their events. Each field is an owner with a file of its own, which keeps its
 /// invariants; what stands here is what several of them do together.
 #[derive(Clone, Debug)]
 pub struct Engine<T: Transport> {
     pub(super) settings: PacketSettings,
-    pub(super) transport: T,
+    /// What NICs do, and what switches do beside the settings.
+    pub(super) endpoint: T::Endpoint,
+    pub(super) policy: T::Policy,
     pub(super) timeline: Timeline,
     pub(super) fabric: Fabric,
     pub(super) lead: Lead,
@@ -84,9 +93,9 @@ pub struct Engine<T: Transport> {
     pub(super) queues: Queues,
     pub(super) changes: Changes,
     pub(super) packets: Packets,
-    pub(super) pairs: Pairs<T>,
-    pub(super) credits: Credits,
-    pub(super) telemetry: Telemetry,
+    pub(super) pairs: Pairs<T::Endpoint>,
+    pub(super) credits: Kept<CreditOf<T>, Credits>,
+    pub(super) telemetry: Kept<TelemetryOf<T>, Telemetry>,
     pub(super) reductions: Reductions,
     pub(super) account: Account,
     /// What joins it to the other processes, if there are any.
@@ -108,7 +117,8 @@ impl<T: Transport> Engine<T> {
             // Nothing would ever be known to have arrived.
             settings.in_flight = u32::MAX;
         }
-        settings.check_for(&transport)?;
+        let (endpoint, policy) = transport.parts();
+        settings.check_for(&endpoint)?;
         let (fabric, changed) = Fabric::new(topology.clone(), &settings)?;
         let ports = fabric.ports.len();
         let impairments = &settings.impairments;
@@ -121,21 +131,21 @@ impl<T: Transport> Engine<T> {
             changes: Changes::default(),
             packets: Packets::new(),
             pairs: Pairs::new(fabric.nic_ports(), Clocks::new(topology.nics(), &impairments.clocks)),
-            credits: Credits::default(),
-            telemetry: Telemetry::default(),
+            credits: Kept::default(),
+            telemetry: Kept::default(),
             reductions: Reductions::default(),
             account: Account::new(Sampler::new(settings.sample_every.map(|every| every.0), ports as u32)),
             crossing: None,
             fabric,
             settings,
-            transport,
+            endpoint,
+            policy,
         };
         engine.build_impairments(&changed);
         engine.build_queues()?;
-        if T::CREDITED {
-            let scheme = engine.transport.credit(engine.settings.mtu.0 as u32);
-            let rates = (0..engine.fabric.nic_ports()).map(|port| engine.fabric.kind(port).rate.0);
-            engine.credits = Credits::new(scheme, rates);
+        if let Some(credits) = engine.credits.get_mut() {
+            let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.0 as u32), &engine.fabric);
+            *credits = Credits::new(scheme, (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0));
         }
         Ok(engine)
     }

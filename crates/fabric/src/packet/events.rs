@@ -150,7 +150,7 @@ impl<T: Transport> Engine<T> {
         }
         // While a packet is on the cable, what waits is started in time by its event, or by whoever touches the port. A stage
         // of another crate may know more than its port, and is asked as soon as can be.
-        if !more || self.queues.on || T::STAGED {
+        if !more || self.queues.on || Self::asks_stage() {
             self.refill(p, now);
         }
         if arrived == NONE {
@@ -189,23 +189,21 @@ impl<T: Transport> Engine<T> {
     #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
     #[inline(always)]
     pub(super) fn begin(&mut self, p: u32, id: u32, start: u64) {
-        let Self { fabric, packets, timeline, lead, .. } = &mut *self;
+        let Self { fabric, packets, timeline, lead, telemetry, .. } = &mut *self;
         let Fabric { ports, kinds, switches, targets, .. } = fabric;
         let (port, packets) = (&mut ports[p as usize], packets.slots());
         let packet = &mut packets[id as usize];
         let kind = &kinds[usize::from(port.kind)];
         let reaches = port.transmit(packet, kind, start);
         packet.joined = u64::from(lead.ways(switches, targets).onwards(packet, port.far));
-        if !T::TELEMETRY && !port.away {
+        if telemetry.get().is_none() && !port.away {
             if port.launch(id, reaches, packets) {
                 timeline.arm(p, reaches);
             }
             return;
         }
         let away = port.away;
-        if T::TELEMETRY {
-            self.tell(p, id, start);
-        }
+        self.tell(p, id, start);
         if away {
             self.export(p, id, start, reaches);
         } else {
@@ -223,6 +221,7 @@ impl<T: Transport> Engine<T> {
 
     /// Writes what port `p` looks like into a data packet whose transmission begins at `start`.
     fn tell(&mut self, p: u32, id: u32, start: u64) {
+        let Some(telemetry) = self.telemetry.get_mut() else { return };
         let port = &self.fabric.ports[p as usize];
         let packet = &self.packets[id];
         if port.owner == NONE || packet.kind != Kind::Data {
@@ -233,9 +232,9 @@ impl<T: Transport> Engine<T> {
             queue: port.held - u32::from(packet.wire),
             sent: port.counters.bytes,
             at: Time(start),
-            rate: self.fabric.kinds[usize::from(port.kind)].rate,
+            rate: self.fabric.kind(p).rate,
         };
-        self.telemetry.push(id, hop);
+        telemetry.push(id, hop);
     }
 
     /// A packet leaves the network without arriving.

@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::port::{CONTROL, DATA};
 use super::pull::Ready;
 use super::timeline::Class;
-use super::transport::Transport;
+use super::transport::{Endpoint, Transport};
 
 /// What a queue pair does at its NIC port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,7 +200,7 @@ impl<T: Transport> Engine<T> {
         }
         // Its pace may have changed since its last packet.
         let before = sender.eligible;
-        sender.eligible = sender.repace(now, |flow, wire| self.transport.gap(flow, wire).0);
+        sender.eligible = sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).0);
         if sender.turn == Turn::Paced && sender.eligible == before {
             return;
         }

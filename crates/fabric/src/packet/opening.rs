@@ -4,7 +4,7 @@
 use windtunnel_topology::{LinkId, SwitchId};
 
 use super::balance::Recycler;
-use super::engine::{Engine, OpenRequest, Plan, QueuePair};
+use super::engine::{CreditOf, Engine, OpenRequest, Plan, QueuePair};
 use super::message::{Arrivals, NO_MESSAGE};
 use super::nic::Turn;
 use super::packets::{NONE, flag};
@@ -13,7 +13,7 @@ use super::rack::Rack;
 use super::receive::Receiver;
 use super::sender::{Resend, Sender};
 use super::settings::Balancer;
-use super::transport::{PathFacts, Recovery, Transport};
+use super::transport::{Endpoint, Feature, Recovery, Transport};
 
 impl<T: Transport> Engine<T> {
     /// Opens a queue pair.
@@ -94,9 +94,10 @@ impl<T: Transport> Engine<T> {
 
     pub(super) fn open_sender(&mut self, plan: &Plan, places: [u64; 2]) -> u32 {
         let [port, to] = plan.ports[0];
-        let facts = self.facts(port, &plan.paths[0], plan.ports[1][0], &plan.paths[1]);
+        let sizes = self.settings.packet_sizes();
+        let facts = self.fabric.facts(sizes, port, &plan.paths[0], plan.ports[1][0], &plan.paths[1]);
         let sender = Sender {
-            cc: self.transport.open(&facts),
+            cc: self.endpoint.open(&facts),
             hash: places[0],
             eligible: 0,
             gap: 0,
@@ -118,7 +119,7 @@ impl<T: Transport> Engine<T> {
             checked: 0,
             copied: 0,
             resent: Vec::new(),
-            rack: (self.transport.recovery() == Recovery::Rack).then(|| {
+            rack: (self.endpoint.recovery() == Recovery::Rack).then(|| {
                 Box::new(Rack::new(facts.base_rtt.0, !plan.fixed && self.settings.balancer.spreads()))
             }),
             sending: NO_MESSAGE,
@@ -148,13 +149,13 @@ impl<T: Transport> Engine<T> {
                 _ => None,
             },
         };
-        let unasked = if T::CREDITED { self.transport.unasked(&sender.cc) } else { 0 };
+        let unasked = CreditOf::<T>::ask(|| self.endpoint.unasked(&sender.cc));
         let slot = self.pairs.open_sender(sender);
-        if T::CREDITED {
-            self.credits.open_sender(slot, unasked);
+        if let (Some(credits), Some(unasked)) = (self.credits.get_mut(), unasked) {
+            credits.open_sender(slot, unasked);
         }
-        if T::TELEMETRY {
-            self.telemetry.open(slot);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.open(slot);
         }
         slot
     }
@@ -164,15 +165,16 @@ impl<T: Transport> Engine<T> {
         let lengths = [plan.paths[0].len() as u32, plan.paths[1].len() as u32];
         let receiver = Receiver::new(port, to, places[1], plan.flags(), lengths);
         let slot = self.pairs.open_receiver(receiver);
-        if T::CREDITED {
+        if let Some(credits) = self.credits.get_mut() {
             let [from, back] = plan.ports.map(|[port, _]| port);
-            let most_idle = if self.credits.grants_idle() {
-                let facts = self.facts(from, &plan.paths[0], back, &plan.paths[1]);
-                self.transport.unasked(&self.transport.open(&facts))
+            let most_idle = if credits.grants_idle() {
+                let sizes = self.settings.packet_sizes();
+                let facts = self.fabric.facts(sizes, from, &plan.paths[0], back, &plan.paths[1]);
+                self.endpoint.unasked(&self.endpoint.open(&facts))
             } else {
                 0
             };
-            self.credits.open_receiver(slot, most_idle);
+            credits.open_receiver(slot, most_idle);
         }
         slot
     }
@@ -231,14 +233,9 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    fn facts(&self, port: u32, path: &[u32], port_back: u32, back: &[u32]) -> PathFacts {
-        let sizes = [self.settings.mtu, self.settings.control].map(|size| size.0 as u16);
-        self.fabric.facts(sizes, port, path, port_back, back)
-    }
-
     /// Whether a queue pair that is done has nothing left in the network, and nothing more is to be granted to it.
     pub(super) fn is_silent(&self, receiver: u32, sent_and_gone: [u32; 2]) -> bool {
-        let granted = T::CREDITED && self.credits.is_queued(receiver);
+        let granted = self.credits.get().is_some_and(|credits| credits.is_queued(receiver));
         !granted && self.pairs.is_silent(receiver, sent_and_gone)
     }
 

@@ -18,14 +18,14 @@ use super::queue_settings::Color;
 use super::receive::{Feedbacks, Receiver};
 use super::reorder::Reordering;
 use super::sender::Sender;
-use super::transport::Transport;
+use super::transport::Endpoint;
 
 /// See the module page.
 #[derive(Clone, Debug)]
-pub(super) struct Pairs<T: Transport> {
+pub(super) struct Pairs<E: Endpoint> {
     /// Halves: control packets name the sending one, data packets the receiving one.
-    pub senders: Vec<Sender<T::Flow>>,
-    pub receivers: Vec<Receiver<T::Peer>>,
+    pub senders: Vec<Sender<E::Flow>>,
+    pub receivers: Vec<Receiver<E::Peer>>,
     pub nics: Vec<NicPort>,
     /// Messages at their senders and at their receivers.
     pub outgoing: Slots<Outgoing>,
@@ -45,7 +45,7 @@ pub(super) struct Pairs<T: Transport> {
     leaving: Vec<QueuePair>,
 }
 
-impl<T: Transport> Pairs<T> {
+impl<E: Endpoint> Pairs<E> {
     /// None, at so many NIC ports.
     pub(super) fn new(nic_ports: u32, clocks: Clocks) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<T: Transport> Pairs<T> {
     }
 
     /// Gives a new sending half a place, and a name at its NIC port.
-    pub(super) fn open_sender(&mut self, mut sender: Sender<T::Flow>) -> u32 {
+    pub(super) fn open_sender(&mut self, mut sender: Sender<E::Flow>) -> u32 {
         let nic = &mut self.nics[sender.port as usize];
         sender.name = nic.opened;
         nic.opened += 1;
@@ -86,7 +86,7 @@ impl<T: Transport> Pairs<T> {
     }
 
     /// Gives a new receiving half a place.
-    pub(super) fn open_receiver(&mut self, receiver: Receiver<T::Peer>) -> u32 {
+    pub(super) fn open_receiver(&mut self, receiver: Receiver<E::Peer>) -> u32 {
         match self.free_receivers.pop() {
             Some(slot) => {
                 self.receivers[slot as usize] = receiver;
@@ -208,7 +208,7 @@ impl<T: Transport> Pairs<T> {
     }
 
     /// The names of messages that a receiving half awaits, in order.
-    pub(super) fn awaited(&self, receiver: &Receiver<T::Peer>) -> impl Iterator<Item = u64> {
+    pub(super) fn awaited(&self, receiver: &Receiver<E::Peer>) -> impl Iterator<Item = u64> {
         let mut next = receiver.first_awaited();
         std::iter::from_fn(move || {
             if next == NO_MESSAGE {

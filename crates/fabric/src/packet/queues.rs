@@ -343,12 +343,12 @@ impl<T: Transport> Engine<T> {
 
     fn find_place(&mut self, p: u32, id: u32, now: u64) {
         self.serve(p, now);
-        if T::STAGED && !self.packets[id].kind.is_control() && self.stage_takes(p, id, now) {
+        if self.stage_takes(p, id, now) {
             return;
         }
         let packet = &mut self.packets[id];
         packet.joined = now;
-        if T::TELEMETRY && packet.kind == Kind::Data {
+        if self.telemetry.get().is_some() && packet.kind == Kind::Data {
             packet.wire = packet.wire.saturating_add(RECORD);
         }
         let wire = packet.wire;
@@ -436,8 +436,8 @@ impl<T: Transport> Engine<T> {
             && self.draw(CUT, p, packet) >> 31 == 1
         {
             self.packets.exchange(id, waiting.tail);
-            if T::TELEMETRY {
-                self.telemetry.exchange(id, waiting.tail);
+            if let Some(telemetry) = self.telemetry.get_mut() {
+                telemetry.exchange(id, waiting.tail);
             }
         }
         self.trim_to_header(p, id, now);
@@ -512,7 +512,7 @@ impl<T: Transport> Engine<T> {
                 self.begin_service(p, id, self.queues.count, start);
                 continue;
             }
-            let wanted = if T::STAGED { self.stage_choice(p, start) } else { None };
+            let wanted = self.stage_choice(p, start);
             let choice = match wanted {
                 Some(queue) => Choice::Serve(queue),
                 None => self.queues.choose(p, start, &self.packets),
@@ -529,14 +529,12 @@ impl<T: Transport> Engine<T> {
                     if marking.at_dequeue && depth > marking.kmin {
                         self.mark_by(p, id, depth, &marking);
                     }
-                    if T::STAGED {
-                        let (wire, upstream) = (self.packets[id].wire, self.packets[id].next_time as u32);
-                        let rest = self.fabric.ports[p as usize].held - u32::from(wire);
-                        if self.stage_drops(p, id, start, rest) {
-                            self.give_up(p, queue, upstream, wire, now);
-                            self.drop_packet(p, id);
-                            continue;
-                        }
+                    let (wire, upstream) = (self.packets[id].wire, self.packets[id].next_time as u32);
+                    let rest = |engine: &Self| engine.fabric.ports[p as usize].held - u32::from(wire);
+                    if self.stage_drops(p, id, start, rest) {
+                        self.give_up(p, queue, upstream, wire, now);
+                        self.drop_packet(p, id);
+                        continue;
                     }
                     self.begin_service(p, id, queue, start);
                 }

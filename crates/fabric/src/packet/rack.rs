@@ -28,7 +28,7 @@ use windtunnel_kernel::Time;
 use super::engine::Engine;
 use super::message::Arrivals;
 use super::timeline::Class;
-use super::transport::{Loss, LossKind, Transport};
+use super::transport::{Endpoint, Loss, LossKind, Transport};
 
 /// Losses for which a window that has grown stays so (RFC 8985: `reo_wnd_persist`).
 const PERSISTS: u32 = 16;
@@ -246,7 +246,7 @@ impl<T: Transport> Engine<T> {
                 again: false,
             };
             rack.finds(now, &[(now, next - 1)], next);
-            self.transport.on_loss(&mut sender.cc, &loss);
+            self.endpoint.on_loss(&mut sender.cc, &loss);
         }
         let due = self.find_late(flow, now);
         let sender = &mut self.pairs.senders[flow as usize];
@@ -274,13 +274,13 @@ impl<T: Transport> Engine<T> {
                 sender.resend.add(sender.una, sequence);
             }
             let loss = Loss { now: Time(now), kind, sequence, next, bytes, again };
-            self.transport.on_loss(&mut sender.cc, &loss);
+            self.endpoint.on_loss(&mut sender.cc, &loss);
         }
         let sender = &self.pairs.senders[flow as usize];
         if let Some(rack) = &sender.rack
             && self.has_tail(flow)
         {
-            due = due.min(rack.probes_at(sender.heard, self.transport.timeout(&sender.cc).0));
+            due = due.min(rack.probes_at(sender.heard, self.endpoint.timeout(&sender.cc).0));
         }
         due.max(now + 1)
     }
@@ -289,7 +289,7 @@ impl<T: Transport> Engine<T> {
     fn has_tail(&self, flow: u32) -> bool {
         let sender = &self.pairs.senders[flow as usize];
         let mends = sender.rack.as_ref().is_some_and(|rack| sender.una < rack.recover);
-        !T::CREDITED
+        self.credits.get().is_none()
             && sender.una < sender.next
             && sender.beyond.end <= sender.una
             && !sender.resends()
@@ -300,7 +300,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn probe(&mut self, flow: u32, now: u64) {
         let tail = self.has_tail(flow);
         let sender = &mut self.pairs.senders[flow as usize];
-        let timeout = self.transport.timeout(&sender.cc).0;
+        let timeout = self.endpoint.timeout(&sender.cc).0;
         let Some(rack) = &mut sender.rack else { return };
         if !tail || now < rack.probes_at(sender.heard, timeout) {
             return;

@@ -12,7 +12,8 @@ use super::message::{Arrivals, Incoming, NO_MESSAGE, Slots};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::reorder::{Held, Reordering};
 use super::settings::Balancer;
-use super::transport::{Arrived, Recovery, Transport};
+use super::telemetry::Telemetry;
+use super::transport::{Arrived, Endpoint, Recovery, Transport};
 
 /// The receiving half. Three cache lines where its transport keeps little: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
@@ -250,8 +251,8 @@ impl<T: Transport> Engine<T> {
         let packet = self.packets[id];
         let flow = packet.flow;
         self.packets.release(id);
-        if T::TELEMETRY {
-            self.telemetry.set_aside(id);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.set_aside(id);
         }
         self.account.totals.data_packets += 1;
         let receiver = &mut self.pairs.receivers[flow as usize];
@@ -262,7 +263,7 @@ impl<T: Transport> Engine<T> {
         let mut now_or_never = packet.flags & flag::ASKS != 0;
         let mut asks = false;
         let full = self.settings.mtu.0 as u16;
-        let in_order_only = self.transport.recovery() == Recovery::GoBackN;
+        let in_order_only = self.endpoint.recovery() == Recovery::GoBackN;
         if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.ack_every > 0 {
             self.answer(&packet, false, now);
         }
@@ -295,7 +296,7 @@ impl<T: Transport> Engine<T> {
             }
         };
         // What the hops wrote was not sent.
-        let wire = packet.wire - if T::TELEMETRY { self.telemetry.wire() } else { 0 };
+        let wire = packet.wire - self.telemetry.get().map_or(0, Telemetry::wire);
         if fresh || !in_order_only {
             receiver.received += u64::from(wire);
             receiver.copied = receiver.copied.wrapping_add(if fresh { 0 } else { u32::from(wire) });
@@ -303,16 +304,14 @@ impl<T: Transport> Engine<T> {
         receiver.pending += 1;
         receiver.marked += u16::from(marked);
         let arrived = Arrived { now: Time(now), sequence, wire, marked, out_of_order };
-        let answer = self.transport.on_data(&mut receiver.peer, &arrived);
+        let answer = self.endpoint.on_data(&mut receiver.peer, &arrived);
         if fresh
             && self.pairs.receivers[flow as usize].expected >= self.pairs.receivers[flow as usize].whole_at
         {
             now_or_never = true;
             self.report(p, flow, now);
         }
-        if T::CREDITED {
-            self.credit_for(&packet, false, now);
-        }
+        self.credit_for(&packet, false, now);
         let every = self.settings.ack_every;
         let pending = u32::from(self.pairs.receivers[flow as usize].pending);
         if every > 0 && (pending >= every || now_or_never || asks || answer.acknowledge) {
@@ -331,11 +330,9 @@ impl<T: Transport> Engine<T> {
         let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.data_gone += 1;
         // Where packets must come in order it is a loss like others.
-        if matches!(self.transport.recovery(), Recovery::Selective { .. } | Recovery::Rack) {
+        if matches!(self.endpoint.recovery(), Recovery::Selective { .. } | Recovery::Rack) {
             let known = packet.sequence < receiver.expected || receiver.beyond.has(packet.sequence);
-            if T::CREDITED {
-                self.credit_for(&packet, !known, now);
-            }
+            self.credit_for(&packet, !known, now);
             if !known {
                 self.send_back(&packet, Kind::Nack, NONE, 0, now);
             }
@@ -349,7 +346,11 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The credit that the arrival of a data packet asks for, whole or `trimmed` and not known before.
+    #[inline]
     fn credit_for(&mut self, packet: &Packet, trimmed: bool, now: u64) {
+        if self.credits.get().is_none() {
+            return;
+        }
         let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.seen = receiver.seen.max(packet.sequence + 1);
         if packet.flags & flag::FINAL != 0 {
@@ -358,8 +359,8 @@ impl<T: Transport> Engine<T> {
         let over = receiver.expected == receiver.ended && receiver.seen == receiver.ended;
         let port = receiver.port;
         self.want(packet, port, trimmed, now);
-        if over {
-            self.satisfied(packet.flow);
+        if let Some(credits) = self.credits.get_mut().filter(|_| over) {
+            credits.satisfied(packet.flow);
         }
     }
 
@@ -399,7 +400,7 @@ impl<T: Transport> Engine<T> {
         };
         (receiver.pending, receiver.marked) = (0, 0);
         let detail = self.pairs.feedbacks.insert(feedback);
-        let echo = if T::TELEMETRY { self.telemetry.wire() } else { 0 };
+        let echo = self.telemetry.get().map_or(0, Telemetry::wire);
         self.send_back(cause, Kind::Ack, detail, echo, now);
     }
 
@@ -453,8 +454,8 @@ impl<T: Transport> Engine<T> {
         };
         self.pairs.receivers[slot as usize].control_sent += 1;
         let id = self.packets.insert(packet);
-        if T::TELEMETRY && packet.kind == Kind::Ack {
-            self.telemetry.echo(id);
+        if let Some(telemetry) = self.telemetry.get_mut().filter(|_| packet.kind == Kind::Ack) {
+            telemetry.echo(id);
         }
         // It may leave at once, for another process.
         self.send_control(port, id, now);

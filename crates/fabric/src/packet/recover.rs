@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::packets::{Packet, flag};
 use super::receive::Feedback;
 use super::timeline::Class;
-use super::transport::{Loss, LossKind, Nack, Recovery, Transport};
+use super::transport::{Endpoint, Loss, LossKind, Nack, Recovery, Transport};
 
 /// Time-outs in a row after which a queue pair will never be heard, if nothing is to change any more.
 const HOPELESS: u8 = 64;
@@ -16,8 +16,8 @@ impl<T: Transport> Engine<T> {
     pub(super) fn nacked(&mut self, id: u32, now: u64) {
         let Packet { sequence, path, flags, stamp, .. } = self.packets[id];
         let Some(flow) = self.answered(id, now) else { return };
-        if T::CREDITED {
-            self.credits.nacked(flow, self.settings.mtu.0);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.nacked(flow, self.settings.mtu.0);
         }
         let sender = &mut self.pairs.senders[flow as usize];
         sender.heard = now;
@@ -40,7 +40,7 @@ impl<T: Transport> Engine<T> {
                 last_hop: flags & flag::LAST_HOP != 0,
                 in_flight: sender.in_flight(),
             };
-            self.transport.on_nack(&mut sender.cc, &nack);
+            self.endpoint.on_nack(&mut sender.cc, &nack);
         }
         self.rearm(flow, now);
         self.ready(flow, now);
@@ -86,7 +86,7 @@ impl<T: Transport> Engine<T> {
         sender.again_end = end;
         let (sequence, next) = (from, sender.next);
         let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes, again: false };
-        self.transport.on_loss(&mut sender.cc, &loss);
+        self.endpoint.on_loss(&mut sender.cc, &loss);
     }
 
     /// Everything from the first packet missing on is sent again.
@@ -101,15 +101,19 @@ impl<T: Transport> Engine<T> {
         }
         let (sequence, next) = (sender.una, sender.next);
         let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
-        self.transport.on_loss(&mut sender.cc, &loss);
+        self.endpoint.on_loss(&mut sender.cc, &loss);
     }
 
-    /// Sees to it that a sender without credit does not wait for ever for a PULL that was lost.
-    pub(super) fn watch(&mut self, flow: u32, now: u64) {
+    /// A sending half has something to send and nothing on its way. Where credit is granted it may begin anew, and one without any does
+    /// not wait for ever for a PULL that was lost.
+    #[inline]
+    pub(super) fn begin_anew(&mut self, flow: u32, now: u64) {
+        let Some(credits) = self.credits.get_mut() else { return };
         let sender = &mut self.pairs.senders[flow as usize];
-        if sender.watch == u64::MAX && self.credits.purses[flow as usize].credit <= 0 {
+        credits.restart(flow, sender.next);
+        if sender.watch == u64::MAX && credits.is_broke(flow) {
             sender.heard = now;
-            sender.watch = now + self.transport.timeout(&sender.cc).0;
+            sender.watch = now + self.endpoint.timeout(&sender.cc).0;
             let due = sender.watch;
             self.schedule_flow(due, Class::Silence, flow);
         }
@@ -121,20 +125,20 @@ impl<T: Transport> Engine<T> {
         if sender.watch != now {
             return;
         }
-        let waits = T::CREDITED && sender.has_more();
+        let waits = self.credits.get().is_some() && sender.has_more();
         if sender.una == sender.next && !waits {
             // Nothing is under way; the next packet sets the watch again.
             sender.watch = u64::MAX;
             return;
         }
-        let mut patience = self.transport.timeout(&sender.cc).0;
-        if T::CREDITED {
-            patience = self.credits.patience(flow, sender.in_flight(), patience);
+        let mut patience = self.endpoint.timeout(&sender.cc).0;
+        if let Some(credits) = self.credits.get() {
+            patience = credits.patience(flow, sender.in_flight(), patience);
         }
         let due = sender.heard + patience;
         if due > now {
             // With a gap that no later packet shows, progress elsewhere must not hide it.
-            let aged = match self.transport.recovery() {
+            let aged = match self.endpoint.recovery() {
                 Recovery::TIMER => now >= sender.checked + patience,
                 Recovery::Selective { .. } if now < sender.checked + patience => false,
                 Recovery::Selective { .. } if sender.una >= sender.checkpoint => {
@@ -147,7 +151,7 @@ impl<T: Transport> Engine<T> {
                 Recovery::Rack | Recovery::GoBackN | Recovery::None => false,
             };
             let mut due = due;
-            if self.transport.recovery() == Recovery::Rack {
+            if self.endpoint.recovery() == Recovery::Rack {
                 let port = sender.port;
                 self.pull(port, now);
                 self.probe(flow, now);
@@ -157,7 +161,7 @@ impl<T: Transport> Engine<T> {
             self.schedule_flow(due, Class::Silence, flow);
             if aged {
                 self.find_aged(flow, now);
-            } else if self.transport.recovery() == Recovery::Rack {
+            } else if self.endpoint.recovery() == Recovery::Rack {
                 self.rearm(flow, now);
                 self.ready(flow, now);
             }
@@ -181,13 +185,13 @@ impl<T: Transport> Engine<T> {
             recycler.failed(now);
         }
         self.go_back(flow, now, LossKind::Timeout);
-        if T::CREDITED {
-            self.credits.rescue(flow);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.rescue(flow);
         }
         let sender = &mut self.pairs.senders[flow as usize];
         sender.heard = now;
         (sender.checkpoint, sender.checked) = (sender.una, now);
-        let due = now + self.transport.timeout(&sender.cc).0;
+        let due = now + self.endpoint.timeout(&sender.cc).0;
         sender.watch = due;
         self.schedule_flow(due, Class::Silence, flow);
         self.rearm(flow, now);
@@ -221,7 +225,7 @@ impl<T: Transport> Engine<T> {
         sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
         let (kind, next) = (LossKind::Timeout, sender.next);
         let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
-        self.transport.on_loss(&mut sender.cc, &loss);
+        self.endpoint.on_loss(&mut sender.cc, &loss);
         self.rearm(flow, now);
         self.ready(flow, now);
     }

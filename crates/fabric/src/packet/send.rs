@@ -14,7 +14,7 @@ use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
 use super::settings::Balancer;
 use super::timeline::Class;
-use super::transport::{Ack, LossKind, PathChoice, Recovery, Transport};
+use super::transport::{Ack, Endpoint, LossKind, PathChoice, Recovery, Transport};
 
 /// Whether the packet about to leave asks for an answer at once, `unasked` before it not having asked.
 ///
@@ -76,18 +76,14 @@ impl<T: Transport> Engine<T> {
         let port = self.pairs.senders[flow as usize].port;
         self.pull(port, now);
         self.pairs.join(id);
-        if T::CREDITED {
+        if let Some(credits) = self.credits.get_mut() {
             let Outgoing { packets, bytes, .. } = self.pairs.outgoing[id];
-            let headers = u64::from(packets) * self.settings.header.0;
-            self.credits.purses[flow as usize].backlog += bytes + headers;
+            credits.owe(flow, bytes + u64::from(packets) * self.settings.header.0);
         }
         let sender = &mut self.pairs.senders[flow as usize];
         if sender.una == sender.next {
             sender.heard = now;
-            if T::CREDITED {
-                self.credits.restart(flow, sender.next);
-                self.watch(flow, now);
-            }
+            self.begin_anew(flow, now);
         }
         self.ready(flow, now);
     }
@@ -99,7 +95,7 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub(super) fn may_send(&self, flow: u32) -> bool {
         let sender = &self.pairs.senders[flow as usize];
-        if T::CREDITED && self.credits.purses[flow as usize].credit <= 0 {
+        if self.credits.get().is_some_and(|credits| credits.is_broke(flow)) {
             return false;
         }
         let in_flight = sender.in_flight();
@@ -108,7 +104,7 @@ impl<T: Transport> Engine<T> {
             return false;
         }
         in_flight == 0
-            || in_flight + full <= self.transport.window(&sender.cc)
+            || in_flight + full <= self.endpoint.window(&sender.cc)
             || (!sender.asked && in_flight < full * u64::from(self.settings.ack_every))
     }
 
@@ -128,7 +124,7 @@ impl<T: Transport> Engine<T> {
                 sender.resend.take(sequence);
                 sequence
             };
-            if matches!(self.transport.recovery(), Recovery::Selective { .. }) {
+            if matches!(self.endpoint.recovery(), Recovery::Selective { .. }) {
                 sender.resent.push(sequence);
             }
             self.account.totals.retransmissions += 1;
@@ -151,7 +147,7 @@ impl<T: Transport> Engine<T> {
             _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
             Balancer::Spray { paths } => {
                 let choice = PathChoice { now: Time(start), round: sender.round, paths, hash: sender.hash };
-                let path = self.transport.path(&mut sender.cc, &choice);
+                let path = self.endpoint.path(&mut sender.cc, &choice);
                 let path = path.unwrap_or_else(|| choice.in_turn(sender.round));
                 (combine(sender.hash, u64::from(path)), path)
             }
@@ -164,8 +160,8 @@ impl<T: Transport> Engine<T> {
         sender.round = sender.round.wrapping_add(1);
         sender.sent += u64::from(wire);
         sender.data_sent += 1;
-        self.transport.on_send(&mut sender.cc, Time(start), wire);
-        let gap = self.transport.gap(&sender.cc, wire).0;
+        self.endpoint.on_send(&mut sender.cc, Time(start), wire);
+        let gap = self.endpoint.gap(&sender.cc, wire).0;
         (sender.gap, sender.last_wire) = (gap, wire);
         sender.eligible = start
             + if self.pairs.clocks.are_right() {
@@ -175,10 +171,10 @@ impl<T: Transport> Engine<T> {
                 self.pairs.clocks.real(nic, gap, &mut sender.rest)
             };
         let most = sender.next - sender.una >= self.settings.in_flight;
-        let probes = self.transport.recovery() == Recovery::Rack
+        let probes = self.endpoint.recovery() == Recovery::Rack
             && sender.rack.as_mut().is_some_and(|rack| rack.sends(start, sequence, !fresh));
         sender.asked = last || most || probes || {
-            let (window, in_flight) = (self.transport.window(&sender.cc), sender.in_flight());
+            let (window, in_flight) = (self.endpoint.window(&sender.cc), sender.in_flight());
             is_to_ask(self.settings.mtu.0, self.settings.ack_every, window, in_flight, sender.unasked)
         };
         sender.unasked = if sender.asked { 0 } else { sender.unasked.saturating_add(1) };
@@ -200,11 +196,11 @@ impl<T: Transport> Engine<T> {
             queue: sender.queue,
             color: sender.color,
         };
-        if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
+        if sender.watch == u64::MAX && self.endpoint.recovery() != Recovery::None {
             (sender.checkpoint, sender.checked) = (sequence, start);
             sender.resent.clear();
             sender.heard = sender.heard.max(start);
-            sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.timeline.now());
+            sender.watch = (sender.heard + self.endpoint.timeout(&sender.cc).0).max(self.timeline.now());
             let due = sender.watch;
             self.schedule_flow(due, Class::Silence, flow);
         }
@@ -215,23 +211,23 @@ impl<T: Transport> Engine<T> {
             self.strike(flow);
         }
         let id = self.packets.insert(packet);
-        if T::TELEMETRY {
-            self.telemetry.begin(id);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.begin(id);
         }
-        if T::CREDITED {
-            self.pay(flow, id, fresh);
-        }
+        self.pay(flow, id, fresh);
         id
     }
 
     /// Takes what data packet `id`, which is about to be sent, costs, and writes into it what its sender asks for.
+    #[inline]
     fn pay(&mut self, flow: u32, id: u32, fresh: bool) {
+        let Some(credits) = self.credits.get_mut() else { return };
         let (mtu, sender, packet) =
             (self.settings.mtu.0, &self.pairs.senders[flow as usize], &mut self.packets[id]);
         let last = !sender.has_more();
         let again = u64::from(sender.resend.count + sender.again_end - sender.again) * mtu;
         let sent = Spent { sequence: packet.sequence, wire: packet.wire, fresh, last, again };
-        let (asked, flags) = self.credits.spend(flow, mtu, &sent);
+        let (asked, flags) = credits.spend(flow, mtu, &sent);
         packet.detail = asked;
         packet.flags |= flags | if last { flag::FINAL } else { 0 };
     }
@@ -243,8 +239,8 @@ impl<T: Transport> Engine<T> {
         let feedback = self.pairs.feedbacks.take(packet.detail);
         self.account.totals.acknowledgements += 1;
         self.packets.release(id);
-        if T::TELEMETRY {
-            self.telemetry.set_aside(id);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.set_aside(id);
         }
         let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
@@ -252,8 +248,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let port = sender.port;
-        if T::TELEMETRY {
-            self.telemetry.read(flow);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.read(flow);
         }
         self.pull(port, now);
         let sender = &mut self.pairs.senders[flow as usize];
@@ -281,8 +277,8 @@ impl<T: Transport> Engine<T> {
             sender.heard = now;
             sender.silent = 0;
         }
-        if T::CREDITED {
-            self.credits.heard(flow);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.heard(flow);
         }
         // Of the packets told, those from the first not known to have arrived to the last sent.
         let below = |sequence: u32| u64::MAX.checked_shl(sequence.saturating_sub(feedback.base)).unwrap_or(0);
@@ -303,12 +299,12 @@ impl<T: Transport> Engine<T> {
         if let Some(recycler) = &mut sender.recycler {
             recycler.heard(packet.path, feedback.echo, feedback.packets - feedback.marked, now);
         }
-        if T::TELEMETRY {
-            let (before, hops) = self.telemetry.told(flow);
-            self.transport.on_hops(&mut sender.cc, &ack, before, hops);
+        if let Some(telemetry) = self.telemetry.get() {
+            let (before, hops) = telemetry.told(flow);
+            self.endpoint.on_hops(&mut sender.cc, &ack, before, hops);
         }
-        self.transport.on_ack(&mut sender.cc, &ack);
-        match self.transport.recovery() {
+        self.endpoint.on_ack(&mut sender.cc, &ack);
+        match self.endpoint.recovery() {
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
             Recovery::None | Recovery::GoBackN => {}
             Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
@@ -324,9 +320,8 @@ impl<T: Transport> Engine<T> {
                 self.rack_heard(flow, now, &told);
             }
         }
-        if T::CREDITED && self.pairs.senders[flow as usize].is_idle_with_more() {
-            self.credits.restart(flow, self.pairs.senders[flow as usize].next);
-            self.watch(flow, now);
+        if self.pairs.senders[flow as usize].is_idle_with_more() {
+            self.begin_anew(flow, now);
         }
         self.strike(flow);
         self.rearm(flow, now);
@@ -361,7 +356,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn notified(&mut self, id: u32, now: u64) {
         let Some(flow) = self.answered(id, now) else { return };
         let sender = &mut self.pairs.senders[flow as usize];
-        self.transport.on_notify(&mut sender.cc, Time(now));
+        self.endpoint.on_notify(&mut sender.cc, Time(now));
         // A packet already paced keeps its time: DCQCN's increases act from one transmission to the next, and a cut that
         // acted in between would outweigh them.
         let waits = sender.turn == Turn::Paced;
@@ -381,7 +376,7 @@ impl<T: Transport> Engine<T> {
         self.pull(port, now);
         let sender = &mut self.pairs.senders[flow as usize];
         sender.timer = u64::MAX;
-        self.transport.on_timer(&mut sender.cc, Time(now));
+        self.endpoint.on_timer(&mut sender.cc, Time(now));
         self.rearm(flow, now);
         self.ready(flow, now);
     }
@@ -390,7 +385,7 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
         let sender = &mut self.pairs.senders[flow as usize];
-        let Some(Time(due)) = self.transport.timer(&sender.cc) else { return };
+        let Some(Time(due)) = self.endpoint.timer(&sender.cc) else { return };
         let due = due.max(now);
         if sender.timer != due {
             sender.timer = due;

@@ -217,10 +217,13 @@ impl<T: Transport> Engine<T> {
         if self.fabric.ports[p as usize].is_due(now) {
             self.start_waiting(p, now);
         }
-        if T::STAGED && self.is_staged(p, id) && self.stage_takes(p, id, now) {
+        if self.stage_takes(p, id, now) {
             return;
         }
-        if T::TELEMETRY && self.fabric.is_of_switch(p) && self.packets[id].kind == Kind::Data {
+        if self.telemetry.get().is_some()
+            && self.fabric.is_of_switch(p)
+            && self.packets[id].kind == Kind::Data
+        {
             let packet = &mut self.packets[id];
             packet.wire = packet.wire.saturating_add(RECORD);
         }
@@ -280,7 +283,7 @@ impl<T: Transport> Engine<T> {
             }
             break;
         }
-        if T::STAGED && self.is_staged(p, id) && self.stage_drops(p, id, now, 0) {
+        if self.stage_drops(p, id, now, |_| 0) {
             self.fabric.hold(p, 0);
             self.drop_packet(p, id);
             return;
@@ -325,8 +328,8 @@ impl<T: Transport> Engine<T> {
             let tail = data.tail;
             let held = port.held - u32::from(self.packets[tail].wire) + u32::from(packet.wire);
             self.packets.exchange(id, tail);
-            if T::TELEMETRY {
-                self.telemetry.exchange(id, tail);
+            if let Some(telemetry) = self.telemetry.get_mut() {
+                telemetry.exchange(id, tail);
             }
             self.fabric.hold(p, held);
             let ecn = self.fabric.kind(p).ecn;
@@ -393,22 +396,15 @@ impl<T: Transport> Engine<T> {
         if ecn.at_dequeue && held > ecn.kmin && packets[id as usize].kind == Kind::Data {
             self.mark(p, id, held);
         }
-        if T::STAGED && self.is_staged(p, id) {
-            let rest = held - u32::from(self.packets[id].wire);
-            if self.stage_drops(p, id, start, rest) {
-                self.fabric.ports[p as usize].in_service = 0;
-                self.fabric.hold(p, rest);
-                self.drop_packet(p, id);
-                return;
-            }
+        let rest = |engine: &Self| held - u32::from(engine.packets[id].wire);
+        if self.stage_drops(p, id, start, rest) {
+            let rest = rest(self);
+            self.fabric.ports[p as usize].in_service = 0;
+            self.fabric.hold(p, rest);
+            self.drop_packet(p, id);
+            return;
         }
         self.begin(p, id, start);
-    }
-
-    /// Whether a stage is asked about a packet at port `p`: data at switches.
-    #[inline]
-    fn is_staged(&self, p: u32, id: u32) -> bool {
-        self.fabric.is_of_switch(p) && !self.packets[id].kind.is_control()
     }
 
     /// Marks a data packet if the draw says so.

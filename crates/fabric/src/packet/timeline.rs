@@ -252,9 +252,9 @@ mod tests {
         );
         assert_eq!(timeline.pop_port(9), Some((5, 3)));
         assert_eq!(timeline.pop_port(9), None, "the other at 5 comes before");
-        assert_eq!(timeline.pop_other().map(|key| key.class()), Some(Class::Wake));
+        assert_eq!(timeline.pop_other().map(Key::class), Some(Class::Wake));
         assert_eq!((timeline.pop_port(9), timeline.other_by(9)), (Some((9, 0)), Some(9)));
-        assert_eq!(timeline.pop_other().map(|key| key.port()), Some(1));
+        assert_eq!(timeline.pop_other().map(Key::port), Some(1));
         assert_eq!((timeline.next_time(), timeline.other_by(u64::MAX)), (Time::NEVER, None));
     }
 }

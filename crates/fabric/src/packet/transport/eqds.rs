@@ -15,7 +15,7 @@ use windtunnel_kernel::Span;
 
 use super::mixed::Mixed;
 use super::{
-    Ack, Answer, Arrived, Credit, Demand, Nack, PathChoice, PathFacts, Recovery, Transport, patience,
+    Ack, Answer, Arrived, Credit, Credited, Demand, Endpoint, Nack, PathChoice, PathFacts, Recovery, patience,
 };
 
 /// Parameters.
@@ -67,11 +67,11 @@ impl Begun {
     }
 }
 
-impl Transport for Eqds {
+impl Endpoint for Eqds {
     type Flow = EqdsFlow;
     type Peer = Begun;
+    type Uses = Credited;
     const NAME: &'static str = "eqds";
-    const CREDITED: bool = true;
 
     fn recovery(&self) -> Recovery {
         self.recovery

@@ -1,0 +1,322 @@
+//! What a queue pair's two halves do: see [`Endpoint`] and the page of the [module](super).
+
+use windtunnel_kernel::random::combine;
+use windtunnel_kernel::{BitRate, Span, Time};
+
+use super::{Hop, State, Uses};
+
+/// How lost packets are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Not at all.
+    None,
+    /// The receiver takes packets in order only; on one out of order it asks for the first missing one, and the sender
+    /// goes back to it.
+    GoBackN,
+    /// The receiver takes packets in any order and says which; the sender sends again what is missing once `reorder`
+    /// later packets have arrived, or by its timer.
+    Selective {
+        /// Later packets that show a loss.
+        reorder: u32,
+    },
+    /// The receiver takes packets in any order and says which; the sender sends again what is overdue by more than a reordering
+    /// window once something sent later has arrived (RFC 8985), a retransmission like any other.
+    Rack,
+}
+
+impl Recovery {
+    /// Losses show by NACKs and by time-outs alone: for packets that are sprayed, of which later ones show nothing, over switches
+    /// that trim.
+    pub const TIMER: Self = Self::Selective { reorder: u32::MAX };
+}
+
+/// What is known of a queue pair's path when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathFacts {
+    /// Of the sender's NIC port.
+    pub rate: BitRate,
+    /// A full packet there and its acknowledgement back on an idle path.
+    pub base_rtt: Span,
+    /// Bytes that fill the path for one `base_rtt` at `rate`, rounded up.
+    pub bdp: u64,
+    /// Size of a full packet.
+    pub mtu: u32,
+    /// Links of the way there.
+    pub hops: u32,
+    /// What a data packet waits for at most at any one port of the way there that holds all that it may alone; `None` where a
+    /// port has no limit.
+    pub queue: Option<Span>,
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ack {
+    /// When it came.
+    pub now: Time,
+    /// Bytes on the wire that have newly arrived.
+    pub bytes: u64,
+    /// Data packets that it answers.
+    pub packets: u32,
+    /// Of them marked.
+    pub marked: u32,
+    /// Next packet that the receiver expects.
+    pub expected: u32,
+    /// Next new packet of the sender.
+    pub next: u32,
+    /// From the start of transmission of the packet that caused it.
+    pub rtt: Span,
+    /// Whether that packet was marked.
+    pub echo: bool,
+    /// Path number of that packet.
+    pub path: u16,
+    /// Bytes still in flight.
+    pub in_flight: u64,
+}
+
+/// How a loss showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossKind {
+    /// Later packets arrived, or the receiver asked.
+    Gap,
+    /// Nothing was heard for long.
+    Timeout,
+}
+
+/// A loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// When it was found.
+    pub now: Time,
+    /// How.
+    pub kind: LossKind,
+    /// First packet missing; of gaps that show by time the last.
+    pub sequence: u32,
+    /// Next new packet of the sender.
+    pub next: u32,
+    /// Bytes taken for lost.
+    pub bytes: u64,
+    /// Whether it was sent after the loss before was told of: one of two indications (RFC 5681 §4.3). Known where losses show by
+    /// time ([`Recovery::Rack`]).
+    pub again: bool,
+}
+
+/// A data packet at its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// When.
+    pub now: Time,
+    /// Which.
+    pub sequence: u32,
+    /// Bytes on the wire.
+    pub wire: u16,
+    /// Congestion experienced.
+    pub marked: bool,
+    /// Whether an earlier one is missing.
+    pub out_of_order: bool,
+}
+
+/// What a sprayed packet's path number is chosen from: see [`Endpoint::path`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathChoice {
+    /// When the packet's transmission begins.
+    pub now: Time,
+    /// Packets that the queue pair has sent so far, modulo 2^32.
+    pub round: u32,
+    /// Path numbers are below this, a power of two up to 65,536.
+    pub paths: u32,
+    /// Of the queue pair: the same for all its packets, and of no other.
+    pub hash: u64,
+}
+
+impl PathChoice {
+    /// Path number of the place `turn` in an order that takes every number once before any again, and differs from one
+    /// round to the next.
+    #[inline]
+    pub fn in_turn(&self, turn: u32) -> u16 {
+        let (lap, place) = (turn / self.paths, turn % self.paths);
+        (place ^ (combine(self.hash, u64::from(lap)) as u32 & (self.paths - 1))) as u16
+    }
+}
+
+/// A packet that arrived without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// When that was heard.
+    pub now: Time,
+    /// Which.
+    pub sequence: u32,
+    /// Next new packet of the sender.
+    pub next: u32,
+    /// Bytes on the wire that were sent.
+    pub bytes: u64,
+    /// Its path number.
+    pub path: u16,
+    /// Whether the header was marked before it was trimmed.
+    pub echo: bool,
+    /// Whether it was trimmed at the port that leads to its receiver.
+    pub last_hop: bool,
+    /// Bytes still in flight, without it.
+    pub in_flight: u64,
+}
+
+/// What raises what a queue pair wants from its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Demand {
+    /// Each packet that arrives, whole or trimmed, wants to be followed by another; a packet costs a full one. Once all
+    /// has arrived that the sender had, nothing is wanted.
+    #[default]
+    Arrivals,
+    /// Each packet says how many bytes its sender has still to send, up to what it sends unasked; a trimmed one wants
+    /// itself in addition. Packets cost their bytes.
+    Backlog,
+}
+
+/// What an endpoint needs of switches: it is refused where the settings do not give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Packets for which there is no room are trimmed, not dropped.
+    Trimming,
+}
+
+/// How the receivers of a transport grant credit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Credit {
+    /// Bytes that a PULL grants at most.
+    pub quantum: u32,
+    /// All grants of a NIC port together, as a share of its rate.
+    pub share: f64,
+    /// What they answer.
+    pub demand: Demand,
+    /// Whether what is sent unasked goes on after the receiver was heard of.
+    pub keeps_unasked: bool,
+    /// Whether a NIC port that nobody wants anything of grants to those who did before, up to what a sender may send unasked.
+    pub idle: bool,
+}
+
+/// What a receiver answers beside the acknowledgements that are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Acknowledge at once.
+    pub acknowledge: bool,
+    /// Send a notification: see [`Endpoint::on_notify`].
+    pub notify: bool,
+}
+
+/// See the module page.
+pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// State of a sending half.
+    type Flow: Clone + std::fmt::Debug + Send + Sync;
+    /// State of a receiving half.
+    type Peer: State;
+    /// What it asks of the engine beside the calls below: [`Plain`](super::Plain) for nothing.
+    type Uses: Uses;
+
+    /// Its name in a scenario.
+    const NAME: &'static str;
+
+    /// What it needs of switches, beside what its [`Uses`] imply.
+    fn needs(&self) -> &'static [Need] {
+        &[]
+    }
+
+    /// How losses are mended.
+    fn recovery(&self) -> Recovery;
+
+    /// Whether what it does rests on acknowledgements.
+    fn is_answered(&self) -> bool {
+        true
+    }
+
+    /// A new queue pair.
+    fn open(&self, path: &PathFacts) -> Self::Flow;
+
+    /// Bytes that may be in flight. One packet may always be.
+    fn window(&self, flow: &Self::Flow) -> u64;
+
+    /// From the start of a transmission of `wire` bytes to the earliest start of the next of this queue pair; zero paces
+    /// nothing.
+    #[inline]
+    fn gap(&self, flow: &Self::Flow, wire: u16) -> Span {
+        let _ = (flow, wire);
+        Span::ZERO
+    }
+
+    /// A transmission begins.
+    #[inline]
+    fn on_send(&self, flow: &mut Self::Flow, now: Time, wire: u16) {
+        let _ = (flow, now, wire);
+    }
+
+    /// Path number of the next packet where packets are sprayed ([`Balancer::Spray`](crate::packet::Balancer::Spray)), by
+    /// what [`Ack::path`] and [`Ack::echo`] told before; `None`: the next in turn. Asked once for each packet, before
+    /// [`Self::on_send`].
+    #[inline]
+    fn path(&self, flow: &mut Self::Flow, choice: &PathChoice) -> Option<u16> {
+        let _ = (flow, choice);
+        None
+    }
+
+    /// An acknowledgement has come.
+    fn on_ack(&self, flow: &mut Self::Flow, ack: &Ack);
+
+    /// What each hop told the packet that caused `ack`, and what another packet was told before. Called before
+    /// [`Self::on_ack`].
+    #[inline]
+    fn on_hops(&self, flow: &mut Self::Flow, ack: &Ack, before: &[Hop], hops: &[Hop]) {
+        let _ = (flow, ack, before, hops);
+    }
+
+    /// A packet was trimmed; it will be sent again. By default as a loss that later packets have shown.
+    #[inline]
+    fn on_nack(&self, flow: &mut Self::Flow, nack: &Nack) {
+        let Nack { now, sequence, next, bytes, .. } = *nack;
+        self.on_loss(flow, &Loss { now, kind: LossKind::Gap, sequence, next, bytes, again: false });
+    }
+
+    /// How receivers grant credit when a full packet has `mtu` bytes.
+    fn credit(&self, mtu: u32) -> Credit {
+        let _ = mtu;
+        Credit::default()
+    }
+
+    /// Bytes that a queue pair may send before any credit has come, and the most credit it saves.
+    fn unasked(&self, flow: &Self::Flow) -> u64 {
+        let _ = flow;
+        0
+    }
+
+    /// Something was lost.
+    #[inline]
+    fn on_loss(&self, flow: &mut Self::Flow, loss: &Loss) {
+        let _ = (flow, loss);
+    }
+
+    /// The receiver sent a notification (DCQCN's CNP).
+    #[inline]
+    fn on_notify(&self, flow: &mut Self::Flow, now: Time) {
+        let _ = (flow, now);
+    }
+
+    /// Silence after which everything in flight is taken for lost.
+    fn timeout(&self, flow: &Self::Flow) -> Span;
+
+    /// When [`Self::on_timer`] is to be called next. Asked after every call that may change it.
+    #[inline]
+    fn timer(&self, flow: &Self::Flow) -> Option<Time> {
+        let _ = flow;
+        None
+    }
+
+    /// The time has come.
+    #[inline]
+    fn on_timer(&self, flow: &mut Self::Flow, now: Time) {
+        let _ = (flow, now);
+    }
+
+    /// A data packet has reached the receiver.
+    #[inline]
+    fn on_data(&self, peer: &mut Self::Peer, data: &Arrived) -> Answer {
+        let _ = (peer, data);
+        Answer::default()
+    }
+}
