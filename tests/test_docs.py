@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from conftest import Command
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate")
 """What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
 
@@ -192,8 +192,9 @@ def test_columns_of_tables_are_on_the_results_page(name: str) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert f": {page.name}" in navigation, page.name
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert f": {name}" in navigation, name
 
 
 @pytest.mark.engine

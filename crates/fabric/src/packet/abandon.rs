@@ -52,9 +52,8 @@ impl<T: Transport> Engine<T> {
     /// Resets a sending half at `now`.
     pub(super) fn reset_sender(&mut self, pair: QueuePair, now: u64) {
         let flow = pair.sender;
-        let port = self.pairs.senders[flow as usize].port;
         // What came earlier is settled by the old state.
-        self.pull(port, now);
+        self.pull_for(flow, now);
         self.pairs.reset_sender(pair);
         if let Some(credits) = self.credits.get_mut() {
             credits.owe_nothing(flow);

@@ -284,6 +284,7 @@ mod tests {
             bdp: 500_000,
             mtu: 4_160,
             hops: 4,
+            planes: 1,
             queue: None,
         };
         Recycler::new(7, &path)

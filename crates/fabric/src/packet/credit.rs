@@ -426,8 +426,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         sender.heard(now);
-        let port = sender.port;
-        self.pull(port, now);
+        self.pull_for(flow, now);
         if let Some(credits) = self.credits.get_mut() {
             credits.fill(flow, stamp);
         }

@@ -87,6 +87,8 @@ pub(super) struct Gone {
     pub half: u32,
     /// Whether that is a sending half.
     pub back: bool,
+    /// Whether it was an endpoint's own, which nobody waits for.
+    pub own: bool,
 }
 
 /// Packets that leave for a process in a window.
@@ -242,7 +244,7 @@ impl<T: Transport> Engine<T> {
         } else {
             let receiver = &mut self.pairs.receivers[gone.half as usize];
             receiver.data_gone += 1;
-            if !receiver.aside && self.endpoint.recovery() == Recovery::None {
+            if !gone.own && !receiver.aside && self.endpoint.recovery() == Recovery::None {
                 self.account.lose_for_good();
             }
         }

@@ -74,6 +74,8 @@ pub struct Completion {
 type UsesOf<T> = <<T as Transport>::Endpoint as Endpoint>::Uses;
 pub(super) type CreditOf<T> = <UsesOf<T> as Uses>::Credit;
 pub(super) type TelemetryOf<T> = <UsesOf<T> as Uses>::Telemetry;
+pub(super) type ProbesOf<T> = <UsesOf<T> as Uses>::Probes;
+pub(super) type PlanesOf<T> = <UsesOf<T> as Uses>::Planes;
 /// Whether switches ask their policy about packets at queues, and about ports.
 pub(super) type AtQueues<T> = <<T as Transport>::Policy as SwitchPolicy>::Queues;
 pub(super) type AtPorts<T> = <<T as Transport>::Policy as SwitchPolicy>::Ports;

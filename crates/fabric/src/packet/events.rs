@@ -123,7 +123,7 @@ impl<T: Transport> Engine<T> {
     fn timed(&mut self, key: Key) -> Option<u32> {
         let flow = self.pairs.named(key.port(), key.name())?;
         // What is in flight then does not depend on when the port was last looked at.
-        self.pull(key.port(), key.time().0);
+        self.pull_for(flow, key.time().0);
         let sender = &self.pairs.senders[flow as usize];
         self.account.note(|| key.told(), || sender.in_flight());
         Some(flow)
@@ -259,7 +259,8 @@ impl<T: Transport> Engine<T> {
         if packet.flags & flag::REDUCED != 0 {
             return;
         }
-        let gone = Gone { half: packet.flow, back: packet.kind.goes_back() };
+        let (back, own) = (packet.kind.goes_back(), packet.kind.is_own());
+        let gone = Gone { half: packet.flow, back, own };
         let home = self.home(packet.to);
         match &mut self.crossing {
             Some(crossing) if crossing.number != home => crossing.gone.push((home, gone)),

@@ -293,6 +293,7 @@ impl Fabric {
             bdp: bits.div_ceil(8_000_000_000_000) as u64,
             mtu: u32::from(mtu),
             hops: 1 + path.len() as u32,
+            planes: 1,
             queue: path
                 .iter()
                 .map(|&p| self.longest_wait(p))

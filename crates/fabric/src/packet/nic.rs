@@ -7,11 +7,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::engine::Engine;
+use windtunnel_kernel::Time;
+
+use super::engine::{Engine, PlanesOf};
+use super::pairs::Pairs;
 use super::port::{CONTROL, DATA};
 use super::pull::Ready;
 use super::timeline::Class;
-use super::transport::{Endpoint, Transport};
+use super::transport::{Endpoint, Feature, MemoryOf, Transport};
 
 /// What a queue pair does at its NIC port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,12 +79,34 @@ impl Default for NicPort {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Lets NIC port `p` start everything whose turn has come by `now`.
+    /// Lets NIC port `p` start everything whose turn has come by `now`; where queue pairs take all planes, the ports of these too.
+    #[inline]
     pub(super) fn pull(&mut self, p: u32, now: u64) {
-        if self.fabric.ports[p as usize].down {
-            return;
+        if PlanesOf::<T>::ask(|| self.pull_planes(p, now)).is_none() {
+            let later = self.start_by(p, now);
+            self.wake_at(p, later);
         }
-        let later = loop {
+    }
+
+    /// Sees to it that NIC port `p` is pulled at `later`, if anything may start then.
+    #[inline]
+    pub(super) fn wake_at(&mut self, p: u32, later: u64) {
+        // With a packet on the cable the port's own event comes in time.
+        if later != u64::MAX
+            && self.fabric.ports[p as usize].flight.is_empty()
+            && self.pairs.nics[p as usize].wake > later
+        {
+            self.pairs.nics[p as usize].wake = later;
+            self.timeline.schedule(later, Class::Wake, p);
+        }
+    }
+
+    /// Starts everything at NIC port `p` whose turn has come by `now`; when the next thing may start, `u64::MAX` if nothing may.
+    pub(super) fn start_by(&mut self, p: u32, now: u64) -> u64 {
+        if self.fabric.ports[p as usize].down {
+            return u64::MAX;
+        }
+        loop {
             let port = &mut self.fabric.ports[p as usize];
             if !port.waiting[CONTROL].is_empty() {
                 if port.free_at > now {
@@ -124,41 +149,39 @@ impl<T: Transport> Engine<T> {
                     nic.ready.push(flow, &mut self.pairs.senders);
                 }
             }
-            let flow = nic.ready.pop(&self.pairs.senders);
-            if self.queues.on && self.queues.stops(p, self.pairs.senders[flow as usize].queue) {
-                self.pairs.senders[flow as usize].turn = Turn::Parked;
-                self.queues.parked[p as usize].push(flow);
+            let leg = nic.ready.pop(&self.pairs.senders);
+            if self.queues.on && self.queues.stops(p, self.pairs.senders[leg as usize].queue) {
+                self.pairs.senders[leg as usize].turn = Turn::Parked;
+                self.queues.parked[p as usize].push(leg);
                 continue;
             }
+            let flow = self.pairs.lead(leg);
             if !self.pairs.senders[flow as usize].finds_more() {
-                self.pairs.senders[flow as usize].turn = Turn::Idle;
+                self.pairs.senders[leg as usize].turn = Turn::Idle;
                 continue;
             }
-            if !self.may_send(flow) {
-                self.pairs.senders[flow as usize].turn = Turn::Blocked;
+            if !self.may_send(flow) || !self.may_take_plane(flow, leg, start) {
+                self.pairs.senders[leg as usize].turn = Turn::Blocked;
                 continue;
             }
-            let id = self.make_packet(flow, start);
+            if self.waits_for_pace(flow, leg, start) {
+                continue;
+            }
+            let id = self.make_packet(flow, leg, start);
             self.begin(p, id, start);
             let sender = &mut self.pairs.senders[flow as usize];
             let nic = &mut self.pairs.nics[p as usize];
             nic.ready.sent(sender.queue);
-            if !sender.has_more() {
+            let (more, eligible) = (sender.has_more(), sender.eligible);
+            let sender = &mut self.pairs.senders[leg as usize];
+            if !more {
                 sender.turn = Turn::Idle;
-            } else if sender.eligible > start {
-                sender.turn = Turn::Paced;
-                nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
+            } else if eligible > start {
+                (sender.turn, sender.eligible) = (Turn::Paced, eligible);
+                nic.paced.push(Reverse((eligible, sender.name, leg)));
             } else {
-                nic.ready.push(flow, &mut self.pairs.senders);
+                nic.ready.push(leg, &mut self.pairs.senders);
             }
-        };
-        // With a packet on the cable the port's own event comes in time.
-        if later != u64::MAX
-            && self.fabric.ports[p as usize].flight.is_empty()
-            && self.pairs.nics[p as usize].wake > later
-        {
-            self.pairs.nics[p as usize].wake = later;
-            self.timeline.schedule(later, Class::Wake, p);
         }
     }
 
@@ -191,27 +214,67 @@ impl<T: Transport> Engine<T> {
         Pulled::Sent
     }
 
-    /// A queue pair that waited for something may have its turn again. The port has been pulled to `now`.
-    pub(super) fn ready(&mut self, flow: u32, now: u64) {
+    /// Whether a queue pair sends on the plane of a leg whose port is free.
+    #[inline]
+    fn may_take_plane(&mut self, flow: u32, leg: u32, start: u64) -> bool {
+        PlanesOf::<T>::ask(|| {
+            let Pairs { senders, memories, .. } = &mut self.pairs;
+            let plane = senders[leg as usize].port % self.fabric.topology.planes();
+            let flow_state = &mut senders[flow as usize].cc;
+            match memories.of(flow) {
+                Some(memory) => self.endpoint.takes_plane(memory, flow_state, plane, Time(start)),
+                None => self.endpoint.takes_plane(
+                    &mut MemoryOf::<T::Endpoint>::default(),
+                    flow_state,
+                    plane,
+                    Time(start),
+                ),
+            }
+        })
+        .unwrap_or(true)
+    }
+
+    /// Whether the pace of a queue pair, which another leg may have changed, lets a leg wait; then that is what it does.
+    #[inline]
+    fn waits_for_pace(&mut self, flow: u32, leg: u32, start: u64) -> bool {
+        PlanesOf::<T>::ask(|| {
+            let eligible = self.pairs.senders[flow as usize].eligible;
+            let sender = &mut self.pairs.senders[leg as usize];
+            let waits = eligible > start;
+            if waits {
+                (sender.turn, sender.eligible) = (Turn::Paced, eligible);
+                let nic = &mut self.pairs.nics[sender.port as usize];
+                nic.paced.push(Reverse((eligible, sender.name, leg)));
+            }
+            waits
+        })
+        .unwrap_or(false)
+    }
+
+    /// A leg of a queue pair that waited for something may have its turn again. Its port has been pulled to `now`.
+    pub(super) fn ready_leg(&mut self, leg: u32, flow: u32, now: u64) {
+        let own = &self.pairs.senders[leg as usize];
+        let (p, turn, before) = (own.port, own.turn, own.eligible);
         let sender = &mut self.pairs.senders[flow as usize];
-        let p = sender.port;
-        if matches!(sender.turn, Turn::Ready | Turn::Parked) || !sender.has_more() {
+        if matches!(turn, Turn::Ready | Turn::Parked) || !sender.has_more() {
             return;
         }
         // Its pace may have changed since its last packet.
-        let before = sender.eligible;
         sender.eligible = sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).0);
-        if sender.turn == Turn::Paced && sender.eligible == before {
+        let eligible = sender.eligible;
+        if turn == Turn::Paced && eligible == before {
             return;
         }
         let nic = &mut self.pairs.nics[p as usize];
         nic.since = now;
-        if sender.eligible > now {
+        let sender = &mut self.pairs.senders[leg as usize];
+        sender.eligible = eligible;
+        if eligible > now {
             sender.turn = Turn::Paced;
-            nic.paced.push(Reverse((sender.eligible, sender.name, flow)));
+            nic.paced.push(Reverse((eligible, sender.name, leg)));
         } else {
             sender.turn = Turn::Ready;
-            nic.ready.push(flow, &mut self.pairs.senders);
+            nic.ready.push(leg, &mut self.pairs.senders);
         }
         self.pull(p, now);
     }
@@ -224,7 +287,8 @@ impl<T: Transport> Engine<T> {
             // A queue pair closed and opened again meanwhile waits for nothing.
             if self.pairs.senders[flow as usize].turn == Turn::Parked {
                 self.pairs.senders[flow as usize].turn = Turn::Blocked;
-                self.ready(flow, now);
+                let lead = self.pairs.lead(flow);
+                self.ready_leg(flow, lead, now);
             }
         }
         self.pull(p, now);

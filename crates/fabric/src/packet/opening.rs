@@ -4,7 +4,8 @@
 use windtunnel_topology::{LinkId, SwitchId};
 
 use super::balance::Recycler;
-use super::engine::{CreditOf, Engine, OpenRequest, Plan, QueuePair};
+use super::engine::{CreditOf, Engine, OpenRequest, Plan, PlanesOf, QueuePair};
+use super::memory::Memories;
 use super::message::{Arrivals, NO_MESSAGE};
 use super::nic::Turn;
 use super::packets::{NONE, flag};
@@ -13,7 +14,7 @@ use super::rack::Rack;
 use super::receive::Receiver;
 use super::sender::{Resend, Sender};
 use super::settings::Balancer;
-use super::transport::{Endpoint, Feature, Recovery, Transport};
+use super::transport::{Endpoint, Feature, MemoryOf, News, Recovery, Transport};
 
 impl<T: Transport> Engine<T> {
     /// Opens a queue pair.
@@ -72,7 +73,13 @@ impl<T: Transport> Engine<T> {
         let fixed =
             (self.settings.has_fixed_paths() && self.lead.forwarder.is_none()) || !route[0].is_empty();
         let paths = [Vec::new(), Vec::new()];
-        Plan { ports: [ports, ports_back], paths, hashes: [there, back], fixed, keep }
+        let by_path = matches!(self.settings.balancer, Balancer::Spray { .. } | Balancer::Reps { .. });
+        let hashes = if by_path && Memories::<MemoryOf<T::Endpoint>>::KEPT {
+            [(from, to), (to, from)].map(|(from, to)| self.fabric.topology.flow_hash(seed, from, to, 0))
+        } else {
+            [there, back]
+        };
+        Plan { ports: [ports, ports_back], paths, hashes, fixed, keep }
     }
 
     /// Finds the way there (0) or back (1), for an opening at `now`; the first switch of it lives here.
@@ -95,7 +102,10 @@ impl<T: Transport> Engine<T> {
     pub(super) fn open_sender(&mut self, plan: &Plan, places: [u64; 2]) -> u32 {
         let [port, to] = plan.ports[0];
         let sizes = self.settings.packet_sizes();
-        let facts = self.fabric.facts(sizes, port, &plan.paths[0], plan.ports[1][0], &plan.paths[1]);
+        let mut facts = self.fabric.facts(sizes, port, &plan.paths[0], plan.ports[1][0], &plan.paths[1]);
+        let planes = self.fabric.topology.planes();
+        let spreads = !plan.fixed && PlanesOf::<T>::ask(|| ()).is_some();
+        facts.planes = if spreads { planes } else { 1 };
         let sender = Sender {
             cc: self.endpoint.open(&facts),
             hash: places[0],
@@ -151,6 +161,9 @@ impl<T: Transport> Engine<T> {
         };
         let unasked = CreditOf::<T>::ask(|| self.endpoint.unasked(&sender.cc));
         let slot = self.pairs.open_sender(sender);
+        self.pairs.open_legs(slot, planes, spreads);
+        self.pairs.memories.open(slot, (port / planes, to / planes));
+        self.remember(slot, &News::Opened(&facts));
         if let (Some(credits), Some(unasked)) = (self.credits.get_mut(), unasked) {
             credits.open_sender(slot, unasked);
         }

@@ -11,14 +11,16 @@ use rustc_hash::FxHashMap;
 
 use super::engine::QueuePair;
 use super::impair::Clocks;
+use super::memory::Memories;
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing, Slots};
-use super::nic::{NicPort, Turn};
+use super::nic::NicPort;
 use super::packets::flag;
+use super::planes::Planes;
 use super::queue_settings::Color;
 use super::receive::{Feedbacks, Receiver};
 use super::reorder::Reordering;
 use super::sender::Sender;
-use super::transport::Endpoint;
+use super::transport::{Endpoint, Kept, MemoryOf, Uses};
 
 /// See the module page.
 #[derive(Clone, Debug)]
@@ -34,6 +36,10 @@ pub(super) struct Pairs<E: Endpoint> {
     pub feedbacks: Feedbacks,
     /// Those of the hosts.
     pub clocks: Clocks,
+    /// What is kept of pairs of NICs.
+    pub memories: Memories<MemoryOf<E>>,
+    /// Queue pairs that take all planes.
+    pub planes: Kept<<E::Uses as Uses>::Planes, Planes>,
     free_senders: Vec<u32>,
     free_receivers: Vec<u32>,
     /// Place of the sending half called so at its NIC port, while it is not done.
@@ -56,6 +62,8 @@ impl<E: Endpoint> Pairs<E> {
             incoming: Slots::default(),
             feedbacks: Feedbacks::default(),
             clocks,
+            memories: Memories::default(),
+            planes: Kept::default(),
             free_senders: Vec::new(),
             free_receivers: Vec::new(),
             named: FxHashMap::default(),
@@ -66,23 +74,24 @@ impl<E: Endpoint> Pairs<E> {
     }
 
     /// Gives a new sending half a place, and a name at its NIC port.
-    pub(super) fn open_sender(&mut self, mut sender: Sender<E::Flow>) -> u32 {
+    pub(super) fn open_sender(&mut self, sender: Sender<E::Flow>) -> u32 {
+        let slot = self.place_sender(sender);
+        let sender = &self.senders[slot as usize];
+        self.named.insert((sender.port, sender.name), slot);
+        slot
+    }
+
+    /// The same for one that no event is for.
+    pub(super) fn place_sender(&mut self, mut sender: Sender<E::Flow>) -> u32 {
         let nic = &mut self.nics[sender.port as usize];
         sender.name = nic.opened;
         nic.opened += 1;
-        let name = (sender.port, sender.name);
-        let slot = match self.free_senders.pop() {
-            Some(slot) => {
-                self.senders[slot as usize] = sender;
-                slot
-            }
-            None => {
-                self.senders.push(sender);
-                self.senders.len() as u32 - 1
-            }
-        };
-        self.named.insert(name, slot);
-        slot
+        if let Some(slot) = self.free_senders.pop() {
+            self.senders[slot as usize] = sender;
+            return slot;
+        }
+        self.senders.push(sender);
+        self.senders.len() as u32 - 1
     }
 
     /// Gives a new receiving half a place.
@@ -127,8 +136,12 @@ impl<E: Endpoint> Pairs<E> {
 
     /// Packets of a sending half take this data queue and have this color.
     pub(super) fn classify(&mut self, sender: u32, queue: u8, color: Color) {
-        let sender = &mut self.senders[sender as usize];
-        (sender.queue, sender.color) = (queue, color);
+        let mut number = 0;
+        while let Some(leg) = self.leg(sender, number) {
+            let leg = &mut self.senders[leg as usize];
+            (leg.queue, leg.color) = (queue, color);
+            number += 1;
+        }
     }
 
     /// Most that were open at once.
@@ -277,8 +290,7 @@ impl<E: Endpoint> Pairs<E> {
     pub(super) fn take_retired(&mut self) -> Vec<QueuePair> {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|pair| {
-            let stands =
-                matches!(self.senders[pair.sender as usize].turn, Turn::Ready | Turn::Paced | Turn::Parked);
+            let stands = self.stands(pair.sender);
             if !stands {
                 self.retired.push(*pair);
             }
@@ -310,6 +322,8 @@ impl<E: Endpoint> Pairs<E> {
 
     /// Frees the place of a sending half; where its packets' path lies, if they have one.
     pub(super) fn close_sender(&mut self, sender: u32) -> Option<u64> {
+        let legs = self.take_legs(sender);
+        self.free_senders.extend(legs);
         self.free_senders.push(sender);
         let sender = &self.senders[sender as usize];
         (sender.flags & flag::ROUTED != 0).then_some(sender.hash)
@@ -319,6 +333,18 @@ impl<E: Endpoint> Pairs<E> {
     pub(super) fn close_receiver(&mut self, receiver: u32, reordering: &mut Reordering) -> (u64, [u32; 2]) {
         self.free_receivers.push(receiver);
         self.receivers[receiver as usize].close(reordering)
+    }
+
+    /// The leg of a sending half on a plane, of so many; itself where it has none there.
+    pub(super) fn leg_on(&self, flow: u32, plane: u32, planes: u32) -> u32 {
+        let mut number = 0;
+        while let Some(leg) = self.leg(flow, number) {
+            if self.senders[leg as usize].port % planes == plane % planes {
+                return leg;
+            }
+            number += 1;
+        }
+        flow
     }
 
     /// Adds what those that are open hold out of order.

@@ -246,7 +246,7 @@ impl<T: Transport> Engine<T> {
                 again: false,
             };
             rack.finds(now, &[(now, next - 1)], next);
-            self.endpoint.on_loss(&mut sender.cc, &loss);
+            self.lose(flow, &loss);
         }
         let due = self.find_late(flow, now);
         let sender = &mut self.pairs.senders[flow as usize];
@@ -274,7 +274,7 @@ impl<T: Transport> Engine<T> {
                 sender.resend.add(sender.una, sequence);
             }
             let loss = Loss { now: Time(now), kind, sequence, next, bytes, again };
-            self.endpoint.on_loss(&mut sender.cc, &loss);
+            self.lose(flow, &loss);
         }
         let sender = &self.pairs.senders[flow as usize];
         if let Some(rack) = &sender.rack

@@ -7,13 +7,13 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
-use super::engine::{Completion, Engine};
+use super::engine::{Completion, Engine, PlanesOf, ProbesOf};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Slots};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::reorder::{Held, Reordering};
 use super::settings::Balancer;
 use super::telemetry::Telemetry;
-use super::transport::{Arrived, Endpoint, Recovery, Transport};
+use super::transport::{Arrived, Endpoint, Feature, Recovery, Transport};
 
 /// The receiving half. Three cache lines where its transport keeps little: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(super) struct Receiver<P> {
     pub aside: bool,
 
     held: Held,
-    peer: P,
+    pub peer: P,
 }
 
 impl<P: Default> Receiver<P> {
@@ -244,6 +244,8 @@ impl<T: Transport> Engine<T> {
             Kind::Sum => self.summed(p, id, now),
             // Goes no further than a switch.
             Kind::Contribution => self.discard(id),
+            Kind::Probe | Kind::Scout => self.probed(id, now),
+            Kind::Reply => self.replied(id, now),
         }
     }
 
@@ -305,6 +307,7 @@ impl<T: Transport> Engine<T> {
         receiver.marked += u16::from(marked);
         let arrived = Arrived { now: Time(now), sequence, wire, marked, out_of_order };
         let answer = self.endpoint.on_data(&mut receiver.peer, &arrived);
+        let reply = ProbesOf::<T>::ask(|| self.endpoint.reply(&mut receiver.peer, &arrived)).flatten();
         if fresh
             && self.pairs.receivers[flow as usize].expected >= self.pairs.receivers[flow as usize].whole_at
         {
@@ -319,6 +322,9 @@ impl<T: Transport> Engine<T> {
         }
         if answer.notify {
             self.send_back(&packet, Kind::Notify, NONE, 0, now);
+        }
+        if let Some(reply) = reply {
+            self.send_reply(&packet, reply, now);
         }
     }
 
@@ -410,10 +416,10 @@ impl<T: Transport> Engine<T> {
             Kind::Nack => (cause.sequence, cause.flags & (flag::MARKED | flag::LAST_HOP)),
             _ => (self.pairs.receivers[cause.flow as usize].expected, 0),
         };
-        let Packet { flow, stamp, path, .. } = *cause;
+        let Packet { flow, stamp, path, to, .. } = *cause;
         let wire = echo;
         self.send_to_sender(
-            Packet { stamp, flow, sequence, detail, wire, path, kind, flags, ..Packet::default() },
+            Packet { stamp, flow, sequence, detail, to, wire, path, kind, flags, ..Packet::default() },
             now,
         );
     }
@@ -425,14 +431,16 @@ impl<T: Transport> Engine<T> {
             _ => 0,
         };
         let kind = Kind::Pull;
+        let to = self.pairs.receivers[flow as usize].port;
         self.send_to_sender(
-            Packet { stamp: granted, flow, detail: NONE, path, kind, ..Packet::default() },
+            Packet { stamp: granted, flow, detail: NONE, to, path, kind, ..Packet::default() },
             now,
         );
     }
 
-    /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others.
-    fn send_to_sender(&mut self, packet: Packet, now: u64) {
+    /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others. `to` is
+    /// the port by which the packet came that caused it: where queue pairs take all planes it goes back by that one.
+    pub(super) fn send_to_sender(&mut self, packet: Packet, now: u64) {
         let slot = packet.flow;
         let receiver = &self.pairs.receivers[slot as usize];
         let hash = match self.settings.balancer {
@@ -440,13 +448,20 @@ impl<T: Transport> Engine<T> {
             Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(packet.path)),
             _ => receiver.hash,
         };
-        let port = receiver.port;
+        let ways = [receiver.port, receiver.to];
+        let back = PlanesOf::<T>::ask(|| {
+            let planes = self.fabric.topology.planes();
+            let plane = packet.to % planes;
+            let spreads = receiver.flags & flag::ROUTED == 0;
+            spreads.then(|| ways.map(|port| port - port % planes + plane))
+        });
+        let [port, to] = back.flatten().unwrap_or(ways);
         let packet = Packet {
             hash,
             flow: receiver.peer_slot,
             joined: now,
             next: NONE,
-            to: receiver.to,
+            to,
             itinerary: Itinerary::DIRECT,
             wire: self.settings.control.0 as u16 + packet.wire,
             flags: packet.flags | receiver.flags,

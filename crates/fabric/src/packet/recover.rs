@@ -4,9 +4,10 @@ use windtunnel_kernel::Time;
 
 use super::engine::Engine;
 use super::packets::{Packet, flag};
+use super::pairs::Pairs;
 use super::receive::Feedback;
 use super::timeline::Class;
-use super::transport::{Endpoint, Loss, LossKind, Nack, Recovery, Transport};
+use super::transport::{Endpoint, Loss, LossKind, Nack, News, Recovery, Transport};
 
 /// Time-outs in a row after which a queue pair will never be heard, if nothing is to change any more.
 const HOPELESS: u8 = 64;
@@ -14,7 +15,7 @@ const HOPELESS: u8 = 64;
 impl<T: Transport> Engine<T> {
     /// A packet has arrived without its payload.
     pub(super) fn nacked(&mut self, id: u32, now: u64) {
-        let Packet { sequence, path, flags, stamp, .. } = self.packets[id];
+        let Packet { sequence, path, flags, stamp, to, .. } = self.packets[id];
         let Some(flow) = self.answered(id, now) else { return };
         if let Some(credits) = self.credits.get_mut() {
             credits.nacked(flow, self.settings.mtu.0);
@@ -36,14 +37,31 @@ impl<T: Transport> Engine<T> {
                 next: sender.next,
                 bytes,
                 path,
+                plane: to % self.fabric.topology.planes(),
                 echo: flags & flag::MARKED != 0,
                 last_hop: flags & flag::LAST_HOP != 0,
                 in_flight: sender.in_flight(),
             };
             self.endpoint.on_nack(&mut sender.cc, &nack);
+            self.remember(flow, &News::Trimmed(&nack));
         }
         self.rearm(flow, now);
         self.ready(flow, now);
+    }
+
+    /// Tells a sending half of a loss.
+    pub(super) fn lose(&mut self, flow: u32, loss: &Loss) {
+        self.endpoint.on_loss(&mut self.pairs.senders[flow as usize].cc, loss);
+        self.remember(flow, &News::Lost(loss));
+    }
+
+    /// What is kept of the pair of NICs of a sending half, and the half, learn of something.
+    #[inline]
+    pub(super) fn remember(&mut self, flow: u32, news: &News<'_>) {
+        let Pairs { senders, memories, .. } = &mut self.pairs;
+        if let Some(memory) = memories.of(flow) {
+            self.endpoint.remember(memory, &mut senders[flow as usize].cc, news);
+        }
     }
 
     /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order.
@@ -86,7 +104,7 @@ impl<T: Transport> Engine<T> {
         sender.again_end = end;
         let (sequence, next) = (from, sender.next);
         let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes, again: false };
-        self.endpoint.on_loss(&mut sender.cc, &loss);
+        self.lose(flow, &loss);
     }
 
     /// Everything from the first packet missing on is sent again.
@@ -101,7 +119,7 @@ impl<T: Transport> Engine<T> {
         }
         let (sequence, next) = (sender.una, sender.next);
         let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
-        self.endpoint.on_loss(&mut sender.cc, &loss);
+        self.lose(flow, &loss);
     }
 
     /// A sending half has something to send and nothing on its way. Where credit is granted it may begin anew, and one without any does
@@ -152,8 +170,7 @@ impl<T: Transport> Engine<T> {
             };
             let mut due = due;
             if self.endpoint.recovery() == Recovery::Rack {
-                let port = sender.port;
-                self.pull(port, now);
+                self.pull_for(flow, now);
                 self.probe(flow, now);
                 due = due.min(self.find_late(flow, now));
             }
@@ -167,8 +184,7 @@ impl<T: Transport> Engine<T> {
             }
             return;
         }
-        let port = sender.port;
-        self.pull(port, now);
+        self.pull_for(flow, now);
         self.account.totals.timeouts += 1;
         let sender = &mut self.pairs.senders[flow as usize];
         sender.silent = sender.silent.saturating_add(1);
@@ -214,8 +230,7 @@ impl<T: Transport> Engine<T> {
         };
         let aged: Vec<u32> = (from..end).filter(aged).collect();
         let Some(&sequence) = aged.first() else { return };
-        let port = sender.port;
-        self.pull(port, now);
+        self.pull_for(flow, now);
         self.account.totals.timeouts += 1;
         let bytes = self.wire_bytes(flow, aged.iter().copied());
         let sender = &mut self.pairs.senders[flow as usize];
@@ -225,7 +240,7 @@ impl<T: Transport> Engine<T> {
         sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
         let (kind, next) = (LossKind::Timeout, sender.next);
         let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
-        self.endpoint.on_loss(&mut sender.cc, &loss);
+        self.lose(flow, &loss);
         self.rearm(flow, now);
         self.ready(flow, now);
     }

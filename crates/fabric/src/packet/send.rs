@@ -7,14 +7,14 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Engine, QueuePair};
+use super::engine::{Engine, PlanesOf, QueuePair};
 use super::message::{Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
 use super::settings::Balancer;
 use super::timeline::Class;
-use super::transport::{Ack, Endpoint, LossKind, PathChoice, Recovery, Transport};
+use super::transport::{Ack, Endpoint, Feature, LossKind, News, PathChoice, Recovery, Transport};
 
 /// Whether the packet about to leave asks for an answer at once, `unasked` before it not having asked.
 ///
@@ -72,9 +72,8 @@ impl<T: Transport> Engine<T> {
 
     /// A message joins its queue pair.
     fn start_message(&mut self, id: u32, now: u64) {
-        let flow = self.pairs.outgoing[id].flow;
-        let port = self.pairs.senders[flow as usize].port;
-        self.pull(port, now);
+        let Outgoing { flow, bytes, .. } = self.pairs.outgoing[id];
+        self.pull_for(flow, now);
         self.pairs.join(id);
         if let Some(credits) = self.credits.get_mut() {
             let Outgoing { packets, bytes, .. } = self.pairs.outgoing[id];
@@ -85,6 +84,7 @@ impl<T: Transport> Engine<T> {
             sender.heard = now;
             self.begin_anew(flow, now);
         }
+        self.tell_of_message(flow, bytes, now);
         self.ready(flow, now);
     }
 
@@ -98,6 +98,9 @@ impl<T: Transport> Engine<T> {
         if self.credits.get().is_some_and(|credits| credits.is_broke(flow)) {
             return false;
         }
+        if self.endpoint.holds(&sender.cc) {
+            return false;
+        }
         let in_flight = sender.in_flight();
         let full = self.settings.mtu.0;
         if sender.next - sender.una >= self.settings.in_flight && sender.again >= sender.again_end {
@@ -108,9 +111,10 @@ impl<T: Transport> Engine<T> {
             || (!sender.asked && in_flight < full * u64::from(self.settings.ack_every))
     }
 
-    /// The next packet of a queue pair that has one, transmitted from `start` on.
-    pub(super) fn make_packet(&mut self, flow: u32, start: u64) -> u32 {
+    /// The next packet of a queue pair that has one, transmitted by its leg from `start` on.
+    pub(super) fn make_packet(&mut self, flow: u32, leg: u32, start: u64) -> u32 {
         let payload = self.settings.payload();
+        let [plane, to] = self.plane_of(flow, leg);
         let sender = &mut self.pairs.senders[flow as usize];
         let fresh = sender.again >= sender.again_end && sender.resend.count == 0;
         let (sequence, message) = if fresh {
@@ -146,8 +150,12 @@ impl<T: Transport> Engine<T> {
         let (hash, path) = match self.settings.balancer {
             _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
             Balancer::Spray { paths } => {
-                let choice = PathChoice { now: Time(start), round: sender.round, paths, hash: sender.hash };
-                let path = self.endpoint.path(&mut sender.cc, &choice);
+                let (now, round) = (Time(start), sender.round);
+                let choice = PathChoice { now, round, paths, hash: sender.hash, plane };
+                let path = match self.pairs.memories.of(flow) {
+                    Some(memory) => self.endpoint.path_by(memory, &mut sender.cc, &choice),
+                    None => self.endpoint.path(&mut sender.cc, &choice),
+                };
                 let path = path.unwrap_or_else(|| choice.in_turn(sender.round));
                 (combine(sender.hash, u64::from(path)), path)
             }
@@ -187,7 +195,7 @@ impl<T: Transport> Engine<T> {
             flow: sender.peer_slot,
             sequence,
             detail: NONE,
-            to: sender.to,
+            to,
             itinerary: Itinerary::DIRECT,
             wire,
             path,
@@ -216,6 +224,18 @@ impl<T: Transport> Engine<T> {
         }
         self.pay(flow, id, fresh);
         id
+    }
+
+    /// The plane that a leg of a sending half sends on, and the NIC port that its packets go to.
+    #[inline]
+    fn plane_of(&self, flow: u32, leg: u32) -> [u32; 2] {
+        let to = self.pairs.senders[flow as usize].to;
+        PlanesOf::<T>::ask(|| {
+            let planes = self.fabric.topology.planes();
+            let plane = self.pairs.senders[leg as usize].port % planes;
+            [plane, to - to % planes + plane]
+        })
+        .unwrap_or([0, to])
     }
 
     /// Takes what data packet `id`, which is about to be sent, costs, and writes into it what its sender asks for.
@@ -247,11 +267,10 @@ impl<T: Transport> Engine<T> {
         if sender.retired {
             return;
         }
-        let port = sender.port;
         if let Some(telemetry) = self.telemetry.get_mut() {
             telemetry.read(flow);
         }
-        self.pull(port, now);
+        self.pull_for(flow, now);
         let sender = &mut self.pairs.senders[flow as usize];
         let bytes = feedback.received.saturating_sub(sender.received);
         sender.received = sender.received.max(feedback.received);
@@ -294,6 +313,7 @@ impl<T: Transport> Engine<T> {
             rtt: Span(now - packet.stamp),
             echo: feedback.echo,
             path: packet.path,
+            plane: PlanesOf::<T>::ask(|| packet.to % self.fabric.topology.planes()).unwrap_or(0),
             in_flight: sender.in_flight(),
         };
         if let Some(recycler) = &mut sender.recycler {
@@ -304,6 +324,7 @@ impl<T: Transport> Engine<T> {
             self.endpoint.on_hops(&mut sender.cc, &ack, before, hops);
         }
         self.endpoint.on_ack(&mut sender.cc, &ack);
+        self.remember(flow, &News::Acked(&ack));
         match self.endpoint.recovery() {
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
             Recovery::None | Recovery::GoBackN => {}
@@ -347,8 +368,7 @@ impl<T: Transport> Engine<T> {
         if sender.retired {
             return None;
         }
-        let port = sender.port;
-        self.pull(port, now);
+        self.pull_for(flow, now);
         Some(flow)
     }
 
@@ -372,8 +392,7 @@ impl<T: Transport> Engine<T> {
         if sender.timer != now {
             return;
         }
-        let port = sender.port;
-        self.pull(port, now);
+        self.pull_for(flow, now);
         let sender = &mut self.pairs.senders[flow as usize];
         sender.timer = u64::MAX;
         self.endpoint.on_timer(&mut sender.cc, Time(now));
@@ -381,16 +400,18 @@ impl<T: Transport> Engine<T> {
         self.ready(flow, now);
     }
 
-    /// Sets the transport's timer to what it says.
+    /// Sets the endpoint's timer to what it says, and sends what it wants to send of its own.
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
         let sender = &mut self.pairs.senders[flow as usize];
-        let Some(Time(due)) = self.endpoint.timer(&sender.cc) else { return };
-        let due = due.max(now);
-        if sender.timer != due {
-            sender.timer = due;
-            self.schedule_flow(due, Class::Timer, flow);
+        if let Some(Time(due)) = self.endpoint.timer(&sender.cc) {
+            let due = due.max(now);
+            if sender.timer != due {
+                sender.timer = due;
+                self.schedule_flow(due, Class::Timer, flow);
+            }
         }
+        self.send_probes(flow, now);
     }
 }
 

@@ -3,9 +3,11 @@
 use windtunnel_kernel::{Span, Time};
 
 use super::engine::{AtQueues, Engine};
-use super::packets::flag;
+use super::packets::{Kind, flag};
 use super::queue_settings::MOST_QUEUES;
-use super::transport::{Feature, StagePacket, StagePort, StageQueue, StageVerdict, SwitchPolicy, Transport};
+use super::transport::{
+    Feature, Own, StagePacket, StagePort, StageQueue, StageVerdict, SwitchPolicy, Transport,
+};
 
 impl<T: Transport> Engine<T> {
     /// Whether anything is asked at queues: then a port is to be looked at as soon as can be, for a stage may know more than it does.
@@ -14,10 +16,17 @@ impl<T: Transport> Engine<T> {
         AtQueues::<T>::ask(|| ()).is_some()
     }
 
-    /// Whether it is asked about a packet at port `p`: data at switches.
+    /// Whether it is asked about a packet at port `p`: data and probes at switches.
     #[inline]
     fn is_staged(&self, p: u32, id: u32) -> bool {
-        self.fabric.is_of_switch(p) && !self.packets[id].kind.is_control()
+        let kind = self.packets[id].kind;
+        self.fabric.is_of_switch(p) && (!kind.is_control() || kind == Kind::Probe)
+    }
+
+    fn stage_writes(&mut self, id: u32, value: u32) {
+        if self.packets[id].kind.is_own() {
+            self.packets[id].detail = value;
+        }
     }
 
     fn stage_view(&self, p: u32, id: u32, now: u64, held: u32) -> (StagePort, StagePacket) {
@@ -35,6 +44,7 @@ impl<T: Transport> Engine<T> {
             marked: packet.flags & flag::MARKED != 0,
             waited: Span(0),
             age: Span(now.saturating_sub(packet.stamp)),
+            own: packet.kind.is_own().then_some(Own { kind: packet.sequence as u8, value: packet.detail }),
         };
         (at, what)
     }
@@ -74,6 +84,10 @@ impl<T: Transport> Engine<T> {
                 self.packets[id].queue = self.queues.nearest(queue);
                 false
             }
+            StageVerdict::Write(value) => {
+                self.stage_writes(id, value);
+                false
+            }
         }
     }
 
@@ -104,6 +118,10 @@ impl<T: Transport> Engine<T> {
                 false
             }
             StageVerdict::Drop | StageVerdict::Trim => true,
+            StageVerdict::Write(value) => {
+                self.stage_writes(id, value);
+                false
+            }
         }
     }
 

@@ -342,7 +342,7 @@ impl<T: Transport> Engine<T> {
 
     /// Cuts the payload of a packet, whose header goes on as a control packet.
     pub(super) fn trim_to_header(&mut self, p: u32, id: u32, now: u64) {
-        if self.packets[id].flags & flag::REDUCED != 0 {
+        if self.packets[id].flags & flag::REDUCED != 0 || self.packets[id].kind.is_own() {
             // Its header would mean nothing to anybody.
             self.drop_packet(p, id);
             return;

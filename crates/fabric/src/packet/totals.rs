@@ -17,7 +17,8 @@ pub struct Counters {
     pub data_packets: u64,
     /// Acknowledgements that arrived.
     pub acknowledgements: u64,
-    /// Other control packets that arrived: notifications, NACKs, PULLs, and the headers of packets that were trimmed.
+    /// Other control packets that arrived: notifications, NACKs, PULLs, the headers of packets that were trimmed, and packets of
+    /// endpoints' own.
     pub notices: u64,
     /// Packets refused for lack of room or lost on a cable.
     pub drops: u64,
@@ -43,6 +44,8 @@ pub struct Counters {
     pub bytes_delivered: u64,
     /// Times that a queue of a port was paused.
     pub pauses: u64,
+    /// Packets of endpoints' own that were sent, probes and replies: see [`Probe`](super::transport::Probe).
+    pub probes: u64,
 }
 
 impl Counters {
@@ -64,6 +67,7 @@ impl Counters {
         self.timeouts += other.timeouts;
         self.bytes_delivered += other.bytes_delivered;
         self.pauses += other.pauses;
+        self.probes += other.probes;
     }
 }
 

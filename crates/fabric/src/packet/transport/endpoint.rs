@@ -3,7 +3,10 @@
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Span, Time};
 
-use super::{Hop, State, Uses};
+use super::{Hop, Probe, Probed, Replied, Reply, State, Uses};
+
+/// What an endpoint keeps of a pair of NICs.
+pub type MemoryOf<E> = <<E as Endpoint>::Uses as Uses>::Memory;
 
 /// How lost packets are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub struct PathFacts {
     pub mtu: u32,
     /// Links of the way there.
     pub hops: u32,
+    /// Planes that the queue pair takes; the other facts are of one.
+    pub planes: u32,
     /// What a data packet waits for at most at any one port of the way there that holds all that it may alone; `None` where a
     /// port has no limit.
     pub queue: Option<Span>,
@@ -69,6 +74,8 @@ pub struct Ack {
     pub echo: bool,
     /// Path number of that packet.
     pub path: u16,
+    /// Plane by which it came back.
+    pub plane: u32,
     /// Bytes still in flight.
     pub in_flight: u64,
 }
@@ -126,6 +133,8 @@ pub struct PathChoice {
     pub paths: u32,
     /// Of the queue pair: the same for all its packets, and of no other.
     pub hash: u64,
+    /// The plane that it takes.
+    pub plane: u32,
 }
 
 impl PathChoice {
@@ -151,12 +160,29 @@ pub struct Nack {
     pub bytes: u64,
     /// Its path number.
     pub path: u16,
+    /// Plane by which that was heard.
+    pub plane: u32,
     /// Whether the header was marked before it was trimmed.
     pub echo: bool,
     /// Whether it was trimmed at the port that leads to its receiver.
     pub last_hop: bool,
     /// Bytes still in flight, without it.
     pub in_flight: u64,
+}
+
+/// What a sending half has learnt: see [`Endpoint::remember`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum News<'a> {
+    /// It was opened.
+    Opened(&'a PathFacts),
+    /// An acknowledgement has come.
+    Acked(&'a Ack),
+    /// A packet was trimmed.
+    Trimmed(&'a Nack),
+    /// Something was lost.
+    Lost(&'a Loss),
+    /// A reply has come.
+    Replied(&'a Replied),
 }
 
 /// What raises what a queue pair wants from its receiver.
@@ -256,6 +282,75 @@ pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether nothing may be sent now, not even the first packet of a message: until a probe is answered, say. Whatever ends that
+    /// is a call of this endpoint's, its timer or a reply.
+    #[inline]
+    fn holds(&self, flow: &Self::Flow) -> bool {
+        let _ = flow;
+        false
+    }
+
+    /// A message of `bytes` has joined the queue pair.
+    #[inline]
+    fn on_message(&self, flow: &mut Self::Flow, now: Time, bytes: u64) {
+        let _ = (flow, now, bytes);
+    }
+
+    /// A packet of its own that the sending half wants to send now ([`Uses::Probes`]). Asked until there is none, whenever
+    /// [`Self::timer`] is asked.
+    #[inline]
+    fn probe(&self, flow: &mut Self::Flow, now: Time) -> Option<Probe> {
+        let _ = (flow, now);
+        None
+    }
+
+    /// A probe has reached the receiving half; what that answers.
+    #[inline]
+    fn on_probe(&self, peer: &mut Self::Peer, probe: &Probed) -> Option<Reply> {
+        let _ = (peer, probe);
+        None
+    }
+
+    /// What the receiving half sends of its own after a data packet, of which [`Self::on_data`] has been told ([`Uses::Probes`]).
+    #[inline]
+    fn reply(&self, peer: &mut Self::Peer, data: &Arrived) -> Option<Reply> {
+        let _ = (peer, data);
+        None
+    }
+
+    /// A reply has come.
+    #[inline]
+    fn on_reply(&self, flow: &mut Self::Flow, reply: &Replied) {
+        let _ = (flow, reply);
+    }
+
+    /// What is kept of the pair of NICs and what the queue pair knows may learn from each other ([`Uses::Memory`]): called after
+    /// [`Self::open`], [`Self::on_ack`], [`Self::on_nack`], [`Self::on_loss`] and [`Self::on_reply`].
+    #[inline]
+    fn remember(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, news: &News<'_>) {
+        let _ = (memory, flow, news);
+    }
+
+    /// [`Self::path`], by what is kept of the pair of NICs, where something is.
+    #[inline]
+    fn path_by(
+        &self,
+        memory: &mut MemoryOf<Self>,
+        flow: &mut Self::Flow,
+        choice: &PathChoice,
+    ) -> Option<u16> {
+        let _ = memory;
+        self.path(flow, choice)
+    }
+
+    /// Whether the queue pair sends on a plane whose port is free now ([`Uses::Planes`]). One that is refused is asked for again
+    /// when the queue pair has heard something or its timer was due.
+    #[inline]
+    fn takes_plane(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, plane: u32, now: Time) -> bool {
+        let _ = (memory, flow, plane, now);
+        true
+    }
+
     /// An acknowledgement has come.
     fn on_ack(&self, flow: &mut Self::Flow, ack: &Ack);
 
@@ -300,7 +395,8 @@ pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Silence after which everything in flight is taken for lost.
     fn timeout(&self, flow: &Self::Flow) -> Span;
 
-    /// When [`Self::on_timer`] is to be called next. Asked after every call that may change it.
+    /// When [`Self::on_timer`] is to be called next. Asked after every call that tells of something: [`Self::on_message`], and what
+    /// comes back or does not; not after [`Self::on_send`] and [`Self::path`].
     #[inline]
     fn timer(&self, flow: &Self::Flow) -> Option<Time> {
         let _ = flow;

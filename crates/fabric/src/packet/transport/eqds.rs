@@ -136,7 +136,7 @@ mod tests {
         let eqds = Eqds::default();
         let mut flow = eqds.open(&path(100, 10));
         assert_eq!(eqds.unasked(&flow), 187_500);
-        let choice = PathChoice { now: windtunnel_kernel::Time::ZERO, round: 0, paths: 8, hash: 3 };
+        let choice = PathChoice { now: windtunnel_kernel::Time::ZERO, round: 0, paths: 8, hash: 3, plane: 0 };
         let marked = Ack { path: 5, ..ack(10, 10, 4, 4) };
         eqds.on_ack(&mut flow, &marked);
         eqds.on_ack(&mut flow, &marked);

@@ -103,6 +103,17 @@ pub trait Uses: Copy + Debug + Send + Sync + 'static {
     /// Acknowledgements bring what each hop told the packet that caused them: see
     /// [`Endpoint::on_hops`](super::Endpoint::on_hops).
     type Telemetry: Feature;
+
+    /// It sends packets of its own: see [`Endpoint::probe`](super::Endpoint::probe).
+    type Probes: Feature;
+
+    /// A queue pair takes all planes of its NIC, unless its path is fixed: see
+    /// [`Endpoint::takes_plane`](super::Endpoint::takes_plane).
+    type Planes: Feature;
+
+    /// What is kept of a pair of NICs, for longer than any queue pair is open: see
+    /// [`Endpoint::remember`](super::Endpoint::remember). `()` keeps nothing.
+    type Memory: State;
 }
 
 /// Nothing but the calls that every endpoint gets.
@@ -120,16 +131,25 @@ pub struct Told;
 impl Uses for Plain {
     type Credit = Absent;
     type Telemetry = Absent;
+    type Probes = Absent;
+    type Planes = Absent;
+    type Memory = ();
 }
 
 impl Uses for Credited {
     type Credit = Present;
     type Telemetry = Absent;
+    type Probes = Absent;
+    type Planes = Absent;
+    type Memory = ();
 }
 
 impl Uses for Told {
     type Credit = Absent;
     type Telemetry = Present;
+    type Probes = Absent;
+    type Planes = Absent;
+    type Memory = ();
 }
 
 #[cfg(test)]

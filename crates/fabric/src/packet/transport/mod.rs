@@ -19,7 +19,8 @@
 //! **More of the engine**, for those whose [`Uses`] ask: with telemetry acknowledgements bring what each hop told the packet that
 //! caused them ([`Endpoint::on_hops`]); with credit a queue pair sends no more than its receiver grants ([`Credit`],
 //! [`Endpoint::unasked`]). [`Endpoint::needs`] refuses fabrics that drop. Where switches trim, [`Endpoint::on_nack`] is called for
-//! each packet that arrived without its payload.
+//! each packet that arrived without its payload. With probes it sends packets of its own ([`Probe`]), with planes a queue
+//! pair takes all planes of its NIC, and with a memory something is kept of each pair of NICs ([`Endpoint::remember`]).
 
 mod around;
 mod balanced;
@@ -38,6 +39,7 @@ mod none;
 mod nscc;
 mod patience;
 mod policy;
+mod probe;
 mod rccc;
 mod staged;
 mod steered;
@@ -53,8 +55,8 @@ pub use cubic::{Cubic, CubicFlow};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
 pub use dctcp::{Dctcp, DctcpFlow};
 pub use endpoint::{
-    Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, Nack, Need, PathChoice, PathFacts,
-    Recovery,
+    Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, MemoryOf, Nack, Need, News, PathChoice,
+    PathFacts, Recovery,
 };
 pub use eqds::{Eqds, EqdsFlow};
 pub(super) use feature::Kept;
@@ -66,6 +68,7 @@ pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
 pub use policy::{SwitchPolicy, Unasked};
+pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
 pub use rccc::{Rccc, RcccFlow};
 pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, Staging, SwitchStage};
 pub use steered::{Choosing, PathChooser, Steered};
@@ -94,6 +97,7 @@ mod tests {
             bdp,
             mtu: 4_000,
             hops: 4,
+            planes: 1,
             queue: None,
         }
     }
@@ -110,6 +114,7 @@ mod tests {
             rtt: Span::from_us(rtt_us),
             echo: marked > 0,
             path: 0,
+            plane: 0,
             in_flight: 0,
         }
     }

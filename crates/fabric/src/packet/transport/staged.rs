@@ -8,7 +8,7 @@ use windtunnel_kernel::{BitRate, Span, Time};
 
 use super::around::States;
 use super::{
-    Around, BalancerPacket, BalancerPort, BalancerSwitch, Present, State, SwitchPolicy, Transport, With,
+    Around, BalancerPacket, BalancerPort, BalancerSwitch, Own, Present, State, SwitchPolicy, Transport, With,
 };
 
 /// The egress port at which a stage is asked.
@@ -26,7 +26,7 @@ pub struct StagePort {
     pub held: u32,
 }
 
-/// The data packet that it is asked about.
+/// The packet that it is asked about: data, or a probe of an endpoint's own in any lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagePacket {
     /// Bytes on the wire.
@@ -39,6 +39,8 @@ pub struct StagePacket {
     pub waited: Span,
     /// Time since its transmission at the sender began.
     pub age: Span,
+    /// What it says, if it is a probe of an endpoint's own; else it is data.
+    pub own: Option<Own>,
 }
 
 /// A data queue that may start its first packet.
@@ -69,6 +71,8 @@ pub enum StageVerdict {
     Trim,
     /// It joins another data queue, where ports have several; as it leaves a queue it is kept.
     Queue(u8),
+    /// A probe says this from now on, and goes on; data are kept.
+    Write(u32),
 }
 
 /// A stage of every switch. At a port, in order of time: [`Self::enqueue`] for each data packet that is to join a queue, before

@@ -6,8 +6,8 @@
 use windtunnel_kernel::{Span, Time};
 
 use super::{
-    Ack, Answer, Around, Arrived, Credit, Endpoint, Hop, Loss, Nack, Need, PathChoice, PathFacts, Recovery,
-    Transport, With,
+    Ack, Answer, Around, Arrived, Credit, Endpoint, Hop, Loss, MemoryOf, Nack, Need, News, PathChoice,
+    PathFacts, Probe, Probed, Recovery, Replied, Reply, Transport, With,
 };
 
 /// Chooses the path number of every packet where packets are sprayed ([`Balancer::Spray`](crate::packet::Balancer::Spray)).
@@ -169,5 +169,45 @@ impl<E: Endpoint, C: PathChooser> Endpoint for Steered<E, C> {
     #[inline]
     fn on_data(&self, peer: &mut Self::Peer, data: &Arrived) -> Answer {
         self.endpoint.on_data(peer, data)
+    }
+
+    #[inline]
+    fn holds(&self, flow: &Self::Flow) -> bool {
+        self.endpoint.holds(&flow.0)
+    }
+
+    #[inline]
+    fn on_message(&self, flow: &mut Self::Flow, now: Time, bytes: u64) {
+        self.endpoint.on_message(&mut flow.0, now, bytes);
+    }
+
+    #[inline]
+    fn probe(&self, flow: &mut Self::Flow, now: Time) -> Option<Probe> {
+        self.endpoint.probe(&mut flow.0, now)
+    }
+
+    #[inline]
+    fn on_probe(&self, peer: &mut Self::Peer, probe: &Probed) -> Option<Reply> {
+        self.endpoint.on_probe(peer, probe)
+    }
+
+    #[inline]
+    fn reply(&self, peer: &mut Self::Peer, data: &Arrived) -> Option<Reply> {
+        self.endpoint.reply(peer, data)
+    }
+
+    #[inline]
+    fn on_reply(&self, flow: &mut Self::Flow, reply: &Replied) {
+        self.endpoint.on_reply(&mut flow.0, reply);
+    }
+
+    #[inline]
+    fn remember(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, news: &News<'_>) {
+        self.endpoint.remember(memory, &mut flow.0, news);
+    }
+
+    #[inline]
+    fn takes_plane(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, plane: u32, now: Time) -> bool {
+        self.endpoint.takes_plane(memory, &mut flow.0, plane, now)
     }
 }
