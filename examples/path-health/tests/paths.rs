@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use path_health::PathHealth;
 use windtunnel_fabric::packet::{
-    Balancer, Completion, Engines, GilbertElliott, Impairments, OpenRequest, PacketSettings,
-    ParallelSettings, Share,
+    Balancer, Completion, Engines, GilbertElliott, Impairments, OpenRequest, PacketSettings, Share,
 };
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
-use windtunnel_topology::{ClosSpec, HostSpec, LinkId, Names, SwitchId, Tier, Topology, TopologySpec};
+use windtunnel_topology::{ClosSpec, HostSpec, LinkId, Names, Tier, Topology, TopologySpec};
 
 const HOSTS: u32 = 4;
 /// Sprays alike, and does not heed what is lost where.
@@ -156,38 +155,5 @@ fn a_dead_plane_is_refused() {
             found.sent_by(out),
             blind.sent_by(out)
         );
-    }
-}
-
-/// Legs of both planes, and acknowledgements by each, cross between processes like all else.
-#[test]
-fn processes_change_nothing() {
-    let topology = two_leaves(2);
-    let lossy = topology.out_link(SwitchId(0), HOSTS + 2).expect("a cable up");
-    let settings = losing(&[(lossy, 0.3)]);
-    let all = |parallel: ParallelSettings| {
-        let settings = PacketSettings { parallel, ..settings.clone() };
-        let mut engines = Engines::new(topology.clone(), settings, PathHealth::default(), Span(u64::MAX))
-            .expect("settings");
-        engines.keep_digest(&EventDigest::new());
-        for host in 0..2 * HOSTS {
-            let to = (host * 3 + 1 + HOSTS) % (2 * HOSTS);
-            for entropy in [0, 1] {
-                let request = OpenRequest { from: host, to, entropy, keep: false, route: [&[], &[]] };
-                let pair = engines.open(Time::ZERO, &request);
-                engines.send(Time(u64::from(host) * 1_000_000), pair, Bytes(700_000), u64::from(host));
-            }
-        }
-        let mut done = Vec::new();
-        while engines.next_time() != Time::NEVER {
-            engines.run(Time::NEVER, u64::MAX, &mut done);
-        }
-        assert_eq!((done.len(), engines.packets_live()), (4 * HOSTS as usize, 0));
-        (done, engines.totals(), engines.digest().expect("one is kept").value())
-    };
-    let one = all(ParallelSettings::default());
-    assert!(one.1.retransmissions > 0);
-    for (threads, processes) in [(1, Some(3)), (2, None)] {
-        assert!(all(ParallelSettings { threads, processes, threshold: None }) == one);
     }
 }

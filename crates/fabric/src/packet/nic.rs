@@ -51,6 +51,8 @@ pub(super) struct NicPort {
     wake: u64,
     /// Whether the ring has its turn before contributions to reductions.
     yields: bool,
+    /// When a pause last ended: what waits on the port's own list does not start before.
+    resumed: u64,
 }
 
 /// What has become of the turn of contributions.
@@ -74,6 +76,7 @@ impl Default for NicPort {
             since: 0,
             wake: u64::MAX,
             yields: false,
+            resumed: 0,
         }
     }
 }
@@ -164,21 +167,20 @@ impl<T: Transport> Engine<T> {
                 self.pairs.senders[leg as usize].turn = Turn::Blocked;
                 continue;
             }
-            if self.waits_for_pace(flow, leg, start) {
-                continue;
-            }
+            let pace = self.pairs.pace(flow);
             let id = self.make_packet(flow, leg, start);
             self.begin(p, id, start);
+            self.pairs.hand_pace(flow, leg, pace);
             let sender = &mut self.pairs.senders[flow as usize];
             let nic = &mut self.pairs.nics[p as usize];
             nic.ready.sent(sender.queue);
-            let (more, eligible) = (sender.has_more(), sender.eligible);
+            let more = sender.has_more();
             let sender = &mut self.pairs.senders[leg as usize];
             if !more {
                 sender.turn = Turn::Idle;
-            } else if eligible > start {
-                (sender.turn, sender.eligible) = (Turn::Paced, eligible);
-                nic.paced.push(Reverse((eligible, sender.name, leg)));
+            } else if sender.eligible > start {
+                sender.turn = Turn::Paced;
+                nic.paced.push(Reverse((sender.eligible, sender.name, leg)));
             } else {
                 nic.ready.push(leg, &mut self.pairs.senders);
             }
@@ -193,7 +195,7 @@ impl<T: Transport> Engine<T> {
             return Pulled::Later(port.free_at);
         }
         let head = &self.packets[port.waiting[DATA].head];
-        let start = port.free_at.max(head.joined);
+        let start = port.free_at.max(head.joined).max(self.pairs.nics[p as usize].resumed);
         if self.queues.on && self.queues.stops(p, head.queue) {
             return Pulled::Yields;
         }
@@ -214,61 +216,46 @@ impl<T: Transport> Engine<T> {
         Pulled::Sent
     }
 
-    /// Whether a queue pair sends on the plane of a leg whose port is free.
+    /// Whether a queue pair sends on the plane of a leg whose port is free. The last that could is not refused while nothing is under way.
     #[inline]
     fn may_take_plane(&mut self, flow: u32, leg: u32, start: u64) -> bool {
         PlanesOf::<T>::ask(|| {
             let Pairs { senders, memories, .. } = &mut self.pairs;
             let plane = senders[leg as usize].port % self.fabric.topology.planes();
-            let flow_state = &mut senders[flow as usize].cc;
-            match memories.of(flow) {
-                Some(memory) => self.endpoint.takes_plane(memory, flow_state, plane, Time(start)),
-                None => self.endpoint.takes_plane(
-                    &mut MemoryOf::<T::Endpoint>::default(),
-                    flow_state,
-                    plane,
-                    Time(start),
-                ),
-            }
+            let (state, now) = (&mut senders[flow as usize].cc, Time(start));
+            let takes = match memories.of(flow) {
+                Some(memory) => self.endpoint.takes_plane(memory, state, plane, now),
+                None => self.endpoint.takes_plane(&mut MemoryOf::<T::Endpoint>::default(), state, plane, now),
+            };
+            // With nothing under way nobody would ask again.
+            takes
+                || (self.pairs.senders[flow as usize].in_flight() == 0 && !self.pairs.stands(flow, Some(leg)))
         })
         .unwrap_or(true)
-    }
-
-    /// Whether the pace of a queue pair, which another leg may have changed, lets a leg wait; then that is what it does.
-    #[inline]
-    fn waits_for_pace(&mut self, flow: u32, leg: u32, start: u64) -> bool {
-        PlanesOf::<T>::ask(|| {
-            let eligible = self.pairs.senders[flow as usize].eligible;
-            let sender = &mut self.pairs.senders[leg as usize];
-            let waits = eligible > start;
-            if waits {
-                (sender.turn, sender.eligible) = (Turn::Paced, eligible);
-                let nic = &mut self.pairs.nics[sender.port as usize];
-                nic.paced.push(Reverse((eligible, sender.name, leg)));
-            }
-            waits
-        })
-        .unwrap_or(false)
     }
 
     /// A leg of a queue pair that waited for something may have its turn again. Its port has been pulled to `now`.
     pub(super) fn ready_leg(&mut self, leg: u32, flow: u32, now: u64) {
         let own = &self.pairs.senders[leg as usize];
-        let (p, turn, before) = (own.port, own.turn, own.eligible);
+        let (p, turn, before, wire) = (own.port, own.turn, own.eligible, own.last_wire);
         let sender = &mut self.pairs.senders[flow as usize];
         if matches!(turn, Turn::Ready | Turn::Parked) || !sender.has_more() {
             return;
         }
         // Its pace may have changed since its last packet.
-        sender.eligible = sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).0);
-        let eligible = sender.eligible;
+        let eligible = if leg == flow {
+            sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).0)
+        } else {
+            let gap = self.endpoint.gap(&sender.cc, wire).0;
+            self.pairs.senders[leg as usize].repace(now, |_, _| gap)
+        };
+        let sender = &mut self.pairs.senders[leg as usize];
+        sender.eligible = eligible;
         if turn == Turn::Paced && eligible == before {
             return;
         }
         let nic = &mut self.pairs.nics[p as usize];
         nic.since = now;
-        let sender = &mut self.pairs.senders[leg as usize];
-        sender.eligible = eligible;
         if eligible > now {
             sender.turn = Turn::Paced;
             nic.paced.push(Reverse((eligible, sender.name, leg)));
@@ -282,6 +269,7 @@ impl<T: Transport> Engine<T> {
     /// Gives the queue pairs of NIC port `p` that were stopped by a pause their turns back; those whose queue is still
     /// paused lose them again.
     pub(super) fn unpark(&mut self, p: u32, now: u64) {
+        self.pairs.nics[p as usize].resumed = now;
         let parked = std::mem::take(&mut self.queues.parked[p as usize]);
         for flow in parked {
             // A queue pair closed and opened again meanwhile waits for nothing.

@@ -1,7 +1,7 @@
 //! Queue pairs that take all planes of their NIC: one leg stands on the ring of each plane's port.
 //!
 //! **Life cycle.** The sending half itself is the leg of the plane that it was opened on, and leads the others, which are places among
-//! the sending halves that have a turn and a name at their port and nothing else. Whichever port is free asks its leg, which sends
+//! the sending halves that have a turn, a pace and a name at their port and nothing else. Whichever port is free asks its leg, which sends
 //! for the one that leads. Acknowledgements and replies come back by the plane of the packet that caused them.
 //!
 //! **Order.** Ports are advanced when they are touched, and what one sends of a queue pair another cannot send. So the ports of a NIC are
@@ -82,11 +82,33 @@ impl<E: Endpoint> Pairs<E> {
         legs.map_or_else(Vec::new, std::mem::take)
     }
 
-    /// Whether a sending half stands on the ring of any port.
-    pub(super) fn stands(&self, flow: u32) -> bool {
+    /// Earliest start of the next packet of a sending half, the gap to it, and the size of the last.
+    #[inline]
+    pub(super) fn pace(&self, flow: u32) -> (u64, u64, u16) {
+        let sender = &self.senders[flow as usize];
+        (sender.eligible, sender.gap, sender.last_wire)
+    }
+
+    /// A leg has sent a packet: it waits for its next by the pace that this asks for, and the half it follows by its own, which was
+    /// `before`.
+    #[inline]
+    pub(super) fn hand_pace(&mut self, flow: u32, leg: u32, before: (u64, u64, u16)) {
+        if leg == flow {
+            return;
+        }
+        let pace = self.pace(flow);
+        let lead = &mut self.senders[flow as usize];
+        (lead.eligible, lead.gap, lead.last_wire) = before;
+        let own = &mut self.senders[leg as usize];
+        (own.eligible, own.gap, own.last_wire) = pace;
+    }
+
+    /// Whether a sending half stands on the ring of any port, but for the leg `except`.
+    pub(super) fn stands(&self, flow: u32, except: Option<u32>) -> bool {
         let mut number = 0;
         while let Some(leg) = self.leg(flow, number) {
-            if matches!(self.senders[leg as usize].turn, Turn::Ready | Turn::Paced | Turn::Parked) {
+            let turn = self.senders[leg as usize].turn;
+            if except != Some(leg) && matches!(turn, Turn::Ready | Turn::Paced | Turn::Parked) {
                 return true;
             }
             number += 1;

@@ -259,8 +259,8 @@ pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Bytes that may be in flight. One packet may always be.
     fn window(&self, flow: &Self::Flow) -> u64;
 
-    /// From the start of a transmission of `wire` bytes to the earliest start of the next of this queue pair; zero paces
-    /// nothing.
+    /// From the start of a transmission of `wire` bytes to the earliest start of the next of this queue pair, on the same plane where
+    /// it takes several; zero paces nothing.
     #[inline]
     fn gap(&self, flow: &Self::Flow, wire: u16) -> Span {
         let _ = (flow, wire);
@@ -344,7 +344,7 @@ pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
     }
 
     /// Whether the queue pair sends on a plane whose port is free now ([`Uses::Planes`]). One that is refused is asked for again
-    /// when the queue pair has heard something or its timer was due.
+    /// when the queue pair has heard something or its timer was due; the last one that could send is not refused while nothing is under way.
     #[inline]
     fn takes_plane(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, plane: u32, now: Time) -> bool {
         let _ = (memory, flow, plane, now);
