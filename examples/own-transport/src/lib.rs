@@ -17,7 +17,7 @@ mod python;
 mod tcn;
 
 use windtunnel_fabric::packet::transport::{
-    Ack, Loss, LossKind, PathChoice, PathChooser, PathFacts, Recovery, SwitchStage, Transport,
+    Ack, Endpoint, Loss, LossKind, PathChoice, PathChooser, PathFacts, Plain, Recovery, SwitchStage,
 };
 use windtunnel_kernel::{Span, Time};
 use windtunnel_scenario::modules::{Kind, Modules, Parameters, balancer, chooser, stage};
@@ -46,9 +46,10 @@ pub struct AimdFlow {
     settled: Time,
 }
 
-impl Transport for Aimd {
+impl Endpoint for Aimd {
     type Flow = AimdFlow;
     type Peer = ();
+    type Uses = Plain;
 
     const NAME: &'static str = "aimd";
 

@@ -10,16 +10,12 @@
 //!
 //! Failure modes: reductions in the network cannot be abandoned; the caller has none.
 
-use std::cmp::Reverse;
-
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::Time;
 
 use super::engine::{Engine, QueuePair};
 use super::engines::Engines;
-use super::message::{Arrivals, NO_MESSAGE};
 use super::network::{BACKGROUND, NOBODY, PacketNetwork};
-use super::nic::Turn;
 use super::reduce::Front;
 use super::transport::Transport;
 use crate::model::{Abandon, Arrival};
@@ -36,8 +32,8 @@ pub(super) struct Found {
 impl<T: Transport> Engine<T> {
     /// Adds what is awaited here of messages whose names are `gone`; `number` is this process.
     pub(super) fn find_gone(&self, number: u32, gone: &dyn Fn(u64) -> bool, found: &mut Found) {
-        for (slot, receiver) in (0u32..).zip(&self.receivers) {
-            let mut tokens = self.awaited(receiver);
+        for (slot, receiver) in (0u32..).zip(&self.pairs.receivers) {
+            let mut tokens = self.pairs.awaited(receiver);
             let Some(first) = tokens.next() else { continue };
             let (going, staying): (Vec<u64>, Vec<u64>) =
                 std::iter::once(first).chain(tokens).partition(|&token| gone(token));
@@ -56,67 +52,20 @@ impl<T: Transport> Engine<T> {
     /// Resets a sending half at `now`.
     pub(super) fn reset_sender(&mut self, pair: QueuePair, now: u64) {
         let flow = pair.sender;
-        let port = self.senders[flow as usize].port;
         // What came earlier is settled by the old state.
-        self.pull(port, now);
-        let mut starts = std::mem::take(&mut self.nics[port as usize].starts);
-        starts.retain(|&Reverse((.., message))| {
-            let stays = self.outgoing[message].flow != flow;
-            if !stays {
-                self.outgoing.release(message);
-            }
-            stays
-        });
-        self.nics[port as usize].starts = starts;
-        let mut message = self.senders[flow as usize].oldest;
-        while message != NO_MESSAGE {
-            let next = self.outgoing[message].next;
-            self.outgoing.release(message);
-            message = next;
+        self.pull_for(flow, now);
+        self.pairs.reset_sender(pair);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.owe_nothing(flow);
         }
-        let sender = &mut self.senders[flow as usize];
-        (sender.oldest, sender.sending, sender.last) = (NO_MESSAGE, NO_MESSAGE, NO_MESSAGE);
-        (sender.una, sender.limit, sender.again) = (sender.next, sender.next, sender.again_end);
-        sender.resend.clear();
-        sender.resent.clear();
-        sender.rack = None;
-        sender.beyond = Arrivals::default();
-        sender.recycler = None;
-        (sender.timer, sender.watch) = (u64::MAX, u64::MAX);
-        (sender.keep, sender.retired) = (false, true);
-        let name = (port, sender.name);
-        if T::CREDITED {
-            self.credits.purses[flow as usize].backlog = 0;
-        }
-        self.named.remove(&name);
-        self.leaving.push(pair);
     }
 
     /// Resets a receiving half.
     pub(super) fn reset_receiver(&mut self, flow: u32) {
-        let mut message = self.receivers[flow as usize].forget();
-        while message != NO_MESSAGE {
-            let next = self.incoming[message].next;
-            self.incoming.release(message);
-            message = next;
+        self.pairs.reset_receiver(flow);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.forgo(flow);
         }
-        if T::CREDITED {
-            self.credits.forgo(flow);
-        }
-    }
-
-    /// Halves that are done, or were reset, and stand on no ring any more may give their places up.
-    pub(super) fn retire_left(&mut self) {
-        let mut leaving = std::mem::take(&mut self.leaving);
-        leaving.retain(|pair| {
-            let stands =
-                matches!(self.senders[pair.sender as usize].turn, Turn::Ready | Turn::Paced | Turn::Parked);
-            if !stands {
-                self.retired.push(*pair);
-            }
-            stands
-        });
-        self.leaving = leaving;
     }
 }
 

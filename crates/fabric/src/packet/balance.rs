@@ -23,9 +23,11 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::{PortSet, SwitchId};
 
-use super::engine::Engine;
+use super::engine::{AtPorts, Engine};
 use super::packets::{Packet, flag};
-use super::transport::{BalancerPacket, BalancerPort, BalancerSwitch, PathFacts, Transport};
+use super::transport::{
+    BalancerPacket, BalancerPort, BalancerSwitch, Feature, PathFacts, SwitchPolicy, Transport,
+};
 
 /// Hashes of flows that a switch tells apart: the 64 K entries of LetFlow's table.
 const BUCKETS: u64 = 1 << 16;
@@ -168,17 +170,17 @@ impl<T: Transport> Engine<T> {
     /// The port of `switch` that a packet takes which goes where the least waits; `None` if it cannot go on.
     pub(super) fn least_loaded(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
         let packet = &self.packets[id];
-        if packet.flags & flag::FRESH != 0 && self.rules.is_empty() {
+        if packet.flags & flag::FRESH != 0 && self.lead.rules.is_empty() {
             self.show_queues(switch, packet.to, packet.hash, now);
         }
         let packet = &mut self.packets[id];
-        let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
-        let target = &self.targets[packet.to as usize];
+        let (at, first) = (SwitchId(switch), self.fabric.switches[switch as usize].first);
+        let target = &self.fabric.targets[packet.to as usize];
         let fresh = packet.flags & flag::FRESH != 0;
         packet.flags &= !flag::FRESH;
-        let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
-        let mut ports = std::mem::take(&mut self.balance.ports);
-        let forwards = match &mut self.forwarder {
+        let held = |port: u32| u64::from(self.fabric.ports[(first + port) as usize].held);
+        let mut ports = std::mem::take(&mut self.lead.balance.ports);
+        let forwards = match &mut self.lead.forwarder {
             Some(forwarder) => {
                 if fresh {
                     packet.itinerary = forwarder.enter(at, target, packet.hash, held);
@@ -189,9 +191,9 @@ impl<T: Transport> Engine<T> {
             }
             None => {
                 if fresh {
-                    packet.itinerary = self.topology.enter(at, target, packet.hash, held);
+                    packet.itinerary = self.fabric.topology.enter(at, target, packet.hash, held);
                 }
-                packet.itinerary = self.topology.equal_cost(at, target, packet.itinerary, &mut ports);
+                packet.itinerary = self.fabric.topology.equal_cost(at, target, packet.itinerary, &mut ports);
                 true
             }
         };
@@ -200,36 +202,42 @@ impl<T: Transport> Engine<T> {
             _ if !forwards => None,
             0 => None,
             1 => Some(first + ports.nth(0)),
-            _ if T::BALANCED => Some(self.balanced(switch, id, &ports, now)),
             _ => {
-                let draw = adaptive_draw(packet, switch);
-                let start = ((u128::from(draw) * count as u128) >> 64) as usize;
-                let turn = ports.iter().skip(start).chain(ports.iter().take(start));
-                let mut best = (u32::MAX, None);
-                for port in turn {
-                    let load = self.load(first + port, now);
-                    if load < best.0 {
-                        best = (load, Some(first + port));
-                        if load == 0 {
-                            break;
-                        }
-                    }
-                }
-                best.1
+                let asked = AtPorts::<T>::ask(|| self.balanced(switch, id, &ports, now));
+                asked.or_else(|| self.least_of(switch, id, &ports, now))
             }
         };
-        self.balance.ports = ports;
+        self.lead.balance.ports = ports;
         chosen
+    }
+
+    /// The one of several ports that holds the fewest bytes.
+    fn least_of(&mut self, switch: u32, id: u32, ports: &PortSet, now: u64) -> Option<u32> {
+        let first = self.fabric.switches[switch as usize].first;
+        let draw = adaptive_draw(&self.packets[id], switch);
+        let start = ((u128::from(draw) * u128::from(ports.len())) >> 64) as usize;
+        let turn = ports.iter().skip(start).chain(ports.iter().take(start));
+        let mut best = (u32::MAX, None);
+        for port in turn {
+            let load = self.load(first + port, now);
+            if load < best.0 {
+                best = (load, Some(first + port));
+                if load == 0 {
+                    break;
+                }
+            }
+        }
+        best.1
     }
 
     /// The one of several ports that a balancer of another crate chooses.
     fn balanced(&mut self, switch: u32, id: u32, ports: &PortSet, now: u64) -> u32 {
-        let first = self.switches[switch as usize].first;
-        let mut known = std::mem::take(&mut self.balance.known);
+        let first = self.fabric.switches[switch as usize].first;
+        let mut known = std::mem::take(&mut self.lead.balance.known);
         known.clear();
         for port in ports.iter().map(|port| first + port) {
             let held = self.load(port, now);
-            let rate = self.kinds[usize::from(self.ports[port as usize].kind)].rate;
+            let rate = self.fabric.kind(port).rate;
             known.push(BalancerPort { port, rate, held });
         }
         let packet = &self.packets[id];
@@ -242,9 +250,9 @@ impl<T: Transport> Engine<T> {
             draw: adaptive_draw(packet, switch),
         };
         let at = BalancerSwitch { switch, now: Time(now) };
-        let place = self.transport.balance(&at, &asked, &known) % known.len();
+        let place = self.policy.choose(&at, &asked, &known) % known.len();
         let port = known[place].port;
-        self.balance.known = known;
+        self.lead.balance.known = known;
         port
     }
 
@@ -253,12 +261,12 @@ impl<T: Transport> Engine<T> {
     fn load(&mut self, p: u32, now: u64) -> u32 {
         if self.queues.on {
             self.serve(p, now);
-            return self.ports[p as usize].held;
+            return self.fabric.ports[p as usize].held;
         }
-        if self.ports[p as usize].waits() {
+        if self.fabric.ports[p as usize].waits() {
             self.advance(p, now);
         }
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         if port.free_at <= now { 0 } else { port.held }
     }
 }
@@ -276,6 +284,7 @@ mod tests {
             bdp: 500_000,
             mtu: 4_160,
             hops: 4,
+            planes: 1,
             queue: None,
         };
         Recycler::new(7, &path)

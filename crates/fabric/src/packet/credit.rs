@@ -21,16 +21,16 @@
 //! so it answers such a packet by a PULL that grants nothing new.
 
 use super::engine::Engine;
-use super::events::class;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::List;
+use super::timeline::Class;
 use super::transport::{Credit, Demand, Transport};
 
 /// What a sending half may spend.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Purse {
+struct Purse {
     /// Bytes that may be sent; the last packet may take it below zero.
-    pub credit: i64,
+    credit: i64,
     /// All that was granted, as far as is known.
     granted: u64,
     /// All that it has asked for, with [`Demand::Backlog`], and bytes that it was told had been trimmed: what the receiver
@@ -38,7 +38,7 @@ pub(super) struct Purse {
     asked: u64,
     trimmed: u64,
     /// Bytes on the wire of what has not been sent.
-    pub backlog: u64,
+    backlog: u64,
     /// What may be sent unasked, and the most that may be saved where no idle credit comes.
     unasked: u64,
     /// One more than the last packet that was sent as the final one.
@@ -104,7 +104,7 @@ struct Pacer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Credits {
     scheme: Credit,
-    pub purses: Vec<Purse>,
+    purses: Vec<Purse>,
     accounts: Vec<Account>,
     pacers: Vec<Pacer>,
 }
@@ -244,6 +244,79 @@ impl Credits {
         }
     }
 
+    /// Whether a sending half has nothing to spend.
+    #[inline]
+    pub(super) fn is_broke(&self, flow: u32) -> bool {
+        self.purses[flow as usize].credit <= 0
+    }
+
+    /// A sending half has so many bytes on the wire more to send.
+    pub(super) fn owe(&mut self, flow: u32, bytes: u64) {
+        self.purses[flow as usize].backlog += bytes;
+    }
+
+    /// A sending half has nothing to send any more.
+    pub(super) fn owe_nothing(&mut self, flow: u32) {
+        self.purses[flow as usize].backlog = 0;
+    }
+
+    /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before. One that its sender sent for want of
+    /// credit, though all that it asks for was granted, is told once more of what was: that, if so.
+    fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, mtu: u64) -> Option<u64> {
+        let Packet { flow, detail: asked, .. } = *packet;
+        let Self { scheme, accounts, pacers, .. } = self;
+        let account = &mut accounts[flow as usize];
+        account.over = false;
+        match scheme.demand {
+            Demand::Arrivals => account.asked += mtu,
+            Demand::Backlog => {
+                let more = asked.wrapping_sub((account.asked / UNIT) as u32);
+                if more < 1 << 31 {
+                    account.asked += u64::from(more) * UNIT;
+                }
+                account.trimmed += if trimmed { mtu } else { 0 };
+            }
+        }
+        if account.wanted() > 0 {
+            pacers[p as usize].stand(flow, accounts);
+            return None;
+        }
+        let rescues = packet.kind == Kind::Data && packet.flags & flag::RESCUES != 0;
+        rescues.then_some(account.granted)
+    }
+
+    /// All that the sender had has arrived: nothing follows it.
+    pub(super) fn satisfied(&mut self, flow: u32) {
+        let account = &mut self.accounts[flow as usize];
+        account.over = true;
+        if self.scheme.demand == Demand::Arrivals {
+            account.asked = account.granted;
+        }
+    }
+
+    /// When NIC port `p` may grant, if somebody wants it and its event is not due yet: from now on it is.
+    fn arm(&mut self, p: u32, now: u64) -> Option<u64> {
+        let pacer = &mut self.pacers[p as usize];
+        if pacer.due != u64::MAX || pacer.rings.iter().all(|ring| ring.is_empty()) {
+            return None;
+        }
+        pacer.due = pacer.next.max(now);
+        Some(pacer.due)
+    }
+
+    /// What NIC port `p` grants now, if its event is due and somebody is to have anything.
+    fn grant(&mut self, p: u32, now: u64, mtu: u64) -> Option<Granted> {
+        let Self { scheme, accounts, pacers, .. } = self;
+        let pacer = &mut pacers[p as usize];
+        if pacer.due != now {
+            return None;
+        }
+        pacer.due = u64::MAX;
+        let (flow, bytes) = pacer.take(accounts, scheme, mtu)?;
+        pacer.next = now + (bytes as f64 * pacer.per_byte).ceil() as u64;
+        Some(Granted { flow, bytes, all: accounts[flow as usize].granted })
+    }
+
     /// A receiving half wants nothing more.
     pub(super) fn forgo(&mut self, flow: u32) {
         let account = &mut self.accounts[flow as usize];
@@ -256,6 +329,15 @@ impl Credits {
         let purse = &self.purses[flow as usize];
         if purse.credit > 0 || in_flight > 0 { usual } else { usual.max(TURN) << purse.rescues.min(16) }
     }
+}
+
+/// A grant.
+struct Granted {
+    /// The receiving half that it is for.
+    flow: u32,
+    bytes: u64,
+    /// All that was granted to it.
+    all: u64,
 }
 
 /// A packet that is being sent.
@@ -306,83 +388,48 @@ impl Pacer {
 
 impl<T: Transport> Engine<T> {
     /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair may want credit.
-    /// One that its sender sent for want of it, though all that it asks for was granted, is told once more of what was.
     pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, now: u64) {
-        let (mtu, Packet { flow, detail: asked, .. }) = (self.settings.mtu.0, *packet);
-        let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
-        let account = &mut accounts[flow as usize];
-        account.over = false;
-        match scheme.demand {
-            Demand::Arrivals => account.asked += mtu,
-            Demand::Backlog => {
-                let more = asked.wrapping_sub((account.asked / UNIT) as u32);
-                if more < 1 << 31 {
-                    account.asked += u64::from(more) * UNIT;
-                }
-                account.trimmed += if trimmed { mtu } else { 0 };
-            }
-        }
-        let rescues = packet.kind == Kind::Data && packet.flags & flag::RESCUES != 0;
-        if account.wanted() > 0 {
-            pacers[p as usize].stand(flow, accounts);
-        } else if rescues {
-            let granted = account.granted;
-            self.send_pull(flow, granted, now);
+        let mtu = self.settings.mtu.0;
+        let Some(credits) = self.credits.get_mut() else { return };
+        if let Some(granted) = credits.want(packet, p, trimmed, mtu) {
+            self.send_pull(packet.flow, granted, now);
         }
         self.arm_pacer(p, now);
     }
 
-    /// All that the sender had has arrived: nothing follows it.
-    pub(super) fn satisfied(&mut self, flow: u32) {
-        let account = &mut self.credits.accounts[flow as usize];
-        account.over = true;
-        if self.credits.scheme.demand == Demand::Arrivals {
-            account.asked = account.granted;
-        }
-    }
-
     /// Lets NIC port `p` grant as soon as it may, if somebody wants it.
     fn arm_pacer(&mut self, p: u32, now: u64) {
-        let pacer = &mut self.credits.pacers[p as usize];
-        if pacer.due == u64::MAX && pacer.rings.iter().any(|ring| !ring.is_empty()) {
-            pacer.due = pacer.next.max(now);
-            let due = pacer.due;
-            self.schedule(due, class::CREDIT, p);
+        if let Some(due) = self.credits.get_mut().and_then(|credits| credits.arm(p, now)) {
+            self.timeline.schedule(due, Class::Credit, p);
         }
     }
 
     /// NIC port `p` may grant.
     pub(super) fn grant(&mut self, p: u32, now: u64) {
         let mtu = self.settings.mtu.0;
-        let Credits { scheme, accounts, pacers, .. } = &mut self.credits;
-        let pacer = &mut pacers[p as usize];
-        if pacer.due != now {
-            return;
-        }
-        pacer.due = u64::MAX;
-        let Some((flow, grant)) = pacer.take(accounts, scheme, mtu) else { return };
-        pacer.next = now + (grant as f64 * pacer.per_byte).ceil() as u64;
-        let granted = accounts[flow as usize].granted;
-        self.totals.grants += 1;
-        self.totals.credit += grant;
-        self.send_pull(flow, granted, now);
+        let granted = self.credits.get_mut().and_then(|credits| credits.grant(p, now, mtu));
+        let Some(Granted { flow, bytes, all }) = granted else { return };
+        self.account.totals.grants += 1;
+        self.account.totals.credit += bytes;
+        self.send_pull(flow, all, now);
         self.arm_pacer(p, now);
     }
 
     /// A PULL has reached the sending half.
     pub(super) fn pulled(&mut self, id: u32, now: u64) {
-        self.totals.notices += 1;
+        self.account.totals.notices += 1;
         let Packet { flow, stamp, .. } = self.packets[id];
         self.packets.release(id);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return;
         }
         sender.heard(now);
-        let port = sender.port;
-        self.pull(port, now);
-        self.credits.fill(flow, stamp);
+        self.pull_for(flow, now);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.fill(flow, stamp);
+        }
         self.ready(flow, now);
     }
 }

@@ -28,12 +28,12 @@ use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::{Peer, SwitchId};
 
 use super::engine::Engine;
-use super::events::{Key, class};
 use super::packets::{Kind, NONE, Packet};
 use super::receive::Feedback;
 use super::settings::ParallelSettings;
 use super::telemetry::Hop;
-use super::transport::{Recovery, Transport};
+use super::timeline::{Class, Key};
+use super::transport::{Endpoint, Recovery, Transport};
 
 /// Parcels that are looked ahead while a load is taken in: what they need is some of these on its way.
 const FORESEEN: usize = 4;
@@ -68,6 +68,11 @@ pub(super) struct Crossing {
 }
 
 impl Crossing {
+    /// Process of a NIC.
+    pub(super) fn home(&self, nic: u32) -> u32 {
+        self.homes[nic as usize]
+    }
+
     /// Something has happened that the caller must know of: a message has completed, or a queue pair given up. The run ends
     /// with this window.
     pub(super) fn calls(&self, now: u64) {
@@ -82,6 +87,8 @@ pub(super) struct Gone {
     pub half: u32,
     /// Whether that is a sending half.
     pub back: bool,
+    /// Whether it was an endpoint's own, which nobody waits for.
+    pub own: bool,
 }
 
 /// Packets that leave for a process in a window.
@@ -117,9 +124,9 @@ impl<T: Transport> Engine<T> {
     /// Spreads NICs and switches over processes: the process of each NIC, then of each switch, and the rest of what was
     /// found. The weight of a NIC or switch is the number of its ports: packets arrive there.
     pub(super) fn partition(&self, parallel: &ParallelSettings) -> Partition {
-        let topology = &self.topology;
+        let topology = &self.fabric.topology;
         let (nics, planes) = (topology.nics(), topology.planes());
-        let delay = |port: u32| Span(self.kinds[usize::from(self.ports[port as usize].kind)].delay);
+        let delay = |port: u32| Span(self.fabric.kind(port).delay);
         let mut edges = Vec::new();
         for nic in 0..nics {
             for plane in 0..planes {
@@ -128,7 +135,7 @@ impl<T: Transport> Engine<T> {
             }
         }
         let mut weights = vec![u64::from(2 * planes); nics as usize];
-        for (number, switch) in (0u32..).zip(&self.switches) {
+        for (number, switch) in (0u32..).zip(&self.fabric.switches) {
             let mut cables = 0;
             for port in 0..switch.count {
                 let far = match topology.peer(SwitchId(number), port) {
@@ -165,10 +172,10 @@ impl<T: Transport> Engine<T> {
             gone: Vec::new(),
             first_done: Arc::clone(first_done),
         }));
-        let mut fars = Vec::with_capacity(self.ports.len());
-        for p in 0..self.ports.len() as u32 {
+        let mut fars = Vec::with_capacity(self.fabric.ports.len());
+        for p in 0..self.fabric.ports.len() as u32 {
             let [owner, far] = self.ends(p);
-            self.ports[p as usize].away = owner == number && far != number;
+            self.fabric.ports[p as usize].away = owner == number && far != number;
             fars.push(far);
         }
         if let Some(crossing) = &mut self.crossing {
@@ -179,14 +186,14 @@ impl<T: Transport> Engine<T> {
     /// Processes of a port and of its far end.
     fn ends(&self, p: u32) -> [u32; 2] {
         let Some(crossing) = &self.crossing else { return [0; 2] };
-        let (nics, planes) = (self.topology.nics(), self.topology.planes());
-        let port = &self.ports[p as usize];
+        let (nics, planes) = (self.fabric.topology.nics(), self.fabric.topology.planes());
+        let port = &self.fabric.ports[p as usize];
         let owner = if port.owner == NONE { p / planes } else { nics + port.owner };
         let far = match port.far.as_switch() {
             Some(switch) => nics + switch,
             None => {
                 let switch = SwitchId(port.owner);
-                match self.topology.peer(switch, p - self.switches[switch.0 as usize].first) {
+                match self.fabric.topology.peer(switch, p - self.fabric.switches[switch.0 as usize].first) {
                     Some(Peer::Nic { nic, .. }) => nic,
                     // Nothing is there.
                     _ => owner,
@@ -215,13 +222,13 @@ impl<T: Transport> Engine<T> {
 
     /// Process of a NIC port.
     pub(super) fn home(&self, nic_port: u32) -> u32 {
-        let planes = self.topology.planes();
-        self.crossing.as_ref().map_or(0, |crossing| crossing.homes[(nic_port / planes) as usize])
+        let nic = self.fabric.nic_of(nic_port);
+        self.crossing.as_ref().map_or(0, |crossing| crossing.home(nic))
     }
 
     /// Process of a switch.
     pub(super) fn home_of_switch(&self, switch: u32) -> u32 {
-        let nics = self.topology.nics();
+        let nics = self.fabric.topology.nics();
         self.crossing.as_ref().map_or(0, |crossing| crossing.homes[(nics + switch) as usize])
     }
 
@@ -233,11 +240,13 @@ impl<T: Transport> Engine<T> {
     /// Counts a packet that is no more at the half it went to, which lives here.
     pub(super) fn count_gone(&mut self, gone: Gone) {
         if gone.back {
-            self.senders[gone.half as usize].control_gone += 1;
+            self.pairs.senders[gone.half as usize].control_gone += 1;
         } else {
-            let receiver = &mut self.receivers[gone.half as usize];
+            let receiver = &mut self.pairs.receivers[gone.half as usize];
             receiver.data_gone += 1;
-            self.lost_for_good |= !receiver.aside && self.transport.recovery() == Recovery::None;
+            if !gone.own && !receiver.aside && self.endpoint.recovery() == Recovery::None {
+                self.account.lose_for_good();
+            }
         }
     }
 
@@ -249,10 +258,10 @@ impl<T: Transport> Engine<T> {
         let crossing = self.crossing.as_mut().expect("only one of several processes has ports that are away");
         let load = &mut crossing.loads[crossing.fars[p as usize] as usize];
         if packet.kind == Kind::Ack {
-            load.feedbacks.push(self.feedbacks.take(packet.detail));
+            load.feedbacks.push(self.pairs.feedbacks.take(packet.detail));
         }
-        if T::TELEMETRY {
-            load.hops.push(self.telemetry.take(id));
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            load.hops.push(telemetry.take(id));
         }
         (load.first, load.least) = (load.first.min(reaches), load.least.min(reaches - sent));
         load.parcels.push(packet);
@@ -271,7 +280,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn check_later(&mut self, due: u64, p: u32) {
         match &mut self.crossing {
             Some(crossing) => crossing.checks.push(Reverse((due, p))),
-            None => self.schedule(due, class::CHECK, p),
+            None => self.timeline.schedule(due, Class::Check, p),
         }
     }
 
@@ -289,8 +298,8 @@ impl<T: Transport> Engine<T> {
             && due <= now
         {
             crossing.checks.pop();
-            self.clock = self.clock.max(due);
-            if self.is_paused_for_long(p, now) {
+            self.timeline.reach(due);
+            if self.queues.is_paused_for_long(p, now) {
                 ports.push(p);
             }
         }
@@ -301,7 +310,7 @@ impl<T: Transport> Engine<T> {
     fn import(&mut self, load: &mut Load) {
         let (mut feedbacks, mut hops) = (load.feedbacks.drain(..), load.hops.drain(..));
         for (heeded, upstream, name) in load.frames.drain(..) {
-            self.schedule_key(Key::named(heeded, class::PAUSE, upstream, name));
+            self.timeline.schedule_key(Key::named(heeded, Class::Pause, upstream, name));
         }
         for number in 0..load.parcels.len() {
             self.foresee_parcels(&load.parcels[number..]);
@@ -309,11 +318,11 @@ impl<T: Transport> Engine<T> {
             let (port, reaches) = (packet.next, packet.next_time);
             if packet.kind == Kind::Ack {
                 let feedback = feedbacks.next().expect("each acknowledgement brings its feedback");
-                packet.detail = self.feedbacks.insert(feedback);
+                packet.detail = self.pairs.feedbacks.insert(feedback);
             }
             let id = self.packets.insert(packet);
-            if T::TELEMETRY {
-                self.telemetry.put(id, hops.next().expect("each packet brings its telemetry"));
+            if let Some(telemetry) = self.telemetry.get_mut() {
+                telemetry.put(id, hops.next().expect("each packet brings its telemetry"));
             }
             self.launch(port, id, reaches);
         }
@@ -327,17 +336,17 @@ impl<T: Transport> Engine<T> {
         prefetch_index(parcels, 4 * FORESEEN);
         self.packets.prefetch_free(FORESEEN);
         if let Some(parcel) = parcels.get(2 * FORESEEN) {
-            prefetch_index(&self.ports, parcel.next as usize);
+            prefetch_index(&self.fabric.ports, parcel.next as usize);
         }
         if let Some(parcel) = parcels.get(FORESEEN) {
-            self.packets.prefetch(self.ports[parcel.next as usize].flight.tail);
+            self.packets.prefetch(self.fabric.ports[parcel.next as usize].flight.tail);
         }
     }
 
     /// Something waits at away port `p` of a switch.
     #[cold]
     pub(super) fn look_later(&mut self, p: u32) {
-        let port = &mut self.ports[p as usize];
+        let port = &mut self.fabric.ports[p as usize];
         if !std::mem::replace(&mut port.armed, true) {
             let free_at = port.free_at;
             if let Some(crossing) = &mut self.crossing {
@@ -361,7 +370,7 @@ impl<T: Transport> Engine<T> {
         }
         while !due.is_empty() {
             due.retain(|&p| {
-                let is_due = self.ports[p as usize].is_due(horizon - 1);
+                let is_due = self.fabric.ports[p as usize].is_due(horizon - 1);
                 if is_due {
                     self.start_next(p);
                     self.foresee_turn(p);
@@ -371,7 +380,7 @@ impl<T: Transport> Engine<T> {
         }
         let mut next = u64::MAX;
         waiting.retain(|&p| {
-            let port = &mut self.ports[p as usize];
+            let port = &mut self.fabric.ports[p as usize];
             port.armed = port.waits();
             if port.armed {
                 next = next.min(port.free_at);
@@ -387,7 +396,7 @@ impl<T: Transport> Engine<T> {
     /// Fetches the packet that is next at port `p`.
     #[inline]
     fn foresee_turn(&self, p: u32) {
-        for list in &self.ports[p as usize].waiting {
+        for list in &self.fabric.ports[p as usize].waiting {
             self.packets.prefetch(list.head);
         }
     }

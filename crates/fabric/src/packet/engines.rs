@@ -119,7 +119,7 @@ impl<T: Transport> Engines<T> {
         let parts = match self.parts {
             Parts::One(engine) => Parts::One(Box::new(engine.rerouted(forwarder.clone()))),
             Parts::Many(many) => {
-                many.each(|engine| engine.lead_by(forwarder.clone()));
+                many.each(|engine| engine.lead.lead_by(forwarder.clone()));
                 Parts::Many(many)
             }
         };
@@ -176,7 +176,8 @@ impl<T: Transport> Engines<T> {
     pub fn open_on(&mut self, now: Time, request: &OpenRequest<'_>, wish: Option<u32>) -> QueuePair {
         match &mut self.parts {
             Parts::One(engine) => {
-                engine.clock = engine.clock.max(now.0.min(engine.next_time().0));
+                let next = engine.next_time();
+                engine.timeline.reach(now.min(next).0);
                 engine.open_on(request, wish)
             }
             Parts::Many(many) => many.open(now, request, wish),
@@ -189,8 +190,8 @@ impl<T: Transport> Engines<T> {
             Parts::One(engine) => engine.set_aside(pair),
             Parts::Many(many) => {
                 let [from, to] = pair.homes.map(|home| home as usize);
-                many.crew.process(from).set_sender_aside(pair.sender);
-                many.crew.process(to).set_receiver_aside(pair.receiver);
+                many.crew.process(from).pairs.set_sender_aside(pair.sender);
+                many.crew.process(to).pairs.set_receiver_aside(pair.receiver);
             }
         }
     }
@@ -306,7 +307,7 @@ impl<T: Transport> Engines<T> {
                 let [from, to] = pair.homes.map(|home| home as usize);
                 let mut receiver = many.crew.process(to);
                 let message = receiver.incoming_of(at, bytes, token);
-                receiver.expect(pair.receiver, message);
+                receiver.pairs.expect(pair.receiver, message);
                 drop(receiver);
                 many.crew.process(from).hand_over(at, pair.sender, &message);
                 many.next = many.next.map(|next| next.min(at));
@@ -383,7 +384,7 @@ impl<T: Transport> Engines<T> {
                 many.agree();
                 let mut sums: Vec<(PortCounters, PauseCounters)> = Vec::new();
                 many.each(|engine| {
-                    sums.resize(engine.ports.len(), (PortCounters::NEW, PauseCounters::default()));
+                    sums.resize(engine.fabric.ports.len(), (PortCounters::NEW, PauseCounters::default()));
                     for (p, (counters, pauses)) in (0..).zip(&mut sums) {
                         counters.add(&engine.counted(p));
                         pauses.add(engine.paused_at(p));
@@ -403,13 +404,13 @@ impl<T: Transport> Engines<T> {
 
     /// Keeps a digest of the events of `focus`'s span from now on.
     pub fn keep_digest(&mut self, focus: &EventDigest) {
-        self.each(|engine| engine.digest = Some(Box::new(focus.clone())));
+        self.each(|engine| engine.account.keep_digest(focus));
     }
 
     /// The digest kept, of all processes.
     pub fn digest(&self) -> Option<EventDigest> {
         let mut sum: Option<EventDigest> = None;
-        self.look(|engine| match (&mut sum, engine.digest.as_deref()) {
+        self.look(|engine| match (&mut sum, engine.account.digest()) {
             (Some(sum), Some(own)) => sum.merge(own),
             (none @ None, Some(own)) => *none = Some(own.clone()),
             (_, None) => {}
@@ -466,8 +467,8 @@ impl<T: Transport> Many<T> {
     /// Brings the clocks of all processes to that of the last event of any; which is that.
     fn agree(&self) -> u64 {
         let mut clock = 0;
-        self.each(|engine| clock = clock.max(engine.clock));
-        self.each(|engine| engine.clock = clock);
+        self.each(|engine| clock = clock.max(engine.timeline.now()));
+        self.each(|engine| engine.timeline.reach(clock));
         clock
     }
 
@@ -497,12 +498,12 @@ impl<T: Transport> Many<T> {
         self.each(|engine| known.add(engine.pauses()));
         let cycle = known.cycle();
         if !cycle.is_empty() {
-            self.crew.process(0).end_by(cycle);
+            self.crew.process(0).queues.end_by(cycle);
             return;
         }
         for (number, ports) in long.into_iter().enumerate() {
             let mut engine = self.crew.process(number);
-            let due = now.0 + engine.patience().unwrap_or(0);
+            let due = now.0 + engine.queues.patience().unwrap_or(0);
             for p in ports {
                 engine.check_later(due, p);
             }
@@ -512,19 +513,19 @@ impl<T: Transport> Many<T> {
     /// Process of a NIC.
     fn home(&self, nic: u32) -> usize {
         let engine = self.crew.process(0);
-        engine.home(nic * engine.topology.planes()) as usize
+        engine.home(nic * engine.fabric.topology.planes()) as usize
     }
 
     fn open(&mut self, now: Time, request: &OpenRequest<'_>, wish: Option<u32>) -> QueuePair {
         let homes = [self.home(request.from), self.home(request.to)];
         let mut first = self.crew.process(homes[0]);
-        if first.is_to_settle() {
+        if first.pairs.is_to_settle() {
             drop(first);
             self.settle(homes[0]);
             first = self.crew.process(homes[0]);
         }
         let mut plan = first.plan(request, wish);
-        let starts = plan.ports.map(|[port, _]| first.home_of_switch(first.leaf(port)) as usize);
+        let starts = plan.ports.map(|[port, _]| first.home_of_switch(first.fabric.leaf(port)) as usize);
         drop(first);
         for way in [0, 1] {
             // The queues that a way may depend on are those of its first switch.
@@ -536,8 +537,8 @@ impl<T: Transport> Many<T> {
         }
         let sender = self.crew.process(homes[0]).open_sender(&plan, places);
         let receiver = self.crew.process(homes[1]).open_receiver(&plan, places);
-        self.crew.process(homes[0]).introduce(sender, receiver);
-        self.crew.process(homes[1]).meet(receiver, sender);
+        self.crew.process(homes[0]).pairs.introduce(sender, receiver);
+        self.crew.process(homes[1]).pairs.meet(receiver, sender);
         QueuePair { sender, receiver, homes: homes.map(|home| home as u32) }
     }
 
@@ -550,25 +551,25 @@ impl<T: Transport> Many<T> {
                 self.crew.process(home as usize).count_gone(gone);
             }
         }
-        let mut retired = self.crew.process(home).take_retired();
+        let mut retired = self.crew.process(home).pairs.take_retired();
         retired.retain(|&QueuePair { sender, receiver, homes }| {
             let other = homes[1] as usize;
-            let sent_and_gone = self.crew.process(home).sent_and_gone(sender);
+            let sent_and_gone = self.crew.process(home).pairs.sent_and_gone(sender);
             let silent = self.crew.process(other).is_silent(receiver, sent_and_gone);
             if silent {
-                let place = self.crew.process(home).close_sender(sender);
+                let place = self.crew.process(home).pairs.close_sender(sender);
                 let (back, lengths) = self.crew.process(other).close_receiver(receiver);
-                self.each(|engine| engine.take_up(place, back, lengths));
+                self.each(|engine| engine.lead.paths.take_up(place, back, lengths));
             }
             !silent
         });
-        self.crew.process(home).put_retired(retired);
+        self.crew.process(home).pairs.put_retired(retired);
     }
 
     fn run(&mut self, limit: Time, budget: u64, done: &mut Vec<Completion>) -> Time {
         self.first_done.store(u64::MAX, Relaxed);
         // Pauses are looked at between windows, and those that begin now no sooner than their patience allows.
-        let patience = self.crew.process(0).patience();
+        let patience = self.crew.process(0).queues.patience();
         let begun = self.next_time().max(self.clock);
         let check = self.first_check().min(patience.map_or(Time::NEVER, |patience| begun + Span(patience)));
         let (whole, limit) = (limit, limit.min(check));
@@ -582,7 +583,7 @@ impl<T: Transport> Many<T> {
         let mut fresh = std::mem::take(&mut self.fresh);
         let first = self.first_done.load(Relaxed);
         let mut last = 0;
-        self.each(|engine| last = last.max(engine.clock));
+        self.each(|engine| last = last.max(engine.timeline.now()));
         let reached = match outcome.end {
             // Everything before is handled; but nobody has seen what the first completion causes.
             _ if first != u64::MAX => {
@@ -599,7 +600,7 @@ impl<T: Transport> Many<T> {
         }
         let mut halted = false;
         self.each(|engine| {
-            fresh.append(&mut engine.done);
+            fresh.extend(engine.account.news());
             halted |= engine.has_halted();
         });
         // One that has given up ends the run of all.
@@ -655,14 +656,15 @@ mod tests {
             while engines.run(at, u64::MAX, &mut done) < at {}
             engines.each(|engine| {
                 let sending = |p: &usize| {
-                    engine.ports[*p].owner != NONE && engine.ports[*p].flight.head != List::EMPTY.head
+                    engine.fabric.ports[*p].owner != NONE
+                        && engine.fabric.ports[*p].flight.head != List::EMPTY.head
                 };
                 if due.is_none()
-                    && let Some(p) = (0..engine.ports.len()).find(sending)
+                    && let Some(p) = (0..engine.fabric.ports.len()).find(sending)
                 {
                     // It arrives when it would, with a mark that nobody has made.
-                    due = Some(Time(engine.ports[p].reaches));
-                    let head = engine.ports[p].flight.head;
+                    due = Some(Time(engine.fabric.ports[p].reaches));
+                    let head = engine.fabric.ports[p].flight.head;
                     engine.packets[head].flags ^= flag::MARKED;
                 }
             });

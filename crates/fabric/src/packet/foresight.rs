@@ -10,13 +10,12 @@
 //! run changes.
 
 use prefetch_index::prefetch_index;
-use windtunnel_topology::{Forwarder, SwitchRule, Target};
+use windtunnel_topology::{SwitchRule, Target};
 
 use super::engine::Engine;
-use super::opening::Paths;
+use super::lead::Paths;
 use super::packets::{NONE, Packet, flag};
 use super::port::Far;
-use super::settings::Balancer;
 use super::switch::Switch;
 use super::transport::Transport;
 
@@ -54,24 +53,11 @@ impl Ways<'_> {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Packets go where `forwarder` says.
-    pub(super) fn lead_by(&mut self, forwarder: Forwarder) {
-        self.forwarder = Some(forwarder);
-        self.simple = false;
-    }
-
-    /// Whether a packet and the switch alone decide its next hop, as long as nothing leads packets around what has failed.
-    pub(super) fn is_simple(&self) -> bool {
-        !self.rules.is_empty()
-            && self.forwarder.is_none()
-            && !matches!(self.settings.balancer, Balancer::Flowlet { .. } | Balancer::Adaptive)
-    }
-
     /// Has what the next events will be about brought from memory.
     #[inline]
     pub(super) fn look_ahead(&mut self) {
-        let Some([first, second, third, fourth]) = self.agenda.ahead() else { return };
-        let ports = &self.ports[..];
+        let Some([first, second, third, fourth]) = self.timeline.ahead() else { return };
+        let ports = &self.fabric.ports[..];
         prefetch_index(ports, fourth as usize);
         self.packets.prefetch(ports[third as usize].flight.head);
         let port = &ports[second as usize];
@@ -93,25 +79,25 @@ impl<T: Transport> Engine<T> {
     #[inline]
     fn foresee_end(&self, packet: &Packet) {
         if packet.kind.is_control() {
-            if let Some(sender) = self.senders.get(packet.flow as usize) {
+            if let Some(sender) = self.pairs.senders.get(packet.flow as usize) {
                 sender.prefetch();
             }
-        } else if let Some(receiver) = self.receivers.get(packet.flow as usize) {
+        } else if let Some(receiver) = self.pairs.receivers.get(packet.flow as usize) {
             receiver.prefetch();
         }
-        if self.ports.len() > LARGE {
-            prefetch_index(&self.nics, packet.to as usize);
-            prefetch_index(&self.ports, packet.to as usize);
+        if self.fabric.ports.len() > LARGE {
+            prefetch_index(&self.pairs.nics, packet.to as usize);
+            prefetch_index(&self.fabric.ports, packet.to as usize);
         }
     }
 
     /// Fetches the packets that the first one on a port's cable will be queued behind, or that will start before.
     #[inline]
     fn foresee_queue(&self, port: u32) {
-        let port = &self.ports[port as usize];
+        let port = &self.fabric.ports[port as usize];
         if port.far.as_switch().is_some()
             && let Some(packet) = self.packets.get(port.flight.head)
-            && let Some(egress) = self.ports.get(packet.joined as usize)
+            && let Some(egress) = self.fabric.ports.get(packet.joined as usize)
         {
             self.packets.prefetch(egress.flight.tail);
             for list in &egress.waiting {

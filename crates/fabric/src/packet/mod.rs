@@ -17,6 +17,7 @@
 //! without recovery its message never completes, and the run ends with the message named as stuck.
 
 mod abandon;
+mod account;
 mod background;
 mod balance;
 mod credit;
@@ -24,9 +25,12 @@ mod crossing;
 mod engine;
 mod engines;
 mod events;
+mod fabric;
 mod foresight;
 mod impair;
+mod lead;
 mod link;
+mod memory;
 mod message;
 mod meter;
 mod model;
@@ -34,8 +38,11 @@ mod network;
 mod nic;
 mod opening;
 mod packets;
+mod pairs;
 mod pfc;
+mod planes;
 mod port;
+mod probes;
 mod pull;
 mod queue_settings;
 mod queues;
@@ -52,6 +59,7 @@ mod stage;
 mod statistics;
 mod switch;
 mod telemetry;
+mod timeline;
 mod totals;
 pub mod transport;
 

@@ -1,7 +1,7 @@
 //! The packet network with its transport chosen at run time: one call through a table of functions covers thousands of
 //! events, and inside everything is resolved.
 //!
-//! A transport of another crate joins as a [`NetworkOf`], which every [`Transport`] is.
+//! A transport of another crate joins as a [`NetworkOf`], which every [`Transport`](transport::Transport) is.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use super::settings::{PacketError, PacketSettings};
 use super::statistics::PortReport;
 use super::totals::Counters;
 use super::transport::{
-    Around, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, Swift,
-    Transport,
+    self, Around, Cubic, Dcqcn, Dctcp, Endpoint, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc,
+    Recovery, Swift,
 };
 use crate::flow::{CompletionTimes, FlowNetwork, FlowRecord};
 use crate::model::{Abandon, Arrival, CoupledId, Departure, Network};
@@ -75,7 +75,7 @@ pub trait PacketModel: Network + Abandon {
     fn change_paths(&mut self, forwarder: &Forwarder);
 }
 
-impl<T: Transport> PacketModel for PacketNetwork<T> {
+impl<T: transport::Transport> PacketModel for PacketNetwork<T> {
     fn fault(&self) -> Option<&str> {
         self.fault()
     }
@@ -347,7 +347,7 @@ impl TransportChoice {
     /// # Errors
     /// [`PacketError`] where `settings` lack what this transport needs of switches.
     pub fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
-        each!(self, transport => transport.check(settings))
+        each!(self, transport => settings.check_for(transport))
     }
 
     /// This transport with what is put around it.
@@ -389,7 +389,7 @@ pub trait NetworkOf: std::fmt::Debug + Send + Sync {
     fn check(&self, settings: &PacketSettings) -> Result<(), PacketError>;
 }
 
-impl<T: Transport + Send + Sync + 'static> NetworkOf for T {
+impl<T: transport::Transport> NetworkOf for T {
     fn network(
         &self,
         topology: Arc<Topology>,
@@ -400,11 +400,11 @@ impl<T: Transport + Send + Sync + 'static> NetworkOf for T {
     }
 
     fn check(&self, settings: &PacketSettings) -> Result<(), PacketError> {
-        settings.check_for(self)
+        settings.check_for(self.endpoint())
     }
 }
 
-fn boxed<T: Transport + 'static>(
+fn boxed<T: transport::Transport>(
     topology: Arc<Topology>,
     settings: PacketSettings,
     transport: T,

@@ -31,19 +31,31 @@ pub(super) enum Kind {
     Contribution,
     /// The sum of a segment on its way down: as above, `detail` being the node or member that it goes to.
     Sum,
+    /// An endpoint's own, to the receiving half: `sequence` is its kind, `detail` what it says.
+    Probe,
+    /// The same, in a data queue.
+    Scout,
+    /// An endpoint's own, to the sending half: as above.
+    Reply,
 }
 
 impl Kind {
     /// Whether it waits in the control class.
     #[inline]
     pub(super) const fn is_control(self) -> bool {
-        !matches!(self, Self::Data | Self::Contribution | Self::Sum)
+        !matches!(self, Self::Data | Self::Contribution | Self::Sum | Self::Scout)
     }
 
     /// Whether it goes from the receiving half to the sending one.
     #[inline]
     pub(super) const fn goes_back(self) -> bool {
-        matches!(self, Self::Ack | Self::Notify | Self::Nack | Self::Pull)
+        matches!(self, Self::Ack | Self::Notify | Self::Nack | Self::Pull | Self::Reply)
+    }
+
+    /// Whether it is an endpoint's own.
+    #[inline]
+    pub(super) const fn is_own(self) -> bool {
+        matches!(self, Self::Probe | Self::Scout | Self::Reply)
     }
 }
 
@@ -114,6 +126,7 @@ impl Packet {
     pub(super) fn digest(&self) -> u64 {
         let bits = u64::from(self.wire) << 32 | u64::from(self.kind as u8) << 8 | u64::from(self.flags);
         let path = u64::from(self.to) << 32 | u64::from(self.path);
+        let bits = if self.kind.is_own() { combine(bits, u64::from(self.detail)) } else { bits };
         combine(combine(u64::from(self.sequence), bits), combine(path, self.stamp))
     }
 }

@@ -26,10 +26,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windtunnel_kernel::{Bytes, Span};
-use windtunnel_topology::{LinkId, Peer, SwitchId};
+use windtunnel_topology::{LinkId, SwitchId};
 
 use super::engine::Engine;
-use super::events::{Key, class};
 use super::link::Marking;
 use super::meter::Meters;
 use super::packets::NONE;
@@ -38,6 +37,8 @@ use super::queue_settings::{Color, PfcSettings, QueueSettings, Reach, Xoff, Xon}
 use super::queues::{Queues, share};
 use super::settings::PacketError;
 use super::statistics::PauseCounters;
+use super::switch::Switch;
+use super::timeline::{Class, Key};
 use super::transport::Transport;
 
 /// Control packets for which every port keeps room. They overtake data, so few wait at once.
@@ -168,6 +169,71 @@ impl Pauses {
     }
 }
 
+impl Queues {
+    /// Takes shared buffer of `switch` for a packet if its ingress may hold it.
+    fn fits(&mut self, switch: &mut Switch, queue: usize, upstream: u32, wire: u16) -> bool {
+        let place = self.place(upstream, queue);
+        let Some(guard) = &self.guard else { return false };
+        let reserve = self.rules[queue].reserve;
+        let ingress = &mut self.ingress[place];
+        let held = ingress.shared + u32::from(wire);
+        let (had, has) = (ingress.shared.saturating_sub(reserve), held.saturating_sub(reserve));
+        let more = u64::from(has - had);
+        let free = switch.free();
+        let counted = match guard.xoff {
+            Limit::Bytes(_) => held,
+            Limit::Share(_) => has,
+        };
+        if has > 0 && (u64::from(counted) > guard.xoff(free) || more > free) {
+            return false;
+        }
+        ingress.shared = held;
+        switch.used += more;
+        true
+    }
+
+    /// Time after which it is looked up whether a pause can end; `None` where none is looked at.
+    pub(super) fn patience(&self) -> Option<u64> {
+        let guard = self.guard.as_ref()?;
+        guard.settings.watchdog.is_none().then_some(guard.settings.patience.0)
+    }
+
+    /// Whether a queue of port `p` has been paused for long.
+    pub(super) fn is_paused_for_long(&self, p: u32, now: u64) -> bool {
+        let Some(patience) = self.patience() else { return false };
+        let paused = self.stations[p as usize].paused;
+        (0..self.count).any(|queue| {
+            paused & 1 << queue != 0 && self.each[self.place(p, queue)].paused_at + patience <= now
+        })
+    }
+
+    /// These pauses wait for one another: the run is over.
+    pub(super) fn end_by(&mut self, cycle: Vec<Paused>) {
+        if let Some(guard) = &mut self.guard {
+            guard.cycle = cycle;
+        }
+    }
+
+    /// Times that queues of port `p` were paused until `now`, for how long, and packets dropped for it.
+    pub(super) fn paused_at(&self, p: u32, now: u64) -> PauseCounters {
+        let Some(station) = self.stations.get(p as usize) else { return PauseCounters::default() };
+        let open = (0..self.count)
+            .filter(|queue| station.paused & 1 << queue != 0)
+            .map(|queue| now - self.each[self.place(p, queue)].paused_at);
+        PauseCounters {
+            pauses: u64::from(station.pauses),
+            paused: station.paused_for + open.sum::<u64>(),
+            dropped: u64::from(station.dropped),
+        }
+    }
+
+    /// Whether pauses wait for one another, so that the run is over.
+    #[inline]
+    pub(super) fn are_stuck(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
+    }
+}
+
 impl<T: Transport> Engine<T> {
     /// Makes queues and pauses, once ports and their kinds are known.
     pub(super) fn build_queues(&mut self) -> Result<(), PacketError> {
@@ -176,10 +242,10 @@ impl<T: Transport> Engine<T> {
             return Ok(());
         }
         let mut queues = Queues::new(&settings.queues, settings.discipline, settings.mtu);
-        let reverse: Vec<u32> = (0..self.ports.len() as u32).map(|p| self.reverse(p)).collect();
+        let reverse: Vec<u32> = (0..self.fabric.ports.len() as u32).map(|p| self.fabric.reverse(p)).collect();
         queues.make(reverse.into_iter());
         let of = |index: usize| settings.queues.get(index);
-        for kind in &self.kinds {
+        for kind in &self.fabric.kinds {
             for index in 0..queues.count {
                 for color in 0..Color::COUNT {
                     let own = of(index).and_then(|queue| queue.colors[color].ecn.or(queue.ecn));
@@ -195,8 +261,8 @@ impl<T: Transport> Engine<T> {
             settings.queues.iter().flat_map(|queue| (0..Color::COUNT).map(move |color| (queue, color)));
         if every.any(|(queue, color)| drops(queue, color).is_some()) {
             // Those of links that slow down in mid-run are not asked for.
-            let slowest = self.ports.iter().filter(|port| port.owner != NONE).map(|port| port.kind);
-            let slowest = slowest.map(|kind| self.kinds[usize::from(kind)].rate).min();
+            let slowest = self.fabric.ports.iter().filter(|port| port.owner != NONE).map(|port| port.kind);
+            let slowest = slowest.map(|kind| self.fabric.kinds[usize::from(kind)].rate).min();
             for (index, queue) in settings.queues.iter().enumerate() {
                 // One for a color alone may be meant to drop all of that.
                 let (Some(rate), Some(red)) = (slowest, queue.red) else { continue };
@@ -205,7 +271,7 @@ impl<T: Transport> Engine<T> {
                     return Err(PacketError::DropsAll { index, kmax, rate, mtu });
                 }
             }
-            for kind in &self.kinds {
+            for kind in &self.fabric.kinds {
                 for queue in &settings.queues {
                     for color in 0..Color::COUNT {
                         let red = drops(queue, color).filter(|_| kind.ecn_allowed);
@@ -215,17 +281,17 @@ impl<T: Transport> Engine<T> {
             }
         }
         let meters = settings.queues.iter().map(|queue| queue.meter).collect();
-        queues.meters = Meters::new(meters, self.nics.len());
-        for nic in &mut self.nics {
+        queues.meters = Meters::new(meters, self.pairs.nics.len());
+        for nic in &mut self.pairs.nics {
             nic.ready.pull_by(settings.pull, &settings.queues);
         }
-        queues.parked = vec![Vec::new(); self.nics.len()];
-        queues.pausing = vec![Vec::new(); self.switches.len()];
+        queues.parked = vec![Vec::new(); self.pairs.nics.len()];
+        queues.pausing = vec![Vec::new(); self.fabric.switches.len()];
         if let Some(pfc) = settings.pfc {
             let lossless = queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
-            let headroom = (0..self.ports.len() as u32)
+            let headroom = (0..self.fabric.ports.len() as u32)
                 .map(|p| {
-                    if self.ports[p as usize].far.as_switch().is_none() {
+                    if self.fabric.ports[p as usize].far.as_switch().is_none() {
                         0
                     } else {
                         self.reach(p, &pfc, lossless)
@@ -233,7 +299,7 @@ impl<T: Transport> Engine<T> {
                 })
                 .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
                 .collect();
-            queues.ingress = vec![Ingress::default(); self.ports.len() * queues.count];
+            queues.ingress = vec![Ingress::default(); self.fabric.ports.len() * queues.count];
             queues.guard = Some(Guard {
                 settings: pfc,
                 xoff: match pfc.xoff {
@@ -253,8 +319,8 @@ impl<T: Transport> Engine<T> {
         if let Some(headroom) = pfc.headroom {
             return headroom.0;
         }
-        let forth = &self.kinds[usize::from(self.ports[p as usize].kind)];
-        let back = &self.kinds[usize::from(self.ports[self.reverse(p) as usize].kind)];
+        let forth = self.fabric.kind(p);
+        let back = &self.fabric.kinds[usize::from(self.fabric.ports[self.fabric.reverse(p) as usize].kind)];
         let largest = self.settings.mtu.max(self.settings.control).0 as u16;
         let way = back.serialise(largest) + lossless * back.serialise(pfc.frame.0 as u16) + back.delay;
         Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.0 }.headroom(self.settings.mtu)
@@ -263,10 +329,10 @@ impl<T: Transport> Engine<T> {
     /// Takes headroom, the queues' reserves and room for control packets out of each switch's shared part.
     fn set_headroom_aside(&mut self) -> Result<(), PacketError> {
         let lossless = self.queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
-        let mut headroom = vec![0u64; self.switches.len()];
-        let mut ingresses = vec![0u64; self.switches.len()];
+        let mut headroom = vec![0u64; self.fabric.switches.len()];
+        let mut ingresses = vec![0u64; self.fabric.switches.len()];
         if let Some(guard) = &self.queues.guard {
-            for (port, &bytes) in self.ports.iter().zip(&guard.headroom) {
+            for (port, &bytes) in self.fabric.ports.iter().zip(&guard.headroom) {
                 if let Some(switch) = port.far.as_switch() {
                     headroom[switch as usize] += u64::from(bytes) * lossless;
                     ingresses[switch as usize] += 1;
@@ -280,9 +346,9 @@ impl<T: Transport> Engine<T> {
         };
         let (per_ingress, per_port) = (reserved(true), reserved(false));
         let for_control = if pfc { CONTROLS * self.settings.control.0 } else { 0 };
-        for number in 0..self.switches.len() {
-            let tier = self.topology.tier(SwitchId(number as u32));
-            let switch = &mut self.switches[number];
+        for number in 0..self.fabric.switches.len() {
+            let tier = self.fabric.topology.tier(SwitchId(number as u32));
+            let switch = &mut self.fabric.switches[number];
             if !switch.is_limited() {
                 continue;
             }
@@ -307,30 +373,18 @@ impl<T: Transport> Engine<T> {
         Ok(())
     }
 
-    /// The port of the same cable at the far end.
-    fn reverse(&self, p: u32) -> u32 {
-        let owner = self.ports[p as usize].owner;
-        if owner == NONE {
-            let target = &self.targets[p as usize];
-            return self.switches[target.switch.0 as usize].first + target.port;
-        }
-        let port = p - self.switches[owner as usize].first;
-        match self.topology.peer(SwitchId(owner), port) {
-            Some(Peer::Switch { switch, port }) => self.switches[switch.0 as usize].first + port,
-            Some(Peer::Nic { nic, plane }) => nic * self.topology.planes() + plane,
-            None => NONE,
-        }
-    }
-
     /// Takes room for a lossless packet at its ingress; pauses its sender if that is headroom.
     pub(super) fn admit_ingress(&mut self, p: u32, queue: usize, upstream: u32, wire: u16, now: u64) -> bool {
         // What a switch sends of a reduction came by no port.
-        if upstream == NONE || self.fits(p, queue, upstream, wire) {
+        if upstream == NONE {
             return true;
         }
-        let owner = self.ports[p as usize].owner;
+        let owner = self.fabric.ports[p as usize].owner;
+        if self.queues.fits(&mut self.fabric.switches[owner as usize], queue, upstream, wire) {
+            return true;
+        }
         self.refresh_queues(owner, now);
-        if self.fits(p, queue, upstream, wire) {
+        if self.queues.fits(&mut self.fabric.switches[owner as usize], queue, upstream, wire) {
             return true;
         }
         let place = self.queues.place(upstream, queue);
@@ -346,37 +400,12 @@ impl<T: Transport> Engine<T> {
             self.queues.frames.push(Frame { upstream, queue, pause: true });
             self.queues.pausing[owner as usize].push((upstream, queue));
             if self.queues.pausing[owner as usize].len() == 1 {
-                let (first, count) =
-                    (self.switches[owner as usize].first, self.switches[owner as usize].count);
-                for port in first..first + count {
+                for port in self.fabric.ports_of(owner) {
                     self.look_again(port, now);
                 }
             }
         }
         room
-    }
-
-    /// Takes shared buffer for a packet if its ingress may hold it.
-    fn fits(&mut self, p: u32, queue: usize, upstream: u32, wire: u16) -> bool {
-        let place = self.queues.place(upstream, queue);
-        let switch = &mut self.switches[self.ports[p as usize].owner as usize];
-        let Some(guard) = &self.queues.guard else { return false };
-        let reserve = self.queues.rules[queue].reserve;
-        let ingress = &mut self.queues.ingress[place];
-        let held = ingress.shared + u32::from(wire);
-        let (had, has) = (ingress.shared.saturating_sub(reserve), held.saturating_sub(reserve));
-        let more = u64::from(has - had);
-        let free = switch.free();
-        let counted = match guard.xoff {
-            Limit::Bytes(_) => held,
-            Limit::Share(_) => has,
-        };
-        if has > 0 && (u64::from(counted) > guard.xoff(free) || more > free) {
-            return false;
-        }
-        ingress.shared = held;
-        switch.used += more;
-        true
     }
 
     /// A lossless packet is held no longer.
@@ -391,7 +420,7 @@ impl<T: Transport> Engine<T> {
         ingress.headroom -= from_headroom;
         let before = ingress.shared.saturating_sub(reserve);
         ingress.shared -= u32::from(wire) - from_headroom;
-        self.switches[owner].used -= u64::from(before - ingress.shared.saturating_sub(reserve));
+        self.fabric.switches[owner].used -= u64::from(before - ingress.shared.saturating_sub(reserve));
         self.resume_all(owner, now);
     }
 
@@ -407,7 +436,7 @@ impl<T: Transport> Engine<T> {
     fn resume_some(&mut self, owner: usize, _now: u64) {
         let Queues { guard, ingress, pausing, frames, count, .. } = &mut self.queues;
         let Some(guard) = guard else { return };
-        let xon = guard.xon(self.switches[owner].free());
+        let xon = guard.xon(self.fabric.switches[owner].free());
         pausing[owner].retain(|&(upstream, queue)| {
             let state = &mut ingress[upstream as usize * *count + usize::from(queue)];
             let goes_on = state.headroom == 0 && (u64::from(state.shared) <= xon || state.shared == 0);
@@ -435,27 +464,27 @@ impl<T: Transport> Engine<T> {
         self.serve(by, now);
         let Some(guard) = &self.queues.guard else { return };
         let (size, response) = (guard.settings.frame.0 as u16, guard.settings.response.0);
-        let port = &mut self.ports[by as usize];
-        let kind = &self.kinds[usize::from(port.kind)];
+        let port = &mut self.fabric.ports[by as usize];
+        let kind = &self.fabric.kinds[usize::from(port.kind)];
         port.free_at = port.free_at.max(now) + kind.serialise(size);
         port.counters.bytes += u64::from(size);
         let heeded = port.free_at + kind.delay + response;
         self.look_again(by, now);
         let name = u32::from(frame.queue) << 1 | u32::from(frame.pause);
-        if self.ports[by as usize].away {
+        if self.fabric.ports[by as usize].away {
             self.export_frame(by, now, (heeded, frame.upstream, name));
         } else {
-            self.schedule_key(Key::named(heeded, class::PAUSE, frame.upstream, name));
+            self.timeline.schedule_key(Key::named(heeded, Class::Pause, frame.upstream, name));
         }
     }
 
     /// A pause or resume has reached port `p`; `name` says which of what queue.
     pub(super) fn pause_event(&mut self, p: u32, name: u32, now: u64) {
         let (queue, pause) = ((name >> 1) as usize, name & 1 == 1);
-        if self.ports[p as usize].down {
+        if self.fabric.ports[p as usize].down {
             return;
         }
-        let nic = self.ports[p as usize].owner == NONE;
+        let nic = !self.fabric.is_of_switch(p);
         if nic {
             self.pull(p, now);
         } else {
@@ -473,10 +502,10 @@ impl<T: Transport> Engine<T> {
             station.paused |= bit;
             station.pauses += 1;
             self.queues.each[place].paused_at = now;
-            self.totals.pauses += 1;
+            self.account.totals.pauses += 1;
             let Some(guard) = &self.queues.guard else { return };
             match guard.settings.watchdog {
-                Some(Span(patience)) if !nic => self.schedule(now + patience, class::TOUCH, p),
+                Some(Span(patience)) if !nic => self.timeline.schedule(now + patience, Class::Touch, p),
                 Some(_) => {}
                 None => {
                     let due = now + guard.settings.patience.0;
@@ -509,9 +538,9 @@ impl<T: Transport> Engine<T> {
         }
         let station = &mut self.queues.stations[p as usize];
         (station.paused, station.dropping) = (0, 0);
-        if self.ports[p as usize].owner == NONE {
-            while !self.ports[p as usize].waiting[CONTROL].is_empty() {
-                let id = self.ports[p as usize].waiting[CONTROL].pop(&self.packets);
+        if !self.fabric.is_of_switch(p) {
+            while !self.fabric.ports[p as usize].waiting[CONTROL].is_empty() {
+                let id = self.fabric.ports[p as usize].waiting[CONTROL].pop(&self.packets);
                 self.drop_down(p, id);
             }
             self.unpark(p, now);
@@ -520,7 +549,7 @@ impl<T: Transport> Engine<T> {
         for lane in 0..=self.queues.count {
             loop {
                 let list = match self.queues.count - lane {
-                    0 => &mut self.ports[p as usize].waiting[CONTROL],
+                    0 => &mut self.fabric.ports[p as usize].waiting[CONTROL],
                     _ => &mut self.queues.each[p as usize * self.queues.count + lane].waiting,
                 };
                 if list.is_empty() {
@@ -543,7 +572,7 @@ impl<T: Transport> Engine<T> {
         let station = &mut self.queues.stations[p as usize];
         station.since = now;
         let upstream = station.reverse;
-        if self.queues.guard.is_none() || self.ports[p as usize].owner == NONE {
+        if self.queues.guard.is_none() || !self.fabric.is_of_switch(p) {
             return;
         }
         for queue in 0..self.queues.count {
@@ -579,39 +608,16 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Time after which it is looked up whether a pause can end; `None` where none is looked at.
-    pub(super) fn patience(&self) -> Option<u64> {
-        let guard = self.queues.guard.as_ref()?;
-        guard.settings.watchdog.is_none().then_some(guard.settings.patience.0)
-    }
-
-    /// Whether a queue of port `p` has been paused for long.
-    pub(super) fn is_paused_for_long(&self, p: u32, now: u64) -> bool {
-        let Some(patience) = self.patience() else { return false };
-        let paused = self.queues.stations[p as usize].paused;
-        (0..self.queues.count).any(|queue| {
-            paused & 1 << queue != 0
-                && self.queues.each[self.queues.place(p, queue)].paused_at + patience <= now
-        })
-    }
-
     /// A queue of port `p` may have been paused for long: if its pause cannot end any more, the run does.
     pub(super) fn check_pause(&mut self, p: u32, now: u64) {
-        if !self.is_paused_for_long(p, now) {
+        if !self.queues.is_paused_for_long(p, now) {
             return;
         }
         let cycle = self.pauses().cycle();
         if cycle.is_empty() {
-            self.check_later(now + self.patience().unwrap_or(0), p);
+            self.check_later(now + self.queues.patience().unwrap_or(0), p);
         } else {
-            self.end_by(cycle);
-        }
-    }
-
-    /// These pauses wait for one another: the run is over.
-    pub(super) fn end_by(&mut self, cycle: Vec<Paused>) {
-        if let Some(guard) = &mut self.queues.guard {
-            guard.cycle = cycle;
+            self.queues.end_by(cycle);
         }
     }
 
@@ -630,13 +636,13 @@ impl<T: Transport> Engine<T> {
                         u64::from(packet.wire);
                     id = packet.next;
                 }
-                pauses.waits.insert((p, queue as u8), (self.ports[p as usize].owner, came));
+                pauses.waits.insert((p, queue as u8), (self.fabric.ports[p as usize].owner, came));
             }
         }
         for (switch, pausing) in self.queues.pausing.iter().enumerate() {
             for &(upstream, queue) in pausing {
                 let ingress = self.queues.ingress[self.queues.place(upstream, usize::from(queue))];
-                let shared = self.switches[switch].shared;
+                let shared = self.fabric.switches[switch].shared;
                 pauses.held.insert((upstream, queue), (switch as u32, shared, ingress));
             }
         }
@@ -648,7 +654,7 @@ impl<T: Transport> Engine<T> {
     /// more, and the engine has stopped. Empty while there are none.
     pub fn pause_cycle(&self) -> Vec<LinkId> {
         let cycle = self.queues.guard.iter().flat_map(|guard| &guard.cycle);
-        cycle.map(|&(p, _)| self.link_of(p)).collect()
+        cycle.map(|&(p, _)| self.fabric.link_of(p)).collect()
     }
 
     /// The headroom of the far end of each link to a switch, in bytes; empty without PFC.
@@ -657,21 +663,8 @@ impl<T: Transport> Engine<T> {
         let ingress =
             (0u32..).zip(&guard.headroom).filter(|&(p, _)| self.queues.stations[p as usize].reverse != NONE);
         ingress
-            .filter(|&(p, _)| self.ports[p as usize].far.as_switch().is_some())
-            .map(|(p, &bytes)| (self.link_of(p), Bytes(u64::from(bytes))))
+            .filter(|&(p, _)| self.fabric.ports[p as usize].far.as_switch().is_some())
+            .map(|(p, &bytes)| (self.fabric.link_of(p), Bytes(u64::from(bytes))))
             .collect()
-    }
-
-    /// Times that queues of port `p` were paused until now, for how long, and packets dropped for it.
-    pub(super) fn paused_at(&self, p: u32) -> PauseCounters {
-        let Some(station) = self.queues.stations.get(p as usize) else { return PauseCounters::default() };
-        let open = (0..self.queues.count)
-            .filter(|queue| station.paused & 1 << queue != 0)
-            .map(|queue| self.clock - self.queues.each[self.queues.place(p, queue)].paused_at);
-        PauseCounters {
-            pauses: u64::from(station.pauses),
-            paused: station.paused_for + open.sum::<u64>(),
-            dropped: u64::from(station.dropped),
-        }
     }
 }

@@ -15,7 +15,6 @@
 use windtunnel_kernel::{BitRate, Bytes};
 
 use super::engine::Engine;
-use super::events::class;
 use super::link::Marking;
 use super::meter::Meters;
 use super::packets::{Kind, NONE, Packet, Packets};
@@ -23,6 +22,7 @@ use super::pfc::{Frame, Guard, Ingress};
 use super::port::{CONTROL, List};
 use super::queue_settings::{Color, Discipline, QueueSettings, Shaper};
 use super::telemetry::RECORD;
+use super::timeline::Class;
 use super::transport::Transport;
 
 /// Sets the draws of trimming apart from others.
@@ -343,12 +343,12 @@ impl<T: Transport> Engine<T> {
 
     fn find_place(&mut self, p: u32, id: u32, now: u64) {
         self.serve(p, now);
-        if T::STAGED && !self.packets[id].kind.is_control() && self.stage_takes(p, id, now) {
+        if self.stage_takes(p, id, now) {
             return;
         }
         let packet = &mut self.packets[id];
         packet.joined = now;
-        if T::TELEMETRY && packet.kind == Kind::Data {
+        if self.telemetry.get().is_some() && packet.kind == Kind::Data {
             packet.wire = packet.wire.saturating_add(RECORD);
         }
         let wire = packet.wire;
@@ -380,7 +380,7 @@ impl<T: Transport> Engine<T> {
             }
             return;
         }
-        let port = &mut self.ports[p as usize];
+        let port = &mut self.fabric.ports[p as usize];
         port.held += u32::from(wire);
         port.counters.deepest = port.counters.deepest.max(port.held);
         if lane < self.queues.count {
@@ -406,7 +406,8 @@ impl<T: Transport> Engine<T> {
             return false;
         }
         let packet = &self.packets[id];
-        let red = &self.queues.red[self.queues.profile(self.ports[p as usize].kind, lane, packet.color)];
+        let red =
+            &self.queues.red[self.queues.profile(self.fabric.ports[p as usize].kind, lane, packet.color)];
         let depth = self.queues.each[self.queues.place(p, lane)].held + u32::from(packet.wire);
         red.marks(depth, || self.draw(EARLY, p, packet))
     }
@@ -418,7 +419,7 @@ impl<T: Transport> Engine<T> {
 
     /// Whether a packet would make its queue longer than trimming lets it be.
     fn is_too_long(&self, p: u32, lane: usize, wire: u16) -> bool {
-        let limit = self.kinds[usize::from(self.ports[p as usize].kind)].trim;
+        let limit = self.fabric.kind(p).trim;
         limit != u32::MAX
             && self.may_drop(lane)
             && self.queues.each[self.queues.place(p, lane)].held + u32::from(wire) > limit
@@ -435,8 +436,8 @@ impl<T: Transport> Engine<T> {
             && self.draw(CUT, p, packet) >> 31 == 1
         {
             self.packets.exchange(id, waiting.tail);
-            if T::TELEMETRY {
-                self.telemetry.exchange(id, waiting.tail);
+            if let Some(telemetry) = self.telemetry.get_mut() {
+                telemetry.exchange(id, waiting.tail);
             }
         }
         self.trim_to_header(p, id, now);
@@ -450,14 +451,14 @@ impl<T: Transport> Engine<T> {
         if self.take(p, lane, wire) {
             return true;
         }
-        self.refresh_queues(self.ports[p as usize].owner, now);
+        self.refresh_queues(self.fabric.ports[p as usize].owner, now);
         self.take(p, lane, wire)
     }
 
     /// Takes room for a packet that may be dropped: within the queue's reserve, or the port's, or as the dynamic threshold
     /// allows. Control packets need room alone.
     fn take(&mut self, p: u32, lane: usize, wire: u16) -> bool {
-        let switch = &mut self.switches[self.ports[p as usize].owner as usize];
+        let switch = &mut self.fabric.switches[self.fabric.ports[p as usize].owner as usize];
         let station = &mut self.queues.stations[p as usize];
         let wire = u32::from(wire);
         let more = match self.queues.rules.get(lane) {
@@ -500,7 +501,7 @@ impl<T: Transport> Engine<T> {
     fn start_all(&mut self, p: u32, now: u64) {
         loop {
             self.give_back(p, now);
-            let port = &mut self.ports[p as usize];
+            let port = &mut self.fabric.ports[p as usize];
             let station = &mut self.queues.stations[p as usize];
             let start = port.free_at.max(station.since);
             if start > now {
@@ -511,7 +512,7 @@ impl<T: Transport> Engine<T> {
                 self.begin_service(p, id, self.queues.count, start);
                 continue;
             }
-            let wanted = if T::STAGED { self.stage_choice(p, start) } else { None };
+            let wanted = self.stage_choice(p, start);
             let choice = match wanted {
                 Some(queue) => Choice::Serve(queue),
                 None => self.queues.choose(p, start, &self.packets),
@@ -523,19 +524,17 @@ impl<T: Transport> Engine<T> {
                     let place = self.queues.place(p, queue);
                     let id = self.queues.each[place].waiting.pop(&self.packets);
                     let depth = self.queues.each[place].held;
-                    let (kind, color) = (self.ports[p as usize].kind, self.packets[id].color);
+                    let (kind, color) = (self.fabric.ports[p as usize].kind, self.packets[id].color);
                     let marking = self.queues.marking[self.queues.profile(kind, queue, color)];
                     if marking.at_dequeue && depth > marking.kmin {
                         self.mark_by(p, id, depth, &marking);
                     }
-                    if T::STAGED {
-                        let (wire, upstream) = (self.packets[id].wire, self.packets[id].next_time as u32);
-                        let rest = self.ports[p as usize].held - u32::from(wire);
-                        if self.stage_drops(p, id, start, rest) {
-                            self.give_up(p, queue, upstream, wire, now);
-                            self.drop_packet(p, id);
-                            continue;
-                        }
+                    let (wire, upstream) = (self.packets[id].wire, self.packets[id].next_time as u32);
+                    let rest = |engine: &Self| engine.fabric.ports[p as usize].held - u32::from(wire);
+                    if self.stage_drops(p, id, start, rest) {
+                        self.give_up(p, queue, upstream, wire, now);
+                        self.drop_packet(p, id);
+                        continue;
                     }
                     self.begin_service(p, id, queue, start);
                 }
@@ -550,7 +549,7 @@ impl<T: Transport> Engine<T> {
             self.queues.spend(p, lane, start, wire);
         }
         self.begin(p, id, start);
-        let ends = self.ports[p as usize].free_at;
+        let ends = self.fabric.ports[p as usize].free_at;
         let station = &mut self.queues.stations[p as usize];
         (station.ends, station.wire, station.lane, station.upstream) = (ends, wire, lane as u8, upstream);
     }
@@ -568,9 +567,9 @@ impl<T: Transport> Engine<T> {
 
     /// A packet is held no longer at port `p`.
     pub(super) fn give_up(&mut self, p: u32, lane: usize, upstream: u32, wire: u16, now: u64) {
-        let owner = self.ports[p as usize].owner as usize;
+        let owner = self.fabric.ports[p as usize].owner as usize;
         let wide = u32::from(wire);
-        self.ports[p as usize].held -= wide;
+        self.fabric.ports[p as usize].held -= wide;
         let mut less = wide;
         if lane < self.queues.count {
             let place = self.queues.place(p, lane);
@@ -585,7 +584,7 @@ impl<T: Transport> Engine<T> {
             less = (after + wide).saturating_sub(rule.reserve) - after.saturating_sub(rule.reserve);
         }
         let station = &mut self.queues.stations[p as usize];
-        let switch = &mut self.switches[owner];
+        let switch = &mut self.fabric.switches[owner];
         let before = switch.excess(station.over);
         station.over -= less;
         switch.used -= before - switch.excess(station.over);
@@ -596,7 +595,7 @@ impl<T: Transport> Engine<T> {
     /// on the cable, or, where an ingress waits for it, any start and any end of a transmission: a bucket may let one begin
     /// and end before what is on the cable arrives.
     pub(super) fn look_again(&mut self, p: u32, now: u64) {
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         let station = &self.queues.stations[p as usize];
         let waited_for = !self.queues.pausing[port.owner as usize].is_empty();
         let mut due = u64::MAX;
@@ -610,7 +609,7 @@ impl<T: Transport> Engine<T> {
         }
         if due != u64::MAX && (station.touch > due || station.touch < now) {
             self.queues.stations[p as usize].touch = due;
-            self.schedule(due, class::TOUCH, p);
+            self.timeline.schedule(due, Class::Touch, p);
         }
     }
 
@@ -627,9 +626,8 @@ impl<T: Transport> Engine<T> {
 
     /// Advances all ports of a switch, so that what it holds is exact.
     pub(super) fn refresh_queues(&mut self, switch: u32, now: u64) {
-        let (first, count) = (self.switches[switch as usize].first, self.switches[switch as usize].count);
-        for p in first..first + count {
-            if self.ports[p as usize].held > 0 {
+        for p in self.fabric.ports_of(switch) {
+            if self.fabric.ports[p as usize].held > 0 {
                 self.serve(p, now);
             }
         }

@@ -7,12 +7,13 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
-use super::engine::{Completion, Engine};
-use super::message::{Arrivals, Incoming, NO_MESSAGE};
+use super::engine::{Completion, Engine, PlanesOf, ProbesOf};
+use super::message::{Arrivals, Incoming, NO_MESSAGE, Slots};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::reorder::{Held, Reordering};
 use super::settings::Balancer;
-use super::transport::{Arrived, Recovery, Transport};
+use super::telemetry::Telemetry;
+use super::transport::{Arrived, Endpoint, Feature, Recovery, Transport};
 
 /// The receiving half. Three cache lines where its transport keeps little: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub(super) struct Receiver<P> {
     pub aside: bool,
 
     held: Held,
-    peer: P,
+    pub peer: P,
 }
 
 impl<P: Default> Receiver<P> {
@@ -124,6 +125,36 @@ impl<P> Receiver<P> {
         prefetch_index(from_ref(&self.hash), 0);
         prefetch_index(from_ref(&self.beyond), 0);
         prefetch_index(from_ref(&self.held), 0);
+    }
+
+    /// The first message that it awaits.
+    pub(super) const fn first_awaited(&self) -> u32 {
+        self.delivering
+    }
+
+    /// Awaits the message `id`, which starts at `start`, after those that start no later.
+    pub(super) fn expect(&mut self, id: u32, start: Time, messages: &mut Slots<Incoming>) {
+        let mut before = NO_MESSAGE;
+        if self.delivering != NO_MESSAGE {
+            let last = self.last;
+            if messages[last].start <= start {
+                before = last;
+            } else {
+                let mut next = self.delivering;
+                while messages[next].start <= start {
+                    (before, next) = (next, messages[next].next);
+                }
+            }
+        }
+        let next = match before {
+            NO_MESSAGE => std::mem::replace(&mut self.delivering, id),
+            before => std::mem::replace(&mut messages[before].next, id),
+        };
+        messages[id].next = next;
+        if next == NO_MESSAGE {
+            self.last = id;
+        }
+        self.whole_at = self.reported + messages[self.delivering].packets;
     }
 
     /// The sender's NIC port.
@@ -200,19 +231,6 @@ impl Feedbacks {
 }
 
 impl<T: Transport> Engine<T> {
-    /// The names of messages that a receiving half awaits, in order.
-    pub(super) fn awaited(&self, receiver: &Receiver<T::Peer>) -> impl Iterator<Item = u64> {
-        let mut next = receiver.delivering;
-        std::iter::from_fn(move || {
-            if next == NO_MESSAGE {
-                return None;
-            }
-            let message = &self.incoming[next];
-            next = message.next;
-            Some(message.token)
-        })
-    }
-
     /// A packet has reached its NIC.
     #[inline]
     pub(super) fn deliver(&mut self, p: u32, id: u32, now: u64) {
@@ -226,6 +244,8 @@ impl<T: Transport> Engine<T> {
             Kind::Sum => self.summed(p, id, now),
             // Goes no further than a switch.
             Kind::Contribution => self.discard(id),
+            Kind::Probe | Kind::Scout => self.probed(id, now),
+            Kind::Reply => self.replied(id, now),
         }
     }
 
@@ -233,11 +253,11 @@ impl<T: Transport> Engine<T> {
         let packet = self.packets[id];
         let flow = packet.flow;
         self.packets.release(id);
-        if T::TELEMETRY {
-            self.telemetry.set_aside(id);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.set_aside(id);
         }
-        self.totals.data_packets += 1;
-        let receiver = &mut self.receivers[flow as usize];
+        self.account.totals.data_packets += 1;
+        let receiver = &mut self.pairs.receivers[flow as usize];
         receiver.data_gone += 1;
         let sequence = packet.sequence;
         let marked = packet.flags & flag::MARKED != 0;
@@ -245,11 +265,11 @@ impl<T: Transport> Engine<T> {
         let mut now_or_never = packet.flags & flag::ASKS != 0;
         let mut asks = false;
         let full = self.settings.mtu.0 as u16;
-        let in_order_only = self.transport.recovery() == Recovery::GoBackN;
+        let in_order_only = self.endpoint.recovery() == Recovery::GoBackN;
         if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.ack_every > 0 {
             self.answer(&packet, false, now);
         }
-        let receiver = &mut self.receivers[flow as usize];
+        let receiver = &mut self.pairs.receivers[flow as usize];
         let fresh = if sequence == receiver.expected {
             receiver.expected += 1;
             while receiver.beyond.has(receiver.expected) {
@@ -263,7 +283,7 @@ impl<T: Transport> Engine<T> {
             now_or_never = true;
             false
         } else {
-            self.totals.reordered += 1;
+            self.account.totals.reordered += 1;
             if in_order_only {
                 asks = receiver.asked != receiver.expected;
                 receiver.asked = receiver.expected;
@@ -278,7 +298,7 @@ impl<T: Transport> Engine<T> {
             }
         };
         // What the hops wrote was not sent.
-        let wire = packet.wire - if T::TELEMETRY { self.telemetry.wire() } else { 0 };
+        let wire = packet.wire - self.telemetry.get().map_or(0, Telemetry::wire);
         if fresh || !in_order_only {
             receiver.received += u64::from(wire);
             receiver.copied = receiver.copied.wrapping_add(if fresh { 0 } else { u32::from(wire) });
@@ -286,21 +306,25 @@ impl<T: Transport> Engine<T> {
         receiver.pending += 1;
         receiver.marked += u16::from(marked);
         let arrived = Arrived { now: Time(now), sequence, wire, marked, out_of_order };
-        let answer = self.transport.on_data(&mut receiver.peer, &arrived);
-        if fresh && self.receivers[flow as usize].expected >= self.receivers[flow as usize].whole_at {
+        let answer = self.endpoint.on_data(&mut receiver.peer, &arrived);
+        let reply = ProbesOf::<T>::ask(|| self.endpoint.reply(&mut receiver.peer, &arrived)).flatten();
+        if fresh
+            && self.pairs.receivers[flow as usize].expected >= self.pairs.receivers[flow as usize].whole_at
+        {
             now_or_never = true;
             self.report(p, flow, now);
         }
-        if T::CREDITED {
-            self.credit_for(&packet, false, now);
-        }
+        self.credit_for(&packet, false, now);
         let every = self.settings.ack_every;
-        let pending = u32::from(self.receivers[flow as usize].pending);
+        let pending = u32::from(self.pairs.receivers[flow as usize].pending);
         if every > 0 && (pending >= every || now_or_never || asks || answer.acknowledge) {
             self.answer(&packet, asks, now);
         }
         if answer.notify {
             self.send_back(&packet, Kind::Notify, NONE, 0, now);
+        }
+        if let Some(reply) = reply {
+            self.send_reply(&packet, reply, now);
         }
     }
 
@@ -308,20 +332,19 @@ impl<T: Transport> Engine<T> {
     fn trimmed(&mut self, id: u32, now: u64) {
         let packet = self.packets[id];
         self.packets.release(id);
-        self.totals.notices += 1;
-        let receiver = &mut self.receivers[packet.flow as usize];
+        self.account.totals.notices += 1;
+        let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.data_gone += 1;
         // Where packets must come in order it is a loss like others.
-        if matches!(self.transport.recovery(), Recovery::Selective { .. } | Recovery::Rack) {
+        if matches!(self.endpoint.recovery(), Recovery::Selective { .. } | Recovery::Rack) {
             let known = packet.sequence < receiver.expected || receiver.beyond.has(packet.sequence);
-            if T::CREDITED {
-                self.credit_for(&packet, !known, now);
-            }
+            self.credit_for(&packet, !known, now);
             if !known {
                 self.send_back(&packet, Kind::Nack, NONE, 0, now);
             }
             // What has arrived before is not kept waiting for the copy of a packet that asks for an answer.
-            let asks = packet.flags & flag::ASKS != 0 && self.receivers[packet.flow as usize].pending > 0;
+            let asks =
+                packet.flags & flag::ASKS != 0 && self.pairs.receivers[packet.flow as usize].pending > 0;
             if known || asks {
                 self.answer(&packet, false, now);
             }
@@ -329,8 +352,12 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The credit that the arrival of a data packet asks for, whole or `trimmed` and not known before.
+    #[inline]
     fn credit_for(&mut self, packet: &Packet, trimmed: bool, now: u64) {
-        let receiver = &mut self.receivers[packet.flow as usize];
+        if self.credits.get().is_none() {
+            return;
+        }
+        let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.seen = receiver.seen.max(packet.sequence + 1);
         if packet.flags & flag::FINAL != 0 {
             receiver.ended = receiver.ended.max(packet.sequence + 1);
@@ -338,63 +365,34 @@ impl<T: Transport> Engine<T> {
         let over = receiver.expected == receiver.ended && receiver.seen == receiver.ended;
         let port = receiver.port;
         self.want(packet, port, trimmed, now);
-        if over {
-            self.satisfied(packet.flow);
+        if let Some(credits) = self.credits.get_mut().filter(|_| over) {
+            credits.satisfied(packet.flow);
         }
     }
 
     /// Reports the messages of a queue pair that are whole, in order; port `p` brought the last packet missing.
     fn report(&mut self, p: u32, flow: u32, now: u64) {
-        let receiver = &mut self.receivers[flow as usize];
+        let receiver = &mut self.pairs.receivers[flow as usize];
         while receiver.expected >= receiver.whole_at {
             let id = receiver.delivering;
-            let Incoming { token, bytes, start, packets, next } = self.incoming[id];
+            let Incoming { token, bytes, start, packets, next } = self.pairs.incoming[id];
             receiver.reported += packets;
             receiver.delivering = next;
             receiver.whole_at = match next {
                 NO_MESSAGE => u32::MAX,
-                next => receiver.reported + self.incoming[next].packets,
+                next => receiver.reported + self.pairs.incoming[next].packets,
             };
-            self.incoming.release(id);
-            self.totals.bytes_delivered += bytes;
-            self.done.push((p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) }));
+            self.pairs.incoming.release(id);
+            self.account.complete(p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) });
             if let Some(crossing) = &self.crossing {
                 crossing.calls(now);
             }
         }
     }
 
-    /// Tells the receiving half of a message to come. They start in the order of time, then of telling.
-    pub(super) fn expect(&mut self, flow: u32, message: Incoming) {
-        let start = message.start;
-        let id = self.incoming.insert(message);
-        let receiver = &mut self.receivers[flow as usize];
-        let mut before = NO_MESSAGE;
-        if receiver.delivering != NO_MESSAGE {
-            let last = receiver.last;
-            if self.incoming[last].start <= start {
-                before = last;
-            } else {
-                let mut next = receiver.delivering;
-                while self.incoming[next].start <= start {
-                    (before, next) = (next, self.incoming[next].next);
-                }
-            }
-        }
-        let next = match before {
-            NO_MESSAGE => std::mem::replace(&mut receiver.delivering, id),
-            before => std::mem::replace(&mut self.incoming[before].next, id),
-        };
-        self.incoming[id].next = next;
-        if next == NO_MESSAGE {
-            receiver.last = id;
-        }
-        receiver.whole_at = receiver.reported + self.incoming[receiver.delivering].packets;
-    }
-
     /// Sends an acknowledgement for what has arrived since the last, caused by `cause`.
     fn answer(&mut self, cause: &Packet, asks: bool, now: u64) {
-        let receiver = &mut self.receivers[cause.flow as usize];
+        let receiver = &mut self.pairs.receivers[cause.flow as usize];
         let (base, bits) = receiver.told();
         let feedback = Feedback {
             received: receiver.received,
@@ -407,8 +405,8 @@ impl<T: Transport> Engine<T> {
             asks,
         };
         (receiver.pending, receiver.marked) = (0, 0);
-        let detail = self.feedbacks.insert(feedback);
-        let echo = if T::TELEMETRY { self.telemetry.wire() } else { 0 };
+        let detail = self.pairs.feedbacks.insert(feedback);
+        let echo = self.telemetry.get().map_or(0, Telemetry::wire);
         self.send_back(cause, Kind::Ack, detail, echo, now);
     }
 
@@ -416,12 +414,12 @@ impl<T: Transport> Engine<T> {
     fn send_back(&mut self, cause: &Packet, kind: Kind, detail: u32, echo: u16, now: u64) {
         let (sequence, flags) = match kind {
             Kind::Nack => (cause.sequence, cause.flags & (flag::MARKED | flag::LAST_HOP)),
-            _ => (self.receivers[cause.flow as usize].expected, 0),
+            _ => (self.pairs.receivers[cause.flow as usize].expected, 0),
         };
-        let Packet { flow, stamp, path, .. } = *cause;
+        let Packet { flow, stamp, path, to, .. } = *cause;
         let wire = echo;
         self.send_to_sender(
-            Packet { stamp, flow, sequence, detail, wire, path, kind, flags, ..Packet::default() },
+            Packet { stamp, flow, sequence, detail, to, wire, path, kind, flags, ..Packet::default() },
             now,
         );
     }
@@ -433,37 +431,46 @@ impl<T: Transport> Engine<T> {
             _ => 0,
         };
         let kind = Kind::Pull;
+        let to = self.pairs.receivers[flow as usize].port;
         self.send_to_sender(
-            Packet { stamp: granted, flow, detail: NONE, path, kind, ..Packet::default() },
+            Packet { stamp: granted, flow, detail: NONE, to, path, kind, ..Packet::default() },
             now,
         );
     }
 
-    /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others.
-    fn send_to_sender(&mut self, packet: Packet, now: u64) {
+    /// Sends a control packet of the receiving half `flow`: what is given and its address, in `wire` bytes more than others. `to` is
+    /// the port by which the packet came that caused it: where queue pairs take all planes it goes back by that one.
+    pub(super) fn send_to_sender(&mut self, packet: Packet, now: u64) {
         let slot = packet.flow;
-        let receiver = &self.receivers[slot as usize];
+        let receiver = &self.pairs.receivers[slot as usize];
         let hash = match self.settings.balancer {
             _ if receiver.flags & flag::ROUTED != 0 => receiver.hash,
             Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(packet.path)),
             _ => receiver.hash,
         };
-        let port = receiver.port;
+        let ways = [receiver.port, receiver.to];
+        let back = PlanesOf::<T>::ask(|| {
+            let planes = self.fabric.topology.planes();
+            let plane = packet.to % planes;
+            let spreads = receiver.flags & flag::ROUTED == 0;
+            spreads.then(|| ways.map(|port| port - port % planes + plane))
+        });
+        let [port, to] = back.flatten().unwrap_or(ways);
         let packet = Packet {
             hash,
             flow: receiver.peer_slot,
             joined: now,
             next: NONE,
-            to: receiver.to,
+            to,
             itinerary: Itinerary::DIRECT,
             wire: self.settings.control.0 as u16 + packet.wire,
             flags: packet.flags | receiver.flags,
             ..packet
         };
-        self.receivers[slot as usize].control_sent += 1;
+        self.pairs.receivers[slot as usize].control_sent += 1;
         let id = self.packets.insert(packet);
-        if T::TELEMETRY && packet.kind == Kind::Ack {
-            self.telemetry.echo(id);
+        if let Some(telemetry) = self.telemetry.get_mut().filter(|_| packet.kind == Kind::Ack) {
+            telemetry.echo(id);
         }
         // It may leave at once, for another process.
         self.send_control(port, id, now);

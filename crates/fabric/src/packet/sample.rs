@@ -47,7 +47,7 @@ impl<T: Transport> Engine<T> {
     /// Takes the samples that are due before an event at `time`.
     #[inline]
     pub(super) fn sample_before(&mut self, time: u64) {
-        if time > self.sampler.due {
+        if time > self.account.sampler.due {
             self.sample(time);
         }
     }
@@ -55,30 +55,32 @@ impl<T: Transport> Engine<T> {
     #[cold]
     fn sample(&mut self, time: u64) {
         let own = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
-        while self.sampler.due < time {
-            let (at, before) = (self.sampler.due, self.sampler.found.len());
-            let nics = self.nics.len() as u32;
+        while self.account.sampler.due < time {
+            let (at, before) = (self.account.sampler.due, self.account.sampler.found.len());
+            let nics = self.pairs.nics.len() as u32;
             for p in 0..nics {
                 if self.home(p) != own {
                     continue;
                 }
-                let planes = self.topology.planes();
-                let link = self.topology.nic_link(p / planes, p % planes);
+                let planes = self.fabric.topology.planes();
+                let link = self.fabric.topology.nic_link(p / planes, p % planes);
                 self.sample_port(p, link, at);
             }
-            for switch in 0..self.switches.len() as u32 {
+            for switch in 0..self.fabric.switches.len() as u32 {
                 if self.home_of_switch(switch) != own {
                     continue;
                 }
-                let (first, count) =
-                    (self.switches[switch as usize].first, self.switches[switch as usize].count);
+                let (first, count) = (
+                    self.fabric.switches[switch as usize].first,
+                    self.fabric.switches[switch as usize].count,
+                );
                 for port in 0..count {
-                    if let Some(link) = self.topology.out_link(SwitchId(switch), port) {
+                    if let Some(link) = self.fabric.topology.out_link(SwitchId(switch), port) {
                         self.sample_port(first + port, link, at);
                     }
                 }
             }
-            let sampler = &mut self.sampler;
+            let sampler = &mut self.account.sampler;
             sampler.due += sampler.every;
             if sampler.found.len() == before && sampler.due < time {
                 sampler.due = (time - 1) / sampler.every * sampler.every;
@@ -88,25 +90,25 @@ impl<T: Transport> Engine<T> {
 
     fn sample_port(&mut self, p: u32, link: LinkId, at: u64) {
         self.settle_port(p, at);
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         let bytes = if self.queues.on || port.free_at > at { port.held } else { 0 };
-        let last = &mut self.sampler.sent[p as usize];
+        let last = &mut self.account.sampler.sent[p as usize];
         let sent = port.counters.bytes - *last;
         if bytes > 0 || sent > 0 {
             *last = port.counters.bytes;
-            self.sampler.found.push((p, QueueSample { at: Time(at), link, bytes, sent }));
+            self.account.sampler.found.push((p, QueueSample { at: Time(at), link, bytes, sent }));
         }
     }
 
     /// Appends the samples since the last call, by time and then by port.
     pub fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
-        samples.extend(self.sampler.found.drain(..).map(|(_, sample)| sample));
+        samples.extend(self.account.sampler.found.drain(..).map(|(_, sample)| sample));
     }
 
     /// Appends the samples of instants before `clock`, with their ports, by time and then by port.
     pub(super) fn take_samples_before(&mut self, clock: u64, samples: &mut Vec<(u32, QueueSample)>) {
         self.sample_before(clock);
-        let ripe = self.sampler.found.partition_point(|(_, sample)| sample.at.0 < clock);
-        samples.extend(self.sampler.found.drain(..ripe));
+        let ripe = self.account.sampler.found.partition_point(|(_, sample)| sample.at.0 < clock);
+        samples.extend(self.account.sampler.found.drain(..ripe));
     }
 }

@@ -7,14 +7,14 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Engine, QueuePair};
-use super::events::class;
-use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing};
+use super::engine::{Engine, PlanesOf, QueuePair};
+use super::message::{Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
 use super::settings::Balancer;
-use super::transport::{Ack, LossKind, PathChoice, Recovery, Transport};
+use super::timeline::Class;
+use super::transport::{Ack, Endpoint, Feature, LossKind, News, PathChoice, Recovery, Transport};
 
 /// Whether the packet about to leave asks for an answer at once, `unasked` before it not having asked.
 ///
@@ -36,7 +36,7 @@ impl<T: Transport> Engine<T> {
     /// [`Completion`](super::Completion).
     pub fn send(&mut self, at: Time, pair: QueuePair, bytes: Bytes, token: u64) {
         let message = self.incoming_of(at, bytes, token);
-        self.expect(pair.receiver, message);
+        self.pairs.expect(pair.receiver, message);
         self.hand_over(at, pair.sender, &message);
     }
 
@@ -51,55 +51,40 @@ impl<T: Transport> Engine<T> {
     /// Hands a message over to a sending half.
     pub(super) fn hand_over(&mut self, at: Time, flow: u32, message: &Incoming) {
         let &Incoming { bytes, packets, .. } = message;
-        let message = self.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
-        let port = self.senders[flow as usize].port;
-        let nic = &mut self.nics[port as usize];
+        let message =
+            self.pairs.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
+        let port = self.pairs.senders[flow as usize].port;
+        let nic = &mut self.pairs.nics[port as usize];
         nic.starts.push(Reverse((at.0, nic.handed, message)));
         nic.handed += 1;
-        self.schedule(at.0, class::START, port);
+        self.timeline.schedule(at.0, Class::Start, port);
     }
 
     /// Messages whose time has come join their queue pairs.
     pub(super) fn start_messages(&mut self, p: u32, now: u64) {
-        while let Some(&Reverse((at, _, message))) = self.nics[p as usize].starts.peek()
+        while let Some(&Reverse((at, _, message))) = self.pairs.nics[p as usize].starts.peek()
             && at <= now
         {
-            self.nics[p as usize].starts.pop();
+            self.pairs.nics[p as usize].starts.pop();
             self.start_message(message, now);
         }
     }
 
     /// A message joins its queue pair.
     fn start_message(&mut self, id: u32, now: u64) {
-        let flow = self.outgoing[id].flow;
-        let port = self.senders[flow as usize].port;
-        self.pull(port, now);
-        let sender = &mut self.senders[flow as usize];
-        let message = &mut self.outgoing[id];
-        message.first = sender.limit;
-        sender.limit += message.packets;
-        if sender.oldest == NO_MESSAGE {
-            sender.oldest = id;
-        } else {
-            let last = sender.last;
-            self.outgoing[last].next = id;
+        let Outgoing { flow, bytes, .. } = self.pairs.outgoing[id];
+        self.pull_for(flow, now);
+        self.pairs.join(id);
+        if let Some(credits) = self.credits.get_mut() {
+            let Outgoing { packets, bytes, .. } = self.pairs.outgoing[id];
+            credits.owe(flow, bytes + u64::from(packets) * self.settings.header.0);
         }
-        if sender.sending == NO_MESSAGE {
-            sender.sending = id;
-        }
-        sender.last = id;
-        if T::CREDITED {
-            let Outgoing { packets, bytes, .. } = self.outgoing[id];
-            let headers = u64::from(packets) * self.settings.header.0;
-            self.credits.purses[flow as usize].backlog += bytes + headers;
-        }
+        let sender = &mut self.pairs.senders[flow as usize];
         if sender.una == sender.next {
             sender.heard = now;
-            if T::CREDITED {
-                self.credits.restart(flow, sender.next);
-                self.watch(flow, now);
-            }
+            self.begin_anew(flow, now);
         }
+        self.tell_of_message(flow, bytes, now);
         self.ready(flow, now);
     }
 
@@ -109,8 +94,11 @@ impl<T: Transport> Engine<T> {
     /// together, and both would wait: then one more goes out that asks for an answer.
     #[inline]
     pub(super) fn may_send(&self, flow: u32) -> bool {
-        let sender = &self.senders[flow as usize];
-        if T::CREDITED && self.credits.purses[flow as usize].credit <= 0 {
+        let sender = &self.pairs.senders[flow as usize];
+        if self.credits.get().is_some_and(|credits| credits.is_broke(flow)) {
+            return false;
+        }
+        if self.endpoint.holds(&sender.cc) {
             return false;
         }
         let in_flight = sender.in_flight();
@@ -119,14 +107,15 @@ impl<T: Transport> Engine<T> {
             return false;
         }
         in_flight == 0
-            || in_flight + full <= self.transport.window(&sender.cc)
+            || in_flight + full <= self.endpoint.window(&sender.cc)
             || (!sender.asked && in_flight < full * u64::from(self.settings.ack_every))
     }
 
-    /// The next packet of a queue pair that has one, transmitted from `start` on.
-    pub(super) fn make_packet(&mut self, flow: u32, start: u64) -> u32 {
+    /// The next packet of a queue pair that has one, transmitted by its leg from `start` on.
+    pub(super) fn make_packet(&mut self, flow: u32, leg: u32, start: u64) -> u32 {
         let payload = self.settings.payload();
-        let sender = &mut self.senders[flow as usize];
+        let [plane, to] = self.plane_of(flow, leg);
+        let sender = &mut self.pairs.senders[flow as usize];
         let fresh = sender.again >= sender.again_end && sender.resend.count == 0;
         let (sequence, message) = if fresh {
             (sender.next, sender.sending)
@@ -139,17 +128,17 @@ impl<T: Transport> Engine<T> {
                 sender.resend.take(sequence);
                 sequence
             };
-            if matches!(self.transport.recovery(), Recovery::Selective { .. }) {
+            if matches!(self.endpoint.recovery(), Recovery::Selective { .. }) {
                 sender.resent.push(sequence);
             }
-            self.totals.retransmissions += 1;
+            self.account.totals.retransmissions += 1;
             let mut id = sender.oldest;
-            while !self.outgoing[id].holds(sequence) {
-                id = self.outgoing[id].next;
+            while !self.pairs.outgoing[id].holds(sequence) {
+                id = self.pairs.outgoing[id].next;
             }
             (sequence, id)
         };
-        let facts = self.outgoing[message];
+        let facts = self.pairs.outgoing[message];
         let last = sequence + 1 == facts.first + facts.packets;
         if fresh {
             sender.next += 1;
@@ -161,8 +150,12 @@ impl<T: Transport> Engine<T> {
         let (hash, path) = match self.settings.balancer {
             _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
             Balancer::Spray { paths } => {
-                let choice = PathChoice { now: Time(start), round: sender.round, paths, hash: sender.hash };
-                let path = self.transport.path(&mut sender.cc, &choice);
+                let (now, round) = (Time(start), sender.round);
+                let choice = PathChoice { now, round, paths, hash: sender.hash, plane };
+                let path = match self.pairs.memories.of(flow) {
+                    Some(memory) => self.endpoint.path_by(memory, &mut sender.cc, &choice),
+                    None => self.endpoint.path(&mut sender.cc, &choice),
+                };
                 let path = path.unwrap_or_else(|| choice.in_turn(sender.round));
                 (combine(sender.hash, u64::from(path)), path)
             }
@@ -175,21 +168,21 @@ impl<T: Transport> Engine<T> {
         sender.round = sender.round.wrapping_add(1);
         sender.sent += u64::from(wire);
         sender.data_sent += 1;
-        self.transport.on_send(&mut sender.cc, Time(start), wire);
-        let gap = self.transport.gap(&sender.cc, wire).0;
+        self.endpoint.on_send(&mut sender.cc, Time(start), wire);
+        let gap = self.endpoint.gap(&sender.cc, wire).0;
         (sender.gap, sender.last_wire) = (gap, wire);
         sender.eligible = start
-            + if self.clocks.are_right() {
+            + if self.pairs.clocks.are_right() {
                 gap
             } else {
-                let nic = sender.port / self.topology.planes();
-                self.clocks.real(nic, gap, &mut sender.rest)
+                let nic = sender.port / self.fabric.topology.planes();
+                self.pairs.clocks.real(nic, gap, &mut sender.rest)
             };
         let most = sender.next - sender.una >= self.settings.in_flight;
-        let probes = self.transport.recovery() == Recovery::Rack
+        let probes = self.endpoint.recovery() == Recovery::Rack
             && sender.rack.as_mut().is_some_and(|rack| rack.sends(start, sequence, !fresh));
         sender.asked = last || most || probes || {
-            let (window, in_flight) = (self.transport.window(&sender.cc), sender.in_flight());
+            let (window, in_flight) = (self.endpoint.window(&sender.cc), sender.in_flight());
             is_to_ask(self.settings.mtu.0, self.settings.ack_every, window, in_flight, sender.unasked)
         };
         sender.unasked = if sender.asked { 0 } else { sender.unasked.saturating_add(1) };
@@ -202,7 +195,7 @@ impl<T: Transport> Engine<T> {
             flow: sender.peer_slot,
             sequence,
             detail: NONE,
-            to: sender.to,
+            to,
             itinerary: Itinerary::DIRECT,
             wire,
             path,
@@ -211,38 +204,50 @@ impl<T: Transport> Engine<T> {
             queue: sender.queue,
             color: sender.color,
         };
-        if sender.watch == u64::MAX && self.transport.recovery() != Recovery::None {
+        if sender.watch == u64::MAX && self.endpoint.recovery() != Recovery::None {
             (sender.checkpoint, sender.checked) = (sequence, start);
             sender.resent.clear();
             sender.heard = sender.heard.max(start);
-            sender.watch = (sender.heard + self.transport.timeout(&sender.cc).0).max(self.clock);
+            sender.watch = (sender.heard + self.endpoint.timeout(&sender.cc).0).max(self.timeline.now());
             let due = sender.watch;
-            self.schedule_flow(due, class::SILENCE, flow);
+            self.schedule_flow(due, Class::Silence, flow);
         }
         if last && self.settings.ack_every == 0 {
             // Nothing will be heard: what has been sent is done with.
-            let sender = &mut self.senders[flow as usize];
+            let sender = &mut self.pairs.senders[flow as usize];
             sender.una = sender.next;
             self.strike(flow);
         }
         let id = self.packets.insert(packet);
-        if T::TELEMETRY {
-            self.telemetry.begin(id);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.begin(id);
         }
-        if T::CREDITED {
-            self.pay(flow, id, fresh);
-        }
+        self.pay(flow, id, fresh);
         id
     }
 
+    /// The plane that a leg of a sending half sends on, and the NIC port that its packets go to.
+    #[inline]
+    fn plane_of(&self, flow: u32, leg: u32) -> [u32; 2] {
+        let to = self.pairs.senders[flow as usize].to;
+        PlanesOf::<T>::ask(|| {
+            let planes = self.fabric.topology.planes();
+            let plane = self.pairs.senders[leg as usize].port % planes;
+            [plane, to - to % planes + plane]
+        })
+        .unwrap_or([0, to])
+    }
+
     /// Takes what data packet `id`, which is about to be sent, costs, and writes into it what its sender asks for.
+    #[inline]
     fn pay(&mut self, flow: u32, id: u32, fresh: bool) {
+        let Some(credits) = self.credits.get_mut() else { return };
         let (mtu, sender, packet) =
-            (self.settings.mtu.0, &self.senders[flow as usize], &mut self.packets[id]);
+            (self.settings.mtu.0, &self.pairs.senders[flow as usize], &mut self.packets[id]);
         let last = !sender.has_more();
         let again = u64::from(sender.resend.count + sender.again_end - sender.again) * mtu;
         let sent = Spent { sequence: packet.sequence, wire: packet.wire, fresh, last, again };
-        let (asked, flags) = self.credits.spend(flow, mtu, &sent);
+        let (asked, flags) = credits.spend(flow, mtu, &sent);
         packet.detail = asked;
         packet.flags |= flags | if last { flag::FINAL } else { 0 };
     }
@@ -251,23 +256,22 @@ impl<T: Transport> Engine<T> {
     pub(super) fn acknowledged(&mut self, id: u32, now: u64) {
         let packet = self.packets[id];
         let flow = packet.flow;
-        let feedback = self.feedbacks.take(packet.detail);
-        self.totals.acknowledgements += 1;
+        let feedback = self.pairs.feedbacks.take(packet.detail);
+        self.account.totals.acknowledgements += 1;
         self.packets.release(id);
-        if T::TELEMETRY {
-            self.telemetry.set_aside(id);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.set_aside(id);
         }
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return;
         }
-        let port = sender.port;
-        if T::TELEMETRY {
-            self.telemetry.read(flow);
+        if let Some(telemetry) = self.telemetry.get_mut() {
+            telemetry.read(flow);
         }
-        self.pull(port, now);
-        let sender = &mut self.senders[flow as usize];
+        self.pull_for(flow, now);
+        let sender = &mut self.pairs.senders[flow as usize];
         let bytes = feedback.received.saturating_sub(sender.received);
         sender.received = sender.received.max(feedback.received);
         let copied = feedback.copied.wrapping_sub(sender.copied);
@@ -283,7 +287,7 @@ impl<T: Transport> Engine<T> {
         if sender.resends() {
             self.take_back(flow, expected, &feedback);
         }
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         if expected > sender.una {
             sender.beyond.clear_range(sender.una, expected.min(sender.beyond.end));
             sender.una = expected;
@@ -292,8 +296,8 @@ impl<T: Transport> Engine<T> {
             sender.heard = now;
             sender.silent = 0;
         }
-        if T::CREDITED {
-            self.credits.heard(flow);
+        if let Some(credits) = self.credits.get_mut() {
+            credits.heard(flow);
         }
         // Of the packets told, those from the first not known to have arrived to the last sent.
         let below = |sequence: u32| u64::MAX.checked_shl(sequence.saturating_sub(feedback.base)).unwrap_or(0);
@@ -309,17 +313,19 @@ impl<T: Transport> Engine<T> {
             rtt: Span(now - packet.stamp),
             echo: feedback.echo,
             path: packet.path,
+            plane: PlanesOf::<T>::ask(|| packet.to % self.fabric.topology.planes()).unwrap_or(0),
             in_flight: sender.in_flight(),
         };
         if let Some(recycler) = &mut sender.recycler {
             recycler.heard(packet.path, feedback.echo, feedback.packets - feedback.marked, now);
         }
-        if T::TELEMETRY {
-            let (before, hops) = self.telemetry.told(flow);
-            self.transport.on_hops(&mut sender.cc, &ack, before, hops);
+        if let Some(telemetry) = self.telemetry.get() {
+            let (before, hops) = telemetry.told(flow);
+            self.endpoint.on_hops(&mut sender.cc, &ack, before, hops);
         }
-        self.transport.on_ack(&mut sender.cc, &ack);
-        match self.transport.recovery() {
+        self.endpoint.on_ack(&mut sender.cc, &ack);
+        self.remember(flow, &News::Acked(&ack));
+        match self.endpoint.recovery() {
             Recovery::GoBackN if feedback.asks => self.go_back(flow, now, LossKind::Gap),
             Recovery::None | Recovery::GoBackN => {}
             Recovery::Selective { reorder } => self.find_gaps(flow, now, reorder),
@@ -335,9 +341,8 @@ impl<T: Transport> Engine<T> {
                 self.rack_heard(flow, now, &told);
             }
         }
-        if T::CREDITED && self.senders[flow as usize].is_idle_with_more() {
-            self.credits.restart(flow, self.senders[flow as usize].next);
-            self.watch(flow, now);
+        if self.pairs.senders[flow as usize].is_idle_with_more() {
+            self.begin_anew(flow, now);
         }
         self.strike(flow);
         self.rearm(flow, now);
@@ -346,48 +351,32 @@ impl<T: Transport> Engine<T> {
 
     /// Forgets messages that are known to have arrived; a queue pair that is used once is done with its own.
     fn strike(&mut self, flow: u32) {
-        let sender = &mut self.senders[flow as usize];
-        while sender.oldest != NO_MESSAGE {
-            let message = self.outgoing[sender.oldest];
-            if message.first + message.packets > sender.una {
-                return;
-            }
-            self.outgoing.release(sender.oldest);
-            sender.oldest = message.next;
-        }
-        if !sender.keep && !sender.retired && sender.una >= sender.limit {
-            sender.retired = true;
-            sender.beyond = Arrivals::default();
-            sender.recycler = None;
-            sender.rack = None;
-            self.named.remove(&(sender.port, sender.name));
-            let (receiver, to) = (sender.peer_slot, sender.to);
-            let homes = [self.crossing.as_ref().map_or(0, |crossing| crossing.number), self.home(to)];
-            // It may have its turn still to come, for packets that have arrived after all.
-            self.leaving.push(QueuePair { sender: flow, receiver, homes });
-        }
+        let Self { pairs, crossing, fabric, .. } = self;
+        pairs.strike(flow, |to| match crossing {
+            Some(crossing) => [crossing.number, crossing.home(fabric.nic_of(to))],
+            None => [0; 2],
+        });
     }
 
     /// A control packet has come back: the sending half, whose port has been pulled to `now`, unless that is done.
     pub(super) fn answered(&mut self, id: u32, now: u64) -> Option<u32> {
-        self.totals.notices += 1;
+        self.account.totals.notices += 1;
         let flow = self.packets[id].flow;
         self.packets.release(id);
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.control_gone += 1;
         if sender.retired {
             return None;
         }
-        let port = sender.port;
-        self.pull(port, now);
+        self.pull_for(flow, now);
         Some(flow)
     }
 
     /// A notification of congestion has come.
     pub(super) fn notified(&mut self, id: u32, now: u64) {
         let Some(flow) = self.answered(id, now) else { return };
-        let sender = &mut self.senders[flow as usize];
-        self.transport.on_notify(&mut sender.cc, Time(now));
+        let sender = &mut self.pairs.senders[flow as usize];
+        self.endpoint.on_notify(&mut sender.cc, Time(now));
         // A packet already paced keeps its time: DCQCN's increases act from one transmission to the next, and a cut that
         // acted in between would outweigh them.
         let waits = sender.turn == Turn::Paced;
@@ -399,29 +388,30 @@ impl<T: Transport> Engine<T> {
 
     /// The transport's timer.
     pub(super) fn timer(&mut self, flow: u32, now: u64) {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.pairs.senders[flow as usize];
         if sender.timer != now {
             return;
         }
-        let port = sender.port;
-        self.pull(port, now);
-        let sender = &mut self.senders[flow as usize];
+        self.pull_for(flow, now);
+        let sender = &mut self.pairs.senders[flow as usize];
         sender.timer = u64::MAX;
-        self.transport.on_timer(&mut sender.cc, Time(now));
+        self.endpoint.on_timer(&mut sender.cc, Time(now));
         self.rearm(flow, now);
         self.ready(flow, now);
     }
 
-    /// Sets the transport's timer to what it says.
+    /// Sets the endpoint's timer to what it says, and sends what it wants to send of its own.
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
-        let sender = &mut self.senders[flow as usize];
-        let Some(Time(due)) = self.transport.timer(&sender.cc) else { return };
-        let due = due.max(now);
-        if sender.timer != due {
-            sender.timer = due;
-            self.schedule_flow(due, class::TIMER, flow);
+        let sender = &mut self.pairs.senders[flow as usize];
+        if let Some(Time(due)) = self.endpoint.timer(&sender.cc) {
+            let due = due.max(now);
+            if sender.timer != due {
+                sender.timer = due;
+                self.schedule_flow(due, Class::Timer, flow);
+            }
         }
+        self.send_probes(flow, now);
     }
 }
 

@@ -3,12 +3,15 @@
 use std::slice::from_ref;
 
 use prefetch_index::prefetch_index;
+use windtunnel_kernel::random::combine;
 
 use super::balance::Recycler;
 use super::message::Arrivals;
 use super::nic::Turn;
+use super::packets::flag;
 use super::queue_settings::Color;
 use super::rack::Rack;
+use super::settings::Balancer;
 
 /// The sending half. Four cache lines, then what the transport keeps: see [`Self::prefetch`].
 #[derive(Clone, Debug)]
@@ -105,6 +108,24 @@ impl<F> Sender<F> {
         prefetch_index(from_ref(&self.cc), 0);
         // And its end.
         prefetch_index(from_ref(&self.resent), 0);
+    }
+
+    /// What packets by a path number are led by.
+    pub(super) fn hash_of(&self, path: u16, balancer: Balancer) -> u64 {
+        match balancer {
+            Balancer::Spray { .. } | Balancer::Reps { .. } if self.flags & flag::ROUTED == 0 => {
+                combine(self.hash, u64::from(path))
+            }
+            _ => self.hash,
+        }
+    }
+
+    /// A leg of this half, which has just been opened, at another NIC port: it has a turn there, and nothing to send of its own.
+    pub(super) fn leg(&self, port: u32) -> Self
+    where
+        F: Clone,
+    {
+        Self { port, turn: Turn::Idle, retired: true, recycler: None, rack: None, ..self.clone() }
     }
 
     /// Whether there is anything to send.

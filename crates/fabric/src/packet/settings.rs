@@ -4,10 +4,10 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::LinkId;
 
 use super::background::Background;
-use super::events::PORT_BITS;
 use super::impair::Impairments;
 use super::queue_settings::{self, Color, Discipline, MOST_QUEUES, PfcSettings, Pull, QueueSettings};
-use super::transport::{Recovery, Transport};
+use super::timeline::PORT_BITS;
+use super::transport::{Endpoint, Feature, Need, Recovery, Uses};
 use crate::reduction::ReductionSettings;
 
 /// When a switch may pass a packet on.
@@ -570,23 +570,32 @@ impl PacketSettings {
     }
 
     /// # Errors
-    /// [`PacketError`] where switches or receivers do not do what `transport` needs of them.
-    pub fn check_for<T: Transport>(&self, transport: &T) -> Result<(), PacketError> {
-        let needs = |key| Err(PacketError::Needs { transport: T::NAME, key });
-        if T::TRIMMED && self.trimming.is_none() {
-            return needs("trimming");
+    /// [`PacketError`] where switches or receivers do not do what `endpoint` needs of them.
+    pub fn check_for<E: Endpoint>(&self, endpoint: &E) -> Result<(), PacketError> {
+        let needs = |key| Err(PacketError::Needs { transport: E::NAME, key });
+        for need in endpoint.needs() {
+            match need {
+                Need::Trimming if self.trimming.is_none() => return needs("trimming"),
+                Need::Trimming => {}
+            }
         }
-        if T::TELEMETRY && !self.telemetry {
+        if !self.telemetry && <E::Uses as Uses>::Telemetry::ask(|| ()).is_some() {
             return needs("telemetry");
         }
-        let recovery = transport.recovery();
-        if self.ack_every == 0 && (recovery != Recovery::None || transport.is_answered()) {
-            return Err(PacketError::Unanswered { transport: T::NAME });
+        let recovery = endpoint.recovery();
+        if self.ack_every == 0 && (recovery != Recovery::None || endpoint.is_answered()) {
+            return Err(PacketError::Unanswered { transport: E::NAME });
         }
-        if T::CREDITED && matches!(recovery, Recovery::None | Recovery::GoBackN) {
-            return Err(PacketError::Mends { transport: T::NAME });
+        let credit = <E::Uses as Uses>::Credit::ask(|| ()).is_some();
+        if credit && matches!(recovery, Recovery::None | Recovery::GoBackN) {
+            return Err(PacketError::Mends { transport: E::NAME });
         }
         Ok(())
+    }
+
+    /// Sizes of a full packet and of a control packet.
+    pub(super) const fn packet_sizes(&self) -> [u16; 2] {
+        [self.mtu.0 as u16, self.control.0 as u16]
     }
 
     /// Payload of a full packet.

@@ -1,10 +1,10 @@
 //! Switches: routing, admission to the shared buffer, marking, queueing.
 
-use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::SwitchId;
 
 use super::engine::Engine;
+use super::fabric::Fabric;
 use super::link::Marking;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::DATA;
@@ -92,7 +92,7 @@ impl Switch {
 
     /// A port holds `held` bytes, and `before` until now.
     #[inline]
-    fn change(&mut self, before: u32, held: u32) {
+    pub(super) fn change(&mut self, before: u32, held: u32) {
         self.used = self.used + self.excess(held) - self.excess(before);
     }
 
@@ -138,7 +138,7 @@ impl<T: Transport> Engine<T> {
             let Some(found) = self.find_hop(switch, id, now) else { return };
             egress = found;
         }
-        if self.ports[egress as usize].down {
+        if self.fabric.ports[egress as usize].down {
             self.drop_down(egress, id);
             return;
         }
@@ -153,7 +153,7 @@ impl<T: Transport> Engine<T> {
             self.reduce(switch, id, now);
             return None;
         }
-        let (at, first) = (SwitchId(switch), self.switches[switch as usize].first);
+        let (at, first) = (SwitchId(switch), self.fabric.switches[switch as usize].first);
         if self.settings.balancer == Balancer::Adaptive {
             let egress = self.least_loaded(switch, id, now);
             if egress.is_none() {
@@ -162,19 +162,19 @@ impl<T: Transport> Engine<T> {
             return egress;
         }
         let hash = match self.settings.balancer {
-            Balancer::Flowlet { gap } => self.balance.flowlet(switch, packet.hash, now, gap),
+            Balancer::Flowlet { gap } => self.lead.balance.flowlet(switch, packet.hash, now, gap),
             _ => packet.hash,
         };
         let fresh = packet.flags & flag::FRESH != 0;
         packet.flags &= !flag::FRESH;
         let to = packet.to;
-        if fresh && self.rules.is_empty() {
+        if fresh && self.lead.rules.is_empty() {
             self.show_queues(switch, to, hash, now);
         }
         let packet = &mut self.packets[id];
-        let target = &self.targets[to as usize];
-        let held = |port: u32| u64::from(self.ports[(first + port) as usize].held);
-        if let Some(forwarder) = &mut self.forwarder {
+        let target = &self.fabric.targets[to as usize];
+        let held = |port: u32| u64::from(self.fabric.ports[(first + port) as usize].held);
+        if let Some(forwarder) = &mut self.lead.forwarder {
             if fresh {
                 packet.itinerary = forwarder.enter(at, target, hash, held);
             }
@@ -185,14 +185,14 @@ impl<T: Transport> Engine<T> {
             packet.itinerary = hop.itinerary;
             return Some(first + hop.port);
         }
-        if let Some(rule) = self.rules.get(switch as usize) {
+        if let Some(rule) = self.lead.rules.get(switch as usize) {
             // By flowlets.
             return Some(first + rule.next_hop(target, hash));
         }
         if fresh {
-            packet.itinerary = self.topology.enter(at, target, hash, held);
+            packet.itinerary = self.fabric.topology.enter(at, target, hash, held);
         }
-        let (port, itinerary) = self.topology.next_hop(at, target, packet.itinerary, hash);
+        let (port, itinerary) = self.fabric.topology.next_hop(at, target, packet.itinerary, hash);
         packet.itinerary = itinerary;
         Some(first + port)
     }
@@ -201,7 +201,7 @@ impl<T: Transport> Engine<T> {
     #[cold]
     fn drop_unled(&mut self, p: u32, id: u32) {
         if self.changes.last > 0 {
-            self.totals.link_down += 1;
+            self.account.totals.link_down += 1;
         }
         self.drop_packet(p, id);
     }
@@ -214,13 +214,16 @@ impl<T: Transport> Engine<T> {
             self.join(p, id, now);
             return;
         }
-        if self.ports[p as usize].is_due(now) {
+        if self.fabric.ports[p as usize].is_due(now) {
             self.start_waiting(p, now);
         }
-        if T::STAGED && self.is_staged(p, id) && self.stage_takes(p, id, now) {
+        if self.stage_takes(p, id, now) {
             return;
         }
-        if T::TELEMETRY && self.ports[p as usize].owner != NONE && self.packets[id].kind == Kind::Data {
+        if self.telemetry.get().is_some()
+            && self.fabric.is_of_switch(p)
+            && self.packets[id].kind == Kind::Data
+        {
             let packet = &mut self.packets[id];
             packet.wire = packet.wire.saturating_add(RECORD);
         }
@@ -228,7 +231,8 @@ impl<T: Transport> Engine<T> {
         let mut exact = false;
         loop {
             // Everything that a hop looks at more than once is looked up once.
-            let Self { ports, packets, switches, kinds, settings, totals, .. } = &mut *self;
+            let Self { fabric, packets, settings, account, .. } = &mut *self;
+            let Fabric { ports, switches, kinds, .. } = fabric;
             let (port, packets) = (&mut ports[p as usize], packets.slots());
             let packet = &mut packets[id as usize];
             packet.joined = now;
@@ -263,7 +267,7 @@ impl<T: Transport> Engine<T> {
                 }
                 if held > kind.mark_above | exempt && marks(&kind.ecn, settings.seed, p, packet, held) {
                     port.counters.marks += 1;
-                    totals.marks += 1;
+                    account.totals.marks += 1;
                     packet.flags |= flag::MARKED;
                 }
             }
@@ -279,8 +283,8 @@ impl<T: Transport> Engine<T> {
             }
             break;
         }
-        if T::STAGED && self.is_staged(p, id) && self.stage_drops(p, id, now, 0) {
-            self.hold(p, 0);
+        if self.stage_drops(p, id, now, |_| 0) {
+            self.fabric.hold(p, 0);
             self.drop_packet(p, id);
             return;
         }
@@ -290,14 +294,14 @@ impl<T: Transport> Engine<T> {
     /// Something waits at port `p`, which has no event: it is away, or the header of the packet in service has left its cable.
     #[cold]
     fn arm(&mut self, p: u32) {
-        let port = &mut self.ports[p as usize];
+        let port = &mut self.fabric.ports[p as usize];
         if port.away {
             self.look_later(p);
             return;
         }
         port.armed = true;
         let next = port.free_at;
-        self.agenda.push(p, Time(next));
+        self.timeline.arm(p, next);
     }
 
     /// A packet finds no room on port `p`.
@@ -315,7 +319,7 @@ impl<T: Transport> Engine<T> {
     /// whose packets arrive in step do not lose all of them (Handley et al., SIGCOMM'17, §3.1).
     #[cold]
     fn trim(&mut self, p: u32, id: u32, now: u64) {
-        let port = &self.ports[p as usize];
+        let port = &self.fabric.ports[p as usize];
         let data = port.waiting[DATA];
         let packet = &self.packets[id];
         let seed = combine(self.settings.seed ^ TRIM, u64::from(p) << 32 | u64::from(packet.to));
@@ -324,11 +328,11 @@ impl<T: Transport> Engine<T> {
             let tail = data.tail;
             let held = port.held - u32::from(self.packets[tail].wire) + u32::from(packet.wire);
             self.packets.exchange(id, tail);
-            if T::TELEMETRY {
-                self.telemetry.exchange(id, tail);
+            if let Some(telemetry) = self.telemetry.get_mut() {
+                telemetry.exchange(id, tail);
             }
-            self.hold(p, held);
-            let ecn = &self.kinds[usize::from(self.ports[p as usize].kind)].ecn;
+            self.fabric.hold(p, held);
+            let ecn = self.fabric.kind(p).ecn;
             if held > ecn.kmin && !ecn.at_dequeue {
                 self.mark(p, tail, held);
             }
@@ -338,14 +342,14 @@ impl<T: Transport> Engine<T> {
 
     /// Cuts the payload of a packet, whose header goes on as a control packet.
     pub(super) fn trim_to_header(&mut self, p: u32, id: u32, now: u64) {
-        if self.packets[id].flags & flag::REDUCED != 0 {
+        if self.packets[id].flags & flag::REDUCED != 0 || self.packets[id].kind.is_own() {
             // Its header would mean nothing to anybody.
             self.drop_packet(p, id);
             return;
         }
-        let last_hop = self.ports[p as usize].far.as_switch().is_none();
-        self.totals.trims += 1;
-        self.ports[p as usize].counters.trims += 1;
+        let last_hop = self.fabric.ports[p as usize].far.as_switch().is_none();
+        self.account.totals.trims += 1;
+        self.fabric.ports[p as usize].counters.trims += 1;
         let header = self.settings.header.0 as u16;
         let packet = &mut self.packets[id];
         packet.kind = Kind::Trimmed;
@@ -357,7 +361,7 @@ impl<T: Transport> Engine<T> {
     /// Starts everything on a switch's port whose turn has come by `now`.
     #[inline]
     pub(super) fn advance(&mut self, p: u32, now: u64) {
-        if self.ports[p as usize].is_due(now) {
+        if self.fabric.ports[p as usize].is_due(now) {
             self.start_waiting(p, now);
         }
     }
@@ -366,7 +370,7 @@ impl<T: Transport> Engine<T> {
     fn start_waiting(&mut self, p: u32, now: u64) {
         loop {
             self.start_next(p);
-            if !self.ports[p as usize].is_due(now) {
+            if !self.fabric.ports[p as usize].is_due(now) {
                 return;
             }
         }
@@ -376,7 +380,8 @@ impl<T: Transport> Engine<T> {
     #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
     #[inline(always)]
     pub(super) fn start_next(&mut self, p: u32) {
-        let Self { ports, packets, switches, kinds, .. } = &mut *self;
+        let Self { fabric, packets, .. } = &mut *self;
+        let Fabric { ports, switches, kinds, .. } = fabric;
         let (port, packets) = (&mut ports[p as usize], packets.slots());
         let id = port.pop(packets);
         let (start, before) = (port.free_at, port.held);
@@ -391,39 +396,20 @@ impl<T: Transport> Engine<T> {
         if ecn.at_dequeue && held > ecn.kmin && packets[id as usize].kind == Kind::Data {
             self.mark(p, id, held);
         }
-        if T::STAGED && self.is_staged(p, id) {
-            let rest = held - u32::from(self.packets[id].wire);
-            if self.stage_drops(p, id, start, rest) {
-                self.ports[p as usize].in_service = 0;
-                self.hold(p, rest);
-                self.drop_packet(p, id);
-                return;
-            }
+        let rest = |engine: &Self| held - u32::from(engine.packets[id].wire);
+        if self.stage_drops(p, id, start, rest) {
+            let rest = rest(self);
+            self.fabric.ports[p as usize].in_service = 0;
+            self.fabric.hold(p, rest);
+            self.drop_packet(p, id);
+            return;
         }
         self.begin(p, id, start);
     }
 
-    /// Whether a stage is asked about a packet at port `p`: data at switches.
-    #[inline]
-    fn is_staged(&self, p: u32, id: u32) -> bool {
-        self.ports[p as usize].owner != NONE && !self.packets[id].kind.is_control()
-    }
-
-    /// Sets what a port holds, and its switch with it.
-    #[inline]
-    pub(super) fn hold(&mut self, p: u32, held: u32) {
-        let port = &mut self.ports[p as usize];
-        let before = std::mem::replace(&mut port.held, held);
-        if let Some(switch) = self.switches.get_mut(port.owner as usize)
-            && switch.is_limited()
-        {
-            switch.change(before, held);
-        }
-    }
-
     /// Marks a data packet if the draw says so.
     fn mark(&mut self, p: u32, id: u32, depth: u32) {
-        let marking = self.kinds[usize::from(self.ports[p as usize].kind)].ecn;
+        let marking = self.fabric.kind(p).ecn;
         self.mark_by(p, id, depth, &marking);
     }
 
@@ -431,8 +417,8 @@ impl<T: Transport> Engine<T> {
     pub(super) fn mark_by(&mut self, p: u32, id: u32, depth: u32, marking: &Marking) {
         let packet = &mut self.packets[id];
         if marks(marking, self.settings.seed, p, packet, depth) {
-            self.ports[p as usize].counters.marks += 1;
-            self.totals.marks += 1;
+            self.fabric.ports[p as usize].counters.marks += 1;
+            self.account.totals.marks += 1;
             packet.flags |= flag::MARKED;
         }
     }
@@ -450,7 +436,7 @@ impl<T: Transport> Engine<T> {
             asked.set(true);
             0
         };
-        self.topology.enter(SwitchId(switch), &self.targets[to as usize], hash, nothing);
+        self.fabric.topology.enter(SwitchId(switch), &self.fabric.targets[to as usize], hash, nothing);
         if asked.get() {
             if self.queues.on {
                 self.refresh_queues(switch, now);
@@ -463,12 +449,11 @@ impl<T: Transport> Engine<T> {
     /// Advances all ports of a switch, so that what it holds is exact.
     #[cold]
     fn refresh(&mut self, switch: u32, now: u64) {
-        let Switch { first, count, .. } = self.switches[switch as usize];
-        for p in first..first + count {
-            if self.ports[p as usize].held > 0 {
+        for p in self.fabric.ports_of(switch) {
+            if self.fabric.ports[p as usize].held > 0 {
                 self.advance(p, now);
-                if self.ports[p as usize].free_at <= now {
-                    self.hold(p, 0);
+                if self.fabric.ports[p as usize].free_at <= now {
+                    self.fabric.hold(p, 0);
                 }
             }
         }

@@ -1,11 +1,8 @@
 //! What an engine tells of itself: its clock, its totals, reports of its ports.
 
-use rustc_hash::FxHashSet;
 use windtunnel_kernel::{Span, Time};
-use windtunnel_topology::{LinkId, SwitchId};
 
 use super::engine::Engine;
-use super::packets::NONE;
 use super::reorder::Reordering;
 use super::statistics::{PauseCounters, PortCounters, PortReport};
 use super::transport::Transport;
@@ -20,7 +17,8 @@ pub struct Counters {
     pub data_packets: u64,
     /// Acknowledgements that arrived.
     pub acknowledgements: u64,
-    /// Other control packets that arrived: notifications, NACKs, PULLs, and the headers of packets that were trimmed.
+    /// Other control packets that arrived: notifications, NACKs, PULLs, the headers of packets that were trimmed, and packets of
+    /// endpoints' own.
     pub notices: u64,
     /// Packets refused for lack of room or lost on a cable.
     pub drops: u64,
@@ -46,6 +44,8 @@ pub struct Counters {
     pub bytes_delivered: u64,
     /// Times that a queue of a port was paused.
     pub pauses: u64,
+    /// Packets of endpoints' own that were sent, probes and replies: see [`Probe`](super::transport::Probe).
+    pub probes: u64,
 }
 
 impl Counters {
@@ -67,13 +67,14 @@ impl Counters {
         self.timeouts += other.timeouts;
         self.bytes_delivered += other.bytes_delivered;
         self.pauses += other.pauses;
+        self.probes += other.probes;
     }
 }
 
 impl<T: Transport> Engine<T> {
     /// The clock: the instant of the last event.
     pub fn now(&self) -> Time {
-        Time(self.clock)
+        Time(self.timeline.now())
     }
 
     /// Time of the next event, [`Time::NEVER`] if there is none.
@@ -82,17 +83,17 @@ impl<T: Transport> Engine<T> {
         if self.has_halted() {
             return Time::NEVER;
         }
-        self.agenda.next_time().min(Time(self.soon))
+        self.timeline.next_time()
     }
 
     /// Totals so far.
     pub fn totals(&self) -> Counters {
-        self.totals
+        self.account.totals
     }
 
     /// Most queue pairs that were open at once: places are used again.
     pub fn places(&self) -> usize {
-        self.senders.len()
+        self.pairs.places()
     }
 
     /// Packets in the network.
@@ -102,39 +103,34 @@ impl<T: Transport> Engine<T> {
 
     /// Data packets and control packets sent over a link, over all links.
     pub fn packet_hops(&self) -> (u64, u64) {
-        self.ports.iter().fold((0, 0), |(data, control), port| {
-            (data + port.counters.packets, control + port.counters.control)
-        })
+        self.fabric.packet_hops()
     }
 
     /// Sum over data packets of the time between joining a queue and the start of transmission.
     pub fn queueing(&self) -> Span {
-        Span(self.ports.iter().map(|port| port.counters.waited).sum())
+        self.fabric.queueing()
     }
 
     /// Whether a packet of a message that somebody waits for was dropped, and nothing sends it again.
     pub fn has_lost_for_good(&self) -> bool {
-        self.lost_for_good
+        self.account.has_lost_for_good()
     }
 
     /// Whether a message that somebody waits for can never arrive: without recovery, or by a queue pair that has heard
     /// nothing for long. In the second case the engine has stopped.
     pub fn is_hopeless(&self) -> bool {
-        self.lost_for_good || self.has_halted()
+        self.account.has_lost_for_good() || self.has_halted()
     }
 
     /// NICs of a queue pair that has heard nothing for so long that the engine has stopped: sender and receiver.
     pub fn silent_pair(&self) -> Option<[u32; 2]> {
-        self.given_up
+        self.account.given_up()
     }
 
     /// What queue pairs held out of order until now.
     pub fn reordering(&self) -> Reordering {
-        let mut sum = self.reordering;
-        let free: FxHashSet<u32> = self.free_receivers.iter().copied().collect();
-        for (_, receiver) in (0..).zip(&self.receivers).filter(|(place, _)| !free.contains(place)) {
-            receiver.count_held(&mut sum);
-        }
+        let mut sum = self.account.reordering;
+        self.pairs.count_held(&mut sum);
         sum
     }
 
@@ -145,8 +141,12 @@ impl<T: Transport> Engine<T> {
 
     /// What a port has counted by the clock.
     pub(super) fn counted(&self, port: u32) -> PortCounters {
-        let port = &self.ports[port as usize];
-        port.counted_by(self.clock, &self.kinds[usize::from(port.kind)])
+        self.fabric.counted(port, self.timeline.now())
+    }
+
+    /// Times that queues of a port were paused until now, for how long, and packets dropped for it.
+    pub(super) fn paused_at(&self, port: u32) -> PauseCounters {
+        self.queues.paused_at(port, self.timeline.now())
     }
 
     /// Reports of the counters that `counters` gives for each port.
@@ -154,12 +154,11 @@ impl<T: Transport> Engine<T> {
         &self,
         counters: impl Fn(u32) -> (PortCounters, PauseCounters),
     ) -> Vec<PortReport> {
-        let span = Span(self.clock);
-        let nics = self.nics.len() as u32;
-        let wired = (0..self.ports.len() as u32).filter(|&port| port < nics || self.has_link(port));
+        let span = Span(self.timeline.now());
+        let wired = (0..self.fabric.ports.len() as u32).filter(|&port| self.fabric.has_link(port));
         let report = |port: u32| {
             let (counters, PauseCounters { pauses, paused, dropped }) = counters(port);
-            let report = counters.report(self.link_of(port), span);
+            let report = counters.report(self.fabric.link_of(port), span);
             PortReport { pauses, paused: Span(paused), watchdog_drops: dropped, ..report }
         };
         let mut reports: Vec<PortReport> = wired
@@ -175,32 +174,14 @@ impl<T: Transport> Engine<T> {
         Span((0..self.queues.stations.len() as u32).map(|port| self.paused_at(port).paused).sum())
     }
 
-    /// The link that leaves a port.
-    pub(super) fn link_of(&self, port: u32) -> LinkId {
-        let owner = self.ports[port as usize].owner;
-        if owner == NONE {
-            let planes = self.topology.planes();
-            return self.topology.nic_link(port / planes, port % planes);
-        }
-        let local = port - self.switches[owner as usize].first;
-        self.topology.out_link(SwitchId(owner), local).expect("a port with a cable")
-    }
-
-    /// Whether a switch's port has a cable.
-    fn has_link(&self, port: u32) -> bool {
-        let owner = self.ports[port as usize].owner;
-        let local = port - self.switches[owner as usize].first;
-        self.topology.out_link(SwitchId(owner), local).is_some()
-    }
-
     /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.
     #[inline]
     pub(super) fn has_halted(&self) -> bool {
-        self.given_up.is_some() || self.queues.guard.as_ref().is_some_and(|guard| !guard.cycle.is_empty())
+        self.account.given_up().is_some() || self.queues.are_stuck()
     }
 
     /// Messages that have not arrived: the caller's names, in no order that means anything.
     pub fn unfinished(&self) -> Vec<u64> {
-        self.incoming.live().map(|message| message.token).collect()
+        self.pairs.unfinished()
     }
 }

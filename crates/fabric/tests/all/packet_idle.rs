@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{
-    Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Swift, Transport,
+    Cubic, Dcqcn, Dctcp, Endpoint, Eqds, Hpcc, MpRdma, Ndp, Need, NewReno, NoTransport, Nscc, Rccc, Swift,
+    Transport,
 };
 use windtunnel_fabric::packet::{Balancer, Forwarding, OpenRequest, PacketSettings, TrimSettings};
 use windtunnel_kernel::{BitRate, Bytes, Time};
@@ -57,8 +58,12 @@ fn fills<T: Transport>(transport: T, share: f64) {
                         ack_every,
                         forwarding,
                         balancer: Balancer::Spray { paths: 16 },
-                        trimming: T::TRIMMED.then(TrimSettings::default),
-                        telemetry: T::TELEMETRY,
+                        trimming: transport
+                            .endpoint()
+                            .needs()
+                            .contains(&Need::Trimming)
+                            .then(TrimSettings::default),
+                        telemetry: true,
                         ..PacketSettings::default()
                     };
                     let slower = slowdown(&topology, settings, transport.clone(), gbps, share);

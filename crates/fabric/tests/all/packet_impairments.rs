@@ -2,7 +2,7 @@
 //! come apart, and what samples of queues see.
 
 use windtunnel_fabric::packet::transport::{
-    Ack, Dctcp, Eqds, Ndp, NoTransport, PathFacts, Rccc, Recovery, Transport,
+    Ack, Dctcp, Endpoint, Eqds, Ndp, NoTransport, PathFacts, Plain, Rccc, Recovery, Transport,
 };
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Engine, FabricPart, GilbertElliott, Impairments, PacketSettings, PartChange,
@@ -220,9 +220,10 @@ fn bursts_lose_their_mean_on_a_link() {
 #[derive(Clone, Debug)]
 struct Paced;
 
-impl Transport for Paced {
+impl Endpoint for Paced {
     type Flow = ();
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "paced";
 
     fn recovery(&self) -> Recovery {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{
-    Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, Ndp,
-    NewReno, NoTransport, Nscc, Rccc, Recovery, StagePacket, StagePort, StageVerdict, Staged, Swift,
+    Around, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma,
+    Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, StagePacket, StagePort, StageVerdict, Staging, Swift,
     SwitchBalancer, SwitchStage, Transport,
 };
 use windtunnel_fabric::packet::{
@@ -452,7 +452,7 @@ fn modules_of_another_crate() {
     let topology = fat_tree(4, 1, 0.0);
     let recovery = Recovery::Selective { reorder: u32::MAX };
     let transport = Dctcp { recovery, timeout: TIMEOUT, ..Dctcp::default() };
-    let transport = Staged::new(Balanced::new(transport, Turns), Fifth);
+    let transport = (Staging(Fifth), Balancing(Turns)).around(transport);
     let mut sent = incast(15, 80_000);
     sent.extend(permutation(16, 150_000));
     let base = scenario(&topology, settings(Balancer::Adaptive), transport, sent);

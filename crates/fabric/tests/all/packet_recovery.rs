@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::packets::{drain, send, star};
 use windtunnel_fabric::packet::transport::{
-    Cubic, Dcqcn, Dctcp, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
+    Cubic, Dcqcn, Dctcp, Endpoint, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
 };
 use windtunnel_fabric::packet::{BufferSettings, Counters, Engine, OpenRequest, PacketSettings};
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
@@ -50,7 +50,7 @@ fn arrives_once<T: Transport + Clone>(name: &str, telemetry: bool, transport: T)
         [(1e-3, 1_000_000, 30_000), (1e-3, 100_000_000, 20_000), (1e-2, 10_000_000, 3_000)]
     {
         let topology = lossy(loss, length_mm);
-        let by_time = transport.recovery() == Recovery::Rack;
+        let by_time = transport.endpoint().recovery() == Recovery::Rack;
         for ack_every in [1, 2, 4, 16, 48] {
             let (totals, _) = one(&topology, ack_every, telemetry, transport.clone(), packets);
             let lost = packets + totals.retransmissions - totals.data_packets;

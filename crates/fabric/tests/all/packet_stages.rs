@@ -3,8 +3,8 @@
 
 use crate::packets::{drain, engine, send_on, star, two_leaves};
 use windtunnel_fabric::packet::transport::{
-    Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Dctcp, NoTransport, Recovery, StagePacket,
-    StagePort, StageQueue, StageVerdict, Staged, SwitchBalancer, SwitchStage, Transport,
+    Around, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, Dctcp, NoTransport, Recovery,
+    StagePacket, StagePort, StageQueue, StageVerdict, Staging, SwitchBalancer, SwitchStage, Transport,
 };
 use windtunnel_fabric::packet::{
     Balancer, Completion, Discipline, Engine, OpenRequest, PacketSettings, QueueSettings, TrimSettings,
@@ -56,7 +56,7 @@ fn unanswered() -> PacketSettings {
 fn a_stage_marks_what_has_waited_too_long() {
     let (packets, limit) = (100, 30);
     let stage = Waited(StageVerdict::Mark, Span(limit * FULL));
-    let (engine, done) = incast(unanswered(), Staged::new(NoTransport::default(), stage), 2, packets);
+    let (engine, done) = incast(unanswered(), Staging(stage).around(NoTransport::default()), 2, packets);
     assert_eq!(done.len(), 2);
     assert_eq!(engine.totals().marks, (packets - 1 - limit) + (packets - limit));
 }
@@ -68,7 +68,7 @@ fn a_stage_drops_what_has_waited_too_long() {
     for queues in [vec![], vec![QueueSettings { lossless: false, ..QueueSettings::default() }]] {
         let stage = Waited(StageVerdict::Drop, Span(limit * FULL));
         let settings = PacketSettings { queues, ..unanswered() };
-        let (engine, done) = incast(settings, Staged::new(NoTransport::default(), stage), 2, packets);
+        let (engine, done) = incast(settings, Staging(stage).around(NoTransport::default()), 2, packets);
         let totals = engine.totals();
         assert!(done.len() < 2 && totals.drops > 0);
         // The link is never idle: it sends a packet each packet time until the last ones have waited for the limit.
@@ -96,19 +96,19 @@ impl SwitchStage for Bound {
 fn a_stage_refuses_what_comes() {
     let bound = 20 * 4_160;
     let stage = Bound(bound, StageVerdict::Drop);
-    let (engine, _) = incast(unanswered(), Staged::new(NoTransport::default(), stage), 4, 50);
+    let (engine, _) = incast(unanswered(), Staging(stage).around(NoTransport::default()), 4, 50);
     let deepest = engine.port_reports().iter().map(|report| report.max_depth).max();
     assert_eq!(deepest, Some(u64::from(bound)));
     assert!(engine.totals().drops > 0);
     // A transport mends what is dropped.
-    let (engine, done) = incast(PacketSettings::default(), Staged::new(Dctcp::default(), stage), 4, 500);
+    let (engine, done) = incast(PacketSettings::default(), Staging(stage).around(Dctcp::default()), 4, 500);
     assert_eq!(done.len(), 4);
     assert!(engine.totals().retransmissions > 0);
     // As the built-in trimming at the same length.
     let trimming =
         PacketSettings { trimming: Some(TrimSettings { queue: None }), ..PacketSettings::default() };
     let stage = Bound(bound, StageVerdict::Trim);
-    let (engine, done) = incast(trimming, Staged::new(Dctcp::default(), stage), 4, 500);
+    let (engine, done) = incast(trimming, Staging(stage).around(Dctcp::default()), 4, 500);
     assert_eq!(done.len(), 4);
     assert!(engine.totals().trims > 0 && engine.totals().drops == 0);
 }
@@ -155,11 +155,11 @@ fn a_discipline_of_ones_own_repeats_a_built_in_one() {
     let strict = settings(Discipline::Strict, [0, 2, 1, 0]);
     let (_, expected) = incast(strict, Dctcp::default(), 3, 400);
     let own = settings(Discipline::Fifo, [0, 0, 1, 2]);
-    let (_, found) = incast(own.clone(), Staged::new(Dctcp::default(), Last), 3, 400);
+    let (_, found) = incast(own.clone(), Staging(Last).around(Dctcp::default()), 3, 400);
     assert_eq!(found, expected);
     assert!(found.windows(2).all(|pair| pair[0].token > pair[1].token), "the last class first");
     // All in one queue: as if there were one.
-    let (_, one) = incast(own, Staged::new(Dctcp::default(), Requeue), 3, 400);
+    let (_, one) = incast(own, Staging(Requeue).around(Dctcp::default()), 3, 400);
     let (_, fifo) = incast(settings(Discipline::Fifo, [1, 1, 1, 1]), Dctcp::default(), 3, 400);
     assert_eq!(one, fifo);
 }
@@ -222,8 +222,8 @@ fn a_balancer_that_does_as_adaptive_does_gives_the_same_run() {
     }
     let transport = Dctcp { recovery: Recovery::Selective { reorder: u32::MAX }, ..Dctcp::default() };
     let built_in = run(transport);
-    assert_eq!(format!("{built_in:?}"), format!("{:?}", run(Balanced::new(transport, Least))));
-    assert_ne!(format!("{built_in:?}"), format!("{:?}", run(Balanced::new(transport, Turns(4)))));
+    assert_eq!(format!("{built_in:?}"), format!("{:?}", run(Balancing(Least).around(transport))));
+    assert_ne!(format!("{built_in:?}"), format!("{:?}", run(Balancing(Turns(4)).around(transport))));
 }
 
 /// Four hosts send over the four spines in turn, a quarter each, or all over one: then that link sends all their packets one
@@ -233,7 +233,7 @@ fn a_balancer_keeps_state_by_switch() {
     let (packets, cable) = (100, 1_000_000);
     let settings = || PacketSettings { balancer: Balancer::Adaptive, ..unanswered() };
     for (step, expected) in [(1, [packets; 4]), (4, [4 * packets, 0, 0, 0])] {
-        let transport = Balanced::new(NoTransport::default(), Turns(step));
+        let transport = Balancing(Turns(step)).around(NoTransport::default());
         let topology = two_leaves(4, 4);
         let mut engine = engine(&topology, settings(), transport);
         for from in 0..4 {

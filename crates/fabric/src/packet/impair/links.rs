@@ -3,14 +3,15 @@
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
-use windtunnel_topology::{Forwarder, LinkId, Node, SwitchId, Topology};
+use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::loss::Chain;
 use super::{FabricPart, PartState};
 use crate::packet::engine::Engine;
-use crate::packet::events::class;
+use crate::packet::fabric::Changed;
 use crate::packet::packets::{NONE, Packet, flag};
 use crate::packet::port::{CONTROL, DATA};
+use crate::packet::timeline::Class;
 use crate::packet::transport::Transport;
 
 /// Sets the draws of losses apart from others.
@@ -52,34 +53,20 @@ pub(crate) fn links_of(topology: &Topology, part: FabricPart) -> Vec<LinkId> {
 }
 
 impl<T: Transport> Engine<T> {
-    /// The port that a link leaves; `None` inside hosts.
-    fn port_of(&self, link: LinkId) -> Option<u32> {
-        if let Some((SwitchId(switch), port)) = self.topology.link_source(link) {
-            return Some(self.switches[switch as usize].first + port);
-        }
-        let Node::Nic(nic) = self.topology.link_ends(link).0 else { return None };
-        let planes = self.topology.planes();
-        let plane = (0..planes).find(|&plane| self.topology.nic_link(nic, plane) == link)?;
-        Some(nic * planes + plane)
-    }
-
     /// Sets up what the settings say. `kinds` are those of links whose rate changes, by the change's number and link.
-    pub(in crate::packet) fn build_impairments(&mut self, kinds: &FxHashMap<(usize, LinkId), u16>) {
+    pub(in crate::packet) fn build_impairments(&mut self, kinds: &Changed) {
         let impairments = std::mem::take(&mut self.settings.impairments);
-        if impairments.moves_paths() {
-            self.forwarder = Some(Forwarder::new(self.topology.clone(), impairments.policy));
-        }
         for &(link, model) in &impairments.losses {
-            let Some(port) = self.port_of(link) else { continue };
+            let Some(port) = self.fabric.port_of(link) else { continue };
             let chains = self.changes.chains.entry(port).or_default();
             chains.push(Chain::new(model, self.settings.seed, link.0, chains.len()));
         }
         let mut steps = Vec::new();
         for (number, change) in impairments.changes.iter().enumerate() {
             if matches!(change.state, PartState::Rate(_)) {
-                let ports = links_of(&self.topology, change.part)
+                let ports = links_of(&self.fabric.topology, change.part)
                     .into_iter()
-                    .filter_map(|link| Some((self.port_of(link)?, kinds[&(number, link)])));
+                    .filter_map(|link| Some((self.fabric.port_of(link)?, kinds[&(number, link)])));
                 steps.push((change.at, Step::Kinds(ports.collect())));
                 continue;
             }
@@ -87,7 +74,7 @@ impl<T: Transport> Engine<T> {
             steps.push((change.known.max(change.at), Step::Converge));
         }
         for (place, (at, step)) in (0..).zip(steps) {
-            self.schedule(at.0, class::CHANGE, place);
+            self.timeline.schedule(at.0, Class::Change, place);
             self.changes.last = self.changes.last.max(at.0);
             self.changes.steps.push(Some(step));
         }
@@ -100,7 +87,7 @@ impl<T: Transport> Engine<T> {
         let place = self.changes.steps.len() as u32;
         self.changes.steps.push(Some(Step::Lead(Box::new(forwarder.clone()))));
         self.changes.last = self.changes.last.max(at.0);
-        self.schedule(at.0, class::CHANGE, place);
+        self.timeline.schedule(at.0, Class::Change, place);
     }
 
     /// Something changes. Every process carries it out: on the ports that it owns, on the cables that lead to it, and on what
@@ -110,7 +97,7 @@ impl<T: Transport> Engine<T> {
         let Some(step) = self.changes.steps[place as usize].take() else { return };
         match step {
             Step::Converge => {
-                if let Some(forwarder) = &mut self.forwarder {
+                if let Some(forwarder) = &mut self.lead.forwarder {
                     forwarder.converge();
                 }
             }
@@ -119,32 +106,32 @@ impl<T: Transport> Engine<T> {
                     if self.owns(port) {
                         self.settle_port(port, now);
                     }
-                    self.ports[port as usize].kind = kind;
+                    self.fabric.ports[port as usize].kind = kind;
                 }
             }
             Step::Lead(forwarder) => {
-                let dead: Vec<bool> = (0..self.topology.link_count() as u32)
+                let dead: Vec<bool> = (0..self.fabric.topology.link_count() as u32)
                     .map(|link| forwarder.is_dead(LinkId(link)))
                     .collect();
-                self.lead_by(*forwarder);
+                self.lead.lead_by(*forwarder);
                 for (link, dead) in (0..).map(LinkId).zip(dead) {
-                    if let Some(port) = self.port_of(link) {
+                    if let Some(port) = self.fabric.port_of(link) {
                         self.turn(port, dead, now);
                     }
                 }
             }
             Step::Turn(part, down) => {
-                let Some(forwarder) = &mut self.forwarder else { return };
+                let Some(forwarder) = &mut self.lead.forwarder else { return };
                 match (part, down) {
                     (FabricPart::Cable(link), true) => forwarder.fail_cable(link),
                     (FabricPart::Cable(link), false) => forwarder.recover_cable(link),
                     (FabricPart::Switch(switch), true) => forwarder.fail_switch(switch),
                     (FabricPart::Switch(switch), false) => forwarder.recover_switch(switch),
                 }
-                for link in links_of(&self.topology, part) {
+                for link in links_of(&self.fabric.topology, part) {
                     // Another part may hold it down too.
-                    let down = self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_dead(link));
-                    if let Some(port) = self.port_of(link) {
+                    let down = self.lead.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_dead(link));
+                    if let Some(port) = self.fabric.port_of(link) {
                         self.turn(port, down, now);
                     }
                 }
@@ -154,29 +141,29 @@ impl<T: Transport> Engine<T> {
 
     /// Starts everything at a port whose turn has come.
     pub(in crate::packet) fn settle_port(&mut self, p: u32, now: u64) {
-        if self.ports[p as usize].owner == NONE {
+        if !self.fabric.is_of_switch(p) {
             self.pull(p, now);
         } else if self.queues.on {
             self.touched(p, now);
-        } else if self.ports[p as usize].waits() {
+        } else if self.fabric.ports[p as usize].waits() {
             self.advance(p, now);
         }
     }
 
     /// Port `p` goes down or comes up. Where it belongs to another process, only what is on its cable matters here.
     fn turn(&mut self, p: u32, down: bool, now: u64) {
-        if self.ports[p as usize].down == down {
+        if self.fabric.ports[p as usize].down == down {
             return;
         }
         if !self.owns(p) {
-            self.ports[p as usize].down = down;
+            self.fabric.ports[p as usize].down = down;
             if down {
                 self.doom(p);
             }
             return;
         }
         if !down {
-            let port = &mut self.ports[p as usize];
+            let port = &mut self.fabric.ports[p as usize];
             port.down = false;
             port.free_at = port.free_at.max(now);
             if self.queues.on {
@@ -186,14 +173,14 @@ impl<T: Transport> Engine<T> {
             return;
         }
         self.settle_port(p, now);
-        self.ports[p as usize].down = true;
+        self.fabric.ports[p as usize].down = true;
         self.doom(p);
         if self.queues.on {
             self.queues_down(p, now);
             return;
         }
         loop {
-            let port = &mut self.ports[p as usize];
+            let port = &mut self.fabric.ports[p as usize];
             let list = if port.waiting[CONTROL].is_empty() {
                 &mut port.waiting[DATA]
             } else {
@@ -205,18 +192,18 @@ impl<T: Transport> Engine<T> {
             let id = list.pop(&self.packets);
             self.drop_down(p, id);
         }
-        self.ports[p as usize].counters.headers = 0;
-        if self.ports[p as usize].owner != NONE {
-            let port = &self.ports[p as usize];
+        self.fabric.ports[p as usize].counters.headers = 0;
+        if self.fabric.is_of_switch(p) {
+            let port = &self.fabric.ports[p as usize];
             let held = if port.free_at > now { port.in_service } else { 0 };
-            self.hold(p, held);
+            self.fabric.hold(p, held);
         }
     }
 
     /// Counts what is on the cable of port `p` as lost; it is forgotten as it reaches the far end. Of an away port that is what
     /// has left in this window, which waits for its end; what left before is on the cable half at the far end.
     fn doom(&mut self, p: u32) {
-        let (mut id, mut lost) = (self.ports[p as usize].flight.head, 0);
+        let (mut id, mut lost) = (self.fabric.ports[p as usize].flight.head, 0);
         // One that an earlier change has doomed is counted.
         let mut doom = |packet: &mut Packet| {
             lost += u32::from(packet.flags & flag::DOOMED == 0);
@@ -227,18 +214,18 @@ impl<T: Transport> Engine<T> {
             doom(packet);
             id = packet.next;
         }
-        if self.ports[p as usize].away {
+        if self.fabric.ports[p as usize].away {
             self.leaving(p).for_each(doom);
         }
-        self.totals.drops += u64::from(lost);
-        self.totals.link_down += u64::from(lost);
-        self.ports[p as usize].counters.drops += lost;
+        self.account.totals.drops += u64::from(lost);
+        self.account.totals.link_down += u64::from(lost);
+        self.fabric.ports[p as usize].counters.drops += lost;
     }
 
     /// A packet meets a link that is down.
     #[cold]
     pub(in crate::packet) fn drop_down(&mut self, p: u32, id: u32) {
-        self.totals.link_down += 1;
+        self.account.totals.link_down += 1;
         self.drop_packet(p, id);
     }
 
@@ -254,16 +241,16 @@ impl<T: Transport> Engine<T> {
             // Every chain sees every packet.
             let lost = chains.iter_mut().fold(false, |lost, chain| chain.loses(wire) | lost);
             if lost {
-                self.totals.corrupted += 1;
+                self.account.totals.corrupted += 1;
                 self.drop_packet(p, id);
                 return true;
             }
         }
         // No two packets reach the far end at one instant.
-        let share = self.kinds[usize::from(kind)].loss;
+        let share = self.fabric.kinds[usize::from(kind)].loss;
         let lost = share != 0 && combine(combine(self.settings.seed ^ LOSS, u64::from(p)), now) < share;
         if lost {
-            self.totals.corrupted += 1;
+            self.account.totals.corrupted += 1;
             self.drop_packet(p, id);
         }
         lost

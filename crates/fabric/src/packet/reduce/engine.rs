@@ -4,9 +4,9 @@ use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
 use super::super::engine::{Completion, Engine};
-use super::super::events::{Key, class};
 use super::super::packets::{Kind, NONE, Packet, flag};
 use super::super::port::DATA;
+use super::super::timeline::{Class, Key};
 use super::super::transport::Transport;
 use super::{Due, Run, RunSpec, Step};
 use crate::reduction::Below;
@@ -35,7 +35,7 @@ impl<T: Transport> Engine<T> {
         let own = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
         for &(port, _) in &spec.prepared.ports {
             if self.home(port) == own {
-                self.schedule_key(Key::named(at.0, class::REDUCE, port, spec.slot));
+                self.timeline.schedule_key(Key::named(at.0, Class::Reduce, port, spec.slot));
             }
         }
         let (place, window) = (spec.slot as usize, self.settings.reduction.window());
@@ -86,11 +86,11 @@ impl<T: Transport> Engine<T> {
                 if !again.is_empty() {
                     contributor.silent += 1;
                     let given_up = contributor.silent >= HOPELESS && now >= self.changes.last;
-                    self.totals.timeouts += 1;
-                    self.totals.retransmissions += again.len() as u64;
+                    self.account.totals.timeouts += 1;
+                    self.account.totals.retransmissions += again.len() as u64;
                     if given_up {
-                        let planes = self.topology.planes();
-                        self.given_up = Some([p / planes; 2]);
+                        let planes = self.fabric.topology.planes();
+                        self.account.give_up([p / planes; 2]);
                         if let Some(crossing) = &self.crossing {
                             crossing.calls(now);
                         }
@@ -117,7 +117,7 @@ impl<T: Transport> Engine<T> {
         let Some(first) = sent.map(|&(_, sent)| sent).min() else { return };
         contributor.due = first + wait;
         let due = contributor.due;
-        self.schedule_key(Key::named(due, class::REDUCE, p, slot));
+        self.timeline.schedule_key(Key::named(due, Class::Reduce, p, slot));
     }
 
     /// A member hands a segment to its NIC, which has been pulled to `now`.
@@ -127,12 +127,12 @@ impl<T: Transport> Engine<T> {
         let piece =
             Piece { slot, number, segment, to: leaf.node, child: leaf.child, kind: Kind::Contribution };
         let Some(id) = self.piece(&piece, now) else { return };
-        if self.ports[p as usize].down {
+        if self.fabric.ports[p as usize].down {
             self.drop_down(p, id);
             return;
         }
         self.packets[id].joined = now;
-        self.ports[p as usize].waiting[DATA].push(id, &mut self.packets);
+        self.fabric.ports[p as usize].waiting[DATA].push(id, &mut self.packets);
     }
 
     /// A packet of a run.
@@ -206,13 +206,13 @@ impl<T: Transport> Engine<T> {
         unit.free_at = unit.free_at.max(now) + takes;
         due.time = unit.free_at + settings.latency.0;
         unit.due.push_back(due);
-        let first = self.switches[switch as usize].first;
-        self.schedule(due.time, class::SUM, first);
+        let first = self.fabric.switches[switch as usize].first;
+        self.timeline.schedule(due.time, Class::Sum, first);
     }
 
     /// Sums leave the unit of the switch whose first port is `p`.
     pub(in crate::packet) fn sum_event(&mut self, p: u32, now: u64) {
-        let switch = self.ports[p as usize].owner;
+        let switch = self.fabric.ports[p as usize].owner;
         while let Some(unit) = self.reductions.units.get_mut(&switch)
             && let Some(&due) = unit.due.front()
             && due.time <= now
@@ -254,10 +254,10 @@ impl<T: Transport> Engine<T> {
     /// A packet joins the egress queue of port `port` of `switch`.
     fn emit(&mut self, switch: u32, port: u32, piece: &Piece, now: u64) {
         let Some(id) = self.piece(piece, now) else { return };
-        let egress = self.switches[switch as usize].first + port;
+        let egress = self.fabric.switches[switch as usize].first + port;
         // It stands in the slot's memory: nothing upstream is charged for it, or for all its copies.
         self.packets[id].next_time = u64::from(NONE);
-        if self.ports[egress as usize].down {
+        if self.fabric.ports[egress as usize].down {
             self.drop_down(egress, id);
             return;
         }
@@ -268,7 +268,7 @@ impl<T: Transport> Engine<T> {
     pub(in crate::packet) fn summed(&mut self, p: u32, id: u32, now: u64) {
         let Packet { hash: number, flow: slot, sequence: segment, detail: member, .. } = self.packets[id];
         self.packets.release(id);
-        self.totals.data_packets += 1;
+        self.account.totals.data_packets += 1;
         let Some(run) = self.reductions.get(slot, number) else { return };
         let window = run.window;
         let leaf = run.spec.prepared.tree.members[member as usize];
@@ -282,7 +282,7 @@ impl<T: Transport> Engine<T> {
         let next = segment + window;
         *under_way = if next < run.segments { (next, now) } else { (NONE, now) };
         let (missing, more) = (contributor.missing, next < run.segments);
-        let nic_port = leaf.nic * self.topology.planes() + run.spec.prepared.tree.plane;
+        let nic_port = leaf.nic * self.fabric.topology.planes() + run.spec.prepared.tree.plane;
         if missing == 0 {
             let completion = Completion {
                 token: run.spec.token,
@@ -290,8 +290,7 @@ impl<T: Transport> Engine<T> {
                 start: Time(run.start),
                 bytes: run.spec.bytes,
             };
-            self.totals.bytes_delivered += completion.bytes.0;
-            self.done.push((p, completion));
+            self.account.complete(p, completion);
             if let Some(crossing) = &self.crossing {
                 crossing.calls(now);
             }

@@ -1,15 +1,14 @@
 //! A load balancer of the switches by a module of its own: which of the equal-cost ports a packet takes.
 //!
-//! It stands where the built-in `adaptive` does ([`Balancer::Adaptive`](crate::packet::Balancer::Adaptive)) and is compiled
-//! together with a transport, as a [stage](super::Staged) is. The set that it chooses from honours the topology's rules,
+//! It stands where the built-in `adaptive` does ([`Balancer::Adaptive`](crate::packet::Balancer::Adaptive)) and is a
+//! part of the [`SwitchPolicy`] that an engine is compiled for, as a [stage](super::Staged) is. The set that it chooses from honours the topology's rules,
 //! waypoints and what has failed.
 
-use windtunnel_kernel::{BitRate, Span, Time};
+use windtunnel_kernel::{BitRate, Time};
 
-use super::around::{Around, States, passes_on};
+use super::around::States;
 use super::{
-    Ack, Answer, Arrived, Credit, Hop, Loss, Nack, PathChoice, PathFacts, Recovery, StagePacket, StagePort,
-    StageQueue, StageVerdict, Transport,
+    Around, Present, StagePacket, StagePort, StageQueue, StageVerdict, State, SwitchPolicy, Transport, With,
 };
 
 /// The switch at which a balancer is asked.
@@ -50,9 +49,9 @@ pub struct BalancerPort {
 }
 
 /// Chooses at every switch, for every packet that has a choice there.
-pub trait SwitchBalancer: Clone + std::fmt::Debug + Send + 'static {
+pub trait SwitchBalancer: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// State of a switch.
-    type State: Clone + std::fmt::Debug + Default + Send;
+    type State: State;
 
     /// Its name in a scenario.
     const NAME: &'static str;
@@ -72,50 +71,46 @@ pub trait SwitchBalancer: Clone + std::fmt::Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Balancing<B>(pub B);
 
-impl<B> Around for Balancing<B>
-where
-    B: SwitchBalancer + Sync,
-    B::State: Sync,
-{
-    type Whole<T: Transport + Sync> = Balanced<T, B>;
+impl<B: SwitchBalancer> Around for Balancing<B> {
+    type Whole<T: Transport> = With<T::Endpoint, Balanced<T::Policy, B>>;
 
-    fn around<T: Transport + Sync>(&self, transport: T) -> Balanced<T, B> {
-        Balanced::new(transport, self.0.clone())
+    fn around<T: Transport>(&self, transport: T) -> Self::Whole<T> {
+        let (endpoint, policy) = transport.parts();
+        let (balancer, states) = (self.0.clone(), States::new());
+        With { endpoint, policy: Balanced { policy, balancer, states } }
     }
 }
 
-/// A transport and a load balancer in the switches that carry it.
+/// A policy of switches with a load balancer, in the place of what it may have had.
 #[derive(Clone, Debug)]
-pub struct Balanced<T, B: SwitchBalancer> {
-    transport: T,
+pub struct Balanced<P, B: SwitchBalancer> {
+    policy: P,
     balancer: B,
     /// By switch.
     states: States<B::State>,
 }
 
-impl<T: Transport, B: SwitchBalancer> Balanced<T, B> {
-    /// Both, with every switch's state at its default.
-    pub const fn new(transport: T, balancer: B) -> Self {
-        Self { transport, balancer, states: States::new() }
-    }
-}
-
-impl<T: Transport, B: SwitchBalancer> Transport for Balanced<T, B> {
-    type Flow = T::Flow;
-    type Peer = T::Peer;
-
-    const NAME: &'static str = T::NAME;
-    const CREDITED: bool = T::CREDITED;
-    const TRIMMED: bool = T::TRIMMED;
-    const TELEMETRY: bool = T::TELEMETRY;
-    const STAGED: bool = T::STAGED;
-    const BALANCED: bool = true;
+impl<P: SwitchPolicy, B: SwitchBalancer> SwitchPolicy for Balanced<P, B> {
+    type Queues = P::Queues;
+    type Ports = Present;
 
     #[inline]
-    fn balance(&mut self, switch: &BalancerSwitch, packet: &BalancerPacket, ports: &[BalancerPort]) -> usize {
-        self.balancer.choose(self.states.at(switch.switch), switch, packet, ports)
+    fn enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        self.policy.enqueue(port, packet)
     }
 
-    passes_on!(flow);
-    passes_on!(stage);
+    #[inline]
+    fn dequeue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+        self.policy.dequeue(port, packet)
+    }
+
+    #[inline]
+    fn next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
+        self.policy.next(port, queues)
+    }
+
+    #[inline]
+    fn choose(&mut self, switch: &BalancerSwitch, packet: &BalancerPacket, ports: &[BalancerPort]) -> usize {
+        self.balancer.choose(self.states.at(switch.switch), switch, packet, ports)
+    }
 }

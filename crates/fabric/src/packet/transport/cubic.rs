@@ -16,7 +16,7 @@
 use windtunnel_kernel::{Span, Time, math};
 
 use super::tcp::{Episode, Expiries, HyStart, Rto};
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,9 +118,10 @@ impl Cubic {
     }
 }
 
-impl Transport for Cubic {
+impl Endpoint for Cubic {
     type Flow = CubicFlow;
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "cubic";
 
     fn recovery(&self) -> Recovery {

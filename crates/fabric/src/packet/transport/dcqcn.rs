@@ -34,7 +34,7 @@
 
 use windtunnel_kernel::{Span, Time, math};
 
-use super::{Ack, Answer, Arrived, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Answer, Arrived, Endpoint, PathFacts, Plain, Recovery, patience};
 
 /// Round trips of silence.
 const PATIENCE: u64 = 4;
@@ -156,9 +156,10 @@ impl Dcqcn {
     }
 }
 
-impl Transport for Dcqcn {
+impl Endpoint for Dcqcn {
     type Flow = DcqcnFlow;
     type Peer = DcqcnPeer;
+    type Uses = Plain;
     const NAME: &'static str = "dcqcn";
 
     fn recovery(&self) -> Recovery {

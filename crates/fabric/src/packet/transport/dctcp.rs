@@ -11,7 +11,7 @@
 use windtunnel_kernel::Span;
 
 use super::tcp::Episode;
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,9 +72,10 @@ impl DctcpFlow {
     }
 }
 
-impl Transport for Dctcp {
+impl Endpoint for Dctcp {
     type Flow = DctcpFlow;
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "dctcp";
 
     fn recovery(&self) -> Recovery {

@@ -15,7 +15,7 @@ use windtunnel_kernel::Span;
 
 use super::mixed::Mixed;
 use super::{
-    Ack, Answer, Arrived, Credit, Demand, Nack, PathChoice, PathFacts, Recovery, Transport, patience,
+    Ack, Answer, Arrived, Credit, Credited, Demand, Endpoint, Nack, PathChoice, PathFacts, Recovery, patience,
 };
 
 /// Parameters.
@@ -67,11 +67,11 @@ impl Begun {
     }
 }
 
-impl Transport for Eqds {
+impl Endpoint for Eqds {
     type Flow = EqdsFlow;
     type Peer = Begun;
+    type Uses = Credited;
     const NAME: &'static str = "eqds";
-    const CREDITED: bool = true;
 
     fn recovery(&self) -> Recovery {
         self.recovery
@@ -136,7 +136,7 @@ mod tests {
         let eqds = Eqds::default();
         let mut flow = eqds.open(&path(100, 10));
         assert_eq!(eqds.unasked(&flow), 187_500);
-        let choice = PathChoice { now: windtunnel_kernel::Time::ZERO, round: 0, paths: 8, hash: 3 };
+        let choice = PathChoice { now: windtunnel_kernel::Time::ZERO, round: 0, paths: 8, hash: 3, plane: 0 };
         let marked = Ack { path: 5, ..ack(10, 10, 4, 4) };
         eqds.on_ack(&mut flow, &marked);
         eqds.on_ack(&mut flow, &marked);

@@ -18,7 +18,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::{Ack, Answer, Arrived, Hop, Loss, LossKind, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Answer, Arrived, Endpoint, Hop, Loss, LossKind, PathFacts, Recovery, Told, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,11 +115,11 @@ fn same(before: &[Hop], hops: &[Hop]) -> bool {
     before.len() == hops.len() && before.iter().zip(hops).all(|(one, other)| one.port == other.port)
 }
 
-impl Transport for Hpcc {
+impl Endpoint for Hpcc {
     type Flow = HpccFlow;
     type Peer = ();
+    type Uses = Told;
     const NAME: &'static str = "hpcc";
-    const TELEMETRY: bool = true;
 
     fn recovery(&self) -> Recovery {
         self.recovery

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use windtunnel_kernel::Time;
 
-    const CHOICE: PathChoice = PathChoice { now: Time::ZERO, round: 0, paths: 4, hash: 7 };
+    const CHOICE: PathChoice = PathChoice { now: Time::ZERO, round: 0, paths: 4, hash: 7, plane: 0 };
 
     fn take(mixed: &mut Mixed, count: usize) -> Vec<u16> {
         (0..count).map(|_| mixed.next(&CHOICE)).collect()

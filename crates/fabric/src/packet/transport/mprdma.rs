@@ -12,7 +12,7 @@
 use windtunnel_kernel::Span;
 
 use super::tcp::Episode;
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,9 +49,10 @@ pub struct MpRdmaFlow {
     timeout: Span,
 }
 
-impl Transport for MpRdma {
+impl Endpoint for MpRdma {
     type Flow = MpRdmaFlow;
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "mprdma";
 
     fn recovery(&self) -> Recovery {

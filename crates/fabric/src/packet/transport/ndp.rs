@@ -14,7 +14,9 @@
 
 use windtunnel_kernel::Span;
 
-use super::{Ack, Answer, Arrived, Credit, Demand, Nack, PathFacts, Recovery, Transport, patience};
+use super::{
+    Ack, Answer, Arrived, Credit, Credited, Demand, Endpoint, Nack, Need, PathFacts, Recovery, patience,
+};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,12 +53,15 @@ pub struct NdpFlow {
     timeout: Span,
 }
 
-impl Transport for Ndp {
+impl Endpoint for Ndp {
     type Flow = NdpFlow;
     type Peer = ();
+    type Uses = Credited;
     const NAME: &'static str = "ndp";
-    const CREDITED: bool = true;
-    const TRIMMED: bool = true;
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Trimming]
+    }
 
     fn recovery(&self) -> Recovery {
         self.recovery

@@ -15,7 +15,7 @@
 use windtunnel_kernel::Span;
 
 use super::tcp::{Episode, Expiries, HyStart, Rto};
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport};
+use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,9 +61,10 @@ impl NewRenoFlow {
     }
 }
 
-impl Transport for NewReno {
+impl Endpoint for NewReno {
     type Flow = NewRenoFlow;
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "newreno";
 
     fn recovery(&self) -> Recovery {

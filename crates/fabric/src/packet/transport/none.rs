@@ -2,7 +2,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::{Ack, PathFacts, Recovery, Transport};
+use super::{Ack, Endpoint, PathFacts, Plain, Recovery};
 
 /// Sends at line rate while at most `window` bytes are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,10 @@ impl Default for NoTransport {
     }
 }
 
-impl Transport for NoTransport {
+impl Endpoint for NoTransport {
     type Flow = ();
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "none";
 
     fn recovery(&self) -> Recovery {

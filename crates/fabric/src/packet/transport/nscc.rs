@@ -19,7 +19,7 @@ use windtunnel_kernel::{Span, Time};
 
 use super::mixed::Mixed;
 use super::patience::Patience;
-use super::{Ack, Answer, Arrived, Loss, LossKind, Nack, PathChoice, PathFacts, Recovery, Transport};
+use super::{Ack, Answer, Arrived, Endpoint, Loss, LossKind, Nack, PathChoice, PathFacts, Plain, Recovery};
 
 /// Bandwidth–delay product of the network that the constants are given for.
 const REFERENCE_BDP: f64 = 150_000.0;
@@ -123,9 +123,10 @@ fn micros(us: f64) -> Span {
     Span((us * 1e6) as u64)
 }
 
-impl Transport for Nscc {
+impl Endpoint for Nscc {
     type Flow = NsccFlow;
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "uec";
 
     fn recovery(&self) -> Recovery {

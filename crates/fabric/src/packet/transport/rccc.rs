@@ -10,7 +10,9 @@ use windtunnel_kernel::Span;
 use super::eqds::Begun;
 use super::mixed::Mixed;
 use super::patience::Patience;
-use super::{Ack, Answer, Arrived, Credit, Demand, Nack, PathChoice, PathFacts, Recovery, Transport};
+use super::{
+    Ack, Answer, Arrived, Credit, Credited, Demand, Endpoint, Nack, PathChoice, PathFacts, Recovery,
+};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,11 +44,11 @@ pub struct RcccFlow {
     paths: Mixed,
 }
 
-impl Transport for Rccc {
+impl Endpoint for Rccc {
     type Flow = RcccFlow;
     type Peer = Begun;
+    type Uses = Credited;
     const NAME: &'static str = "rccc";
-    const CREDITED: bool = true;
 
     fn recovery(&self) -> Recovery {
         self.recovery

@@ -1,15 +1,14 @@
 //! A stage of the switches by a module of its own: what becomes of packets as they join queues and as they leave them, and
 //! which of the data queues of a port goes next.
 //!
-//! A stage is compiled together with a transport, as [`Steered`](super::Steered) is, because the transport is the type that
-//! an engine is made for: [`Staged`] is both. Where there is none, nothing is asked ([`Transport::STAGED`]).
+//! A stage is a part of the [`SwitchPolicy`] that an engine is compiled for: [`Staging`] puts it there. Where there is none, nothing is
+//! asked.
 
 use windtunnel_kernel::{BitRate, Span, Time};
 
-use super::around::{Around, States, passes_on};
+use super::around::States;
 use super::{
-    Ack, Answer, Arrived, BalancerPacket, BalancerPort, BalancerSwitch, Credit, Hop, Loss, Nack, PathChoice,
-    PathFacts, Recovery, Transport,
+    Around, BalancerPacket, BalancerPort, BalancerSwitch, Own, Present, State, SwitchPolicy, Transport, With,
 };
 
 /// The egress port at which a stage is asked.
@@ -27,7 +26,7 @@ pub struct StagePort {
     pub held: u32,
 }
 
-/// The data packet that it is asked about.
+/// The packet that it is asked about: data, or a probe of an endpoint's own in any lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagePacket {
     /// Bytes on the wire.
@@ -40,6 +39,8 @@ pub struct StagePacket {
     pub waited: Span,
     /// Time since its transmission at the sender began.
     pub age: Span,
+    /// What it says, if it is a probe of an endpoint's own; else it is data.
+    pub own: Option<Own>,
 }
 
 /// A data queue that may start its first packet.
@@ -70,14 +71,16 @@ pub enum StageVerdict {
     Trim,
     /// It joins another data queue, where ports have several; as it leaves a queue it is kept.
     Queue(u8),
+    /// A probe says this from now on, and goes on; data are kept.
+    Write(u32),
 }
 
 /// A stage of every switch. At a port, in order of time: [`Self::enqueue`] for each data packet that is to join a queue, before
 /// drop profiles, admission and marking; [`Self::next`] each time that several queues may start; [`Self::dequeue`] as a
 /// packet's transmission is to begin.
-pub trait SwitchStage: Clone + std::fmt::Debug + Send + 'static {
+pub trait SwitchStage: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// State of a port.
-    type State: Clone + std::fmt::Debug + Default + Send;
+    type State: State;
 
     /// Its name in a scenario.
     const NAME: &'static str;
@@ -109,60 +112,46 @@ pub trait SwitchStage: Clone + std::fmt::Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Staging<S>(pub S);
 
-impl<S> Around for Staging<S>
-where
-    S: SwitchStage + Sync,
-    S::State: Sync,
-{
-    type Whole<T: Transport + Sync> = Staged<T, S>;
+impl<S: SwitchStage> Around for Staging<S> {
+    type Whole<T: Transport> = With<T::Endpoint, Staged<T::Policy, S>>;
 
-    fn around<T: Transport + Sync>(&self, transport: T) -> Staged<T, S> {
-        Staged::new(transport, self.0.clone())
+    fn around<T: Transport>(&self, transport: T) -> Self::Whole<T> {
+        let (endpoint, policy) = transport.parts();
+        let (stage, states) = (self.0.clone(), States::new());
+        With { endpoint, policy: Staged { policy, stage, states } }
     }
 }
 
-/// A transport and a stage of the switches that carry it.
+/// A policy of switches with a stage at their queues, in the place of what it may have had there.
 #[derive(Clone, Debug)]
-pub struct Staged<T, S: SwitchStage> {
-    transport: T,
+pub struct Staged<P, S: SwitchStage> {
+    policy: P,
     stage: S,
     /// By port.
     states: States<S::State>,
 }
 
-impl<T: Transport, S: SwitchStage> Staged<T, S> {
-    /// Both, with every port's state at its default.
-    pub const fn new(transport: T, stage: S) -> Self {
-        Self { transport, stage, states: States::new() }
-    }
-}
-
-impl<T: Transport, S: SwitchStage> Transport for Staged<T, S> {
-    type Flow = T::Flow;
-    type Peer = T::Peer;
-
-    const NAME: &'static str = T::NAME;
-    const CREDITED: bool = T::CREDITED;
-    const TRIMMED: bool = T::TRIMMED;
-    const TELEMETRY: bool = T::TELEMETRY;
-    const STAGED: bool = true;
-    const BALANCED: bool = T::BALANCED;
+impl<P: SwitchPolicy, S: SwitchStage> SwitchPolicy for Staged<P, S> {
+    type Queues = Present;
+    type Ports = P::Ports;
 
     #[inline]
-    fn stage_enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+    fn enqueue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
         self.stage.enqueue(self.states.at(port.port), port, packet)
     }
 
     #[inline]
-    fn stage_dequeue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
+    fn dequeue(&mut self, port: &StagePort, packet: &StagePacket) -> StageVerdict {
         self.stage.dequeue(self.states.at(port.port), port, packet)
     }
 
     #[inline]
-    fn stage_next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
+    fn next(&mut self, port: &StagePort, queues: &[StageQueue]) -> Option<usize> {
         self.stage.next(self.states.at(port.port), port, queues)
     }
 
-    passes_on!(flow);
-    passes_on!(balance);
+    #[inline]
+    fn choose(&mut self, switch: &BalancerSwitch, packet: &BalancerPacket, ports: &[BalancerPort]) -> usize {
+        self.policy.choose(switch, packet, ports)
+    }
 }

@@ -1,14 +1,13 @@
-//! A transport whose path numbers are chosen by something else: load balancing at the sender, by a module of its own.
+//! An endpoint whose path numbers are chosen by something else: load balancing at the sender, by a module of its own.
 //!
-//! Both are type parameters, so the pair is compiled as one transport would be. What the transport would have chosen is
+//! Both are type parameters, so the pair is compiled as one transport would be. What the endpoint would have chosen is
 //! not asked.
 
 use windtunnel_kernel::{Span, Time};
 
-use super::around::{Around, passes_on};
 use super::{
-    Ack, Answer, Arrived, BalancerPacket, BalancerPort, BalancerSwitch, Credit, Hop, Loss, Nack, PathChoice,
-    PathFacts, Recovery, StagePacket, StagePort, StageQueue, StageVerdict, Transport,
+    Ack, Answer, Around, Arrived, Credit, Endpoint, Hop, Loss, MemoryOf, Nack, Need, News, PathChoice,
+    PathFacts, Probe, Probed, Recovery, Replied, Reply, Transport, With,
 };
 
 /// Chooses the path number of every packet where packets are sprayed ([`Balancer::Spray`](crate::packet::Balancer::Spray)).
@@ -16,9 +15,9 @@ use super::{
 /// For a queue pair, in order of time: [`Self::open`] once, [`Self::choose`] for each packet, [`Self::on_ack`] for each
 /// acknowledgement, [`Self::on_nack`] for each trimmed packet and [`Self::on_loss`] for each loss, after the transport has
 /// been told.
-pub trait PathChooser: Clone + std::fmt::Debug + Send + 'static {
+pub trait PathChooser: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// What differs from one queue pair to another.
-    type State: Copy + std::fmt::Debug + Send;
+    type State: Clone + std::fmt::Debug + Send + Sync;
 
     /// Its name in a scenario.
     const NAME: &'static str;
@@ -52,62 +51,60 @@ pub trait PathChooser: Clone + std::fmt::Debug + Send + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Choosing<C>(pub C);
 
-impl<C: PathChooser + Sync> Around for Choosing<C> {
-    type Whole<T: Transport + Sync> = Steered<T, C>;
+impl<C: PathChooser> Around for Choosing<C> {
+    type Whole<T: Transport> = With<Steered<T::Endpoint, C>, T::Policy>;
 
-    fn around<T: Transport + Sync>(&self, transport: T) -> Steered<T, C> {
-        Steered { transport, chooser: self.0.clone() }
+    fn around<T: Transport>(&self, transport: T) -> Self::Whole<T> {
+        let (endpoint, policy) = transport.parts();
+        With { endpoint: Steered { endpoint, chooser: self.0.clone() }, policy }
     }
 }
 
-/// A transport and what chooses its paths.
+/// An endpoint and what chooses its paths.
 #[derive(Clone, Debug)]
-pub struct Steered<T, C> {
+pub struct Steered<E, C> {
     /// Windows, pacing, recovery.
-    pub transport: T,
+    pub endpoint: E,
     /// Path numbers.
     pub chooser: C,
 }
 
-impl<T: Transport, C: PathChooser> Transport for Steered<T, C> {
-    type Flow = (T::Flow, C::State);
-    type Peer = T::Peer;
+impl<E: Endpoint, C: PathChooser> Endpoint for Steered<E, C> {
+    type Flow = (E::Flow, C::State);
+    type Peer = E::Peer;
+    type Uses = E::Uses;
 
-    const NAME: &'static str = T::NAME;
-    const CREDITED: bool = T::CREDITED;
-    const TRIMMED: bool = T::TRIMMED;
-    const TELEMETRY: bool = T::TELEMETRY;
-    const STAGED: bool = T::STAGED;
-    const BALANCED: bool = T::BALANCED;
+    const NAME: &'static str = E::NAME;
 
-    passes_on!(stage);
-    passes_on!(balance);
+    fn needs(&self) -> &'static [Need] {
+        self.endpoint.needs()
+    }
 
     fn recovery(&self) -> Recovery {
-        self.transport.recovery()
+        self.endpoint.recovery()
     }
 
     fn is_answered(&self) -> bool {
-        self.transport.is_answered()
+        self.endpoint.is_answered()
     }
 
     fn open(&self, path: &PathFacts) -> Self::Flow {
-        (self.transport.open(path), self.chooser.open(path))
+        (self.endpoint.open(path), self.chooser.open(path))
     }
 
     #[inline]
     fn window(&self, flow: &Self::Flow) -> u64 {
-        self.transport.window(&flow.0)
+        self.endpoint.window(&flow.0)
     }
 
     #[inline]
     fn gap(&self, flow: &Self::Flow, wire: u16) -> Span {
-        self.transport.gap(&flow.0, wire)
+        self.endpoint.gap(&flow.0, wire)
     }
 
     #[inline]
     fn on_send(&self, flow: &mut Self::Flow, now: Time, wire: u16) {
-        self.transport.on_send(&mut flow.0, now, wire);
+        self.endpoint.on_send(&mut flow.0, now, wire);
     }
 
     #[inline]
@@ -119,58 +116,98 @@ impl<T: Transport, C: PathChooser> Transport for Steered<T, C> {
 
     #[inline]
     fn on_ack(&self, flow: &mut Self::Flow, ack: &Ack) {
-        self.transport.on_ack(&mut flow.0, ack);
+        self.endpoint.on_ack(&mut flow.0, ack);
         self.chooser.on_ack(&mut flow.1, ack);
     }
 
     #[inline]
     fn on_hops(&self, flow: &mut Self::Flow, ack: &Ack, before: &[Hop], hops: &[Hop]) {
-        self.transport.on_hops(&mut flow.0, ack, before, hops);
+        self.endpoint.on_hops(&mut flow.0, ack, before, hops);
     }
 
     #[inline]
     fn on_nack(&self, flow: &mut Self::Flow, nack: &Nack) {
-        self.transport.on_nack(&mut flow.0, nack);
+        self.endpoint.on_nack(&mut flow.0, nack);
         self.chooser.on_nack(&mut flow.1, nack);
     }
 
     fn credit(&self, mtu: u32) -> Credit {
-        self.transport.credit(mtu)
+        self.endpoint.credit(mtu)
     }
 
     #[inline]
     fn unasked(&self, flow: &Self::Flow) -> u64 {
-        self.transport.unasked(&flow.0)
+        self.endpoint.unasked(&flow.0)
     }
 
     #[inline]
     fn on_loss(&self, flow: &mut Self::Flow, loss: &Loss) {
-        self.transport.on_loss(&mut flow.0, loss);
+        self.endpoint.on_loss(&mut flow.0, loss);
         self.chooser.on_loss(&mut flow.1, loss);
     }
 
     #[inline]
     fn on_notify(&self, flow: &mut Self::Flow, now: Time) {
-        self.transport.on_notify(&mut flow.0, now);
+        self.endpoint.on_notify(&mut flow.0, now);
     }
 
     #[inline]
     fn timeout(&self, flow: &Self::Flow) -> Span {
-        self.transport.timeout(&flow.0)
+        self.endpoint.timeout(&flow.0)
     }
 
     #[inline]
     fn timer(&self, flow: &Self::Flow) -> Option<Time> {
-        self.transport.timer(&flow.0)
+        self.endpoint.timer(&flow.0)
     }
 
     #[inline]
     fn on_timer(&self, flow: &mut Self::Flow, now: Time) {
-        self.transport.on_timer(&mut flow.0, now);
+        self.endpoint.on_timer(&mut flow.0, now);
     }
 
     #[inline]
     fn on_data(&self, peer: &mut Self::Peer, data: &Arrived) -> Answer {
-        self.transport.on_data(peer, data)
+        self.endpoint.on_data(peer, data)
+    }
+
+    #[inline]
+    fn holds(&self, flow: &Self::Flow) -> bool {
+        self.endpoint.holds(&flow.0)
+    }
+
+    #[inline]
+    fn on_message(&self, flow: &mut Self::Flow, now: Time, bytes: u64) {
+        self.endpoint.on_message(&mut flow.0, now, bytes);
+    }
+
+    #[inline]
+    fn probe(&self, flow: &mut Self::Flow, now: Time) -> Option<Probe> {
+        self.endpoint.probe(&mut flow.0, now)
+    }
+
+    #[inline]
+    fn on_probe(&self, peer: &mut Self::Peer, probe: &Probed) -> Option<Reply> {
+        self.endpoint.on_probe(peer, probe)
+    }
+
+    #[inline]
+    fn reply(&self, peer: &mut Self::Peer, data: &Arrived) -> Option<Reply> {
+        self.endpoint.reply(peer, data)
+    }
+
+    #[inline]
+    fn on_reply(&self, flow: &mut Self::Flow, reply: &Replied) {
+        self.endpoint.on_reply(&mut flow.0, reply);
+    }
+
+    #[inline]
+    fn remember(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, news: &News<'_>) {
+        self.endpoint.remember(memory, &mut flow.0, news);
+    }
+
+    #[inline]
+    fn takes_plane(&self, memory: &mut MemoryOf<Self>, flow: &mut Self::Flow, plane: u32, now: Time) -> bool {
+        self.endpoint.takes_plane(memory, &mut flow.0, plane, now)
     }
 }

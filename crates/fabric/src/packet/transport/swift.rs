@@ -17,7 +17,7 @@
 
 use windtunnel_kernel::{Span, Time, math};
 
-use super::{Ack, Loss, LossKind, PathFacts, Recovery, Transport, patience};
+use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery, patience};
 
 /// Timeouts in a row that set the smallest window.
 const RESET_AFTER: u32 = 5;
@@ -107,9 +107,10 @@ impl Swift {
     }
 }
 
-impl Transport for Swift {
+impl Endpoint for Swift {
     type Flow = SwiftFlow;
     type Peer = ();
+    type Uses = Plain;
     const NAME: &'static str = "swift";
 
     fn recovery(&self) -> Recovery {

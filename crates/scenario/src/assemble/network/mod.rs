@@ -11,7 +11,7 @@ mod queues;
 mod recovery;
 pub mod transport;
 
-use windtunnel_fabric::packet::transport::{Dcqcn, Recovery, Transport};
+use windtunnel_fabric::packet::transport::{Dcqcn, Endpoint, Recovery};
 use windtunnel_fabric::packet::{
     Background, Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError,
     PacketSettings, ParallelSettings, TrimSettings,

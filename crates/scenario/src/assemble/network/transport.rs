@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windtunnel_fabric::packet::transport::{NoTransport, Nscc, Recovery, Transport};
+use windtunnel_fabric::packet::transport::{Endpoint, NoTransport, Nscc, Recovery};
 use windtunnel_fabric::packet::{NetworkOf, TransportChoice};
 use windtunnel_kernel::Span;
 
