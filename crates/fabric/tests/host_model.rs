@@ -147,12 +147,11 @@ proptest! {
     #[test]
     fn a_coupled_ring_equals_its_steps(
         costs in parameters(),
-        free: bool,
+        receiver in prop_oneof![Just(Receiver::Held), Just(Receiver::Free), Just(Receiver::Aside)],
         ranks in 2..9u32,
         steps in 1..12u32,
         bytes in 1..200u64,
     ) {
-        let receiver = if free { Receiver::Free } else { Receiver::Held };
         let costs = Costs::uniform(costs).with_receiver(receiver);
         let by_steps = last(&replay(&ring(ranks, steps, bytes), &mut hosts(ranks, &costs)));
         let mut host = hosts(ranks, &costs);

@@ -187,7 +187,7 @@ impl Literal {
                 let owner = self.owner(endpoint, &item);
                 self.sending[owner][nic] = now + gap + wire;
                 let arrival = match self.receiver {
-                    Receiver::Held => now + overhead + latency,
+                    Receiver::Held | Receiver::Aside => now + overhead + latency,
                     Receiver::Free => end + latency + wire,
                 };
                 self.number += 1;
@@ -201,14 +201,15 @@ impl Literal {
             }
             What::Message => {
                 let to = item.peer.expect("a message has a receiver").0 as usize;
-                let (held, nic_held) = match self.receiver {
-                    Receiver::Held => (overhead + wire.max(copy), gap + wire),
-                    Receiver::Free => (gap + overhead + copy, gap),
+                let (held, nic_held, whole) = match self.receiver {
+                    Receiver::Held => (overhead + wire.max(copy), gap + wire, overhead + wire.max(copy)),
+                    Receiver::Free => (gap + overhead + copy, gap, gap + overhead + copy),
+                    Receiver::Aside => (overhead + copy, gap + wire, overhead + wire.max(copy)),
                 };
                 self.streams[to][stream] = now + held;
                 let owner = self.owner(to, &item);
                 self.receiving[owner][nic] = now + nic_held;
-                let message = Item { taken: now + held, ..item };
+                let message = Item { taken: now + whole, ..item };
                 match self.posted[to].iter().position(|receive| fits(receive, &message)) {
                     Some(at) => {
                         let receive = self.posted[to].remove(at);
@@ -438,7 +439,7 @@ proptest! {
     #[test]
     fn every_notice_is_the_same(
         costs in parameters(),
-        receiver in prop_oneof![Just(Receiver::Held), Just(Receiver::Free)],
+        receiver in prop_oneof![Just(Receiver::Held), Just(Receiver::Free), Just(Receiver::Aside)],
         ranks in 1..5u32,
         host in prop::option::of(1..3u32),
         draws in prop::collection::vec(any::<Draw>(), 0..60),

@@ -367,6 +367,7 @@ impl Simulator<'_> {
         {
             let plan = &assembled.jobs[job.job];
             shard.couple(coupling(assembled, &job.placement));
+            let taken = shard_job(assembled, job);
             let shard_job = ShardJob {
                 iterations: if judged || episode.replay.is_some() {
                     job.left
@@ -374,8 +375,10 @@ impl Simulator<'_> {
                     job.left.min(iterations)
                 },
                 awaited,
+                // A load that is gone through again may take longer than it took, and its job does not wait for it.
+                own: if job.loading && !awaited { 0 } else { taken.own },
                 simulated: simulated.clone(),
-                ..shard_job(assembled, job)
+                ..taken
             };
             shard.enter(shard_job).map_err(|error| {
                 let place = format!("{}: job `{}`", self.options.source, plan.name);

@@ -64,8 +64,13 @@ impl Judge {
     ) -> Option<Verdict> {
         let counts = stage(&episode.jobs, seen, until);
         let entered_ps = origin_ps + episode.entered().0;
+        let begin_ps = origin_ps.saturating_add(episode.gathered().0);
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
-            Seen::of(&self.enough, job, &iterations[..count], entered_ps)
+            let mut one = Seen::of(&self.enough, job, &iterations[..count], entered_ps);
+            if episode.replay.is_some() {
+                one.goes_on_until(iterations[..count].last(), begin_ps);
+            }
+            one
         };
         let all: Vec<Seen> = episode.jobs.iter().zip(seen).zip(&counts).map(one).collect();
         if episode.replay.is_some()
@@ -133,6 +138,13 @@ impl Seen {
         let error = if iterations.len() as u64 >= job.left { Some(0.0) } else { spread };
         let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left - job.replayed)));
         Self { error, spread, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
+    }
+
+    /// In a replay a job may come later than it came, and lasts to the end of what was seen of it at least: iterations of no
+    /// length, which do nothing, would otherwise have it end at once, and the episode with it, again and again.
+    fn goes_on_until(&mut self, last: Option<&Iteration>, begin_ps: u64) {
+        let least = last.map_or(0, |last| last.finish_ps.saturating_sub(begin_ps));
+        self.ends_in = self.ends_in.max(Span(least));
     }
 }
 
