@@ -12,19 +12,19 @@ use super::summary::quantile;
 use crate::table::{Batch, Column};
 
 /// The scheduler that the program brings along, or that the scenario names.
-pub fn scheduler(assembled: &Plan) -> Box<dyn Scheduler> {
-    let cluster = &assembled.cluster;
-    let options = Options { endpoints: computing(assembled), slice: cluster.slice, rows: cluster.slice_rows };
-    if let Some(own) = assembled.modules.make_scheduler() {
+pub fn scheduler(plan: &Plan) -> Box<dyn Scheduler> {
+    let cluster = &plan.cluster;
+    let options = Options { endpoints: computing(plan), slice: cluster.slice, rows: cluster.slice_rows };
+    if let Some(own) = plan.modules.make_scheduler() {
         return own;
     }
     scheduler::by_name(&cluster.scheduler, &options).expect("assembling has checked the name")
 }
 
 /// GPUs that jobs may get.
-pub fn computing(assembled: &Plan) -> u32 {
-    let topology = &assembled.fabric.topology;
-    topology.endpoints() - assembled.storage_hosts.len() as u32 * topology.endpoints_per_host()
+pub fn computing(plan: &Plan) -> u32 {
+    let topology = &plan.fabric.topology;
+    topology.endpoints() - plan.storage_hosts.len() as u32 * topology.endpoints_per_host()
 }
 
 /// What became of the cluster's GPUs and jobs.

@@ -145,8 +145,8 @@ pub struct FlowRows {
 }
 
 impl FlowRows {
-    pub fn of(assembled: &Plan, written: u64) -> Self {
-        let limit = match assembled.results.flows {
+    pub fn of(plan: &Plan, written: u64) -> Self {
+        let limit = match plan.results.flows {
             FlowsTable::Auto => AUTO_FLOWS,
             FlowsTable::All => u64::MAX,
             FlowsTable::None => 0,

@@ -128,12 +128,12 @@ impl Record {
     pub fn add_packets(
         &mut self,
         packet: &mut dyn PacketModel,
-        assembled: &Plan,
+        plan: &Plan,
         episode: u32,
         now: Time,
         span: Span,
     ) -> Batch {
-        let topology = &assembled.fabric.topology;
+        let topology = &plan.fabric.topology;
         packet.catch_up(now);
         self.network.add_packets(&packet.totals(), packet.queueing());
         self.network.add_reordering(&packet.reordering());
@@ -141,7 +141,7 @@ impl Record {
         if let Some(background) = packet.background() {
             self.network.add_background(background);
         }
-        if assembled.network.spreads() {
+        if plan.network.spreads() {
             self.network.path_unevenness = usage::unevenness(packet, topology);
         }
         let (links, loads) = usage::ports(packet, topology, episode, span);
@@ -177,12 +177,12 @@ impl Record {
 }
 
 /// Why a packet network cannot go on, if it cannot.
-pub fn packet_trouble(assembled: &Plan, packet: &dyn PacketModel) -> Option<Failure> {
+pub fn packet_trouble(plan: &Plan, packet: &dyn PacketModel) -> Option<Failure> {
     let cycle = packet.pause_cycle();
     if !cycle.is_empty() {
-        return Some(cycle_failure(assembled, &cycle));
+        return Some(cycle_failure(plan, &cycle));
     }
-    packet.silent_pair().map(|pair| silent_failure(assembled, pair))
+    packet.silent_pair().map(|pair| silent_failure(plan, pair))
 }
 
 /// What a simulation saw.
@@ -208,7 +208,7 @@ pub struct Simulated {
 /// Simulates one episode after the other.
 pub struct Simulator<'a> {
     /// The scenario.
-    pub assembled: &'a Plan,
+    pub plan: &'a Plan,
     /// What the caller asked for.
     pub options: &'a RunOptions,
     /// Where rows go.
@@ -240,30 +240,29 @@ impl Simulator<'_> {
         self.episode = episode.number;
         let start = begin(start, episode);
         let jobs = episode.jobs.as_slice();
-        let assembled = self.assembled;
+        let plan = self.plan;
         let gone = episode.replay.iter().flat_map(|replay| &replay.gone);
-        let works = jobs.iter().chain(gone).map(|job| assembled.jobs[job.job].work_of(job.placement.len()));
-        let spec = network::spec_of(assembled, works);
-        let records = assembled.results.flows != FlowsTable::None;
-        match assembled.fidelity {
+        let works = jobs.iter().chain(gone).map(|job| plan.jobs[job.job].work_of(job.placement.len()));
+        let spec = network::spec_of(plan, works);
+        let records = plan.results.flows != FlowsTable::None;
+        match plan.fidelity {
             Fidelity::Job => unreachable!("job fidelity simulates no network"),
             Fidelity::Message => {
                 let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
-                let fabric = network::message(assembled, spec, records, rerouter);
+                let fabric = network::message(plan, spec, records, rerouter);
                 self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
-            Fidelity::Packet if let Some(backend) = &assembled.network.backend => {
+            Fidelity::Packet if let Some(backend) = &plan.network.backend => {
                 let library = self.options.library.clone().expect("loaded before the first episode");
-                let fabric =
-                    network::backend(assembled, spec, library, backend, &self.options.source, records)?;
+                let fabric = network::backend(plan, spec, library, backend, &self.options.source, records)?;
                 self.simulate(fabric, start, episode, iterations, None, None)
             }
             Fidelity::Packet => {
                 let rerouter = network::rerouter(self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
                 let mut fabric = network::packet(
-                    assembled,
+                    plan,
                     spec,
                     &self.options.source,
                     records,
@@ -277,19 +276,19 @@ impl Simulator<'_> {
                 self.simulate(fabric, start, episode, iterations, None, rerouter)
             }
             Fidelity::Flow => {
-                let balancer = assembled.network.balancer;
+                let balancer = plan.network.balancer;
                 let folded = match jobs {
                     [job]
-                        if assembled.fold == Fold::Auto
+                        if plan.fold == Fold::Auto
                             && episode.replay.is_none()
                             && !job.loading
                             && self.faults.is_none()
-                            && assembled.troubles.impairments.changes.is_empty()
-                            && variation(assembled, start).is_none() =>
+                            && plan.troubles.impairments.changes.is_empty()
+                            && variation(plan, start).is_none() =>
                     {
                         fold::fold(
-                            assembled,
-                            assembled.jobs[job.job].work_of(job.placement.len()),
+                            plan,
+                            plan.jobs[job.job].work_of(job.placement.len()),
                             &job.placement,
                             balancer,
                         )
@@ -297,10 +296,10 @@ impl Simulator<'_> {
                     _ => None,
                 };
                 let balancer = if folded.is_some() { LoadBalancer::Ideal } else { balancer };
-                let impairments = assembled.troubles.impairments.clone().since(start.network_time());
-                let rerouter = network::moving_rerouter(assembled, self.faults.as_ref());
+                let impairments = plan.troubles.impairments.clone().since(start.network_time());
+                let rerouter = network::moving_rerouter(plan, self.faults.as_ref());
                 let rerouter = rerouter.as_ref();
-                let mut fabric = network::flow(assembled, spec, balancer, true, records, rerouter)?;
+                let mut fabric = network::flow(plan, spec, balancer, true, records, rerouter)?;
                 impairments.check().map_err(|error| {
                     InputError::new(format!("{}: impairments", self.options.source), error.to_string())
                 })?;
@@ -319,8 +318,8 @@ impl Simulator<'_> {
         folded: Option<Folded>,
         rerouter: Option<&SharedRerouter>,
     ) -> Result<Simulated, Stop> {
-        let (assembled, jobs) = (self.assembled, episode.jobs.as_slice());
-        let variation = variation(assembled, start);
+        let (plan, jobs) = (self.plan, episode.jobs.as_slice());
+        let variation = variation(plan, start);
         let simulated: Arc<[bool]> = match folded {
             Some(folded) => {
                 self.record.fold = self.record.fold.max(folded.factor);
@@ -330,11 +329,10 @@ impl Simulator<'_> {
         };
         let origin = Origin::of(start);
         let (mut seen, mut held) = (Vec::new(), Vec::new());
-        let drawn = assembled.is_drawn();
-        let balancer = assembled.network.balancer;
-        let names = PathNames::new(&assembled.fabric.topology, self.faults.clone(), balancer, assembled.seed);
-        let mut recorder =
-            Recorder::new(&assembled.jobs, names, self.sink, origin, &mut seen, &mut held, !drawn);
+        let drawn = plan.is_drawn();
+        let balancer = plan.network.balancer;
+        let names = PathNames::new(&plan.fabric.topology, self.faults.clone(), balancer, plan.seed);
+        let mut recorder = Recorder::new(&plan.jobs, names, self.sink, origin, &mut seen, &mut held, !drawn);
         let gone = episode.replay.as_ref().map_or(&[][..], |replay| &replay.gone);
         // Those who were there before come first, as others may be on their GPUs now.
         for job in gone {
@@ -342,32 +340,32 @@ impl Simulator<'_> {
             recorder.enter(Watched {
                 ranks,
                 operations_of: u64::MAX,
-                ..watch(job, &assembled.jobs[job.job], 1, self.episode)
+                ..watch(job, &plan.jobs[job.job], 1, self.episode)
             });
         }
         for job in jobs {
-            let mut watched = watch(job, &assembled.jobs[job.job], iterations, self.episode);
+            let mut watched = watch(job, &plan.jobs[job.job], iterations, self.episode);
             if episode.replay.is_some() {
                 // Instants are those of the calendar.
                 watched.phase = Span::ZERO;
             }
             recorder.enter(watched);
         }
-        let endpoints = assembled.fabric.topology.endpoints();
+        let endpoints = plan.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, &variation, recorder);
-        match assembled.fidelity {
+        match plan.fidelity {
             Fidelity::Packet => shard.pause_every(PACKET_STEPS),
             Fidelity::Message => shard.tune(Arc::new(OneByOne)),
             _ => {}
         }
-        shard.exchange(exchanges(assembled, gone.len() + jobs.len()));
+        shard.exchange(exchanges(plan, gone.len() + jobs.len()));
         let judged = Judge::is_asked(episode);
         for (job, awaited) in
             gone.iter().zip(std::iter::repeat(false)).chain(jobs.iter().zip(std::iter::repeat(true)))
         {
-            let plan = &assembled.jobs[job.job];
-            shard.couple(coupling(assembled, &job.placement));
-            let taken = shard_job(assembled, job);
+            let job_plan = &plan.jobs[job.job];
+            shard.couple(coupling(plan, &job.placement));
+            let taken = shard_job(plan, job);
             let shard_job = ShardJob {
                 iterations: if judged || episode.replay.is_some() {
                     job.left
@@ -381,25 +379,25 @@ impl Simulator<'_> {
                 ..taken
             };
             shard.enter(shard_job).map_err(|error| {
-                let place = format!("{}: job `{}`", self.options.source, plan.name);
+                let place = format!("{}: job `{}`", self.options.source, job_plan.name);
                 InputError::new(place, error.to_string())
             })?;
         }
         // With a replay the next change is near: as far as that, if it is known, and to the end of everyone's iteration.
         let mut until = if judged && episode.replay.is_some() { 1 } else { iterations };
         shard.stop_after(until);
-        if assembled.fidelity == Fidelity::Flow {
+        if plan.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
         }
-        let topology = &assembled.fabric.topology;
+        let topology = &plan.fabric.topology;
         let events = self.record.events;
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
-        let sample_every = assembled.results.queues.map(|every| every);
+        let sample_every = plan.results.queues.map(|every| every);
         let watch = Watch { origin, events_before: events, topology, sample_every, cut_off: &cut_off };
-        let judge = Judge::of(assembled);
+        let judge = Judge::of(plan);
         let first = gone.len();
         let (outcome, verdict) = loop {
-            let flows = FlowRows::of(assembled, self.flow_rows);
+            let flows = FlowRows::of(plan, self.flow_rows);
             let (outcome, rows) = drive(&mut shard, &watch, self.progress, flows);
             self.flow_rows += rows;
             if !judged || !matches!(outcome, Outcome::Dry) || !shard.satisfied() {
@@ -428,7 +426,7 @@ impl Simulator<'_> {
             }
         }
         if let Some(packet) = shard.fabric_mut().packet_network() {
-            let links = self.record.add_packets(packet, assembled, self.episode, end, span);
+            let links = self.record.add_packets(packet, plan, self.episode, end, span);
             shard.observer_mut().rows("links", links);
         }
         // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
@@ -449,8 +447,8 @@ impl Simulator<'_> {
         let (mut trouble, mut lost) = (None, None);
         if let Some(packet) = shard.fabric_mut().packet_network() {
             self.record.add_packet_work(packet, self.options);
-            trouble = packet_trouble(assembled, packet);
-            lost = Lost::of(assembled, packet);
+            trouble = packet_trouble(plan, packet);
+            lost = Lost::of(plan, packet);
         }
         if let Some(delivered) = shard.fabric_mut().delivered() {
             self.record.add_delivered(delivered);
@@ -458,7 +456,7 @@ impl Simulator<'_> {
         if let Some(rerouter) = rerouter {
             self.record.network.add_detours(&lock(rerouter), topology);
         }
-        if merges(assembled) {
+        if merges(plan) {
             for job in first..first + jobs.len() {
                 self.record.network.add_exchanges(&(&shard.exchanged(job)).into());
             }
@@ -469,7 +467,7 @@ impl Simulator<'_> {
         }
         drop(shard);
         if let Some(pair) = cut_off() {
-            return Err(Stop::Failed(cut_off_failure(assembled, pair)));
+            return Err(Stop::Failed(cut_off_failure(plan, pair)));
         }
         if let Some(failure) = trouble {
             return Err(Stop::Failed(failure));
@@ -478,7 +476,7 @@ impl Simulator<'_> {
             Outcome::Cancelled => true,
             Outcome::Dry if !complete || !stuck.is_empty() => {
                 let names: Vec<&str> =
-                    gone.iter().chain(jobs).map(|job| assembled.jobs[job.job].name.as_str()).collect();
+                    gone.iter().chain(jobs).map(|job| plan.jobs[job.job].name.as_str()).collect();
                 return Err(Stop::Failed(stuck_failure(&names, &stuck, beyond, lost.as_ref())));
             }
             Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
@@ -509,15 +507,15 @@ pub fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
 }
 
 /// How hosts differ, with its instants counted from the episode's start.
-pub fn variation(assembled: &Plan, start: CalendarTime) -> Variation {
-    with_speeds(assembled, start, Variation::new(assembled.seed, assembled.noise.clone()))
+pub fn variation(plan: &Plan, start: CalendarTime) -> Variation {
+    with_speeds(plan, start, Variation::new(plan.seed, plan.noise.clone()))
 }
 
 /// `variation`, with what the scenario says of the speeds and clocks of its hosts.
-pub fn with_speeds(assembled: &Plan, start: CalendarTime, mut variation: Variation) -> Variation {
-    let topology = &assembled.fabric.topology;
+pub fn with_speeds(plan: &Plan, start: CalendarTime, mut variation: Variation) -> Variation {
+    let topology = &plan.fabric.topology;
     let per_host = topology.endpoints_per_host();
-    for rule in &assembled.speeds {
+    for rule in &plan.speeds {
         let from = rule.from.map_or(0, |from| from.0.saturating_sub(start.network_time().0));
         let hosts = rule.host.map_or(0..topology.hosts(), |host| host..host + 1);
         for host in hosts {
@@ -528,7 +526,7 @@ pub fn with_speeds(assembled: &Plan, start: CalendarTime, mut variation: Variati
             }
         }
     }
-    for &(host, fast) in &assembled.troubles.drift {
+    for &(host, fast) in &plan.troubles.drift {
         for endpoint in (host * per_host..(host + 1) * per_host).map(EndpointId) {
             variation.set_clock(topology.endpoints(), endpoint, 1.0 + fast as f64 / 1e9);
         }
@@ -537,14 +535,14 @@ pub fn with_speeds(assembled: &Plan, start: CalendarTime, mut variation: Variati
 }
 
 /// A job at work, or one that loads its data, as a shard takes it: from the beginning to the end.
-pub fn shard_job(assembled: &Plan, job: &EpisodeJob) -> ShardJob {
+pub fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
     let mut placement = job.placement.clone();
     let own = placement.len();
-    let work = assembled.jobs[job.job].work_of(own);
+    let work = plan.jobs[job.job].work_of(own);
     let (mut number, mut workload) = (job.job as u64, &work.workload);
     if let Some(load) = work.load.as_ref().filter(|_| job.loading) {
         // Other messages than the job's.
-        number += assembled.jobs.len() as u64;
+        number += plan.jobs.len() as u64;
         workload = &load.workload;
         placement.extend_from_slice(&load.storage);
     }
@@ -563,8 +561,8 @@ pub fn shard_job(assembled: &Plan, job: &EpisodeJob) -> ShardJob {
 }
 
 /// What is kept of a job in `episode`.
-pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64, episode: u32) -> Watched {
-    let work = plan.work_of(job.placement.len());
+pub fn watch(job: &EpisodeJob, job_plan: &JobPlan, iterations: u64, episode: u32) -> Watched {
+    let work = job_plan.work_of(job.placement.len());
     let mut ranks = vec![false; work.ranks()];
     for rank in &work.watched {
         ranks[rank.0 as usize] = true;
@@ -585,11 +583,11 @@ pub fn watch(job: &EpisodeJob, plan: &JobPlan, iterations: u64, episode: u32) ->
     }
 }
 
-fn cut_off_failure(assembled: &Plan, pair: CutOff) -> Failure {
-    let topology = &assembled.fabric.topology;
+fn cut_off_failure(plan: &Plan, pair: CutOff) -> Failure {
+    let topology = &plan.fabric.topology;
     let name = |endpoint| topology.node_name(Node::Gpu(endpoint));
     let (from, to) = (name(pair.from), name(pair.to));
-    let hint = match assembled.fabric.detour {
+    let hint = match plan.fabric.detour {
         Detour::Forbid => "`detour: allow` takes any way there is, or let less fail".to_owned(),
         Detour::Allow => "no way is left at all: let less fail".to_owned(),
     };
@@ -599,8 +597,8 @@ fn cut_off_failure(assembled: &Plan, pair: CutOff) -> Failure {
 /// Links named of a cycle of pauses.
 const LINKS: usize = 12;
 
-fn cycle_failure(assembled: &Plan, cycle: &[LinkId]) -> Failure {
-    let topology = &assembled.fabric.topology;
+fn cycle_failure(plan: &Plan, cycle: &[LinkId]) -> Failure {
+    let topology = &plan.fabric.topology;
     let line = |&link: &LinkId| format!("\n  {}", topology.link_name(link));
     let lines: String = cycle.iter().take(LINKS).map(line).collect();
     let more = cycle.len().saturating_sub(LINKS);
@@ -613,8 +611,8 @@ fn cycle_failure(assembled: &Plan, cycle: &[LinkId]) -> Failure {
     ))
 }
 
-fn silent_failure(assembled: &Plan, [from, to]: [u32; 2]) -> Failure {
-    let topology = &assembled.fabric.topology;
+fn silent_failure(plan: &Plan, [from, to]: [u32; 2]) -> Failure {
+    let topology = &plan.fabric.topology;
     let (from, to) = (topology.node_name(Node::Nic(from)), topology.node_name(Node::Nic(to)));
     Failure::Run(format!(
         "the run cannot go on: a queue pair from `{from}` to `{to}` has heard nothing for 64 time-outs in a row\n\nhint: \
@@ -623,24 +621,24 @@ fn silent_failure(assembled: &Plan, [from, to]: [u32; 2]) -> Failure {
 }
 
 /// Whether all-to-alls may be merged.
-pub fn merges(assembled: &Plan) -> bool {
-    assembled.network.exchange == ExchangeName::Auto && assembled.fidelity == Fidelity::Flow
+pub fn merges(plan: &Plan) -> bool {
+    plan.network.exchange == ExchangeName::Auto && plan.fidelity == Fidelity::Flow
 }
 
 /// How all-to-alls run where so many jobs may meet.
-pub fn exchanges(assembled: &Plan, jobs: usize) -> Exchanges {
-    match assembled.network.exchange {
+pub fn exchanges(plan: &Plan, jobs: usize) -> Exchanges {
+    match plan.network.exchange {
         ExchangeName::Hosts => Exchanges::Whole,
-        ExchangeName::Auto if merges(assembled) && jobs == 1 => Exchanges::InStep,
+        ExchangeName::Auto if merges(plan) && jobs == 1 => Exchanges::InStep,
         ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
     }
 }
 
 /// Where collectives of a job on `placement` may run coupled.
-pub fn coupling(assembled: &Plan, placement: &[EndpointId]) -> Coupling {
-    let topology = &assembled.fabric.topology;
-    let alone_at_its_nic = assembled.network.message.loggops.is_some() || !network::shares_nics(topology);
-    match assembled.fidelity {
+pub fn coupling(plan: &Plan, placement: &[EndpointId]) -> Coupling {
+    let topology = &plan.fabric.topology;
+    let alone_at_its_nic = plan.network.message.loggops.is_some() || !network::shares_nics(topology);
+    match plan.fidelity {
         Fidelity::Job | Fidelity::Flow => Coupling::default(),
         Fidelity::Message if alone_at_its_nic => Coupling::ExceptSeveralRings,
         // Messages of several groups queue one by one where they meet.

@@ -33,20 +33,15 @@ pub struct Folded {
 }
 
 /// Folds a job's `work`, placed at `placement`, under `balancer`; `None` if its replicas are not equal.
-pub fn fold(
-    assembled: &Plan,
-    work: &Work,
-    placement: &[EndpointId],
-    balancer: LoadBalancer,
-) -> Option<Folded> {
+pub fn fold(plan: &Plan, work: &Work, placement: &[EndpointId], balancer: LoadBalancer) -> Option<Folded> {
     let first = &work.first_replica;
-    if first.is_empty() || !assembled.slow_links.is_empty() || assembled.fabric.faults.is_some() {
+    if first.is_empty() || !plan.slow_links.is_empty() || plan.fabric.faults.is_some() {
         return None;
     }
     let simulated: Vec<bool> = (0u32..).zip(first).map(|(rank, of)| RankId(rank) == *of).collect();
     let kept = simulated.iter().filter(|kept| **kept).count();
     let factor = first.len() as u64 / kept as u64;
-    let topology = &*assembled.fabric.topology;
+    let topology = &*plan.fabric.topology;
     let symmetric = factor > 1
         && never_shares(topology, balancer)
         && coupled_across(work, &simulated)
@@ -95,8 +90,9 @@ fn coupled_across(work: &Work, simulated: &[bool]) -> bool {
             }
             checked.push(key);
             let spec = &program.specs[spec as usize];
-            let coupled = collectives::Plan::new(spec, size)
-                .is_ok_and(|plan| plan.is_empty() || plan.coupled().is_some() || plan.by_rings().is_some());
+            let coupled = collectives::Plan::new(spec, size).is_ok_and(|steps| {
+                steps.is_empty() || steps.coupled().is_some() || steps.by_rings().is_some()
+            });
             if spec.form == Form::Steps || !coupled {
                 return false;
             }

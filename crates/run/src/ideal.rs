@@ -37,32 +37,32 @@ use crate::table::{Phase, ProgressSink};
 /// simulation goes unnoticed, above it the traffic is the experiment and would be simulated twice.
 const FEW: u64 = 1 << 12;
 
-/// Whether `plan` is simulated on an ideal fabric: always at job fidelity, which knows nothing else; otherwise as
+/// Whether `job_plan` is simulated on an ideal fabric: always at job fidelity, which knows nothing else; otherwise as
 /// `results.ideal` says, or if that is left out, where it costs little or several jobs need it to draw their phases.
-fn wanted(assembled: &Plan, plan: &JobPlan) -> bool {
-    if plan.duration.is_some() {
+fn wanted(plan: &Plan, job_plan: &JobPlan) -> bool {
+    if job_plan.duration.is_some() {
         return false;
     }
-    if assembled.fidelity == Fidelity::Job {
+    if plan.fidelity == Fidelity::Job {
         return true;
     }
-    let default = || plan.model.is_some() || assembled.jobs.len() > 1 || messages(plan) <= FEW;
-    assembled.results.ideal.unwrap_or_else(default)
+    let default = || job_plan.model.is_some() || plan.jobs.len() > 1 || messages(job_plan) <= FEW;
+    plan.results.ideal.unwrap_or_else(default)
 }
 
 /// Messages of an iteration; a coupled collective counts as one per member. Counts no further than [`FEW`].
-fn messages(plan: &JobPlan) -> u64 {
-    counted_messages(plan).0
+fn messages(job_plan: &JobPlan) -> u64 {
+    counted_messages(job_plan).0
 }
 
 /// Whether all that an iteration sends is few messages, and nothing of it runs coupled.
-fn goes_by_few_messages(plan: &JobPlan) -> bool {
-    matches!(counted_messages(plan), (..=FEW, false))
+fn goes_by_few_messages(job_plan: &JobPlan) -> bool {
+    matches!(counted_messages(job_plan), (..=FEW, false))
 }
 
 /// [`messages`], and whether any collective may run coupled, of those looked at.
-fn counted_messages(plan: &JobPlan) -> (u64, bool) {
-    let workload = &plan.work.workload;
+fn counted_messages(job_plan: &JobPlan) -> (u64, bool) {
+    let workload = &job_plan.work.workload;
     let of_program = |program: u32| {
         let program = &workload.programs[program as usize];
         program.ops.iter().filter(|op| matches!(op.kind, OpKind::Send { .. })).count() as u64
@@ -85,13 +85,13 @@ fn counted_messages(plan: &JobPlan) -> (u64, bool) {
             }
             let spec = &program.specs[spec as usize];
             // One that cannot be planned is told by the run.
-            let Ok(plan) = collectives::Plan::new(spec, members as u32) else { continue };
-            let coupled = plan.coupled().is_some() && spec.form != Form::Steps;
+            let Ok(steps) = collectives::Plan::new(spec, members as u32) else { continue };
+            let coupled = steps.coupled().is_some() && spec.form != Form::Steps;
             couples |= coupled;
-            let each = if coupled || plan.is_empty() {
+            let each = if coupled || steps.is_empty() {
                 1
             } else {
-                u64::from(plan.lanes()) * u64::from(plan.rounds(0))
+                u64::from(steps.lanes()) * u64::from(steps.rounds(0))
             };
             sum += members * each;
             if sum > FEW {
@@ -218,55 +218,55 @@ impl IdealTimes<'_> {
     /// As [`Self::of`].
     pub fn least(
         &self,
-        assembled: &Plan,
+        plan: &Plan,
         options: &RunOptions,
         histories: &Histories,
         progress: &mut dyn ProgressSink,
     ) -> Result<Vec<Option<Span>>, Failure> {
-        let mut least: Vec<Option<Span>> = (0..assembled.jobs.len()).map(|job| self.of_job(job)).collect();
-        if assembled.fidelity == Fidelity::Job || assembled.is_drawn() {
+        let mut least: Vec<Option<Span>> = (0..plan.jobs.len()).map(|job| self.of_job(job)).collect();
+        if plan.fidelity == Fidelity::Job || plan.is_drawn() {
             return Ok(least);
         }
         let none = Variation::none();
-        let packets = assembled.fidelity == Fidelity::Packet;
-        let forms = |plan: &JobPlan| match packets {
+        let packets = plan.fidelity == Fidelity::Packet;
+        let forms = |job_plan: &JobPlan| match packets {
             true => [Flows::Same, Flows::Steps, Flows::StepsLate, Flows::Turns].as_slice(),
             // Coupled collectives are groups of flows, and none of them comes before another one.
-            false if goes_by_few_messages(plan) => &[Flows::Same, Flows::Turns],
+            false if goes_by_few_messages(job_plan) => &[Flows::Same, Flows::Turns],
             false => &[Flows::Same],
         };
         let mut known: FxHashMap<(*const Workload, u64, Vec<u64>), Option<Span>> = FxHashMap::default();
-        let mut varied = vec![false; assembled.jobs.len()];
+        let mut varied = vec![false; plan.jobs.len()];
         for stay in &histories.stays {
             let job = histories.given[stay.job.0 as usize];
             if least[job].is_none() || histories.jobs[job].finish.is_none() {
                 continue;
             }
-            let plan = &assembled.jobs[job];
-            let forms = forms(plan);
-            let work = plan.work_of(stay.placement.len());
+            let job_plan = &plan.jobs[job];
+            let forms = forms(job_plan);
+            let work = job_plan.work_of(stay.placement.len());
             let placement = stay.placement.as_slice();
             let mut time = |variation: &Variation, skip: usize| {
                 let mut best = None;
                 for &form in &forms[skip..] {
                     let on = On { job, work, placement, variation, slow: &[], form };
                     let mut watch = |_: f64, seconds, events| progress.progress(None, seconds, events);
-                    let Some(Took(time)) = on.time(assembled, options, &mut watch)? else { return Ok(None) };
+                    let Some(Took(time)) = on.time(plan, options, &mut watch)? else { return Ok(None) };
                     best = shorter(best, time);
                 }
                 Ok::<_, Failure>(best)
             };
-            let pattern = pattern(assembled, placement);
+            let pattern = pattern(plan, placement);
             // As flows the first hosts are known.
-            let first = pattern == self::pattern(assembled, &first_hosts(placement.len()));
-            let what = (Arc::as_ptr(&work.workload), counted(assembled, plan), pattern);
+            let first = pattern == self::pattern(plan, &first_hosts(placement.len()));
+            let what = (Arc::as_ptr(&work.workload), counted(plan, job_plan), pattern);
             let here = match known.get(&what) {
                 Some(&here) => here,
                 None => *known.entry(what).or_insert(time(&none, usize::from(first))?),
             };
             least[job] = shorter(least[job], here);
-            if may_be_faster(assembled) && !std::mem::replace(&mut varied[job], true) {
-                let variation = variation(assembled, CalendarTime(stay.start));
+            if may_be_faster(plan) && !std::mem::replace(&mut varied[job], true) {
+                let variation = variation(plan, CalendarTime(stay.start));
                 least[job] = shorter(least[job], time(&variation, 0)?);
             }
         }
@@ -280,8 +280,8 @@ fn shorter(a: Option<Span>, b: Option<Span>) -> Option<Span> {
 }
 
 /// Whether computations may take less than on a machine without variation: by luck, or on GPUs faster than their data sheet.
-fn may_be_faster(assembled: &Plan) -> bool {
-    assembled.noise != Noise::None || assembled.speeds.iter().any(|rule| rule.speed > 1.0)
+fn may_be_faster(plan: &Plan) -> bool {
+    plan.noise != Noise::None || plan.speeds.iter().any(|rule| rule.speed > 1.0)
 }
 
 /// As many GPUs as `ranks`, from the first on.
@@ -291,12 +291,12 @@ fn first_hosts(ranks: usize) -> Vec<EndpointId> {
 
 /// What of a placement counts where no link inside the fabric is shared: in a Clos whose GPUs share hosts, leaves and pods;
 /// elsewhere all of it.
-fn pattern(assembled: &Plan, placement: &[EndpointId]) -> Vec<u64> {
-    if assembled.fabric.topology.shape_name() != "clos" {
+fn pattern(plan: &Plan, placement: &[EndpointId]) -> Vec<u64> {
+    if plan.fabric.topology.shape_name() != "clos" {
         return placement.iter().map(|gpu| u64::from(gpu.0)).collect();
     }
     let mut names = Names::default();
-    placement.iter().map(|&gpu| names.of(assembled, gpu)).collect()
+    placement.iter().map(|&gpu| names.of(plan, gpu)).collect()
 }
 
 /// Mean time of an iteration; `None` of a job that has none.
@@ -340,33 +340,33 @@ impl On<'_> {
     /// [`Failure`] at job fidelity, when operations never end.
     pub fn time(
         &self,
-        assembled: &Plan,
+        plan: &Plan,
         options: &RunOptions,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Took>, Failure> {
-        let spec = network::spec_of(assembled, std::iter::once(self.work));
+        let spec = network::spec_of(plan, std::iter::once(self.work));
         if self.form == Flows::Turns {
-            return self.on(network::in_turn(assembled, spec), assembled, options, watch);
+            return self.on(network::in_turn(plan, spec), plan, options, watch);
         }
-        let fabric = network::ideal(assembled, spec, self.slow, self.form == Flows::StepsLate)?;
-        self.on(fabric, assembled, options, watch)
+        let fabric = network::ideal(plan, spec, self.slow, self.form == Flows::StepsLate)?;
+        self.on(fabric, plan, options, watch)
     }
 
     fn on<F: Fabric>(
         &self,
         fabric: F,
-        assembled: &Plan,
+        plan: &Plan,
         options: &RunOptions,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Took>, Failure> {
         let Self { job, work, placement, variation, slow, form } = *self;
-        let plan = &assembled.jobs[job];
-        let endpoints = assembled.fabric.topology.endpoints();
+        let job_plan = &plan.jobs[job];
+        let endpoints = plan.fabric.topology.endpoints();
         let mut shard = Shard::new(fabric, endpoints, variation, Seen::default());
         let folded =
             Some(placement).filter(|_| variation.is_none() && slow.is_empty() && form == Flows::Same);
-        let folded = folded.and_then(|placement| fold::fold(assembled, work, placement, LoadBalancer::Ideal));
-        let left = counted(assembled, plan);
+        let folded = folded.and_then(|placement| fold::fold(plan, work, placement, LoadBalancer::Ideal));
+        let left = counted(plan, job_plan);
         let member = EpisodeJob {
             job,
             placement: placement.to_vec(),
@@ -391,20 +391,20 @@ impl On<'_> {
             done_before: 0,
             simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
         };
-        shard.exchange(match assembled.network.exchange {
+        shard.exchange(match plan.network.exchange {
             // Whatever the fidelity: this network is one of flows, and the job is alone on it.
             ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,
             ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
             ExchangeName::Hosts => Exchanges::Whole,
         });
         if form != Flows::Same {
-            shard.couple(coupling(assembled, placement));
+            shard.couple(coupling(plan, placement));
         }
         shard.enter(entering).map_err(|error| InputError::new(&options.source, error.to_string()))?;
         shard.keep_rings_coupled();
-        let judge = Judge::of(assembled);
+        let judge = Judge::of(plan);
         let episode = Episode { number: 0, jobs: vec![member], horizon: Span(u64::MAX), replay: None };
-        let mut until = u64::from(assembled.cluster.episodes.iterations) + 1;
+        let mut until = u64::from(plan.cluster.episodes.iterations) + 1;
         let mut pace = Pace::new();
         loop {
             shard.stop_after(until);
@@ -427,11 +427,11 @@ impl On<'_> {
             }
         }
         // A job that gets stuck is told by the run itself, with the operations at fault; job fidelity has no other run.
-        if assembled.fidelity == Fidelity::Job && !shard.satisfied() {
+        if plan.fidelity == Fidelity::Job && !shard.satisfied() {
             let beyond = shard.is_beyond();
-            return Err(stuck_failure(&[&plan.name], &shard.stuck(), beyond, None));
+            return Err(stuck_failure(&[&job_plan.name], &shard.stuck(), beyond, None));
         }
-        Ok(Some(Took(mean_of(&shard.observer().0, left, disturbed(assembled, plan)))))
+        Ok(Some(Took(mean_of(&shard.observer().0, left, disturbed(plan, job_plan)))))
     }
 }
 
@@ -440,15 +440,15 @@ const MANY: u64 = 1 << 40;
 
 /// Over how many iterations a job's are averaged: as many as it does. How many fit into a time that it is to last is what is to be
 /// found out, and jobs of a source differ in nothing else.
-fn counted(assembled: &Plan, plan: &JobPlan) -> u64 {
-    let source = assembled.is_drawn();
-    if source || plan.lasts.is_some() { MANY } else { plan.iterations }
+fn counted(plan: &Plan, job_plan: &JobPlan) -> u64 {
+    let source = plan.is_drawn();
+    if source || job_plan.lasts.is_some() { MANY } else { job_plan.iterations }
 }
 
 /// Whether a network is simulated anew in the midst of a job, as where it meets others or writes checkpoints.
-fn disturbed(assembled: &Plan, plan: &JobPlan) -> bool {
-    let anew = assembled.jobs.len() > 1 || plan.life.checkpoint.is_some() || assembled.operations.is_some();
-    anew && assembled.fidelity != Fidelity::Job
+fn disturbed(plan: &Plan, job_plan: &JobPlan) -> bool {
+    let anew = plan.jobs.len() > 1 || job_plan.life.checkpoint.is_some() || plan.operations.is_some();
+    anew && plan.fidelity != Fidelity::Job
 }
 
 /// Mean of `left` iterations that begin with those `seen`, the others at the pace that a run would take from these; rounded down. Of
@@ -469,15 +469,15 @@ fn mean_of(seen: &[Iteration], left: u64, disturbed: bool) -> Option<Span> {
 
 /// Whether the ideal run can go beside the run's own, which then must not ask for its result before it ends: with several jobs
 /// the times order their phases, and with operations or a scheduler of one's own they are what a job is expected to take.
-pub fn goes_beside(assembled: &Plan, options: &RunOptions) -> bool {
-    let [plan] = assembled.jobs.as_slice() else { return false };
+pub fn goes_beside(plan: &Plan, options: &RunOptions) -> bool {
+    let [job_plan] = plan.jobs.as_slice() else { return false };
     options.workers() > 1
-        && assembled.fidelity != Fidelity::Job
-        && wanted(assembled, plan)
-        && plan.lasts.is_none()
-        && plan.resized.is_empty()
-        && assembled.operations.is_none()
-        && assembled.modules.make_scheduler().is_none()
+        && plan.fidelity != Fidelity::Job
+        && wanted(plan, job_plan)
+        && job_plan.lasts.is_none()
+        && job_plan.resized.is_empty()
+        && plan.operations.is_none()
+        && plan.modules.make_scheduler().is_none()
 }
 
 /// The ideal times of all jobs for which they are wanted, simulated before the run; `None` if the sink stops it.
@@ -485,7 +485,7 @@ pub fn goes_beside(assembled: &Plan, options: &RunOptions) -> bool {
 /// # Errors
 /// [`Failure`] when a job's operations never end.
 pub fn before(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     progress: &mut dyn ProgressSink,
 ) -> Result<IdealTimes<'static>, Failure> {
@@ -497,7 +497,7 @@ pub fn before(
         }
         progress.progress(Some(done), seconds, events)
     };
-    let times = simulate(assembled, options, &mut watch)?;
+    let times = simulate(plan, options, &mut watch)?;
     let stopped = times.is_none();
     Ok(IdealTimes { times: times.map_or_else(OnceCell::new, OnceCell::from), beside: None, stopped })
 }
@@ -507,7 +507,7 @@ pub fn before(
 /// # Errors
 /// Those of the ideal run, as if it had come first, and of `run`.
 pub fn beside<R>(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     run: impl FnOnce(&IdealTimes<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
@@ -517,7 +517,7 @@ pub fn beside<R>(
         scope.spawn(move || {
             let mut watch = |done: f64, _: f64, events: u64| told.tell(done, events);
             // Nobody listens where the run has been stopped.
-            drop(sender.send(simulate(assembled, options, &mut watch)));
+            drop(sender.send(simulate(plan, options, &mut watch)));
         });
         let _stops = Stops(told);
         let beside = Beside { outcome, failed: OnceCell::new(), stopped: Cell::new(false), told };
@@ -542,16 +542,16 @@ impl Drop for Stops<'_> {
 }
 
 /// Simulates some iterations of each job for which that is wanted; `None` if it is stopped.
-fn simulate(assembled: &Plan, options: &RunOptions, watch: &mut Watch<'_>) -> Result<Option<Times>, Failure> {
+fn simulate(plan: &Plan, options: &RunOptions, watch: &mut Watch<'_>) -> Result<Option<Times>, Failure> {
     // Jobs of a source share their workloads.
     let mut known: FxHashMap<(*const Workload, u64), usize> = FxHashMap::default();
     let mut tasks: Vec<(usize, &Arc<Work>)> = Vec::new();
-    let mut places: Vec<Vec<(usize, Option<usize>)>> = Vec::with_capacity(assembled.jobs.len());
-    for (job, plan) in assembled.jobs.iter().enumerate() {
+    let mut places: Vec<Vec<(usize, Option<usize>)>> = Vec::with_capacity(plan.jobs.len());
+    for (job, job_plan) in plan.jobs.iter().enumerate() {
         let mut of_plan = Vec::new();
-        for work in plan.works() {
-            let task = wanted(assembled, plan).then(|| {
-                let what = (Arc::as_ptr(&work.workload), counted(assembled, plan));
+        for work in job_plan.works() {
+            let task = wanted(plan, job_plan).then(|| {
+                let what = (Arc::as_ptr(&work.workload), counted(plan, job_plan));
                 *known.entry(what).or_insert_with(|| {
                     tasks.push((job, work));
                     tasks.len() - 1
@@ -561,14 +561,14 @@ fn simulate(assembled: &Plan, options: &RunOptions, watch: &mut Watch<'_>) -> Re
         }
         places.push(of_plan);
     }
-    let Some(found) = all(assembled, options, &tasks, watch)? else { return Ok(None) };
+    let Some(found) = all(plan, options, &tasks, watch)? else { return Ok(None) };
     let time = |(ranks, task): (usize, Option<usize>)| (ranks, task.and_then(|task| found[task].0));
     Ok(Some(places.into_iter().map(|works| works.into_iter().map(time).collect()).collect()))
 }
 
 /// Simulates `tasks`, on as many threads as the run may have.
 fn all(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     tasks: &[(usize, &Arc<Work>)],
     watch: &mut Watch<'_>,
@@ -580,7 +580,7 @@ fn all(
         for (index, &task) in tasks.iter().enumerate() {
             let mut part =
                 |done: f64, seconds, events| watch((index as f64 + done) / count as f64, seconds, events);
-            let Some(time) = ideal_time(assembled, options, task, &mut part)? else { return Ok(None) };
+            let Some(time) = ideal_time(plan, options, task, &mut part)? else { return Ok(None) };
             found.push(time);
         }
         return Ok(Some(found));
@@ -597,7 +597,7 @@ fn all(
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(&task) = tasks.get(index) else { break };
                     let mut watch = |done: f64, _: f64, events: u64| told[index].tell(done, events);
-                    let outcome = ideal_time(assembled, options, task, &mut watch);
+                    let outcome = ideal_time(plan, options, task, &mut watch);
                     told[index].done.store(1_000_000, Ordering::Relaxed);
                     // The receiver waits until all senders have gone.
                     drop(sender.send((index, outcome)));
@@ -627,14 +627,14 @@ fn all(
 
 /// Iteration time of a job on the first hosts; `None` if it is stopped.
 fn ideal_time(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     (job, work): (usize, &Arc<Work>),
     watch: &mut Watch<'_>,
 ) -> Result<Option<Took>, Failure> {
     let (placement, variation) = (first_hosts(work.ranks()), Variation::none());
     let on = On { job, work, placement: &placement, variation: &variation, slow: &[], form: Flows::Same };
-    on.time(assembled, options, watch)
+    on.time(plan, options, watch)
 }
 
 #[cfg(test)]

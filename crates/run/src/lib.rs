@@ -1,4 +1,4 @@
-//! Runs an assembled scenario: episodes on a fabric, their rows, and the summary.
+//! Runs a plan: episodes on a fabric, their rows, and the summary.
 //!
 //! Life cycle: [`execute`] asks for each job's ideal iteration time, sends the jobs through the cluster's calendar, whose
 //! episodes are simulated by [`FabricRunner`], and puts the summary together. Rows leave through the sink as they come.
@@ -114,50 +114,48 @@ impl Digests {
     }
 }
 
-/// Runs `assembled` and returns `summary.json`.
+/// Runs `plan` and returns `summary.json`.
 ///
 /// # Errors
 /// [`Failure`] for input that shows its fault only here, operations that never end, or a sink that refuses rows.
 pub fn execute(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
     let mut options = options.clone();
     // Before the ideal runs, which may take long.
-    if let (Some(backend), Fidelity::Packet) = (&assembled.network.backend, assembled.fidelity) {
+    if let (Some(backend), Fidelity::Packet) = (&plan.network.backend, plan.fidelity) {
         options.library = Some(options.native.load(backend, &options.source)?);
     }
     let options = &options;
-    if let Some(stream) = &assembled.stream {
-        return replayed(assembled, stream, options, sink, progress);
+    if let Some(stream) = &plan.stream {
+        return replayed(plan, stream, options, sink, progress);
     }
-    if let Some(line) = threads::no_help(assembled, options) {
+    if let Some(line) = threads::no_help(plan, options) {
         progress.remark(&line);
     }
-    if ideal::goes_beside(assembled, options) {
+    if ideal::goes_beside(plan, options) {
         progress.phase(table::Phase::Simulating);
-        return ideal::beside(assembled, options, |ideal| {
-            simulated(assembled, options, ideal, sink, progress)
-        });
+        return ideal::beside(plan, options, |ideal| simulated(plan, options, ideal, sink, progress));
     }
-    let ideal = ideal::before(assembled, options, progress)?;
+    let ideal = ideal::before(plan, options, progress)?;
     progress.phase(table::Phase::Simulating);
-    match filled(assembled, &ideal) {
+    match filled(plan, &ideal) {
         Some(filled) => simulated(&filled, options, &ideal, sink, progress),
-        None => simulated(assembled, options, &ideal, sink, progress),
+        None => simulated(plan, options, &ideal, sink, progress),
     }
 }
 
-/// `assembled` with as many iterations of each job as fit into the time that it is to last; `None` if no job has such a time.
-fn filled(assembled: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
-    assembled.jobs.iter().find(|plan| plan.lasts.is_some())?;
-    let mut filled = assembled.clone();
-    for (job, plan) in filled.jobs.iter_mut().enumerate() {
-        if let (Some(lasts), Some(one)) = (plan.lasts, ideal.of_job(job)) {
+/// `plan` with as many iterations of each job as fit into the time that it is to last; `None` if no job has such a time.
+fn filled(plan: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
+    plan.jobs.iter().find(|job_plan| job_plan.lasts.is_some())?;
+    let mut filled = plan.clone();
+    for (job, job_plan) in filled.jobs.iter_mut().enumerate() {
+        if let (Some(lasts), Some(one)) = (job_plan.lasts, ideal.of_job(job)) {
             let fit = u128::from(lasts) * 1_000 / u128::from(one.0.max(1));
-            plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
+            job_plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
         }
     }
     Some(filled)
@@ -165,43 +163,43 @@ fn filled(assembled: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
 
 /// What is left once ideal times are known, or on their way.
 fn simulated(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     ideal: &IdealTimes<'_>,
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
-    let (watch, fidelity) = (options.watch, assembled.fidelity);
-    let requests: Vec<JobRequest> = assembled
+    let (watch, fidelity) = (options.watch, plan.fidelity);
+    let requests: Vec<JobRequest> = plan
         .jobs
         .iter()
         .enumerate()
-        .map(|(job, plan)| JobRequest {
-            gpus: plan.ranks(),
-            iterations: plan.iterations,
-            submit: plan.submit,
-            placement: plan.placement,
+        .map(|(job, job_plan)| JobRequest {
+            gpus: job_plan.ranks(),
+            iterations: job_plan.iterations,
+            submit: job_plan.submit,
+            placement: job_plan.placement,
             ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
-            estimate: plan.estimate.or_else(|| alone(plan, ideal, job)).unwrap_or(Span::ZERO),
-            deadline: plan.deadline,
-            priority: plan.priority,
-            locality: plan.locality,
-            life: plan.life.clone(),
-            loads: plan.work.load.as_ref().map(|load| load.requests),
+            estimate: job_plan.estimate.or_else(|| alone(job_plan, ideal, job)).unwrap_or(Span::ZERO),
+            deadline: job_plan.deadline,
+            priority: job_plan.priority,
+            locality: job_plan.locality,
+            life: job_plan.life.clone(),
+            loads: job_plan.work.load.as_ref().map(|load| load.requests),
         })
         .collect();
-    let cluster = &assembled.cluster;
-    let placements: Vec<_> = assembled.jobs.iter().map(|plan| plan.placement).collect();
-    let localities: Vec<_> = assembled.jobs.iter().map(|plan| plan.locality).collect();
-    let places = asks_for_groups(&placements, &localities).then(|| Places::of(&assembled.fabric.topology));
-    let operations = assembled.operations.as_ref().map(OperationsPlan::as_operations);
-    let (queue, ends) = assembled.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
+    let cluster = &plan.cluster;
+    let placements: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.placement).collect();
+    let localities: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.locality).collect();
+    let places = asks_for_groups(&placements, &localities).then(|| Places::of(&plan.fabric.topology));
+    let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
+    let (queue, ends) = plan.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
     // Stopped before it began.
     let ends = if ideal.is_stopped() { Some(0) } else { ends };
     let settings = Settings {
-        endpoints: assembled.fabric.topology.endpoints(),
-        endpoints_per_host: assembled.fabric.topology.endpoints_per_host(),
-        storage: &assembled.storage_hosts,
+        endpoints: plan.fabric.topology.endpoints(),
+        endpoints_per_host: plan.fabric.topology.endpoints_per_host(),
+        storage: &plan.storage_hosts,
         episode_iterations: if options.full { u32::MAX } else { cluster.episodes.iterations },
         draw_phases: cluster.episodes.phase == Phase::Drawn,
         carry_below: if options.full || fidelity == Fidelity::Job {
@@ -214,24 +212,23 @@ fn simulated(
         operations: operations.as_ref(),
         regions: cluster.regions,
         locator: places.as_ref().map(|places| places as &dyn Locator),
-        seed: assembled.seed,
+        seed: plan.seed,
         queue,
         ends,
     };
     let named = |failure: Failure| {
-        failure.named(|job| {
-            job_name(assembled, &options.source, calendar::in_order(&requests)[job.0 as usize], job)
-        })
+        failure
+            .named(|job| job_name(plan, &options.source, calendar::in_order(&requests)[job.0 as usize], job))
     };
-    let mut scheduler = cluster::scheduler(assembled);
+    let mut scheduler = cluster::scheduler(plan);
     let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
     let (histories, mut record, story, cancelled) = if whole {
         let (histories, record, cancelled) =
-            whole::run(assembled, options, &requests, &settings, scheduler.as_mut(), sink, progress)
+            whole::run(plan, options, &requests, &settings, scheduler.as_mut(), sink, progress)
                 .map_err(named)?;
         (histories, record, None, cancelled)
     } else {
-        let mut runner = FabricRunner::new(assembled, options, ideal, sink, &mut *progress);
+        let mut runner = FabricRunner::new(plan, options, ideal, sink, &mut *progress);
         let (histories, outcome) = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
         let cancelled = match outcome {
             Ok(()) => false,
@@ -242,17 +239,17 @@ fn simulated(
         (histories, record, Some(story), cancelled)
     };
     let cancelled = !ideal.settle(progress) || cancelled;
-    let least = ideal.least(assembled, options, &histories, progress)?;
-    let jobs: Vec<serde_json::Value> = assembled
+    let least = ideal.least(plan, options, &histories, progress)?;
+    let jobs: Vec<serde_json::Value> = plan
         .jobs
         .iter()
         .zip(&histories.jobs)
         .enumerate()
         .filter(|(_, (_, history))| history.submit.is_some() || requests.len() == 1)
-        .map(|(job, (plan, history))| {
+        .map(|(job, (job_plan, history))| {
             let start = history.start.or(record.started[job]);
             JobSummary {
-                plan,
+                job_plan,
                 state: match (history.finish, start) {
                     (Some(_), _) => JobState::Finished,
                     (None, Some(_)) => JobState::Interrupted,
@@ -261,7 +258,7 @@ fn simulated(
                 },
                 iterations: &record.iterations[job],
                 ideal_ps: least[job].map(|span| span.0),
-                submit: history.submit.or_else(|| settings.queue.is_none().then_some(plan.submit)),
+                submit: history.submit.or_else(|| settings.queue.is_none().then_some(job_plan.submit)),
                 start,
                 finish: history.finish,
                 time: history.time,
@@ -274,9 +271,9 @@ fn simulated(
         })
         .collect();
     sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::Run)?;
-    if let Some(plan) = &assembled.operations {
-        let name = |job: JobId| assembled.jobs[histories.given[job.0 as usize]].name.clone();
-        let rows = faults::batch(&histories.faults, &plan.plant, &name);
+    if let Some(operations) = &plan.operations {
+        let name = |job: JobId| plan.jobs[histories.given[job.0 as usize]].name.clone();
+        let rows = faults::batch(&histories.faults, &operations.plant, &name);
         if let Some(rows) = rows {
             sink.rows("faults", rows).map_err(Failure::Run)?;
         }
@@ -288,16 +285,17 @@ fn simulated(
         makespan_ns: ended.unwrap_or(end).0,
         jobs: jobs.len() as u64,
         tallies: histories.tallies.clone(),
-        log: assembled.log.clone(),
+        log: plan.log.clone(),
         ..ClusterUse::default()
     };
     for (job, history) in histories.jobs.iter().enumerate() {
         if let (Some(submit), Some(start), Some(finish)) = (history.submit, history.start, history.finish) {
-            let plan = &assembled.jobs[job];
-            let alone = alone(plan, ideal, job).map(Span::ns_ceil);
-            let late = cluster::late(submit.0, finish.0, plan.deadline);
+            let job_plan = &plan.jobs[job];
+            let alone = alone(job_plan, ideal, job).map(Span::ns_ceil);
+            let late = cluster::late(submit.0, finish.0, job_plan.deadline);
             usage.ended([submit.0, start.0, finish.0], alone, late, history.time);
-            usage.samples += plan.samples.map_or(0.0, |samples| samples as f64 * plan.iterations as f64);
+            usage.samples +=
+                job_plan.samples.map_or(0.0, |samples| samples as f64 * job_plan.iterations as f64);
         }
     }
     for stay in &histories.stays {
@@ -309,9 +307,9 @@ fn simulated(
     }
     usage.over_time(&histories.timeline);
     if requests.len() > 1 {
-        let rows = cluster::usage_rows(&histories.timeline, cluster::computing(assembled));
+        let rows = cluster::usage_rows(&histories.timeline, cluster::computing(plan));
         sink.rows("usage", rows).map_err(Failure::Run)?;
-        let name = |job: JobId| assembled.jobs[histories.given[job.0 as usize]].name.clone();
+        let name = |job: JobId| plan.jobs[histories.given[job.0 as usize]].name.clone();
         let mut rows = Placements::of_all(settings.endpoints_per_host);
         histories.stays.iter().for_each(|stay| rows.add(stay, &name));
         sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::Run)?;
@@ -320,13 +318,13 @@ fn simulated(
         usage.episodes = story.episodes;
         usage.congested(&story.congestion);
         if requests.len() > 1 && fidelity == Fidelity::Flow {
-            sink.rows("heat", story.heat.rows(&assembled.fabric.topology)).map_err(Failure::Run)?;
-            let rows = heat::congestion_rows(&story.congestion, &assembled.jobs);
+            sink.rows("heat", story.heat.rows(&plan.fabric.topology)).map_err(Failure::Run)?;
+            let rows = heat::congestion_rows(&story.congestion, &plan.jobs);
             sink.rows("congestion", rows).map_err(Failure::Run)?;
         }
     }
     if fidelity != Fidelity::Job {
-        let sent = payload::of(assembled, &histories.jobs, cancelled.then_some(&record.iterations));
+        let sent = payload::of(plan, &histories.jobs, cancelled.then_some(&record.iterations));
         let count = |count: u128| Some(u64::try_from(count).unwrap_or(u64::MAX));
         let network = &mut record.network;
         (network.messages, network.bytes_delivered) = (count(sent.kept.messages), count(sent.kept.bytes));
@@ -334,13 +332,13 @@ fn simulated(
             (count(sent.undone.messages), count(sent.undone.bytes));
     }
     // Jobs of a source are rows of their table.
-    let jobs = if !assembled.is_drawn() { jobs } else { Vec::new() };
+    let jobs = if !plan.is_drawn() { jobs } else { Vec::new() };
     let partial = cancelled;
     let figures = RunFigures {
-        scenario: assembled.name.clone(),
+        scenario: plan.name.clone(),
         sha256: options.sha256.clone(),
         inputs: options.inputs.clone(),
-        seed: assembled.seed,
+        seed: plan.seed,
         fidelity: fidelity.name(),
         partial,
         fold: record.fold,
@@ -358,14 +356,14 @@ fn simulated(
         &record.network,
         &record.flows,
         usage.into_json(),
-        &evidence(assembled, options),
+        &evidence(plan, options),
     ))
 }
 
 /// What the results rest on.
-fn evidence(assembled: &Plan, options: &RunOptions) -> Vec<EvidenceRow> {
-    let mut evidence = assembled.evidence.clone();
-    if let (Some(library), Some(backend)) = (&options.library, &assembled.network.backend) {
+fn evidence(plan: &Plan, options: &RunOptions) -> Vec<EvidenceRow> {
+    let mut evidence = plan.evidence.clone();
+    if let (Some(library), Some(backend)) = (&options.library, &plan.network.backend) {
         let file = format!("`{}`", backend.written);
         evidence.add(&format!("network model {}", library.name()), "given", &file);
     }
@@ -373,34 +371,33 @@ fn evidence(assembled: &Plan, options: &RunOptions) -> Vec<EvidenceRow> {
 }
 
 /// How long a job takes where nothing waits and nothing is shared, if that is known.
-fn alone(plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
-    let iterations = || ideal.of_job(job).and_then(|span| span.0.checked_mul(plan.iterations)).map(Span);
-    plan.duration.or_else(iterations)
+fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
+    let iterations = || ideal.of_job(job).and_then(|span| span.0.checked_mul(job_plan.iterations)).map(Span);
+    job_plan.duration.or_else(iterations)
 }
 
 /// What messages call a job that has a plan.
-fn job_name(assembled: &Plan, source: &str, job: usize, number: JobId) -> JobName {
-    let place =
-        if assembled.is_drawn() { format!("{source}: jobs") } else { format!("{source}: jobs[{job}]") };
-    let name = &assembled.jobs[job].name;
+fn job_name(plan: &Plan, source: &str, job: usize, number: JobId) -> JobName {
+    let place = if plan.is_drawn() { format!("{source}: jobs") } else { format!("{source}: jobs[{job}]") };
+    let name = &plan.jobs[job].name;
     JobName { place, name: format!("job `{name}`"), numbered: format!("job {number} (`{name}`)") }
 }
 
 /// Runs the jobs of a log, or of the shape of one.
 fn replayed(
-    assembled: &Plan,
+    plan: &Plan,
     stream: &JobStream,
     options: &RunOptions,
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
-    let streamed = stream::run(assembled, stream, &options.source, sink, progress)?;
+    let streamed = stream::run(plan, stream, &options.source, sink, progress)?;
     let figures = RunFigures {
-        scenario: assembled.name.clone(),
+        scenario: plan.name.clone(),
         sha256: options.sha256.clone(),
         inputs: options.inputs.clone(),
-        seed: assembled.seed,
-        fidelity: assembled.fidelity.name(),
+        seed: plan.seed,
+        fidelity: plan.fidelity.name(),
         partial: !streamed.replayed.complete,
         fold: 1,
         simulated_ns: streamed.replayed.end.0,
@@ -417,6 +414,6 @@ fn replayed(
         &NetworkSummary::default(),
         &FlowSummary::default(),
         streamed.usage.into_json(),
-        &evidence(assembled, options),
+        &evidence(plan, options),
     ))
 }

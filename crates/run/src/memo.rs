@@ -89,7 +89,7 @@ impl Known {
 
 /// Episodes by what their results depend on.
 pub struct Memo<'a> {
-    assembled: &'a Plan,
+    plan: &'a Plan,
     judge: Judge,
     /// Number of each job's workload, among the distinct ones.
     workloads: Vec<u64>,
@@ -101,26 +101,19 @@ pub struct Memo<'a> {
 
 impl<'a> Memo<'a> {
     /// Empty.
-    pub fn new(assembled: &'a Plan) -> Self {
+    pub fn new(plan: &'a Plan) -> Self {
         let mut numbers: FxHashMap<*const Workload, u64> = FxHashMap::default();
-        let number = |plan: &JobPlan| {
+        let number = |job_plan: &JobPlan| {
             let next = numbers.len() as u64;
-            *numbers.entry(Arc::as_ptr(&plan.work.workload)).or_insert(next)
+            *numbers.entry(Arc::as_ptr(&job_plan.work.workload)).or_insert(next)
         };
-        let workloads = assembled.jobs.iter().map(number).collect();
-        let remembers = assembled.fidelity == Fidelity::Flow
-            && assembled.cluster.episodes.memo != MemoName::Off
-            && assembled.jobs.len() > 1
-            && variation(assembled, CalendarTime(0)).is_none();
-        let alike = assembled.fabric.faults.is_none() && assembled.slow_links.is_empty();
-        Self {
-            assembled,
-            judge: Judge::of(assembled),
-            workloads,
-            known: FxHashMap::default(),
-            remembers,
-            alike,
-        }
+        let workloads = plan.jobs.iter().map(number).collect();
+        let remembers = plan.fidelity == Fidelity::Flow
+            && plan.cluster.episodes.memo != MemoName::Off
+            && plan.jobs.len() > 1
+            && variation(plan, CalendarTime(0)).is_none();
+        let alike = plan.fabric.faults.is_none() && plan.slow_links.is_empty();
+        Self { plan, judge: Judge::of(plan), workloads, known: FxHashMap::default(), remembers, alike }
     }
 
     /// Whether anything is kept.
@@ -130,7 +123,7 @@ impl<'a> Memo<'a> {
 
     /// As the summary names it.
     pub fn name(&self) -> &'static str {
-        match self.assembled.cluster.episodes.memo {
+        match self.plan.cluster.episodes.memo {
             _ if !self.remembers => "off",
             MemoName::Exact => "exact",
             MemoName::Symmetric => "symmetric",
@@ -141,7 +134,7 @@ impl<'a> Memo<'a> {
     /// Forgets all: paths are others now. `faulty`: something has failed.
     pub fn clear(&mut self, faulty: bool) {
         self.known.clear();
-        self.alike = !faulty && self.assembled.slow_links.is_empty();
+        self.alike = !faulty && self.plan.slow_links.is_empty();
     }
 
     /// Keeps what came of an episode.
@@ -158,7 +151,7 @@ impl<'a> Memo<'a> {
             key.extend(pattern);
             return key;
         }
-        let symmetric = self.assembled.cluster.episodes.memo == MemoName::Symmetric;
+        let symmetric = self.plan.cluster.episodes.memo == MemoName::Symmetric;
         let mut key = Vec::new();
         if symmetric && jobs.len() > 1 {
             key.push(u64::MAX - 1);
@@ -167,7 +160,7 @@ impl<'a> Memo<'a> {
                 // What jobs of one workload load may differ.
                 let what = if job.loading { u64::MAX - job.job as u64 } else { self.workloads[job.job] };
                 key.extend([what, job.left.min(1_000), job.placement.len() as u64]);
-                key.extend(job.placement.iter().map(|&gpu| names.of(self.assembled, gpu)));
+                key.extend(job.placement.iter().map(|&gpu| names.of(self.plan, gpu)));
             }
             return key;
         }
@@ -184,7 +177,7 @@ impl<'a> Memo<'a> {
 
     /// The pattern of a job's placement that leaves the load balancer no choice, where all hosts are alike.
     pub fn pattern(&self, job: &EpisodeJob) -> Option<Vec<u64>> {
-        let (topology, placement) = (&self.assembled.fabric.topology, &job.placement);
+        let (topology, placement) = (&self.plan.fabric.topology, &job.placement);
         // Storage hosts are elsewhere.
         if !self.alike || job.loading {
             return None;
@@ -245,8 +238,8 @@ pub struct Names {
 
 impl Names {
     /// A number for what can be told of a GPU's place from those of the GPUs before it.
-    pub fn of(&mut self, assembled: &Plan, gpu: EndpointId) -> u64 {
-        let topology = &assembled.fabric.topology;
+    pub fn of(&mut self, plan: &Plan, gpu: EndpointId) -> u64 {
+        let topology = &plan.fabric.topology;
         let address = topology.address(topology.nic(gpu, NicId(0)));
         let per_host = topology.endpoints_per_host();
         let area =

@@ -25,9 +25,9 @@ pub fn rerouter(faults: Option<&Forwarder>) -> Option<SharedRerouter> {
 }
 
 /// The same, also where paths change in mid-run.
-pub fn moving_rerouter(assembled: &Plan, faults: Option<&Forwarder>) -> Option<SharedRerouter> {
-    let impairments = &assembled.troubles.impairments;
-    let whole = || Forwarder::new(assembled.fabric.topology.clone(), impairments.policy);
+pub fn moving_rerouter(plan: &Plan, faults: Option<&Forwarder>) -> Option<SharedRerouter> {
+    let impairments = &plan.troubles.impairments;
+    let whole = || Forwarder::new(plan.fabric.topology.clone(), impairments.policy);
     let moves = impairments.moves_paths();
     rerouter(faults).or_else(|| moves.then(|| Rerouter::shared(whole())))
 }
@@ -37,15 +37,15 @@ pub fn moving_rerouter(assembled: &Plan, faults: Option<&Forwarder>) -> Option<S
 /// # Errors
 /// [`InputError`] when packets leave no room for payload.
 pub fn flow(
-    assembled: &Plan,
+    plan: &Plan,
     spec: HostSpec,
     balancer: LoadBalancer,
     observe: bool,
     records: bool,
     rerouter: Option<&SharedRerouter>,
 ) -> Result<Host<FlowNetwork>, InputError> {
-    let slow = &assembled.network.packet.settings.slow_links;
-    let network = flow_network(assembled, slow, balancer, (observe, records), false)?;
+    let slow = &plan.network.packet.settings.slow_links;
+    let network = flow_network(plan, slow, balancer, (observe, records), false)?;
     let network = match rerouter {
         Some(rerouter) => network.rerouted(rerouter.clone()),
         None => network,
@@ -59,12 +59,12 @@ pub fn flow(
 /// # Errors
 /// As [`flow`].
 pub fn ideal(
-    assembled: &Plan,
+    plan: &Plan,
     spec: HostSpec,
     slow: &[(LinkId, f64)],
     latency_first: bool,
 ) -> Result<Host<FlowNetwork>, InputError> {
-    let network = flow_network(assembled, slow, LoadBalancer::Ideal, (false, false), latency_first)?;
+    let network = flow_network(plan, slow, LoadBalancer::Ideal, (false, false), latency_first)?;
     Ok(Host::new(spec, free(), network))
 }
 
@@ -74,23 +74,23 @@ fn free() -> Costs {
 }
 
 fn flow_network(
-    assembled: &Plan,
+    plan: &Plan,
     slow: &[(LinkId, f64)],
     balancer: LoadBalancer,
     (observe, records): (bool, bool),
     latency_first: bool,
 ) -> Result<FlowNetwork, InputError> {
-    let (plan, parts) = (&assembled.network, &assembled.fabric);
+    let (told, parts) = (&plan.network, &plan.fabric);
     let settings = FlowSettings {
         balancer,
-        seed: assembled.seed,
-        mtu: plan.mtu,
-        header: plan.header,
+        seed: plan.seed,
+        mtu: told.mtu,
+        header: told.header,
         // Host constants are latency here: what a message costs the processors of both ends delays it, but
         // does not space it from the next. Message rates are the message model's subject.
         nic_latency: parts.nic_latency + parts.overhead * 2,
-        reduction: plan.reduction,
-        alone: assembled.jobs.len() == 1,
+        reduction: told.reduction,
+        alone: plan.jobs.len() == 1,
         latency_first,
         observe_links: observe,
         records,
@@ -109,7 +109,7 @@ const NICS_PER_THREAD: usize = 64;
 /// # Errors
 /// [`InputError`] for what the model refuses only on the fabric as it then is.
 pub fn packet(
-    assembled: &Plan,
+    plan: &Plan,
     spec: HostSpec,
     source: &str,
     records: bool,
@@ -117,21 +117,21 @@ pub fn packet(
     start: Time,
     threads: Option<usize>,
 ) -> Result<Host<Box<dyn PacketModel>>, InputError> {
-    let plan = &assembled.network.packet;
-    let mut settings = PacketSettings { records, ..plan.settings.clone() };
+    let told = &plan.network.packet;
+    let mut settings = PacketSettings { records, ..told.settings.clone() };
     settings.parallel.threads = threads.unwrap_or_else(|| {
         // A process for a few NICs has too little to do in a window.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        cores.min(assembled.fabric.topology.nics() as usize / NICS_PER_THREAD).max(1)
+        cores.min(plan.fabric.topology.nics() as usize / NICS_PER_THREAD).max(1)
     });
     settings.impairments = settings.impairments.since(start);
     for background in &mut settings.background {
         *background = background.clone().since(start);
     }
-    let network = plan
+    let network = told
         .transport
         .of
-        .network(assembled.fabric.topology.clone(), settings, rerouter.cloned())
+        .network(plan.fabric.topology.clone(), settings, rerouter.cloned())
         .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
     Ok(Host::new(spec, free(), network))
 }
@@ -141,18 +141,18 @@ pub fn packet(
 /// # Errors
 /// [`InputError`] for a model that does not open.
 pub fn backend(
-    assembled: &Plan,
+    plan: &Plan,
     spec: HostSpec,
     library: Library,
     given: &BackendPlan,
     source: &str,
     records: bool,
 ) -> Result<Host<BackendNetwork>, InputError> {
-    let (plan, parts) = (&assembled.network, &assembled.fabric);
+    let (told, parts) = (&plan.network, &plan.fabric);
     let settings = BackendSettings {
-        seed: assembled.seed,
-        mtu: plan.mtu,
-        header: plan.header,
+        seed: plan.seed,
+        mtu: told.mtu,
+        header: told.header,
         parameters: given.parameters.clone(),
         // As in the other models.
         nic_latency: parts.nic_latency + parts.overhead * 2,
@@ -167,26 +167,26 @@ pub fn backend(
 /// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the
 /// topology and the data sheets.
 pub fn message(
-    assembled: &Plan,
+    plan: &Plan,
     spec: HostSpec,
     records: bool,
     rerouter: Option<&SharedRerouter>,
 ) -> Host<Latency> {
-    let (plan, parts) = (&assembled.network, &assembled.fabric);
-    let costs = match plan.message.loggops {
+    let (told, parts) = (&plan.network, &plan.fabric);
+    let costs = match told.message.loggops {
         Some(given) => Costs::uniform(given),
-        None => with_nics(by_class(assembled, rerouter, plan.balancer), &parts.topology, spec),
+        None => with_nics(by_class(plan, rerouter, told.balancer), &parts.topology, spec),
     };
-    let costs = costs.with_receiver(plan.message.receiver);
+    let costs = costs.with_receiver(told.message.receiver);
     Host::new(spec, costs.clone(), Latency::new(costs).observed(records, parts.topology.scale_up_size()))
 }
 
 /// The same where no link inside the fabric is slower than NICs, hosts cost a message nothing, and go on while bytes come in: one
 /// message after the other, as packets may go.
-pub fn in_turn(assembled: &Plan, spec: HostSpec) -> Host<Latency> {
+pub fn in_turn(plan: &Plan, spec: HostSpec) -> Host<Latency> {
     let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
-    let costs = by_class(assembled, None, LoadBalancer::Ideal).map(free);
-    let costs = with_nics(costs, &assembled.fabric.topology, spec).with_receiver(Receiver::Aside);
+    let costs = by_class(plan, None, LoadBalancer::Ideal).map(free);
+    let costs = with_nics(costs, &plan.fabric.topology, spec).with_receiver(Receiver::Aside);
     Host::new(spec, costs.clone(), Latency::new(costs))
 }
 
@@ -226,10 +226,10 @@ const SAMPLED: u32 = 1 << 14;
 ///
 /// In a Clos a [`PathClass`] is a kind. Elsewhere paths of one class differ in length (the hops of a torus, the distances
 /// of buildings), and with faults in every shape: there every latency is a kind of its own.
-fn by_class(assembled: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalancer) -> Costs {
-    let (parts, seed) = (&assembled.fabric, assembled.seed);
+fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalancer) -> Costs {
+    let (parts, seed) = (&plan.fabric, plan.seed);
     let topology = &parts.topology;
-    let (mtu, header) = (assembled.network.mtu.0, assembled.network.header.0);
+    let (mtu, header) = (plan.network.mtu.0, plan.network.header.0);
     let inside = |sample: Option<Sample>| LogGops {
         latency: sample.map_or(Span::ZERO, |sample| sample.latency),
         gap_per_byte: sample.map_or(0, |sample| femtoseconds_per_byte(sample.rate, 1, 1)),
@@ -380,8 +380,8 @@ fn femtoseconds_per_byte(rate: BitRate, wire: u64, payload: u64) -> u64 {
 }
 
 /// Streams and NICs that jobs use for their `works`.
-pub fn spec_of<'a>(assembled: &Plan, works: impl Iterator<Item = &'a Arc<Work>>) -> HostSpec {
-    let endpoints = assembled.fabric.topology.endpoints();
+pub fn spec_of<'a>(plan: &Plan, works: impl Iterator<Item = &'a Arc<Work>>) -> HostSpec {
+    let endpoints = plan.fabric.topology.endpoints();
     let none = HostSpec { endpoints, streams: 1, nics: 1 };
     works.map(|work| host_spec(&work.workload, endpoints)).fold(none, |sum, spec| HostSpec {
         endpoints,

@@ -38,7 +38,7 @@ impl<'a> PathNames<'a> {
                 let binding = workload.binding(rank, comm);
                 let ranks = &workload.communicators[binding.communicator as usize].ranks;
                 let spec = &workload.program(rank).specs[spec as usize];
-                let shape = Plan::new(spec, ranks.len() as u32).ok().and_then(|plan| plan.coupled());
+                let shape = Plan::new(spec, ranks.len() as u32).ok().and_then(|job_plan| job_plan.coupled());
                 let into =
                     shape.and_then(|shape| shape.edges.into_iter().find(|(_, to, _)| *to == binding.index));
                 let Some((from, ..)) = into else { return String::new() };

@@ -28,20 +28,20 @@ pub struct Payload {
 
 /// What all jobs sent. Of a run that was stopped the calendar has not heard of what was simulated last: `seen` has its iterations, by
 /// job.
-pub fn of(assembled: &Plan, histories: &[JobHistory], seen: Option<&[Vec<Iteration>]>) -> Payload {
+pub fn of(plan: &Plan, histories: &[JobHistory], seen: Option<&[Vec<Iteration>]>) -> Payload {
     // Jobs share workloads.
     let mut known: FxHashMap<*const Workload, Traffic> = FxHashMap::default();
     let mut each = |workload: &Workload| *known.entry(workload).or_insert_with(|| workload.traffic());
     let mut sum = Payload::default();
-    for (job, (plan, history)) in assembled.jobs.iter().zip(histories).enumerate() {
+    for (job, (job_plan, history)) in plan.jobs.iter().zip(histories).enumerate() {
         for (gpus, work) in history.done.parts() {
-            sum.kept = sum.kept + part(each(&plan.work_of(gpus).workload), work);
+            sum.kept = sum.kept + part(each(&job_plan.work_of(gpus).workload), work);
         }
         for (gpus, work) in history.undone.parts() {
-            sum.undone = sum.undone + part(each(&plan.work_of(gpus).workload), work);
+            sum.undone = sum.undone + part(each(&job_plan.work_of(gpus).workload), work);
         }
         for (gpus, work) in history.loaded.parts() {
-            if let Some(load) = &plan.work_of(gpus).load {
+            if let Some(load) = &job_plan.work_of(gpus).load {
                 sum.kept = sum.kept + part(each(&load.workload), work);
             }
         }
@@ -49,7 +49,7 @@ pub fn of(assembled: &Plan, histories: &[JobHistory], seen: Option<&[Vec<Iterati
             let weights: f64 = seen[job].iter().map(|iteration| iteration.weight).sum();
             let known = history.done.total() + history.undone.total();
             let more = ((weights * (1_u128 << 64) as f64) as u128).saturating_sub(known);
-            sum.kept = sum.kept + part(each(&plan.work.workload), more);
+            sum.kept = sum.kept + part(each(&job_plan.work.workload), more);
         }
     }
     sum

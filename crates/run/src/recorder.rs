@@ -234,7 +234,7 @@ impl<'a> Recorder<'a> {
     ) {
         let finish_ps = segments.last().map_or(0, |last| self.told(job, last.finish));
         let watched = &self.watched[job];
-        let plan = &self.plans[watched.job];
+        let job_plan = &self.plans[watched.job];
         let program = watched.work.workload.program(rank);
         let label = |segment: &Segment| match program.ops.get(segment.op as usize) {
             Some(op) => program.labels[op.label as usize].clone(),
@@ -248,7 +248,7 @@ impl<'a> Recorder<'a> {
         };
         let n = segments.len();
         let batch = Batch::default()
-            .with("job", Column::repeated(&plan.name, n))
+            .with("job", Column::repeated(&job_plan.name, n))
             .with("episode", Column::U32(vec![watched.episode; n]))
             .with("iteration", Column::U64(vec![number; n]))
             .with("step", Column::U32((0..n as u32).collect()))
@@ -269,7 +269,7 @@ impl Observer for Recorder<'_> {
         if iteration != watched.operations_of || !watched.ranks[rank.0 as usize] {
             return;
         }
-        let plan = &self.plans[watched.job];
+        let job_plan = &self.plans[watched.job];
         let program = watched.work.workload.program(rank);
         let n = program.ops.len();
         let records: Vec<_> = (0..n as u32).map(|op| replay.record(rank, op)).collect();
@@ -284,7 +284,7 @@ impl Observer for Recorder<'_> {
         let workload = &watched.work.workload;
         let peer = |peer: Option<Peer>| peer.map(|peer| u64::from(workload.resolve(rank, peer).0));
         let batch = Batch::default()
-            .with("job", Column::repeated(&plan.name, n))
+            .with("job", Column::repeated(&job_plan.name, n))
             .with("rank", Column::U32(vec![rank.0; n]))
             .with("stage", Column::U32(vec![watched.work.stage_of(rank); n]))
             .with("episode", Column::U32(vec![watched.episode; n]))

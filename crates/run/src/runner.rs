@@ -105,36 +105,30 @@ pub struct FabricRunner<'a> {
 impl<'a> FabricRunner<'a> {
     /// Nothing simulated so far.
     pub fn new(
-        assembled: &'a Plan,
+        plan: &'a Plan,
         options: &'a RunOptions,
         ideal: &'a IdealTimes<'a>,
         sink: &'a mut dyn TableSink,
         progress: &'a mut dyn ProgressSink,
     ) -> Self {
-        let record = Record::new(assembled.jobs.len());
-        let faults = assembled.fabric.faults.clone();
-        let simulator =
-            Simulator { assembled, options, sink, progress, record, flow_rows: 0, episode: 0, faults };
+        let record = Record::new(plan.jobs.len());
+        let faults = plan.fabric.faults.clone();
+        let simulator = Simulator { plan, options, sink, progress, record, flow_rows: 0, episode: 0, faults };
         Self {
             simulator,
             ideal,
-            memo: Memo::new(assembled),
+            memo: Memo::new(plan),
             footprints: FxHashMap::default(),
             alone: FxHashMap::default(),
             on_hosts: FxHashMap::default(),
             open: BTreeMap::new(),
-            tails: vec![0.0; assembled.jobs.len()],
+            tails: vec![0.0; plan.jobs.len()],
             heat: Heat::default(),
             congestion: Congestion::default(),
             begun: 0,
             hits: 0,
             footprint_runs: 0,
-            reached: Reached {
-                now: CalendarTime(0),
-                ended: 0,
-                jobs: assembled.jobs.len() as u64,
-                under_way: 0.0,
-            },
+            reached: Reached { now: CalendarTime(0), ended: 0, jobs: plan.jobs.len() as u64, under_way: 0.0 },
             pace: Pace::new(),
         }
     }
@@ -165,7 +159,7 @@ impl<'a> FabricRunner<'a> {
                 Ok(()) | Err(Stop::Cancelled) => {}
             }
         }
-        let assembled = self.simulator.assembled;
+        let plan = self.simulator.plan;
         let counts = self.simulator.record.counts;
         let episodes = json!({
             "begun": self.begun,
@@ -176,8 +170,8 @@ impl<'a> FabricRunner<'a> {
             "solves": counts.solves,
             "flows": counts.flows,
         });
-        if assembled.jobs.len() > 1 && assembled.fidelity == Fidelity::Flow {
-            let topology = &assembled.fabric.topology;
+        if plan.jobs.len() > 1 && plan.fidelity == Fidelity::Flow {
+            let topology = &plan.fabric.topology;
             let most = self.heat.most(topology).into_iter().take(MOST_LOADED);
             let load = |(utilisation, bytes, link): (f64, f64, windtunnel_topology::LinkId)| LinkLoad {
                 name: topology.link_name(link),
@@ -193,8 +187,8 @@ impl<'a> FabricRunner<'a> {
 
     /// Links of residents that have not been looked at yet.
     fn look(&mut self, residents: &[Resident<'_>]) -> Result<(), Stop> {
-        let assembled = self.simulator.assembled;
-        let domain = assembled.fabric.topology.scale_up_size().max(1);
+        let plan = self.simulator.plan;
+        let domain = plan.fabric.topology.scale_up_size().max(1);
         let mut episodes = Vec::new();
         let mut starts = Vec::new();
         for resident in residents {
@@ -208,9 +202,9 @@ impl<'a> FabricRunner<'a> {
                 continue;
             }
             let (placement, job, loading) = (resident.placement.to_vec(), resident.job, resident.loading);
-            let plan = &assembled.jobs[job];
-            let requests = plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
-            let left = requests.unwrap_or(plan.iterations);
+            let job_plan = &plan.jobs[job];
+            let requests = job_plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
+            let left = requests.unwrap_or(job_plan.iterations);
             let (start, phase) = (Time::ZERO, Span::ZERO);
             let (age, done_before, replayed, boundary) = (Span::ZERO, 0, 0, start);
             let job = EpisodeJob {
@@ -231,7 +225,7 @@ impl<'a> FabricRunner<'a> {
             starts.push(key);
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.
-        let iterations = assembled.cluster.episodes.iterations;
+        let iterations = plan.cluster.episodes.iterations;
         let iterations = if self.memo.remembers() { u64::from(iterations) + 1 } else { 1 };
         let unknown: Vec<usize> = (0..episodes.len())
             .filter(|&index| !self.memo.remembers() || self.memo_of(&episodes[index], iterations).is_none())
@@ -277,7 +271,7 @@ impl<'a> FabricRunner<'a> {
 
     /// The links between the NICs of `placement` and their leaves.
     fn host_links(&self, placement: &[EndpointId]) -> Arc<[u32]> {
-        let topology = &self.simulator.assembled.fabric.topology;
+        let topology = &self.simulator.plan.fabric.topology;
         let nics = placement.iter().map(|&gpu| topology.nic(gpu, NicId(0)));
         let mut links: Vec<u32> = nics
             .flat_map(|nic| {
@@ -312,7 +306,7 @@ impl<'a> FabricRunner<'a> {
 
     /// Where what begins at `start` counts its picoseconds from. Job fidelity has no rows in them.
     fn origin(&self, start: CalendarTime) -> Origin {
-        match self.simulator.assembled.fidelity {
+        match self.simulator.plan.fidelity {
             Fidelity::Job => Origin::at(start),
             _ => Origin::of(start),
         }
@@ -324,7 +318,7 @@ impl<'a> FabricRunner<'a> {
         let Some((job, seen)) = episode.jobs.iter().zip(seen).find(|(_, seen)| long(seen)) else {
             return Ok(());
         };
-        let name = &self.simulator.assembled.jobs[job.job].name;
+        let name = &self.simulator.plan.jobs[job.job].name;
         let message = format!(
             "the first {} iterations of job `{name}` take more than 213 days, the longest that is counted in \
              picoseconds\n\nhint: is a rate or a size mistyped? Else cut the job into shorter iterations",
@@ -366,52 +360,51 @@ impl<'a> FabricRunner<'a> {
 
     /// An iteration of a job at job fidelity, in an episode that begins at `start`.
     fn span_without_network(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
-        let assembled = self.simulator.assembled;
-        let plan = &assembled.jobs[job.job];
-        let span = match plan.duration {
-            Some(duration) => Span(duration.0.div_ceil(plan.iterations)),
+        let plan = self.simulator.plan;
+        let job_plan = &plan.jobs[job.job];
+        let span = match job_plan.duration {
+            Some(duration) => Span(duration.0.div_ceil(job_plan.iterations)),
             None if self.differs(&job.placement) => return self.span_on(start, job),
             None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
         };
         // An elastic job on fewer or more GPUs than it asked for.
-        let (asked, has) = (plan.ranks() as u128, job.placement.len() as u128);
+        let (asked, has) = (job_plan.ranks() as u128, job.placement.len() as u128);
         Ok(Span(u64::try_from((u128::from(span.0) * asked).div_ceil(has)).unwrap_or(u64::MAX)))
     }
 
     /// Whether a GPU or NIC of a placement has another speed than is written of all.
     fn differs(&self, placement: &[EndpointId]) -> bool {
-        let assembled = self.simulator.assembled;
-        let per_host = assembled.fabric.topology.endpoints_per_host();
+        let plan = self.simulator.plan;
+        let per_host = plan.fabric.topology.endpoints_per_host();
         let on = |gpu: &EndpointId, host: Option<u32>| host.is_none_or(|host| gpu.0 / per_host == host);
         let is = |gpu: &EndpointId, own: Option<u32>| own.is_none_or(|own| gpu.0 % per_host == own);
-        let slow =
-            |gpu: &EndpointId| assembled.speeds.iter().any(|rule| on(gpu, rule.host) && is(gpu, rule.gpu));
-        let behind = |gpu: &EndpointId| assembled.slow_nics.iter().any(|&host| on(gpu, host));
+        let slow = |gpu: &EndpointId| plan.speeds.iter().any(|rule| on(gpu, rule.host) && is(gpu, rule.gpu));
+        let behind = |gpu: &EndpointId| plan.slow_nics.iter().any(|&host| on(gpu, host));
         placement.iter().any(|gpu| slow(gpu) || behind(gpu))
     }
 
     /// An iteration alone on an ideal fabric, on the hosts that a job has; of a speed that changes later nothing is known yet.
     fn span_on(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
-        let Simulator { assembled, options, progress, .. } = &mut self.simulator;
-        let (assembled, options) = (*assembled, *options);
-        let work = assembled.jobs[job.job].work_of(job.placement.len());
-        let changes = assembled.speeds.iter().any(|rule| rule.from.is_some());
+        let Simulator { plan, options, progress, .. } = &mut self.simulator;
+        let (plan, options) = (*plan, *options);
+        let work = plan.jobs[job.job].work_of(job.placement.len());
+        let changes = plan.speeds.iter().any(|rule| rule.from.is_some());
         let key = (Arc::as_ptr(&work.workload), job.placement.clone(), if changes { start.0 } else { 0 });
         if let Some(&span) = self.on_hosts.get(&key) {
             return Ok(span);
         }
-        let variation = with_speeds(assembled, start, Variation::none());
-        let (placement, slow) = (job.placement.as_slice(), assembled.slow_links.as_slice());
+        let variation = with_speeds(plan, start, Variation::none());
+        let (placement, slow) = (job.placement.as_slice(), plan.slow_links.as_slice());
         let on = On { job: job.job, work, placement, variation: &variation, slow, form: Flows::Same };
         let mut watch = |_: f64, simulated, events| progress.progress(None, simulated, events);
-        let span = on.time(assembled, options, &mut watch)?.and_then(|took| took.0).ok_or(Stop::Cancelled)?;
+        let span = on.time(plan, options, &mut watch)?.and_then(|took| took.0).ok_or(Stop::Cancelled)?;
         self.on_hosts.insert(key, span);
         Ok(span)
     }
 
     /// Splits jobs into groups that share no link.
     fn meeting(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
-        if self.simulator.assembled.fidelity != Fidelity::Flow || residents.len() == 1 {
+        if self.simulator.plan.fidelity != Fidelity::Flow || residents.len() == 1 {
             return Ok(vec![(0..residents.len()).collect()]);
         }
         self.look(residents)?;
@@ -442,13 +435,13 @@ impl<'a> FabricRunner<'a> {
 
     /// Whether a job that loads has no way to some of its data.
     fn is_severed(&self, resident: &Resident<'_>) -> bool {
-        let plan = &self.simulator.assembled.jobs[resident.job];
-        let load = plan.work_of(resident.placement.len()).load.as_ref();
+        let job_plan = &self.simulator.plan.jobs[resident.job];
+        let load = job_plan.work_of(resident.placement.len()).load.as_ref();
         let (Some(faults), Some(load)) = (&self.simulator.faults, load.filter(|_| resident.loading)) else {
             return false;
         };
         let (mut forwarder, mut route) = (faults.clone(), Route::new());
-        let seed = self.simulator.assembled.seed;
+        let seed = self.simulator.plan.seed;
         load.flows(resident.placement).any(|(from, to)| {
             [(from, to), (to, from)].into_iter().any(|(from, to)| {
                 forwarder.route(LoadBalancer::Ecmp, seed, from, to, NicId(0), 0, &mut route).is_err()
@@ -474,7 +467,7 @@ impl<'a> FabricRunner<'a> {
             self.simulator.record.started[job.job].get_or_insert(start);
         }
         self.begun += episodes.len() as u64;
-        if self.simulator.assembled.fidelity == Fidelity::Job {
+        if self.simulator.plan.fidelity == Fidelity::Job {
             let mut results = Vec::with_capacity(episodes.len());
             for episode in episodes {
                 let seen = self.without_network(start, &episode.jobs, iterations)?;
@@ -593,7 +586,7 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn groups(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
         // Without a network jobs do not meet.
-        if self.simulator.assembled.fidelity == Fidelity::Job {
+        if self.simulator.plan.fidelity == Fidelity::Job {
             return Ok((0..residents.len()).map(|place| vec![place]).collect());
         }
         // Those that are cut off from their data wait for the fabric, each alone.
@@ -698,12 +691,12 @@ impl EpisodeRunner for FabricRunner<'_> {
     }
 
     fn fabric(&mut self, out: &[Component]) {
-        let assembled = self.simulator.assembled;
-        let Some(plan) = &assembled.operations else { return };
-        self.simulator.faults = if out.is_empty() || plan.plant.is_bare() {
-            assembled.fabric.faults.clone()
+        let plan = self.simulator.plan;
+        let Some(operations) = &plan.operations else { return };
+        self.simulator.faults = if out.is_empty() || operations.plant.is_bare() {
+            plan.fabric.faults.clone()
         } else {
-            let mut forwarder = plan.plant.forwarder(out);
+            let mut forwarder = operations.plant.forwarder(out);
             forwarder.converge();
             Some(forwarder)
         };
@@ -715,7 +708,7 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn reached(&mut self, reached: Reached) -> Result<(), Stop> {
         self.reached = reached;
-        let many = self.simulator.assembled.is_drawn() || reached.jobs > 1;
+        let many = self.simulator.plan.is_drawn() || reached.jobs > 1;
         if !many || !self.pace.due() {
             return Ok(());
         }

@@ -34,42 +34,41 @@ pub struct Streamed {
 /// # Errors
 /// [`Failure`] for a job that fits nowhere, or a sink that refuses rows.
 pub fn run(
-    assembled: &Plan,
+    plan: &Plan,
     stream: &JobStream,
     source: &str,
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<Streamed, Failure> {
-    let topology = &assembled.fabric.topology;
-    let cluster = &assembled.cluster;
+    let topology = &plan.fabric.topology;
+    let cluster = &plan.cluster;
     let localities: Vec<_> = stream.jobs.first().map(|job| job.locality).into_iter().collect();
     let places = asks_for_groups(&[stream.placement], &localities).then(|| Places::of(topology));
-    let operations = assembled.operations.as_ref().map(OperationsPlan::as_operations);
+    let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
     let machine = Machine {
         endpoints: topology.endpoints(),
         endpoints_per_host: topology.endpoints_per_host(),
-        storage: &assembled.storage_hosts,
+        storage: &plan.storage_hosts,
         regions: cluster.regions,
         reaction_delay: cluster.reaction_delay,
         lives: stream.lives.clone(),
         operations: operations.as_ref(),
-        seed: assembled.seed,
+        seed: plan.seed,
         queue: stream.queue,
         placements: vec![stream.placement],
         locator: places.as_ref().map(|places| places as &dyn Locator),
     };
-    let mut scheduler = scheduler(assembled);
-    let usage =
-        ClusterUse { jobs: stream.jobs.len() as u64, log: assembled.log.clone(), ..ClusterUse::default() };
-    let plant = assembled.operations.as_ref().map(|plan| &plan.plant);
+    let mut scheduler = scheduler(plan);
+    let usage = ClusterUse { jobs: stream.jobs.len() as u64, log: plan.log.clone(), ..ClusterUse::default() };
+    let plant = plan.operations.as_ref().map(|operations| &operations.plant);
     let (rows, faults, pace) = (Rows::default(), Vec::new(), Pace::new());
     let gpus = stream.jobs.iter().map(|job| job.gpus);
     let placements = Placements::of_some(machine.endpoints_per_host, topology.hosts(), gpus);
     let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
-    let replayed = replayed.map_err(|error| failure(&error, assembled, stream, source))?;
+    let replayed = replayed.map_err(|error| failure(&error, plan, stream, source))?;
     watcher.flush().map_err(Failure::Run)?;
-    let over_time = usage_rows(&replayed.timeline, computing(assembled));
+    let over_time = usage_rows(&replayed.timeline, computing(plan));
     watcher.sink.rows("usage", over_time).map_err(Failure::Run)?;
     let mut usage = watcher.usage;
     usage.over_time(&replayed.timeline);
@@ -79,13 +78,13 @@ pub fn run(
     Ok(Streamed { usage, replayed })
 }
 
-fn failure(error: &ReplayError, assembled: &Plan, stream: &JobStream, source: &str) -> Failure {
+fn failure(error: &ReplayError, plan: &Plan, stream: &JobStream, source: &str) -> Failure {
     let error = match error {
         ReplayError::Cluster(error) => error.clone(),
         ReplayError::Observer(message) => return Failure::Run(message.clone()),
     };
     let fits_nowhere = matches!(error, ClusterError::NoRoom { .. });
-    let log = assembled.source.as_ref().and_then(|source| source.log.as_deref());
+    let log = plan.source.as_ref().and_then(|source| source.log.as_deref());
     let failure = Failure::from(error).named(|job| {
         let name = match (log, stream.lines.get(job.0 as usize)) {
             (Some(log), Some(line)) => format!("job {job} ({log}:{line})"),

@@ -25,19 +25,19 @@ pub struct Lost {
 
 impl Lost {
     /// Of a packet network: `None` where whatever is lost is sent again, or nothing that a job waits for was.
-    pub fn of(assembled: &Plan, packet: &dyn PacketModel) -> Option<Self> {
+    pub fn of(plan: &Plan, packet: &dyn PacketModel) -> Option<Self> {
         if !packet.has_lost_for_good() {
             return None;
         }
         let totals = packet.totals();
-        let topology = &assembled.fabric.topology;
+        let topology = &plan.fabric.topology;
         let mut reports: Vec<PortReport> = packet.port_reports();
         reports.retain(|report| report.drops > 0);
         // Stable: ports that dropped equally stay in the order of their links.
         reports.sort_by_key(|report| std::cmp::Reverse(report.drops));
         let name = |report: &PortReport| (topology.link_name(report.link), report.drops);
         Some(Self {
-            transport: assembled.network.packet.transport.name.clone(),
+            transport: plan.network.packet.transport.name.clone(),
             packets: totals.drops,
             on_links: totals.corrupted + totals.link_down,
             by_watchdog: reports.iter().map(|report| report.watchdog_drops).sum(),

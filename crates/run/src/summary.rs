@@ -54,7 +54,7 @@ impl JobState {
 /// A job's part of the summary.
 pub struct JobSummary<'a> {
     /// What it is.
-    pub plan: &'a JobPlan,
+    pub job_plan: &'a JobPlan,
     /// How it ended.
     pub state: JobState,
     /// Its simulated iterations.
@@ -100,7 +100,7 @@ fn weighted_quantile(sorted: &[(u64, f64)], q: f64) -> Option<u64> {
 impl JobSummary<'_> {
     /// Nanoseconds by which it missed its deadline; `None` if it had none, or has not ended.
     fn late(&self) -> Option<u64> {
-        cluster::late(self.submit?.0, self.finish?.0, self.plan.deadline)
+        cluster::late(self.submit?.0, self.finish?.0, self.job_plan.deadline)
     }
 
     /// As JSON.
@@ -145,20 +145,20 @@ impl JobSummary<'_> {
                 (dimension.name().to_owned(), json!(value))
             })
             .collect();
-        let model = self.plan.model.as_ref();
+        let model = self.job_plan.model.as_ref();
         let rate = |per_iteration: f64| iteration_time.filter(|t| *t > 0.0).map(|t| per_iteration / t);
         let calendar = |time: Option<CalendarTime>| time.map(|time| time.0 as f64 / 1e9);
         // Of a job whose iterations were all disturbed on their way no more is known than the mean.
         let quantile = |q: f64| weighted_quantile(&spans, q).map(seconds).or(iteration_time);
         let took = self.start.zip(self.finish).map(|(start, finish)| finish.0 - start.0);
         json!({
-            "name": self.plan.name,
+            "name": self.job_plan.name,
             "state": self.state.name(),
-            "line": self.plan.line,
-            "log": self.plan.origin.to_json(),
-            "ranks": self.plan.ranks(),
-            "operations": self.plan.work.workload.operations(),
-            "iterations": self.plan.iterations,
+            "line": self.job_plan.line,
+            "log": self.job_plan.origin.to_json(),
+            "ranks": self.job_plan.ranks(),
+            "operations": self.job_plan.work.workload.operations(),
+            "iterations": self.job_plan.iterations,
             "simulated_iterations": self.iterations.iter().filter(|one| !one.reused && one.ended).count(),
             "iteration_time_s": {
                 "mean": iteration_time,
@@ -177,11 +177,11 @@ impl JobSummary<'_> {
             "ideal_iteration_time_s": self.ideal_ps.map(seconds),
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
             "expected_error": model.map(|model| model.expected_error.clone()),
-            "samples_per_s": self.plan.samples.and_then(|samples| rate(samples as f64)),
+            "samples_per_s": self.job_plan.samples.and_then(|samples| rate(samples as f64)),
             "mfu": model.and_then(|model| gpu_time.map(|time| model.flops / (model.peak_flops * time))),
             "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),
             "memory": model.map(|model| model.memory.clone()),
-            "warnings": self.plan.warnings,
+            "warnings": self.job_plan.warnings,
             "submit_s": calendar(self.submit),
             "start_s": calendar(self.start),
             "finish_s": calendar(self.finish),

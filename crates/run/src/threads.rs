@@ -19,10 +19,10 @@ use crate::table::{Batch, ProgressSink, TableSink};
 type Outcome = (Result<Simulated, Stop>, Record, Buffer, u64);
 
 /// Why some of the threads that were asked for have nothing to do, as a line for people.
-pub fn no_help(assembled: &Plan, options: &RunOptions) -> Option<String> {
+pub fn no_help(plan: &Plan, options: &RunOptions) -> Option<String> {
     let asked = options.threads.filter(|&threads| threads > 1)?;
-    let (fidelity, several) = (assembled.fidelity, assembled.jobs.len() > 1);
-    let network = &assembled.network;
+    let (fidelity, several) = (plan.fidelity, plan.jobs.len() > 1);
+    let network = &plan.network;
     let why = match fidelity {
         Fidelity::Job if several => return None,
         Fidelity::Job => "job fidelity simulates no network".to_owned(),
@@ -44,7 +44,7 @@ pub fn no_help(assembled: &Plan, options: &RunOptions) -> Option<String> {
             format!("one thread simulates a network at {} fidelity", fidelity.name())
         }
     };
-    match super::ideal::goes_beside(assembled, options) {
+    match super::ideal::goes_beside(plan, options) {
         true if asked == 2 => None,
         true => Some(format!(
             "`--threads {asked}`: 2 are of use, {why}, and another one the ideal fabric beside it"
@@ -62,9 +62,9 @@ pub fn simulate(
     iterations: u64,
 ) -> Result<Vec<Simulated>, Stop> {
     let threads = simulator.options.workers().min(episodes.len());
-    let several = simulator.assembled.jobs.len() > 1;
+    let several = simulator.plan.jobs.len() > 1;
     let events = simulator.record.events;
-    if threads <= 1 || simulator.assembled.fidelity != Fidelity::Flow {
+    if threads <= 1 || simulator.plan.fidelity != Fidelity::Flow {
         let mut seen = Vec::with_capacity(episodes.len());
         for episode in episodes {
             if !several {
@@ -86,7 +86,7 @@ pub fn simulate(
         }
         return Ok(seen);
     }
-    let (assembled, options, rows) = (simulator.assembled, simulator.options, simulator.flow_rows);
+    let (plan, options, rows) = (simulator.plan, simulator.options, simulator.flow_rows);
     let faults = &simulator.faults;
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
@@ -100,7 +100,7 @@ pub fn simulate(
                     let Some(&episode) = episodes.get(index) else { break };
                     let (mut sink, mut progress) = (Buffer::default(), Quiet(stop));
                     let mut simulator = Simulator {
-                        assembled,
+                        plan,
                         options,
                         sink: &mut sink,
                         progress: &mut progress,

@@ -36,8 +36,8 @@ pub struct Verdict {
 
 impl Judge {
     /// Of a scenario.
-    pub fn of(assembled: &Plan) -> Self {
-        let episodes = &assembled.cluster.episodes;
+    pub fn of(plan: &Plan) -> Self {
+        let episodes = &plan.cluster.episodes;
         let most = episodes.max_iterations.max(episodes.iterations);
         Self { enough: Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most } }
     }

@@ -81,7 +81,7 @@ struct Entered {
 
 /// Runs `jobs` to their end; if the progress sink stops it, as far as it came.
 pub fn run(
-    assembled: &Plan,
+    plan: &Plan,
     options: &RunOptions,
     jobs: &[JobRequest],
     settings: &Settings<'_>,
@@ -89,39 +89,39 @@ pub fn run(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<(Histories, Record, bool), Failure> {
-    let spec = network::spec_of(assembled, assembled.jobs.iter().flat_map(JobPlan::works));
+    let spec = network::spec_of(plan, plan.jobs.iter().flat_map(JobPlan::works));
     // What always is out; and where more may go out, a rerouter in any case.
-    let plan = assembled.operations.as_ref().filter(|plan| plan.changes_fabric());
-    let moving = plan.map(|plan| plan.plant.forwarder(&[]));
-    let rerouter = network::rerouter(moving.as_ref().or(assembled.fabric.faults.as_ref()));
-    let over = Over { assembled, options, jobs, settings, rerouter: rerouter.clone() };
+    let moves = plan.operations.as_ref().filter(|operations| operations.changes_fabric());
+    let moving = moves.map(|operations| operations.plant.forwarder(&[]));
+    let rerouter = network::rerouter(moving.as_ref().or(plan.fabric.faults.as_ref()));
+    let over = Over { plan, options, jobs, settings, rerouter: rerouter.clone() };
     let refused = |message: &str| Err(InputError::new("--full", message).into());
-    match assembled.fidelity {
+    match plan.fidelity {
         Fidelity::Flow => {
-            let balancer = assembled.network.balancer;
-            let mut fabric = network::flow(assembled, spec, balancer, true, false, rerouter.as_ref())?;
-            if plan.is_some() {
+            let balancer = plan.network.balancer;
+            let mut fabric = network::flow(plan, spec, balancer, true, false, rerouter.as_ref())?;
+            if moves.is_some() {
                 fabric.network_mut().expect_changes();
             }
             over.run(fabric, scheduler, sink, progress)
         }
-        Fidelity::Packet if assembled.network.backend.is_some() => {
+        Fidelity::Packet if plan.network.backend.is_some() => {
             refused("several jobs are not simulated from end to end by a model of one's own")
         }
-        Fidelity::Packet if plan.is_some() && assembled.troubles.impairments.moves_paths() => refused(
+        Fidelity::Packet if moves.is_some() && plan.troubles.impairments.moves_paths() => refused(
             "cables and switches fail or are drained by `cluster` or by `impairments` at `fidelity: packet`, not by both",
         ),
-        Fidelity::Packet if plan.is_some() && balancer_is_fixed(assembled) => refused(
+        Fidelity::Packet if moves.is_some() && balancer_is_fixed(plan) => refused(
             "`load_balancer: destination_modulo` has one path for a pair, but cables or switches fail or are drained",
         ),
-        Fidelity::Packet if reduces(assembled) && assembled.operations.is_some() => {
+        Fidelity::Packet if reduces(plan) && plan.operations.is_some() => {
             refused("reductions in the network are not interrupted at `fidelity: packet`, and jobs may be")
         }
         Fidelity::Packet => {
             let (source, threads) = (&options.source, options.threads);
             let mut fabric =
-                network::packet(assembled, spec, source, false, rerouter.as_ref(), Time::ZERO, threads)?;
-            if plan.is_some() {
+                network::packet(plan, spec, source, false, rerouter.as_ref(), Time::ZERO, threads)?;
+            if moves.is_some() {
                 fabric.network_mut().expect_changes();
             }
             if let Some(digests) = &options.digests {
@@ -136,16 +136,16 @@ pub fn run(
 }
 
 /// Whether a pair keeps its path though it has failed.
-fn balancer_is_fixed(assembled: &Plan) -> bool {
-    assembled.network.balancer == LoadBalancer::DestinationModulo
+fn balancer_is_fixed(plan: &Plan) -> bool {
+    plan.network.balancer == LoadBalancer::DestinationModulo
 }
 
 /// Whether any collective is one of switches.
-fn reduces(assembled: &Plan) -> bool {
-    let specs = assembled
+fn reduces(plan: &Plan) -> bool {
+    let specs = plan
         .jobs
         .iter()
-        .flat_map(|plan| &plan.work.workload.programs)
+        .flat_map(|job_plan| &job_plan.work.workload.programs)
         .flat_map(|program| &program.specs);
     specs.into_iter().any(|spec| spec.algorithm == Algorithm::InNetwork)
 }
@@ -170,7 +170,7 @@ impl Lasting for Box<dyn PacketModel> {
 
 /// What is run, over whatever fabric.
 struct Over<'a> {
-    assembled: &'a Plan,
+    plan: &'a Plan,
     options: &'a RunOptions,
     jobs: &'a [JobRequest],
     settings: &'a Settings<'a>,
@@ -188,28 +188,23 @@ impl Over<'_> {
     where
         Host<N>: Observed,
     {
-        let Over { assembled, options, jobs, settings, rerouter } = self;
-        let balancer = assembled.network.balancer;
+        let Over { plan, options, jobs, settings, rerouter } = self;
+        let balancer = plan.network.balancer;
         let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
         let mut cluster = Cluster::new(&order.jobs, &machine);
         cluster.check_room()?;
         cluster.keep_stays();
-        let variation = variation(assembled, CalendarTime(0));
+        let variation = variation(plan, CalendarTime(0));
         let (mut seen, mut held) = (Vec::new(), Vec::new());
-        let names = PathNames::new(
-            &assembled.fabric.topology,
-            assembled.fabric.faults.clone(),
-            balancer,
-            assembled.seed,
-        );
-        let recorder = Recorder::new(&assembled.jobs, names, sink, Origin::RUN, &mut seen, &mut held, false);
+        let names = PathNames::new(&plan.fabric.topology, plan.fabric.faults.clone(), balancer, plan.seed);
+        let recorder = Recorder::new(&plan.jobs, names, sink, Origin::RUN, &mut seen, &mut held, false);
         let mut shard = Shard::new(fabric, settings.endpoints, &variation, recorder);
-        if assembled.fidelity == Fidelity::Flow {
+        if plan.fidelity == Fidelity::Flow {
             shard.keep_rings_coupled();
         }
-        shard.exchange(exchanges(assembled, jobs.len()));
+        shard.exchange(exchanges(plan, jobs.len()));
         let mut whole = Whole {
-            assembled,
+            plan,
             options,
             settings,
             jobs,
@@ -232,7 +227,7 @@ impl Over<'_> {
             Err(Stop::Cancelled) => true,
             Err(Stop::Failed(failure)) => return Err(failure),
         };
-        let topology = &assembled.fabric.topology;
+        let topology = &plan.fabric.topology;
         let mut record = Record::new(jobs.len());
         let end = whole.shard.fabric().now();
         record.events = whole.shard.fabric().events();
@@ -245,13 +240,13 @@ impl Over<'_> {
             (links, record.network.links_most_loaded) = usage::links(flow, topology, 0, Span(end.0));
         }
         if let Some(packet) = whole.shard.fabric_mut().packet_network() {
-            links = record.add_packets(packet, assembled, 0, end, Span(end.0));
+            links = record.add_packets(packet, plan, 0, end, Span(end.0));
             record.add_packet_work(packet, options);
         }
         if let Some(delivered) = whole.shard.fabric_mut().delivered() {
             record.add_delivered(delivered);
         }
-        if merges(assembled) {
+        if merges(plan) {
             for place in 0..whole.entered.len() {
                 record.network.add_exchanges(&(&whole.shard.exchanged(place)).into());
             }
@@ -304,7 +299,7 @@ impl Over<'_> {
 }
 
 struct Whole<'a, N: Lasting> {
-    assembled: &'a Plan,
+    plan: &'a Plan,
     options: &'a RunOptions,
     settings: &'a Settings<'a>,
     jobs: &'a [JobRequest],
@@ -349,16 +344,16 @@ where
             let Some(now) = self.until(event, &mut steps, &mut pace, cluster, progress)? else {
                 let mut lost = None;
                 if let Some(packet) = self.shard.fabric_mut().packet_network() {
-                    if let Some(failure) = packet_trouble(self.assembled, packet) {
+                    if let Some(failure) = packet_trouble(self.plan, packet) {
                         return Err(Stop::Failed(failure));
                     }
-                    lost = Lost::of(self.assembled, packet);
+                    lost = Lost::of(self.plan, packet);
                 }
                 if let Some(fault) = self.shard.fabric().fault() {
                     return Err(Stop::Failed(Failure::Run(fault.to_owned())));
                 }
                 let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
-                let name = |entry: &Entered| self.assembled.jobs[entry.job].name.as_str();
+                let name = |entry: &Entered| self.plan.jobs[entry.job].name.as_str();
                 let jobs: Vec<&str> = self.entered.iter().map(name).collect();
                 return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond, lost.as_ref())));
             };
@@ -507,15 +502,15 @@ where
     fn lay_paths(&mut self, cluster: &Cluster<'_>) {
         let changes = cluster.fabric_changes();
         let known = std::mem::replace(&mut self.fabric, changes);
-        let (Some(plan), Some(rerouter)) = (&self.assembled.operations, &self.rerouter) else { return };
-        if known == changes || !plan.changes_fabric() {
+        let (Some(operations), Some(rerouter)) = (&self.plan.operations, &self.rerouter) else { return };
+        if known == changes || !operations.changes_fabric() {
             return;
         }
-        let mut forwarder = plan.plant.forwarder(&cluster.fabric_out());
+        let mut forwarder = operations.plant.forwarder(&cluster.fabric_out());
         forwarder.converge();
-        let balancer = self.assembled.network.balancer;
-        let topology = &self.assembled.fabric.topology;
-        let names = PathNames::new(topology, Some(forwarder.clone()), balancer, self.assembled.seed);
+        let balancer = self.plan.network.balancer;
+        let topology = &self.plan.fabric.topology;
+        let names = PathNames::new(topology, Some(forwarder.clone()), balancer, self.plan.seed);
         self.shard.observer_mut().rename_paths(names);
         *lock(rerouter).forwarder_mut() = forwarder.clone();
         let host = self.shard.fabric_mut();
@@ -530,9 +525,9 @@ where
         }
         let placement = running.placement.clone();
         let job = self.given[id.0 as usize];
-        let plan = &self.assembled.jobs[job];
+        let job_plan = &self.plan.jobs[job];
         let pause = cluster.segment(id).expect("it runs").pause;
-        if let Some(load) = plan.work.load.as_ref().filter(|_| pause.loading > 0) {
+        if let Some(load) = job_plan.work.load.as_ref().filter(|_| pause.loading > 0) {
             return self.enter_loading(id, placement, load.requests, cluster);
         }
         let before = self.safe[job];
@@ -585,13 +580,13 @@ where
 
     /// Puts a job on the shard; its place there.
     fn put_on(&mut self, job: &EpisodeJob) -> Result<usize, Stop> {
-        let plan = &self.assembled.jobs[job.job];
+        let job_plan = &self.plan.jobs[job.job];
         let alike = |entry: &&Entered| entry.job == job.job && entry.loading == job.loading;
         let stay = self.entered.iter().filter(alike).count() as u32;
-        self.shard.observer_mut().enter(watch(job, plan, u64::MAX, stay));
-        self.shard.couple(coupling(self.assembled, &job.placement));
-        let place = self.shard.enter(shard_job(self.assembled, job)).map_err(|error| {
-            let place = format!("{}: job `{}`", self.options.source, plan.name);
+        self.shard.observer_mut().enter(watch(job, job_plan, u64::MAX, stay));
+        self.shard.couple(coupling(self.plan, &job.placement));
+        let place = self.shard.enter(shard_job(self.plan, job)).map_err(|error| {
+            let place = format!("{}: job `{}`", self.options.source, job_plan.name);
             InputError::new(place, error.to_string())
         })?;
         Ok(place)
