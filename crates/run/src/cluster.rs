@@ -18,7 +18,7 @@ pub fn scheduler(plan: &Plan) -> Box<dyn Scheduler> {
     if let Some(own) = plan.modules.make_scheduler() {
         return own;
     }
-    scheduler::by_name(&cluster.scheduler, &options).expect("assembling has checked the name")
+    scheduler::by_name(&cluster.scheduler, &options).expect("the plan was made with a known name")
 }
 
 /// GPUs that jobs may get.

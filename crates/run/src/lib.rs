@@ -74,7 +74,7 @@ pub struct RunOptions {
     pub inputs: Vec<Input>,
     /// Simulate every iteration.
     pub full: bool,
-    /// Runs since the scenario's text was taken: a user waits for the assembling too.
+    /// Runs since the scenario's text was taken: a user waits for the plan too.
     pub watch: Stopwatch,
     /// Threads; `None`: as many as there are, where it is worth it.
     pub threads: Option<usize>,
