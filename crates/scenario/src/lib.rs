@@ -1,18 +1,9 @@
-//! From a scenario file to a result: the schema, its checks, the assembled run, and the tables.
+//! What programs call: one run, its explanation, and what a scenario may say.
 //!
-//! Stages are types: text → [`schema::Scenario`] ([`load`]) → [`assemble::Assembled`] → rows and summary ([`run`]). The
-//! bindings call [`api`] and nothing else.
+//! Text → plan is `config`'s, plan → results is `run`'s. The bindings call [`api`] and nothing else.
 
 pub mod api;
-pub mod assemble;
-mod budget;
-pub mod cost;
-pub mod error;
-pub mod error_bands;
-pub mod inputs;
-pub mod load;
-pub mod modules;
-pub mod run;
-pub mod schema;
-pub mod sheets;
-pub mod table;
+
+pub use windtunnel_config::{load, schema};
+pub use windtunnel_plan::{error, modules};
+pub use windtunnel_run::table;

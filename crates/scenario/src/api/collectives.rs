@@ -3,13 +3,13 @@
 
 use serde::Deserialize;
 use serde_json::json;
+use windtunnel_plan::error::InputError;
 use windtunnel_workload::collectives::mpi;
 use windtunnel_workload::collectives::nccl::{
     Communicator, Constants, Hardware, Layout, Operation, Settings,
 };
 
 use super::Failure;
-use crate::error::InputError;
 
 /// Questions to the model of NCCL.
 #[derive(Deserialize)]

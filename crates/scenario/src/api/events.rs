@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
+use windtunnel_config::schema::Fidelity;
 use windtunnel_kernel::Span;
 use windtunnel_kernel::digest::{Divergence, EventDigest};
+use windtunnel_plan::error::Failure;
+use windtunnel_run::machine::Stopwatch;
+use windtunnel_run::table::Discard;
+use windtunnel_run::{Digests, RunOptions, execute};
 
 use super::RunRequest;
-use crate::error::Failure;
-use crate::run::machine::Stopwatch;
-use crate::run::{self, Digests, RunOptions};
-use crate::schema::Fidelity;
-use crate::table::Discard;
 
 /// Runs a scenario at packet fidelity with each of two numbers of threads, which spread the fabric over different
 /// processes, compares digests of all events, and says when the first differ, in words; `None` if none do, or at another
@@ -62,11 +62,11 @@ fn digests(
     threads: usize,
     focus: Option<(usize, EventDigest)>,
 ) -> Result<Option<Vec<EventDigest>>, Failure> {
-    let mut assembled = request.assemble()?;
-    if assembled.scenario.fidelity != Fidelity::Packet {
+    let plan = request.plan()?;
+    if plan.fidelity != Fidelity::Packet {
         return Ok(None);
     }
-    let inputs = request.inputs(&assembled)?;
+    let inputs = request.inputs(&plan)?;
     let log = Arc::new(Mutex::new(Digests { focus, found: Vec::new() }));
     let options = RunOptions {
         source: request.source.clone(),
@@ -77,8 +77,9 @@ fn digests(
         threads: Some(threads),
         digests: Some(Arc::clone(&log)),
         native: request.native.clone(),
+        library: None,
     };
-    run::execute(&mut assembled, &options, &mut Discard, &mut Discard)?;
+    execute(&plan, &options, &mut Discard, &mut Discard)?;
     let found = std::mem::take(&mut log.lock().expect("no holder panics").found);
     Ok(Some(found))
 }

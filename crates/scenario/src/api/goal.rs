@@ -9,13 +9,12 @@ use windtunnel_cluster::variation::Variation;
 use windtunnel_fabric::host::{Costs, Host, LogGops, Receiver};
 use windtunnel_fabric::message::Latency;
 use windtunnel_kernel::{Bytes, EndpointId, RankId, Span, Time};
+use windtunnel_plan::error::Failure;
+use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_run::host_spec;
 use windtunnel_workload::Workload;
 use windtunnel_workload::goal::{self, ReadOptions};
 use windtunnel_workload::replay::{Replay, StuckOperation};
-
-use crate::error::Failure;
-use crate::error::{InputError, nearest};
-use crate::run::network;
 
 fn open(path: &Path) -> Result<Workload, Failure> {
     goal::open(path).map_err(|error| goal_error(&error))
@@ -206,7 +205,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
     let workload = open(path)?;
     let endpoints = workload.ranks() as u32;
     let costs = Costs::uniform(parameters).with_receiver(receiver);
-    let spec = network::host_spec(&workload, endpoints);
+    let spec = host_spec(&workload, endpoints);
     let fabric = Host::new(spec, costs.clone(), Latency::new(costs));
     let variation = Variation::none();
     let mut shard = Shard::new(fabric, endpoints, &variation, Nobody);

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 
-use crate::error::Failure;
+use windtunnel_plan::error::Failure;
 
 thread_local! {
     /// Calls that are guarded on this thread.
@@ -56,7 +56,7 @@ fn place(info: &PanicHookInfo<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::InputError;
+    use windtunnel_plan::error::InputError;
 
     #[test]
     fn a_panic_is_a_failure_with_its_place() {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windtunnel_kernel::{EndpointId, NicId, RandomStream, memory};
+use windtunnel_run::machine::{Stopwatch, peak_rss_bytes};
 use windtunnel_topology::{
     Itinerary, LoadBalancer, Peer, Route, SwitchId, Tables, Target, Topology, flow_hash,
 };
 
 use super::routing::topology_of;
 use super::{Failure, ready_to_route};
-use crate::run::machine::{Stopwatch, peak_rss_bytes};
 
 /// A question that a switch on the way of a step of the ring asks.
 #[derive(Clone, Copy)]

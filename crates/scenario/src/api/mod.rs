@@ -11,24 +11,25 @@ mod topology;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
+use windtunnel_config::load;
+use windtunnel_config::resolve;
+use windtunnel_config::schema::{Fidelity, OperationsTable, Scenario};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
+use windtunnel_plan::Plan;
+pub use windtunnel_plan::error::Failure;
+use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_plan::inputs::{Input, hex};
+use windtunnel_plan::modules::Modules;
+use windtunnel_run::machine::Stopwatch;
+pub use windtunnel_run::native::Native;
+use windtunnel_run::table::{Phase, ProgressSink, Rising, TableSink};
+use windtunnel_run::{Pace, RunOptions, execute};
 use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::collectives::{collective_times, mpi_times};
 pub use self::guard::guarded;
 pub use self::names::{name_kinds, names};
 pub use self::topology::topology;
-use crate::assemble::{Assembled, assemble};
-pub use crate::error::Failure;
-use crate::error::{InputError, nearest};
-use crate::inputs::{Input, hex};
-use crate::load;
-use crate::modules::Modules;
-use crate::run::machine::Stopwatch;
-pub use crate::run::native::Native;
-use crate::run::{self, Pace, RunOptions};
-use crate::schema::{Fidelity, OperationsTable, Scenario};
-use crate::table::{Phase, ProgressSink, Rising, TableSink};
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
@@ -84,18 +85,18 @@ impl RunRequest {
         Ok(scenario)
     }
 
-    fn assemble(&self) -> Result<Assembled, InputError> {
-        self.assemble_telling(&mut |_| {})
+    fn plan(&self) -> Result<Plan, InputError> {
+        self.plan_telling(&mut |_| {})
     }
 
     /// The same, telling what part of it is done.
-    fn assemble_telling(&self, progress: &mut dyn FnMut(f64)) -> Result<Assembled, InputError> {
-        assemble(self.scenario()?, &self.source, &self.base, self.modules.clone(), progress)
+    fn plan_telling(&self, progress: &mut dyn FnMut(f64)) -> Result<Plan, InputError> {
+        resolve(self.scenario()?, &self.source, &self.base, self.modules.clone(), progress)
     }
 
-    /// The files and sheets that `assembled` was built from.
-    fn inputs(&self, assembled: &Assembled) -> Result<Vec<Input>, InputError> {
-        assembled.inputs.digests().map_err(|error| InputError::new(&self.source, error.to_string()))
+    /// The files and sheets that `plan` was made from.
+    fn inputs(&self, plan: &Plan) -> Result<Vec<Input>, InputError> {
+        plan.inputs.digests().map_err(|error| InputError::new(&self.source, error.to_string()))
     }
 
     /// SHA-256 of everything that decides the results: what was asked, and `inputs`, the files and sheets that were read for it.
@@ -139,13 +140,13 @@ pub fn run(
     let progress = &mut Rising::new(progress);
     progress.phase(Phase::Preparing);
     let mut pace = Pace::new();
-    let mut assembled = request.assemble_telling(&mut |fraction| {
+    let plan = request.plan_telling(&mut |fraction| {
         // Who wants to stop it is asked again by the simulation.
         if pace.due() {
             progress.progress(Some(fraction), 0.0, 0);
         }
     })?;
-    let inputs = request.inputs(&assembled)?;
+    let inputs = request.inputs(&plan)?;
     let options = RunOptions {
         source: request.source.clone(),
         sha256: request.sha256(&inputs),
@@ -155,8 +156,9 @@ pub fn run(
         threads: request.threads,
         digests: None,
         native: request.native.clone(),
+        library: None,
     };
-    run::execute(&mut assembled, &options, sink, progress).map(|summary| summary.to_string())
+    execute(&plan, &options, sink, progress).map(|summary| summary.to_string())
 }
 
 mod events;
@@ -168,7 +170,7 @@ pub use events::compare_events;
 /// # Errors
 /// [`Failure::Input`].
 pub fn explain(request: &RunRequest) -> Result<String, Failure> {
-    Ok(request.assemble()?.explanation().to_string())
+    Ok(request.plan()?.explanation().to_string())
 }
 
 /// A scenario as it is written, with `overrides` in their places, as JSON text: what two runs differ in.

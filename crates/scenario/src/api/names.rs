@@ -1,15 +1,15 @@
 //! `windtunnel list KIND`.
 
 use windtunnel_cluster::log::Format;
+use windtunnel_config::schema::ShapeName;
+use windtunnel_config::sheets;
 use windtunnel_fabric::packet::TransportChoice;
+use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_plan::modules::{Kind, Modules};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
 use windtunnel_workload::schedules::ScheduleName;
 
 use super::Failure;
-use crate::error::{InputError, nearest};
-use crate::modules::{Kind, Modules};
-use crate::schema::ShapeName;
-use crate::sheets;
 
 /// Every collective.
 const KINDS: [CollectiveKind; 8] = [

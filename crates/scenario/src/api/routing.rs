@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use windtunnel_config::resolve::fabric;
+use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_topology::{EcmpHash, Topology};
 
 use super::{Failure, topology};
-use crate::assemble::evidence::EvidenceList;
-use crate::assemble::fabric;
 
 /// The topology of a text whose root is one, or of a scenario.
 ///

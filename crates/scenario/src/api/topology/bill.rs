@@ -1,15 +1,13 @@
 //! What the shape's numbers are, for drawings, and the bill of a fabric: its switches and cables, counted for
-//! [`crate::cost`].
+//! [`windtunnel_config::cost`].
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+use windtunnel_config::cost::{CableGroup, Inventory, SwitchGroup};
+use windtunnel_config::schema::TopologyFile;
 use windtunnel_kernel::BitRate;
 use windtunnel_topology::{Cables, SwitchId, Topology, cables};
-
-use serde_json::{Value, json};
-
-use crate::cost::{CableGroup, Inventory, SwitchGroup};
-use crate::schema::TopologyFile;
 
 /// Tiers that forward but are no switches: they come with their hosts.
 const NOT_BOUGHT: [&str; 2] = ["server", "accelerator"];
@@ -51,7 +49,7 @@ pub(super) fn parameters(written: &TopologyFile) -> Value {
     if written.dimensions.is_empty() {
         return Value::Null;
     }
-    let ring = written.shape == Some(crate::schema::ShapeName::Torus);
+    let ring = written.shape == Some(windtunnel_config::schema::ShapeName::Torus);
     let dimensions: Vec<Value> = written
         .dimensions
         .iter()

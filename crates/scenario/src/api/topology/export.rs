@@ -1,10 +1,9 @@
 //! A topology in the formats of other programs.
 
 use serde_json::{Value, json};
+use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_topology::export::{edge_list, graphml, htsim, htsim_clos, ns3};
 use windtunnel_topology::{GraphError, GraphSpec, Topology, TopologySpec};
-
-use crate::error::{InputError, nearest};
 
 /// Formats that can be written.
 const FORMATS: [&str; 4] = ["graphml", "csv", "topo", "ns3"];

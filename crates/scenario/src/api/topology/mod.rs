@@ -13,18 +13,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use windtunnel_config::cost::cost;
+use windtunnel_config::load;
+use windtunnel_config::resolve::fabric::{self, Draft, Written, faults};
+use windtunnel_config::schema::TopologyFile;
 use windtunnel_kernel::memory;
+use windtunnel_plan::evidence::EvidenceList;
+use windtunnel_plan::inputs::Inputs;
+use windtunnel_run::machine::{Stopwatch, peak_rss_bytes};
 use windtunnel_topology::{Detour, Forwarder, Topology, TopologySpec};
 
 use self::request::{Repair, Request};
 use super::{Failure, ready_to_route};
-use crate::assemble::evidence::EvidenceList;
-use crate::assemble::fabric::{self, Draft, Written, faults};
-use crate::cost::cost;
-use crate::inputs::Inputs;
-use crate::load;
-use crate::run::machine::{Stopwatch, peak_rss_bytes};
-use crate::schema::TopologyFile;
 
 /// The topology that a text is, or that the scenario in it has.
 ///
@@ -77,7 +77,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let domains = u64::from(summary.endpoints).div_ceil(u64::from(summary.scale_up_size.max(1)));
     let scale_up_links = if summary.scale_up_size > 1 { 2 * u64::from(summary.endpoints) } else { 0 };
     Ok(json!({
-        "shape": written.keys.shape.map_or(summary.shape, crate::schema::ShapeName::name),
+        "shape": written.keys.shape.map_or(summary.shape, windtunnel_config::schema::ShapeName::name),
         "hosts": summary.hosts,
         "gpus": summary.endpoints,
         "nics": summary.nics,
@@ -90,7 +90,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
         "host": {
             "gpus": topology.endpoints_per_host(),
             "nics": topology.nics_per_host(),
-            "rails": host.is_some_and(|host| host.rails != crate::schema::Rails::No),
+            "rails": host.is_some_and(|host| host.rails != windtunnel_config::schema::Rails::No),
             "gpu": fabric.gpu.as_ref().map(|sheet| sheet.name.clone()),
             "nic": fabric.nic.as_ref().map(|sheet| sheet.name.clone()),
         },

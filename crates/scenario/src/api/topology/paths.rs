@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use windtunnel_kernel::{EndpointId, NicId};
+use windtunnel_plan::error::InputError;
 use windtunnel_topology::{Forwarder, LinkTier, Node, PathClass, Paths, Route, Topology, Verdict};
 
 use super::request::{PairQuery, PathQuery, endpoint};
-use crate::error::InputError;
 
 /// The way of each flow.
 pub(super) fn paths(asked: &[PathQuery], forwarder: &mut Forwarder) -> Result<Vec<Value>, InputError> {

@@ -1,13 +1,13 @@
 //! Tiers, checks and analysis as JSON.
 
 use serde_json::{Value, json};
+use windtunnel_config::schema::{RoutingName, ShapeName, TopologyFile};
 use windtunnel_topology::{
     Forwarder, Limits, LinkTier, Node, SwitchId, TierSummary, cable_tier, cables, check as run_check,
     distances,
 };
 
 use super::paths::whole;
-use crate::schema::{RoutingName, ShapeName, TopologyFile};
 
 /// Pairs of hosts up to which all are looked at.
 const PAIRS: u64 = 10_000;

@@ -2,11 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use windtunnel_config::schema::{DetourName, EcmpKeys, LoadBalancerName};
 use windtunnel_kernel::EndpointId;
-use windtunnel_topology::{Detour, LoadBalancer, Topology};
-
-use crate::error::InputError;
-use crate::schema::{DetourName, EcmpKeys, LoadBalancerName};
+use windtunnel_plan::error::InputError;
+use windtunnel_topology::{LoadBalancer, Topology};
 
 /// A request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -56,16 +55,6 @@ impl Repair {
     }
 }
 
-impl DetourName {
-    /// The topology's word for it.
-    pub(super) const fn policy(self) -> Detour {
-        match self {
-            Self::Allow => Detour::Allow,
-            Self::Forbid => Detour::Forbid,
-        }
-    }
-}
-
 /// A flow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,7 +74,7 @@ pub(super) struct PathQuery {
 impl PathQuery {
     /// The topology's word for the load balancer.
     pub(super) const fn balancer(&self) -> LoadBalancer {
-        crate::assemble::network::balancer(self.balancer)
+        windtunnel_config::resolve::network::balancer(self.balancer)
     }
 }
 

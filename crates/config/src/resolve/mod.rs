@@ -1,0 +1,236 @@
+//! From a scenario as it is written to a plan: the fabric, the jobs' workloads, and what they rest on.
+
+mod buffers;
+mod drawn;
+mod elastic;
+pub mod fabric;
+pub mod flows;
+pub mod impair;
+pub mod jobs;
+mod limits;
+pub mod marks;
+pub mod model;
+mod nccl;
+pub mod network;
+pub mod operations;
+mod policies;
+pub mod reduce;
+mod routes;
+pub mod source;
+pub mod storage;
+mod variation;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use windtunnel_plan::evidence::EvidenceList;
+use windtunnel_plan::fabric::FabricParts;
+use windtunnel_plan::inputs::Inputs;
+use windtunnel_plan::jobs::JobPlan;
+use windtunnel_plan::modules::Modules;
+use windtunnel_plan::settings::{ClusterPlan, ResultsPlan, SourcePlan, SpeedPlan};
+use windtunnel_plan::{InputError, Plan};
+use windtunnel_topology::LinkId;
+
+use self::marks::Marks;
+use self::storage::StoragePlan;
+use crate::schema::{Cluster, Fidelity, Job, Jobs, MemoName, Scenario, SpeedRule};
+
+/// Checks `scenario` and makes everything of it that a run needs; `source` is its file's name, `base` the folder of relative
+/// paths, and `modules` what the program brings along.
+///
+/// # Errors
+/// [`InputError`] with the path of the key at fault.
+pub fn resolve(
+    scenario: Scenario,
+    source: &str,
+    base: &Path,
+    modules: Modules,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Plan, InputError> {
+    let base = &Inputs::of(base);
+    let at = |key: &str| format!("{source}: {key}");
+    if scenario.windtunnel != 1 {
+        let found =
+            format!("`windtunnel` is the version of the format, found {}, expected 1", scenario.windtunnel);
+        return Err(InputError::new(at("windtunnel"), found));
+    }
+    if scenario.name.trim().is_empty() {
+        return Err(InputError::new(at("name"), "expected a name, found an empty text"));
+    }
+    if matches!(&scenario.jobs, Jobs::List(jobs) if jobs.is_empty()) {
+        return Err(InputError::new(at("jobs"), "there is no job"));
+    }
+    policies::check(&scenario.cluster, source)?;
+    let mut evidence = EvidenceList::default();
+    let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
+    let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);
+    let fabric = fabric::fabric(&topology, scenario.network.load_balancer.hash.of(), &mut evidence)?;
+    limits::fabric(&scenario, &fabric.topology, source)?;
+    let buffers = {
+        // Read at every fidelity, so that what is wrong is told, but packets alone rest on them.
+        let (mut unused, packets) = (EvidenceList::default(), scenario.fidelity == Fidelity::Packet);
+        let evidence = if packets { &mut evidence } else { &mut unused };
+        buffers::buffers(&scenario.network, &fabric.topology, &topology, source, evidence)?
+    };
+    let marks = match scenario.fidelity {
+        Fidelity::Packet => Marks::new(&scenario.network, &fabric.topology, &buffers),
+        _ => Marks::default(),
+    };
+    let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
+    let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
+    let routes = routes::routes(&scenario, &fabric.topology, source)?;
+    // Before the jobs, which may take long.
+    let around = network::Around {
+        scenario: &scenario,
+        fabric: &fabric,
+        slow_links: all_slow_links(&slow_links, storage.as_ref(), &fabric),
+        buffers,
+        routes,
+        modules: &modules,
+        marks: &marks,
+    };
+    let mut network = network::plan(around, source, base)?;
+    let mut plans: Vec<JobPlan> = Vec::new();
+    // The fabric counts as one job.
+    let parts = scenario.jobs.list().len() as f64 + 1.0;
+    for (index, job) in scenario.jobs.list().iter().enumerate() {
+        progress((index as f64 + 1.0) / parts);
+        let place = at(&format!("jobs[{index}]"));
+        if job.name.trim().is_empty() {
+            return Err(InputError::new(format!("{place}.name"), "expected a name, found an empty text"));
+        }
+        if plans.iter().any(|plan| plan.name == job.name) {
+            return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
+        }
+        let storage = storage.as_ref();
+        let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+        let mut plan = jobs::plan(job, &context, &mut evidence)?;
+        // Jobs that do the same share their operations, and episodes know them as the same.
+        let same = |other: &Job| format!("{:?} {:?}", other.workload, other.parallelism);
+        let earlier = &scenario.jobs.list()[..index];
+        if job.workload.is_some()
+            && let Some(known) = earlier.iter().position(|other| same(other) == same(job))
+        {
+            plan.share(&plans[known]);
+        }
+        plans.push(plan);
+    }
+    let mut stream = match &scenario.jobs {
+        Jobs::List(_) => None,
+        Jobs::Source(jobs) => {
+            let place = at("jobs");
+            let storage = storage.as_ref();
+            let context =
+                jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+            Some(source::stream(jobs, &context, &mut evidence)?)
+        }
+    };
+    let log = stream.as_ref().and_then(|stream| stream.log.clone());
+    if let Jobs::Source(jobs) = &scenario.jobs
+        && !jobs.workloads.is_empty()
+        && let Some(drawn) = stream.take()
+    {
+        let place = at("jobs");
+        let storage = storage.as_ref();
+        let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+        plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
+    }
+    limits::messages(&scenario, &fabric.topology, &network, &plans, source)?;
+    reduce::check(&scenario, &network.reduction, &fabric, &plans, source, &mut evidence)?;
+    let noise = variation::noise(&scenario.variation, source)?;
+    let troubles = impair::troubles(&scenario, &fabric, source, base, &mut evidence)?;
+    let operations = operations::operations(&scenario, &fabric, bare, source, base, &mut evidence)?;
+    network::meet(&mut network, &scenario, &fabric, &troubles, source, &mut evidence)?;
+    if scenario.fidelity == Fidelity::Packet {
+        let warnings = marks::tell(&scenario.network, &marks, &mut evidence);
+        if let Some(plan) = plans.first_mut() {
+            plan.warnings.extend(warnings);
+        }
+    }
+    for plan in &plans {
+        for spec in plan.work.workload.programs.iter().flat_map(|program| &program.specs) {
+            let algorithm = format!("algorithm `{}`", spec.algorithm.name());
+            evidence.add(&format!("collective {}", spec.kind.name()), "given", &algorithm);
+        }
+    }
+    if let Some(placement) = modules.own_placement() {
+        evidence.add(&format!("placement {}", placement.name()), "given", OWN);
+        plans.iter_mut().for_each(|plan| plan.placement = placement);
+        stream.iter_mut().for_each(|stream| stream.placement = placement);
+    }
+    if let Some(own) = modules.make_scheduler() {
+        evidence.add(&format!("scheduler {}", own.name()), "given", OWN);
+    }
+    let Scenario { name, seed, fidelity, fold, cluster, variation, results, jobs, .. } = scenario;
+    if stream.is_none() && cluster.episodes.memo == MemoName::Symmetric {
+        let source = "groups of jobs that lie alike over hosts, leaves and pods count as equal";
+        evidence.add("episodes", "inferred", source);
+    }
+    let speed = |rule: SpeedRule| SpeedPlan {
+        host: rule.host,
+        gpu: rule.gpu,
+        speed: rule.speed,
+        from: rule.from.map(|from| from.0),
+    };
+    Ok(Plan {
+        name,
+        seed,
+        fidelity,
+        fold,
+        fabric,
+        network,
+        cluster: cluster_plan(cluster),
+        jobs: plans,
+        source: match jobs {
+            Jobs::List(_) => None,
+            Jobs::Source(source) => {
+                Some(SourcePlan { log: source.log, queue: source.queue, ends: source.ends })
+            }
+        },
+        stream,
+        log,
+        noise,
+        speeds: variation.speeds.into_iter().map(speed).collect(),
+        slow_nics: variation.nics.iter().map(|rule| rule.host).collect(),
+        troubles,
+        operations,
+        storage_hosts: storage.map_or_else(Vec::new, |storage| storage.hosts),
+        slow_links,
+        results: ResultsPlan {
+            flows: results.flows,
+            queues: results.queues.map(|every| every.0),
+            ideal: results.ideal,
+        },
+        evidence,
+        modules,
+        inputs: base.clone(),
+    })
+}
+
+/// Where a class that a program hands over comes from.
+const OWN: &str = "a class of the user's own";
+
+fn cluster_plan(cluster: Cluster) -> ClusterPlan {
+    let Cluster { scheduler, slice, slice_rows, regions, reaction_delay, episodes, .. } = cluster;
+    ClusterPlan { scheduler, slice: slice.0, slice_rows, regions, reaction_delay: reaction_delay.0, episodes }
+}
+
+/// All links that run at a part of their rate, each once: the product of what slows it down, if what joins a NIC to its host is
+/// not slower still.
+fn all_slow_links(
+    varied: &[(LinkId, f64)],
+    storage: Option<&StoragePlan>,
+    fabric: &FabricParts,
+) -> Vec<(LinkId, f64)> {
+    let storage = storage.iter().flat_map(|storage| &storage.slow);
+    let mut parts: BTreeMap<LinkId, f64> = BTreeMap::new();
+    for &(link, part) in varied.iter().chain(storage) {
+        *parts.entry(link).or_insert(1.0) *= part;
+    }
+    for (link, share) in fabric.bus_links() {
+        let part = parts.entry(link).or_insert(1.0);
+        *part = part.min(share);
+    }
+    parts.into_iter().collect()
+}

@@ -1,0 +1,674 @@
+//! A model and a layout as a workload: layers over stages, work over pieces, pieces over ranks.
+
+use serde_json::{Value, json};
+use windtunnel_kernel::{Bytes, RankId, Span};
+use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_plan::evidence::EvidenceList;
+use windtunnel_plan::jobs::ModelFacts;
+use windtunnel_workload::generate::{
+    Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
+};
+use windtunnel_workload::model::{
+    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, Evidence,
+    GpuSheet, Graphs, KernelModel, KernelProfile, Memory, MemoryVerdict, ModelKind, ModelSheet, Precision,
+    Recompute, Resident, Sharding, Training, Zero, compute_time,
+};
+use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
+
+use super::jobs::{Built, Context, algorithm, form};
+use crate::schema::jobs::{AxisName, CollectiveSettings};
+use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
+use crate::sheets;
+
+/// Micro-batches of an iteration at most: each is computations and messages of its own on every rank.
+const MOST_MICROBATCHES: u32 = 1 << 20;
+
+/// Builds the workload of a job that trains `name`.
+///
+/// # Errors
+/// [`InputError`] with the path of the key at fault.
+pub fn build(
+    name: &str,
+    source: &WorkloadSource,
+    job: &Job,
+    context: &Context<'_>,
+    evidence: &mut EvidenceList,
+) -> Result<Built, InputError> {
+    let place = format!("{}.workload", context.place);
+    let sheet = model_sheet(name, context, &format!("{place}.model"))?;
+    evidence.add(&format!("model {}", sheet.name), sheet.evidence.name(), &sheet.source);
+    let gpu = context.fabric.gpu.as_deref().ok_or_else(|| {
+        InputError::new(
+            format!("{place}.model"),
+            "a model needs to know its GPU, but `topology.host.gpu` is missing",
+        )
+        .hint("for example `gpu: H100-SXM`")
+    })?;
+    let training = source.training.clone().unwrap_or_default();
+    let kernels = kernels(&training, gpu, context, &place, evidence)?;
+    let need = |value: Option<u64>, key: &str| match value {
+        Some(0) => Err(InputError::new(format!("{place}.{key}"), "expected at least 1, found 0")),
+        Some(value) => Ok(value),
+        None => Err(InputError::new(format!("{place}.{key}"), format!("a model needs `{key}`"))),
+    };
+    let global_batch = need(source.global_batch, "global_batch")?;
+    match sheet.kind {
+        ModelKind::Dlrm(architecture) => {
+            let ranks = match &job.parallelism {
+                Some(parallelism) => parallelism.dp,
+                None => context.gpus(),
+            };
+            let precision = precision(&training, &place)?.compute;
+            let domain = context.fabric.topology.scale_up_size();
+            let dlrm = DlrmTraining { architecture, global_batch, ranks, lookups: 1, precision, domain };
+            let workload =
+                dlrm.workload(&kernels).map_err(|error| InputError::new(&place, error.to_string()))?;
+            Ok(Built::plain(workload))
+        }
+        ModelKind::Transformer(architecture) => {
+            let parallelism = job.parallelism.clone().unwrap_or_default();
+            let rms = architecture.norm == windtunnel_workload::model::Norm::Rms;
+            let kernels = if training.fused == Some(false) { kernels.separately(rms) } else { kernels };
+            let job = Transformer {
+                name: sheet.name,
+                sequence: need(source.sequence, "sequence")?,
+                micro_batch: need(source.micro_batch.or(Some(1)), "micro_batch")?,
+                global_batch,
+                settings: training,
+                parallelism,
+                gpu,
+                kernels,
+                place: context.place,
+            };
+            job.build(architecture, context)
+        }
+    }
+}
+
+/// Whether the sheet `name` is of a recommendation model.
+///
+/// # Errors
+/// [`InputError`] if there is no such sheet.
+pub fn is_dlrm(name: &str, context: &Context<'_>) -> Result<bool, InputError> {
+    let sheet = model_sheet(name, context, &format!("{}.workload.model", context.place))?;
+    Ok(matches!(sheet.kind, ModelKind::Dlrm(_)))
+}
+
+fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
+    let text = sheets::find("models", name, context.base, place)?;
+    if let Ok(sheet) = ModelSheet::parse(&text.text) {
+        return Ok(sheet);
+    }
+    // A plain `config.json`.
+    let is_sheet = text.text.contains("\"config\"") || text.text.contains("config:");
+    if !is_sheet {
+        let architecture = Architecture::from_config(&text.text)
+            .map_err(|error| InputError::new(&text.source, error.to_string()))?;
+        return Ok(ModelSheet {
+            name: text.name,
+            evidence: Evidence::DataSheet,
+            source: text.source,
+            parameters: None,
+            kind: ModelKind::Transformer(architecture),
+        });
+    }
+    ModelSheet::parse(&text.text).map_err(|error| InputError::new(&text.source, error.to_string()))
+}
+
+/// What kind of prediction this is, by which errors were observed (`data/errors/training.json`).
+fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
+    let curve = match (training.precision.compute, &gpu.efficiency.gemm_fp8) {
+        (Dtype::Fp8 | Dtype::Fp4, Some(narrow)) => narrow,
+        _ => &gpu.efficiency.gemm,
+    };
+    let measured = matches!(curve.evidence, Evidence::Measured | Evidence::Calibrated);
+    if training.lora_rank.is_some() {
+        "adapters"
+    } else if training.architecture.experts.is_some() {
+        "experts"
+    } else if measured {
+        "dense, kernels measured"
+    } else {
+        "dense, kernels inferred"
+    }
+}
+
+/// One of `names` with its value, or an error with the nearest one.
+fn choice<T: Copy>(
+    found: Option<&str>,
+    place: &str,
+    names: &[(&str, T)],
+    default: T,
+) -> Result<T, InputError> {
+    let Some(found) = found else { return Ok(default) };
+    if let Some((_, value)) = names.iter().find(|(name, _)| *name == found) {
+        return Ok(*value);
+    }
+    let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    let error = InputError::new(place, format!("expected one of `{}`, found `{found}`", known.join("`, `")));
+    Err(match nearest(found, known) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    })
+}
+
+fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> {
+    let at = |key: &str| format!("{place}.training.{key}");
+    let (compute, storage) = choice(
+        settings.precision.as_deref(),
+        &at("precision"),
+        &[
+            ("bf16", (Dtype::Bf16, Dtype::Bf16)),
+            ("fp16", (Dtype::Fp16, Dtype::Fp16)),
+            ("fp8", (Dtype::Fp8, Dtype::Bf16)),
+            ("fp4", (Dtype::Fp4, Dtype::Bf16)),
+        ],
+        (Dtype::Bf16, Dtype::Bf16),
+    )?;
+    let gradients = choice(
+        settings.gradients.as_deref(),
+        &at("gradients"),
+        &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32)],
+        storage,
+    )?;
+    let parameters = choice(
+        settings.parameters.as_deref(),
+        &at("parameters"),
+        &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32), ("fp8", Dtype::Fp8)],
+        storage,
+    )?;
+    Ok(Precision { compute, activations: storage, parameters, gradients })
+}
+
+fn kernels(
+    settings: &ModelJob,
+    gpu: &GpuSheet,
+    context: &Context<'_>,
+    place: &str,
+    evidence: &mut EvidenceList,
+) -> Result<KernelModel, InputError> {
+    let profile = match &settings.profile {
+        None => KernelProfile::default(),
+        Some(file) => {
+            let path = context.base.join(file);
+            let name = path.display().to_string();
+            let text = sheets::read(&path, &format!("{place}.training.profile"))?;
+            evidence.add("kernel times", "measured", &name);
+            KernelProfile::parse(&text).map_err(|error| InputError::new(&name, error.to_string()))?
+        }
+    };
+    let precision = precision(settings, place)?;
+    let mut model = KernelModel::new(gpu, precision.compute, precision.activations, profile)
+        .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
+    if let Some(share) = settings.compute_share {
+        if !(share > 0.0 && share <= 1.5) {
+            let message = format!("expected a share above 0 and at most 1.5, found `{share}`");
+            return Err(InputError::new(format!("{place}.training.compute_share"), message));
+        }
+        model = model.sustained(share);
+    }
+    constants(settings, place, evidence)?;
+    if let (Some("flash2"), Some(figure)) = (settings.attention.as_deref(), &gpu.efficiency.flash2) {
+        model = model.attention_up_to(figure.value.0);
+    }
+    Ok(model)
+}
+
+/// How the constants that the scenario gives are known.
+fn constants(settings: &ModelJob, place: &str, evidence: &mut EvidenceList) -> Result<(), InputError> {
+    let given =
+        [("compute_share", settings.compute_share.is_some()), ("dispatch", settings.dispatch.is_some())];
+    for (key, known) in &settings.evidence {
+        let at = format!("{place}.training.evidence.{key}");
+        if !given.iter().any(|&(name, here)| name == key && here) {
+            let names = given.map(|(name, _)| name);
+            let error = InputError::new(at, format!("no constant `{key}` is given in `training`"));
+            return Err(match nearest(key, names) {
+                Some(near) if near != key => error.hint(format!("did you mean `{near}`?")),
+                _ => error.hint(format!("there are `{}`", names.join("`, `"))),
+            });
+        }
+        let kinds = [Evidence::Measured, Evidence::Calibrated, Evidence::DataSheet, Evidence::Inferred];
+        choice(Some(&known.kind), &format!("{at}.kind"), &kinds.map(|kind| (kind.name(), kind)), kinds[3])?;
+    }
+    for (key, _) in given.into_iter().filter(|(_, here)| *here) {
+        let (kind, source) = match settings.evidence.get(key) {
+            Some(known) => (known.kind.as_str(), known.source.as_str()),
+            None => (Evidence::Inferred.name(), "the scenario, which names no source"),
+        };
+        evidence.add(&format!("training.{key}"), kind, source);
+    }
+    Ok(())
+}
+
+/// A transformer with everything that lays it out.
+struct Transformer<'a> {
+    name: String,
+    sequence: u64,
+    micro_batch: u64,
+    global_batch: u64,
+    settings: ModelJob,
+    parallelism: Parallelism,
+    gpu: &'a GpuSheet,
+    kernels: KernelModel,
+    place: &'a str,
+}
+
+impl Transformer<'_> {
+    fn at(&self, key: &str) -> String {
+        format!("{}.{key}", self.place)
+    }
+
+    fn build(&self, architecture: Architecture, context: &Context<'_>) -> Result<Built, InputError> {
+        let layout = self.layout(&architecture, context)?;
+        let training = self.training(architecture, &layout)?;
+        let schedule = Schedule::new(&layout.schedule, layout.pp, layout.microbatches)
+            .map_err(|error| InputError::new(self.at("parallelism.schedule"), error.to_string()))?;
+        let chunks = self.chunks(&training.architecture, schedule.placement.stages())?;
+        let costs: Vec<ChunkCost> = chunks.iter().map(|chunk| training.chunk(chunk, &self.kernels)).collect();
+        let stages: Vec<_> = costs.iter().map(|cost| cost.work.clone()).collect();
+        let generated = generate(&layout, &stages)
+            .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
+        let sharding = Self::sharding(&layout);
+        let memory: Vec<Memory> =
+            (0..layout.pp).map(|rank| memory_of(&training, &schedule, &chunks, rank, &sharding)).collect();
+        let mut warnings = Vec::new();
+        let verdict = self.check_memory(&training, &memory, &sharding, context, &mut warnings)?;
+        let grid = &generated.grid;
+        let ranks = generated.workload.ranks() as u32;
+        let coordinates = |rank: u32| grid.coordinates(RankId(rank));
+        let pipeline = (0..ranks)
+            .filter(|&rank| {
+                let at = coordinates(rank);
+                at.tp == 0 && at.cp == 0 && at.ep == 0 && at.dp == 0
+            })
+            .map(RankId)
+            .collect();
+        let tokens = self.global_batch * self.sequence;
+        let compute = training.precision.compute;
+        let peak = self.gpu.peak.of(compute).map_or(0.0, |figure| figure.value.0);
+        let model = ModelFacts {
+            tokens,
+            flops: training.architecture.model_flops_per_token(self.sequence, false) as f64 * tokens as f64,
+            peak_flops: peak,
+            memory: verdict,
+            expected_error: crate::error_bands::of(kind_of(&training, self.gpu)),
+            explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
+        };
+        let first_replica = |rank: u32| {
+            let at = coordinates(rank);
+            grid.rank(windtunnel_workload::generate::Coordinates { dp: 0, ..at })
+        };
+        Ok(Built {
+            first_replica: if layout.dp > 1 { (0..ranks).map(first_replica).collect() } else { Vec::new() },
+            stages: (0..ranks).map(|rank| coordinates(rank).pp).collect(),
+            workload: generated.workload,
+            pipeline,
+            model: Some(model),
+            warnings,
+        })
+    }
+
+    fn layout(&self, architecture: &Architecture, context: &Context<'_>) -> Result<Layout, InputError> {
+        let given = &self.parallelism;
+        let axis = |name: &AxisName| match name {
+            AxisName::Tp => Axis::Tp,
+            AxisName::Cp => Axis::Cp,
+            AxisName::Ep => Axis::Ep,
+            AxisName::Pp => Axis::Pp,
+            AxisName::Dp => Axis::Dp,
+        };
+        let order: Vec<Axis> = given.order.iter().map(axis).collect();
+        let order: [Axis; 5] = order.try_into().map_err(|order: Vec<Axis>| {
+            InputError::new(
+                self.at("parallelism.order"),
+                format!("expected each of tp, cp, ep, dp and pp once, found {} names", order.len()),
+            )
+        })?;
+        let reduce = choice(
+            given.reduce.as_deref(),
+            &self.at("parallelism.reduce"),
+            &[("last", GradientReduce::LastMicrobatch), ("every", GradientReduce::EveryMicrobatch)],
+            // FSDP and DeepSpeed keep no whole gradients unless they are told to (`no_sync`).
+            if given.zero == 3 { GradientReduce::EveryMicrobatch } else { GradientReduce::LastMicrobatch },
+        )?;
+        let reshard = choice(
+            given.reshard.as_deref(),
+            &self.at("parallelism.reshard"),
+            &[("never", Reshard::Never), ("per_run", Reshard::PerRun), ("per_pass", Reshard::PerPass)],
+            Reshard::default(),
+        )?;
+        let clip = choice(
+            given.clip.as_deref(),
+            &self.at("parallelism.clip"),
+            &[("off", Clip::Off), ("per_axis", Clip::PerAxis), ("world", Clip::World)],
+            Clip::default(),
+        )?;
+        let collective = |settings: &CollectiveSettings| CollectiveChoice {
+            algorithm: algorithm(settings.algorithm),
+            form: form(settings.form),
+            outstanding: settings.outstanding,
+        };
+        let of = &given.collectives;
+        let other = CollectiveSettings::default();
+        let by_dimension = [&of.tp, &of.cp, &of.ep, &other, &of.dp, &other];
+        let gradient_bits = precision(&self.settings, &self.at("workload"))?.gradients.bits();
+        let tied = architecture.tied_embeddings && given.pp > 1;
+        let embedding = architecture.vocabulary.div_ceil(u64::from(given.tp.max(1))) * architecture.hidden;
+        let mut layout = Layout {
+            tp: given.tp,
+            cp: given.cp,
+            ep: given.ep,
+            pp: given.pp,
+            dp: given.dp,
+            replicate: given.replicate,
+            zero: given.zero,
+            order,
+            schedule: self.schedule()?,
+            bucket_bytes: given.bucket.0,
+            overlap_gradients: given.overlap_gradients,
+            blocking_exchange: given.blocking_exchange,
+            prefetch: given.prefetch,
+            reshard,
+            reduce,
+            clip,
+            tied_embedding: tied.then_some(Bytes(embedding * gradient_bits / 8)),
+            domain: context.fabric.topology.scale_up_size(),
+            collectives: by_dimension.map(collective),
+            overlap_slowdown: self.gpu.overlap_slowdown.as_ref().map_or(0.0, |figure| figure.value.0 - 1.0),
+            ..Layout::default()
+        };
+        let at = self.at("parallelism");
+        layout.check().map_err(|error| InputError::new(&at, error.to_string()))?;
+        layout.microbatches = layout
+            .microbatches_of(self.global_batch, self.micro_batch)
+            .map_err(|error| InputError::new(self.at("workload.global_batch"), error.to_string()))?;
+        if layout.microbatches > MOST_MICROBATCHES {
+            let message = format!(
+                "{} micro-batches go through every pipeline in an iteration, expected at most {MOST_MICROBATCHES}",
+                layout.microbatches
+            );
+            return Err(InputError::new(self.at("workload.global_batch"), message)
+                .hint("a larger `micro_batch`, or more replicas (`dp`)"));
+        }
+        Ok(layout)
+    }
+
+    fn schedule(&self) -> Result<ScheduleSettings, InputError> {
+        let given = &self.parallelism.schedule;
+        let name: ScheduleName =
+            given.name.parse().map_err(|error: windtunnel_workload::schedules::ScheduleError| {
+                InputError::new(self.at("parallelism.schedule.name"), error.to_string())
+            })?;
+        Ok(ScheduleSettings {
+            chunks: given.chunks,
+            run_length: given.run_length,
+            warm_up: given.warm_up,
+            w_delay: given.w_delay,
+            split_overhead: self.settings.split_overhead.unwrap_or(0.0),
+            ..ScheduleSettings::new(name)
+        })
+    }
+
+    fn training(&self, architecture: Architecture, layout: &Layout) -> Result<Training, InputError> {
+        let settings = &self.settings;
+        let at = |key: &str| self.at(&format!("workload.training.{key}"));
+        let recompute = choice(
+            settings.recompute.as_deref(),
+            &at("recompute"),
+            &[
+                ("none", Recompute::None),
+                ("selective", Recompute::Selective),
+                ("operations", Recompute::Operations),
+                ("full", Recompute::Full),
+            ],
+            Recompute::None,
+        )?;
+        let attention = choice(
+            settings.attention.as_deref(),
+            &at("attention"),
+            &[
+                ("flash", AttentionKernel::Flash),
+                ("flash2", AttentionKernel::Flash),
+                ("unfused", AttentionKernel::Unfused),
+            ],
+            AttentionKernel::Flash,
+        )?;
+        let context = choice(
+            settings.context_exchange.as_deref(),
+            &at("context_exchange"),
+            &[("ring", ContextExchange::Ring), ("all_gather", ContextExchange::AllGather)],
+            ContextExchange::Ring,
+        )?;
+        let graphs = choice(
+            settings.graphs.as_deref(),
+            &at("graphs"),
+            &[("none", Graphs::None), ("layers", Graphs::Layers), ("all", Graphs::All)],
+            Graphs::None,
+        )?;
+        let shards = Self::sharding(layout);
+        let training = Training {
+            micro_batch: self.micro_batch,
+            tp: u64::from(layout.tp),
+            cp: u64::from(layout.cp),
+            ep: u64::from(layout.ep),
+            expert_tp: u64::from(settings.expert_tp.unwrap_or(layout.tp)),
+            sequence_parallel: settings.sequence_parallel.unwrap_or(true) && layout.tp > 1,
+            precision: precision(settings, &self.at("workload"))?,
+            recompute,
+            recompute_layers: settings.recompute_layers,
+            lora_rank: settings.lora_rank,
+            regather: settings.regather.unwrap_or(true),
+            attention,
+            causal: settings.causal.unwrap_or(true) && attention == AttentionKernel::Flash,
+            dropout: settings.dropout,
+            context,
+            capacity_factor: settings.capacity_factor,
+            imbalance: settings.expert_imbalance.unwrap_or(1.0),
+            hidden_exchange: settings.hidden_exchange.unwrap_or(0.0),
+            overlap_chunks: settings.overlap_chunks.unwrap_or(1),
+            overlap_backward: settings.overlap_backward.unwrap_or(true),
+            scatter_gather: settings.scatter_gather,
+            fused_loss: settings.fused_loss.unwrap_or(true),
+            reserved: settings.reserved.map_or(0, |size| size.0.0),
+            graphs,
+            fused_experts: settings.fused_experts.unwrap_or(true),
+            padded_experts: settings.padded_experts.unwrap_or(true),
+            dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
+            optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
+            expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },
+            ..Training::new(architecture, self.sequence)
+        };
+        training.check().map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
+        Ok(training)
+    }
+
+    fn sharding(layout: &Layout) -> Sharding {
+        let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate.max(1));
+        Sharding {
+            zero: Zero::stage(layout.zero).unwrap_or_default(),
+            shards: replicas * u64::from(layout.ep),
+            expert_shards: replicas,
+            gathered_units: u64::from(layout.prefetch) + 1,
+            stays_gathered: layout.reshard == Reshard::Never,
+            whole_gradients: layout.reduce == GradientReduce::LastMicrobatch && layout.microbatches > 1,
+        }
+    }
+
+    /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
+    /// each, beside the embedding and the head (Llama 3, §3.3.2).
+    fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
+        let at = self.at("workload.training.layers_per_stage");
+        let per_stage = if let Some(given) = &self.settings.layers_per_stage {
+            if given.len() != stages as usize {
+                let message =
+                    format!("there are {stages} stages (pp × chunks), but {} numbers of layers", given.len());
+                return Err(InputError::new(at, message));
+            }
+            given.clone()
+        } else {
+            let most = architecture.layers.div_ceil(stages);
+            let missing = most * stages - architecture.layers;
+            if !(missing == 0 || missing == 2 && stages > 2) {
+                let message = format!(
+                    "{stages} stages (pp × chunks) do not divide the layers: {}",
+                    architecture.layers
+                );
+                return Err(InputError::new(self.at("parallelism.pp"), message).hint(format!(
+                    "choose `pp` and `schedule.chunks` whose product divides {}, or name the layers of each stage in \
+                     `workload.training.layers_per_stage`",
+                    architecture.layers
+                )));
+            }
+            let mut per_stage = vec![most; stages as usize];
+            if missing == 2 {
+                per_stage[0] -= 1;
+                per_stage[stages as usize - 1] -= 1;
+            }
+            per_stage
+        };
+        Chunk::split(architecture.layers, &per_stage).ok_or_else(|| {
+            let sum: u64 = per_stage.iter().map(|&layers| u64::from(layers)).sum();
+            InputError::new(
+                at,
+                format!("{sum} layers are spread over the stages, but the model has {}", architecture.layers),
+            )
+        })
+    }
+
+    /// The fullest rank's memory as JSON; refuses or warns as the scenario says.
+    fn check_memory(
+        &self,
+        training: &Training,
+        memory: &[Memory],
+        sharding: &Sharding,
+        context: &Context<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, InputError> {
+        let capacity = self.gpu.memory.value;
+        let (stage, fullest) = memory
+            .iter()
+            .enumerate()
+            .max_by_key(|(stage, memory)| (memory.total(), std::cmp::Reverse(*stage)))
+            .expect("a pipeline has at least one rank");
+        if let MemoryVerdict::Exceeds { missing, hint } = training.memory_verdict(fullest, capacity, sharding)
+        {
+            let gib = |bytes: Bytes| bytes.0 as f64 / f64::from(1u32 << 30);
+            let message = format!(
+                "pipeline rank {stage} needs {:.1} GiB, but a {} has {:.1} GiB: {:.1} GiB missing (weights {:.1}, gradients \
+                 {:.1}, optimiser {:.1}, activations {:.1}, buffers {:.1})",
+                gib(fullest.total()),
+                self.gpu.name,
+                gib(capacity),
+                gib(missing),
+                gib(fullest.weights),
+                gib(fullest.gradients),
+                gib(fullest.optimiser),
+                gib(fullest.activations),
+                gib(fullest.buffers),
+            );
+            match context.scenario.memory {
+                MemoryPolicy::Refuse => {
+                    return Err(InputError::new(self.place, message)
+                        .hint(format!("{hint}, or set `memory: warn` to run it all the same")));
+                }
+                MemoryPolicy::Warn => warnings.push(format!("{}: {message}", self.place)),
+                MemoryPolicy::Ignore => {}
+            }
+        }
+        let mut json = memory_json(fullest);
+        json["total"] = json!(fullest.total().0);
+        json["capacity"] = json!(capacity.0);
+        Ok(json)
+    }
+
+    fn explanation(
+        &self,
+        training: &Training,
+        layout: &Layout,
+        chunks: &[Chunk],
+        costs: &[ChunkCost],
+        memory: &[Memory],
+        generated: &windtunnel_workload::generate::Generated,
+    ) -> Value {
+        let seconds = |pieces: &[windtunnel_workload::generate::Piece]| compute_time(pieces).seconds();
+        let stages: Vec<Value> = chunks
+            .iter()
+            .zip(costs)
+            .enumerate()
+            .map(|(stage, (chunk, cost))| {
+                json!({
+                    "stage": stage,
+                    "layers": [chunk.layers.start, chunk.layers.end],
+                    "embedding": chunk.embedding,
+                    "head": chunk.head,
+                    "forward_compute_s": seconds(&cost.work.forward),
+                    "backward_compute_s": seconds(&cost.work.backward),
+                    "forward_flops": cost.flops.forward,
+                    "backward_flops": cost.flops.backward,
+                    "recomputed_flops": cost.flops.recomputed,
+                    "parameter_bytes": cost.work.parameter_bytes.iter().map(|bytes| bytes.0).sum::<u64>()
+                        + cost.work.expert_parameter_bytes.iter().map(|bytes| bytes.0).sum::<u64>(),
+                    "send_bytes": cost.work.send_bytes.0,
+                    "activation_bytes": training.chunk_activation_bytes(chunk).0,
+                })
+            })
+            .collect();
+        let ranks: Vec<Value> = memory
+            .iter()
+            .enumerate()
+            .map(|(rank, memory)| {
+                let mut json = memory_json(memory);
+                json["total"] = json!(memory.total().0);
+                json["pipeline_rank"] = json!(rank);
+                json["peak_in_flight"] = json!(generated.schedule.peak_in_flight(rank as u32));
+                json
+            })
+            .collect();
+        let groups: Vec<Value> = generated
+            .groups
+            .iter()
+            .map(|group| json!({"role": group.role.name(), "groups": group.count, "size": group.size}))
+            .collect();
+        json!({
+            "name": self.name,
+            "parameters": training.architecture.parameters(),
+            "active_parameters": training.architecture.active_parameters(),
+            "layers": training.architecture.layers,
+            "micro_batches": layout.microbatches,
+            "schedule": layout.schedule.name.name(),
+            "stages": stages,
+            "memory_by_pipeline_rank": ranks,
+            "communicators": groups,
+        })
+    }
+}
+
+fn memory_json(memory: &Memory) -> Value {
+    json!({
+        "weights": memory.weights.0,
+        "gradients": memory.gradients.0,
+        "optimiser": memory.optimiser.0,
+        "activations": memory.activations.0,
+        "buffers": memory.buffers.0,
+    })
+}
+
+/// Memory of the GPUs of a pipeline rank; activations as the schedule keeps them.
+fn memory_of(
+    training: &Training,
+    schedule: &Schedule,
+    chunks: &[Chunk],
+    rank: u32,
+    sharding: &Sharding,
+) -> Memory {
+    let held: Vec<&Chunk> = (0..schedule.placement.chunks)
+        .map(|chunk| &chunks[schedule.placement.stage(rank, chunk) as usize])
+        .collect();
+    let resident: Vec<Resident> =
+        held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 1 }).collect();
+    let mut memory = training.memory(&resident, sharding);
+    let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).0).collect();
+    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &whole));
+    memory
+}

@@ -1,0 +1,80 @@
+//! Data sheets by name: those that come with the engine, or files of the user's.
+
+use std::path::Path;
+
+use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_plan::inputs::Inputs;
+
+/// (kind, name, text) of every sheet in `data/`.
+static SHEETS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/sheets.rs"));
+
+/// The text of a sheet and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SheetText {
+    /// Name without folder and extension.
+    pub name: String,
+    /// File for messages.
+    pub source: String,
+    /// Contents.
+    pub text: String,
+}
+
+/// The text of sheet `name` of `kind`.
+pub fn text(kind: &str, name: &str) -> Option<&'static str> {
+    SHEETS.iter().find(|(of, known, _)| *of == kind && *known == name).map(|(.., text)| *text)
+}
+
+/// Names of the sheets of `kind` (`gpus`, `nics`, `switches`, `models`).
+pub fn names(kind: &str) -> Vec<&'static str> {
+    SHEETS.iter().filter(|(of, ..)| *of == kind).map(|(_, name, _)| *name).collect()
+}
+
+/// The text of a file that the key at `place` names.
+///
+/// # Errors
+/// [`InputError`] at `place` when it is absent or cannot be read.
+pub fn read(path: &Path, place: &str) -> Result<String, InputError> {
+    present(path, place)?;
+    std::fs::read_to_string(path)
+        .map_err(|error| InputError::new(place, format!("cannot read `{}`: {error}", path.display())))
+}
+
+/// Refuses a file that is not there.
+///
+/// # Errors
+/// [`InputError`] at `place`.
+pub fn present(path: &Path, place: &str) -> Result<(), InputError> {
+    if path.is_file() {
+        return Ok(());
+    }
+    Err(InputError::new(place, format!("no such file: `{}`", path.display()))
+        .hint("relative paths start from the scenario's folder"))
+}
+
+/// Finds sheet `name` of `kind`; a name that is a path (with `/` or an extension) is read from `base`.
+///
+/// # Errors
+/// [`InputError`] at `place` when there is no such sheet or the file cannot be read.
+pub fn find(kind: &str, name: &str, base: &Inputs, place: &str) -> Result<SheetText, InputError> {
+    let file = |kind: &str| Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case(kind));
+    let is_path = name.contains('/') || file("yaml") || file("json");
+    if is_path {
+        let path = base.join(name);
+        let text = read(&path, place)?;
+        let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        return Ok(SheetText { name: stem, source: path.display().to_string(), text });
+    }
+    let found = SHEETS.iter().find(|(of, known, _)| *of == kind && known.eq_ignore_ascii_case(name));
+    if let Some((_, known, text)) = found {
+        base.sheet(kind, known, text);
+        let source = format!("data/{kind}/{known}");
+        return Ok(SheetText { name: (*known).to_owned(), source, text: (*text).to_owned() });
+    }
+    let known = names(kind);
+    let error =
+        InputError::new(place, format!("no sheet `{name}` in data/{kind}, found {}", known.join(", ")));
+    Err(match nearest(name, known.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("a path such as `./my-sheet.yaml` reads a file of yours"),
+    })
+}

@@ -1,0 +1,671 @@
+//! A job's iteration time on an ideal fabric, for comparison: alone, and no path inside the fabric shared.
+//!
+//! Nothing that a run simulates depends on the ideal time of its only job, so with a thread to spare the two go beside each other.
+//! Several jobs' times are simulated before the run, shared out to threads. What comes out is the same.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use windtunnel_cluster::calendar::{Episode, EpisodeJob, Histories, lasting};
+use windtunnel_cluster::shard::{IterationEnd, Observer, Shard, ShardJob};
+use windtunnel_cluster::variation::{Noise, Variation};
+use windtunnel_fabric::Fabric;
+use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span, Time};
+use windtunnel_plan::Plan;
+use windtunnel_plan::error::{Failure, InputError};
+use windtunnel_plan::jobs::{JobPlan, Work};
+use windtunnel_plan::settings::{ExchangeName, Fidelity};
+use windtunnel_topology::{LinkId, LoadBalancer};
+use windtunnel_workload::collectives::{self, Form};
+use windtunnel_workload::replay::{Exchanges, Replay};
+use windtunnel_workload::{OpKind, Workload};
+
+use super::drive::Pace;
+use super::episode::{coupling, variation};
+use super::memo::Names;
+use super::recorder::Iteration;
+use super::stuck::stuck_failure;
+use super::verdict::Judge;
+use super::{RunOptions, fold, network};
+use crate::table::{Phase, ProgressSink};
+
+/// Messages up to which a job that trains no model is compared unless the scenario says otherwise: below it the second
+/// simulation goes unnoticed, above it the traffic is the experiment and would be simulated twice.
+const FEW: u64 = 1 << 12;
+
+/// Whether `job_plan` is simulated on an ideal fabric: always at job fidelity, which knows nothing else; otherwise as
+/// `results.ideal` says, or if that is left out, where it costs little or several jobs need it to draw their phases.
+fn wanted(plan: &Plan, job_plan: &JobPlan) -> bool {
+    if job_plan.duration.is_some() {
+        return false;
+    }
+    if plan.fidelity == Fidelity::Job {
+        return true;
+    }
+    let default = || job_plan.model.is_some() || plan.jobs.len() > 1 || messages(job_plan) <= FEW;
+    plan.results.ideal.unwrap_or_else(default)
+}
+
+/// Messages of an iteration; a coupled collective counts as one per member. Counts no further than [`FEW`].
+fn messages(job_plan: &JobPlan) -> u64 {
+    counted_messages(job_plan).0
+}
+
+/// Whether all that an iteration sends is few messages, and nothing of it runs coupled.
+fn goes_by_few_messages(job_plan: &JobPlan) -> bool {
+    matches!(counted_messages(job_plan), (..=FEW, false))
+}
+
+/// [`messages`], and whether any collective may run coupled, of those looked at.
+fn counted_messages(job_plan: &JobPlan) -> (u64, bool) {
+    let workload = &job_plan.work.workload;
+    let of_program = |program: u32| {
+        let program = &workload.programs[program as usize];
+        program.ops.iter().filter(|op| matches!(op.kind, OpKind::Send { .. })).count() as u64
+    };
+    let (mut sum, mut couples) = (0, false);
+    for &program in &workload.program_of {
+        sum += of_program(program);
+        if sum > FEW {
+            return (sum, couples);
+        }
+    }
+    for group in &workload.communicators {
+        let Some(&first) = group.ranks.first() else { continue };
+        let (program, members) = (workload.program(first), group.ranks.len() as u64);
+        for op in &program.ops {
+            let OpKind::Collective { comm, spec, .. } = op.kind else { continue };
+            let of = &workload.communicators[workload.binding(first, comm).communicator as usize];
+            if !std::ptr::eq(of, group) {
+                continue;
+            }
+            let spec = &program.specs[spec as usize];
+            // One that cannot be planned is told by the run.
+            let Ok(steps) = collectives::Plan::new(spec, members as u32) else { continue };
+            let coupled = steps.coupled().is_some() && spec.form != Form::Steps;
+            couples |= coupled;
+            let each = if coupled || steps.is_empty() {
+                1
+            } else {
+                u64::from(steps.lanes()) * u64::from(steps.rounds(0))
+            };
+            sum += members * each;
+            if sum > FEW {
+                return (sum, couples);
+            }
+        }
+    }
+    (sum, couples)
+}
+
+/// By job: each number of ranks that it can have, first the one that it asks for.
+type Times = Vec<Vec<(usize, Option<Span>)>>;
+
+/// Hears what part is done, simulated seconds and events; `false` stops it.
+type Watch<'a> = dyn FnMut(f64, f64, u64) -> bool + 'a;
+
+/// How often one thread looks what the others have done.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Iteration times on an ideal fabric: every job alone on the first hosts, all of which are as written, none
+/// slow.
+#[derive(Default)]
+pub struct IdealTimes<'a> {
+    times: OnceCell<Times>,
+    /// What simulates them meanwhile.
+    beside: Option<Beside<'a>>,
+    /// Whether the sink has stopped them before the run began.
+    stopped: bool,
+}
+
+/// A simulation of the ideal times beside the run's own.
+struct Beside<'a> {
+    outcome: mpsc::Receiver<Result<Option<Times>, Failure>>,
+    failed: OnceCell<Failure>,
+    stopped: Cell<bool>,
+    told: &'a Told,
+}
+
+/// What threads tell each other.
+#[derive(Default)]
+struct Told {
+    stop: AtomicBool,
+    /// Part that is done, in millionths.
+    done: AtomicU64,
+    events: AtomicU64,
+}
+
+impl Told {
+    /// To be called by who works; `false` if it is to stop.
+    fn tell(&self, done: f64, events: u64) -> bool {
+        self.done.store((done * 1e6) as u64, Ordering::Relaxed);
+        self.events.store(events, Ordering::Relaxed);
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn done(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / 1e6
+    }
+}
+
+/// Remembers iterations.
+#[derive(Default)]
+struct Seen(Vec<Iteration>);
+
+impl Observer for Seen {
+    fn rank_iteration(&mut self, _: usize, _: RankId, _: u64, _: &Replay) {}
+
+    fn iteration(&mut self, _: usize, end: &IterationEnd, _: &Replay) {
+        self.0.push(Iteration::of(end));
+    }
+}
+
+impl IdealTimes<'_> {
+    /// Of a job on as many GPUs as it asks for; `None` if it was not simulated, or is being simulated.
+    pub fn of_job(&self, job: usize) -> Option<Span> {
+        self.times.get()?[job][0].1
+    }
+
+    /// Of a job on `ranks` GPUs; `None` if it was not simulated there.
+    pub fn of_job_on(&self, job: usize, ranks: usize) -> Option<Span> {
+        self.times.get()?[job].iter().find(|&&(of, _)| of == ranks)?.1
+    }
+
+    /// Whether the sink has stopped them before the run began.
+    pub const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Waits for what is simulated beside the run; `false` if the sink stops it.
+    pub fn settle(&self, progress: &mut dyn ProgressSink) -> bool {
+        let Some(Beside { outcome, failed, stopped, told }) = &self.beside else { return !self.stopped };
+        if self.times.get().is_some() || failed.get().is_some() || stopped.get() {
+            return !stopped.get();
+        }
+        let mut waits = false;
+        loop {
+            match outcome.recv_timeout(LOOK) {
+                Ok(Ok(Some(times))) => drop(self.times.set(times)),
+                Ok(Ok(None)) => stopped.set(true),
+                Ok(Err(failure)) => drop(failed.set(failure)),
+                // It has panicked, which is told where it was begun.
+                Err(RecvTimeoutError::Disconnected) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if !waits {
+                        progress.phase(Phase::Ideal);
+                        waits = true;
+                    }
+                    let events = told.events.load(Ordering::Relaxed);
+                    if !progress.progress(Some(told.done()), 0.0, events) {
+                        told.stop.store(true, Ordering::Relaxed);
+                    }
+                    continue;
+                }
+            }
+            return !stopped.get();
+        }
+    }
+
+    /// The least that an iteration of each job takes where nothing is shared: on the first hosts, or where it was, there also as
+    /// its computations vary, and for packets message by message; so that no fabric is faster than this one. Jobs that have not
+    /// ended, and those of a source, are not looked at again.
+    ///
+    /// # Errors
+    /// What a simulation of a job alone says, such as operations that can never start.
+    pub fn least(
+        &self,
+        plan: &Plan,
+        options: &RunOptions,
+        histories: &Histories,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Vec<Option<Span>>, Failure> {
+        let mut least: Vec<Option<Span>> = (0..plan.jobs.len()).map(|job| self.of_job(job)).collect();
+        if plan.fidelity == Fidelity::Job || plan.is_drawn() {
+            return Ok(least);
+        }
+        let none = Variation::none();
+        let packets = plan.fidelity == Fidelity::Packet;
+        let forms = |job_plan: &JobPlan| match packets {
+            true => [Flows::Same, Flows::Steps, Flows::StepsLate, Flows::Turns].as_slice(),
+            // Coupled collectives are groups of flows, and none of them comes before another one.
+            false if goes_by_few_messages(job_plan) => &[Flows::Same, Flows::Turns],
+            false => &[Flows::Same],
+        };
+        let mut known: FxHashMap<(*const Workload, u64, Vec<u64>), Option<Span>> = FxHashMap::default();
+        let mut varied = vec![false; plan.jobs.len()];
+        for stay in &histories.stays {
+            let job = histories.given[stay.job.0 as usize];
+            if least[job].is_none() || histories.jobs[job].finish.is_none() {
+                continue;
+            }
+            let job_plan = &plan.jobs[job];
+            let forms = forms(job_plan);
+            let work = job_plan.work_of(stay.placement.len());
+            let placement = stay.placement.as_slice();
+            let mut time = |variation: &Variation, skip: usize| {
+                let mut best = None;
+                for &form in &forms[skip..] {
+                    let on = On { job, work, placement, variation, slow: &[], form };
+                    let mut watch = |_: f64, seconds, events| progress.progress(None, seconds, events);
+                    let Some(Took(time)) = on.time(plan, options, &mut watch)? else { return Ok(None) };
+                    best = shorter(best, time);
+                }
+                Ok::<_, Failure>(best)
+            };
+            let pattern = pattern(plan, placement);
+            // As flows the first hosts are known.
+            let first = pattern == self::pattern(plan, &first_hosts(placement.len()));
+            let what = (Arc::as_ptr(&work.workload), counted(plan, job_plan), pattern);
+            let here = match known.get(&what) {
+                Some(&here) => here,
+                None => *known.entry(what).or_insert(time(&none, usize::from(first))?),
+            };
+            least[job] = shorter(least[job], here);
+            if may_be_faster(plan) && !std::mem::replace(&mut varied[job], true) {
+                let variation = variation(plan, CalendarTime(stay.start));
+                least[job] = shorter(least[job], time(&variation, 0)?);
+            }
+        }
+        Ok(least)
+    }
+}
+
+/// The shorter of two times, as far as they are known.
+fn shorter(a: Option<Span>, b: Option<Span>) -> Option<Span> {
+    a.into_iter().chain(b).min()
+}
+
+/// Whether computations may take less than on a machine without variation: by luck, or on GPUs faster than their data sheet.
+fn may_be_faster(plan: &Plan) -> bool {
+    plan.noise != Noise::None || plan.speeds.iter().any(|rule| rule.speed > 1.0)
+}
+
+/// As many GPUs as `ranks`, from the first on.
+fn first_hosts(ranks: usize) -> Vec<EndpointId> {
+    (0..ranks as u32).map(EndpointId).collect()
+}
+
+/// What of a placement counts where no link inside the fabric is shared: in a Clos whose GPUs share hosts, leaves and pods;
+/// elsewhere all of it.
+fn pattern(plan: &Plan, placement: &[EndpointId]) -> Vec<u64> {
+    if plan.fabric.topology.shape_name() != "clos" {
+        return placement.iter().map(|gpu| u64::from(gpu.0)).collect();
+    }
+    let mut names = Names::default();
+    placement.iter().map(|&gpu| names.of(plan, gpu)).collect()
+}
+
+/// Mean time of an iteration; `None` of a job that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct Took(pub Option<Span>);
+
+/// A job on an ideal fabric.
+pub struct On<'a> {
+    /// Its index.
+    pub job: usize,
+    /// What it does on as many GPUs as it has.
+    pub work: &'a Arc<Work>,
+    /// These.
+    pub placement: &'a [EndpointId],
+    /// How its GPUs differ.
+    pub variation: &'a Variation,
+    /// Links that run at a part of their rate.
+    pub slow: &'a [(LinkId, f64)],
+    /// How its messages go.
+    pub form: Flows,
+}
+
+/// How messages become flows of the ideal fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flows {
+    /// As at flow fidelity.
+    Same,
+    /// One by one, as packets go.
+    Steps,
+    /// The same, and their latency comes before they share links: what is on its way for longer meets less of the rest.
+    StepsLate,
+    /// No flows: each message has its NICs for itself, one after the other.
+    Turns,
+}
+
+impl On<'_> {
+    /// Mean iteration of all that the job does, from as many as an episode would see of it, if it ends any; `None` if the run was
+    /// stopped.
+    ///
+    /// # Errors
+    /// [`Failure`] at job fidelity, when operations never end.
+    pub fn time(
+        &self,
+        plan: &Plan,
+        options: &RunOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Took>, Failure> {
+        let spec = network::spec_of(plan, std::iter::once(self.work));
+        if self.form == Flows::Turns {
+            return self.on(network::in_turn(plan, spec), plan, options, watch);
+        }
+        let fabric = network::ideal(plan, spec, self.slow, self.form == Flows::StepsLate)?;
+        self.on(fabric, plan, options, watch)
+    }
+
+    fn on<F: Fabric>(
+        &self,
+        fabric: F,
+        plan: &Plan,
+        options: &RunOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Took>, Failure> {
+        let Self { job, work, placement, variation, slow, form } = *self;
+        let job_plan = &plan.jobs[job];
+        let endpoints = plan.fabric.topology.endpoints();
+        let mut shard = Shard::new(fabric, endpoints, variation, Seen::default());
+        let folded =
+            Some(placement).filter(|_| variation.is_none() && slow.is_empty() && form == Flows::Same);
+        let folded = folded.and_then(|placement| fold::fold(plan, work, placement, LoadBalancer::Ideal));
+        let left = counted(plan, job_plan);
+        let member = EpisodeJob {
+            job,
+            placement: placement.to_vec(),
+            start: Time::ZERO,
+            phase: Span::ZERO,
+            left,
+            done_before: 0,
+            loading: false,
+            age: Span::ZERO,
+            replayed: 0,
+            boundary: Time::ZERO,
+        };
+        let entering = ShardJob {
+            number: job as u64,
+            workload: work.workload.clone(),
+            own: placement.len(),
+            placement: placement.into(),
+            iterations: left,
+            replayed: 0,
+            awaited: true,
+            start: Time::ZERO,
+            done_before: 0,
+            simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
+        };
+        shard.exchange(match plan.network.exchange {
+            // Whatever the fidelity: this network is one of flows, and the job is alone on it.
+            ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,
+            ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
+            ExchangeName::Hosts => Exchanges::Whole,
+        });
+        if form != Flows::Same {
+            shard.couple(coupling(plan, placement));
+        }
+        shard.enter(entering).map_err(|error| InputError::new(&options.source, error.to_string()))?;
+        shard.keep_rings_coupled();
+        let judge = Judge::of(plan);
+        let episode = Episode { number: 0, jobs: vec![member], horizon: Span(u64::MAX), replay: None };
+        let mut until = u64::from(plan.cluster.episodes.iterations) + 1;
+        let mut pace = Pace::new();
+        loop {
+            shard.stop_after(until);
+            while shard.handle(1 << 14) {
+                if pace.due() {
+                    let seconds = (shard.fabric().now() - Time::ZERO).seconds();
+                    if !watch(shard.progress(), seconds, shard.fabric().events()) {
+                        return Ok(None);
+                    }
+                }
+            }
+            if !shard.satisfied() {
+                break;
+            }
+            let seen = std::slice::from_ref(&shard.observer().0);
+            let enough = judge.judge(&episode, seen, 0, until).is_some();
+            match judge.after(until).filter(|_| !enough) {
+                Some(next) => until = next,
+                None => break,
+            }
+        }
+        // A job that gets stuck is told by the run itself, with the operations at fault; job fidelity has no other run.
+        if plan.fidelity == Fidelity::Job && !shard.satisfied() {
+            let beyond = shard.is_beyond();
+            return Err(stuck_failure(&[&job_plan.name], &shard.stuck(), beyond, None));
+        }
+        Ok(Some(Took(mean_of(&shard.observer().0, left, disturbed(plan, job_plan)))))
+    }
+}
+
+/// More iterations than count for what they begin with.
+const MANY: u64 = 1 << 40;
+
+/// Over how many iterations a job's are averaged: as many as it does. How many fit into a time that it is to last is what is to be
+/// found out, and jobs of a source differ in nothing else.
+fn counted(plan: &Plan, job_plan: &JobPlan) -> u64 {
+    let source = plan.is_drawn();
+    if source || job_plan.lasts.is_some() { MANY } else { job_plan.iterations }
+}
+
+/// Whether a network is simulated anew in the midst of a job, as where it meets others or writes checkpoints.
+fn disturbed(plan: &Plan, job_plan: &JobPlan) -> bool {
+    let anew = plan.jobs.len() > 1 || job_plan.life.checkpoint.is_some() || plan.operations.is_some();
+    anew && plan.fidelity != Fidelity::Job
+}
+
+/// Mean of `left` iterations that begin with those `seen`, the others at the pace that a run would take from these; rounded down. Of
+/// a job that may be `disturbed` the least of that, of the first so many, and of the pace.
+fn mean_of(seen: &[Iteration], left: u64, disturbed: bool) -> Option<Span> {
+    let ends: Vec<Time> = seen.iter().map(|iteration| Time(iteration.finish_ps)).collect();
+    let last = ends.last()?.0;
+    let first = lasting(&ends, Time::ZERO);
+    let (pace, of) = (last - seen[first].start_ps, (ends.len() - first) as u64);
+    let rest = u128::from(left - ends.len() as u64) * u128::from(pace) / u128::from(of);
+    let mean = ((u128::from(last) + rest) / u128::from(left)) as u64;
+    if !disturbed {
+        return Some(Span(mean));
+    }
+    let firsts = (1..).zip(&ends).map(|(count, end)| end.0 / count).min()?;
+    Some(Span(mean.min(firsts).min(pace / of)))
+}
+
+/// Whether the ideal run can go beside the run's own, which then must not ask for its result before it ends: with several jobs
+/// the times order their phases, and with operations or a scheduler of one's own they are what a job is expected to take.
+pub fn goes_beside(plan: &Plan, options: &RunOptions) -> bool {
+    let [job_plan] = plan.jobs.as_slice() else { return false };
+    options.workers() > 1
+        && plan.fidelity != Fidelity::Job
+        && wanted(plan, job_plan)
+        && job_plan.lasts.is_none()
+        && job_plan.resized.is_empty()
+        && plan.operations.is_none()
+        && plan.modules.make_scheduler().is_none()
+}
+
+/// The ideal times of all jobs for which they are wanted, simulated before the run; `None` if the sink stops it.
+///
+/// # Errors
+/// [`Failure`] when a job's operations never end.
+pub fn before(
+    plan: &Plan,
+    options: &RunOptions,
+    progress: &mut dyn ProgressSink,
+) -> Result<IdealTimes<'static>, Failure> {
+    let mut begun = false;
+    let mut watch = |done: f64, seconds: f64, events: u64| {
+        if !begun {
+            progress.phase(Phase::Ideal);
+            begun = true;
+        }
+        progress.progress(Some(done), seconds, events)
+    };
+    let times = simulate(plan, options, &mut watch)?;
+    let stopped = times.is_none();
+    Ok(IdealTimes { times: times.map_or_else(OnceCell::new, OnceCell::from), beside: None, stopped })
+}
+
+/// Calls `run` with ideal times that are simulated meanwhile, by another thread: see [`IdealTimes::settle`].
+///
+/// # Errors
+/// Those of the ideal run, as if it had come first, and of `run`.
+pub fn beside<R>(
+    plan: &Plan,
+    options: &RunOptions,
+    run: impl FnOnce(&IdealTimes<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let told = Told::default();
+    std::thread::scope(|scope| {
+        let (told, (sender, outcome)) = (&told, mpsc::channel());
+        scope.spawn(move || {
+            let mut watch = |done: f64, _: f64, events: u64| told.tell(done, events);
+            // Nobody listens where the run has been stopped.
+            drop(sender.send(simulate(plan, options, &mut watch)));
+        });
+        let _stops = Stops(told);
+        let beside = Beside { outcome, failed: OnceCell::new(), stopped: Cell::new(false), told };
+        let mut ideal = IdealTimes { times: OnceCell::new(), beside: Some(beside), stopped: false };
+        let outcome = run(&ideal);
+        told.stop.store(true, Ordering::Relaxed);
+        let mut failed = None;
+        if let Some(beside) = &mut ideal.beside {
+            failed = beside.failed.take().or_else(|| beside.outcome.recv().ok().and_then(Result::err));
+        }
+        failed.map_or(outcome, Err)
+    })
+}
+
+/// Stops the other thread however this one leaves: a scope waits for its threads.
+struct Stops<'a>(&'a Told);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Simulates some iterations of each job for which that is wanted; `None` if it is stopped.
+fn simulate(plan: &Plan, options: &RunOptions, watch: &mut Watch<'_>) -> Result<Option<Times>, Failure> {
+    // Jobs of a source share their workloads.
+    let mut known: FxHashMap<(*const Workload, u64), usize> = FxHashMap::default();
+    let mut tasks: Vec<(usize, &Arc<Work>)> = Vec::new();
+    let mut places: Vec<Vec<(usize, Option<usize>)>> = Vec::with_capacity(plan.jobs.len());
+    for (job, job_plan) in plan.jobs.iter().enumerate() {
+        let mut of_plan = Vec::new();
+        for work in job_plan.works() {
+            let task = wanted(plan, job_plan).then(|| {
+                let what = (Arc::as_ptr(&work.workload), counted(plan, job_plan));
+                *known.entry(what).or_insert_with(|| {
+                    tasks.push((job, work));
+                    tasks.len() - 1
+                })
+            });
+            of_plan.push((work.ranks(), task));
+        }
+        places.push(of_plan);
+    }
+    let Some(found) = all(plan, options, &tasks, watch)? else { return Ok(None) };
+    let time = |(ranks, task): (usize, Option<usize>)| (ranks, task.and_then(|task| found[task].0));
+    Ok(Some(places.into_iter().map(|works| works.into_iter().map(time).collect()).collect()))
+}
+
+/// Simulates `tasks`, on as many threads as the run may have.
+fn all(
+    plan: &Plan,
+    options: &RunOptions,
+    tasks: &[(usize, &Arc<Work>)],
+    watch: &mut Watch<'_>,
+) -> Result<Option<Vec<Took>>, Failure> {
+    let count = tasks.len();
+    let threads = options.workers().min(count);
+    if threads <= 1 {
+        let mut found = Vec::with_capacity(count);
+        for (index, &task) in tasks.iter().enumerate() {
+            let mut part =
+                |done: f64, seconds, events| watch((index as f64 + done) / count as f64, seconds, events);
+            let Some(time) = ideal_time(plan, options, task, &mut part)? else { return Ok(None) };
+            found.push(time);
+        }
+        return Ok(Some(found));
+    }
+    let told: Vec<Told> = (0..count).map(|_| Told::default()).collect();
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    let mut outcomes: Vec<Option<Result<Option<Took>, Failure>>> = (0..count).map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next, told) = (sender.clone(), &next, &told);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&task) = tasks.get(index) else { break };
+                    let mut watch = |done: f64, _: f64, events: u64| told[index].tell(done, events);
+                    let outcome = ideal_time(plan, options, task, &mut watch);
+                    told[index].done.store(1_000_000, Ordering::Relaxed);
+                    // The receiver waits until all senders have gone.
+                    drop(sender.send((index, outcome)));
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok((index, outcome)) => outcomes[index] = Some(outcome),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let done: f64 = told.iter().map(Told::done).sum();
+                    let events = told.iter().map(|told| told.events.load(Ordering::Relaxed)).sum();
+                    if !watch(done / count as f64, 0.0, events) {
+                        for told in &told {
+                            told.stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+        }
+    });
+    // As if one had come after the other.
+    outcomes.into_iter().map(|outcome| outcome.expect("every task was taken by a thread")).collect()
+}
+
+/// Iteration time of a job on the first hosts; `None` if it is stopped.
+fn ideal_time(
+    plan: &Plan,
+    options: &RunOptions,
+    (job, work): (usize, &Arc<Work>),
+    watch: &mut Watch<'_>,
+) -> Result<Option<Took>, Failure> {
+    let (placement, variation) = (first_hosts(work.ranks()), Variation::none());
+    let on = On { job, work, placement: &placement, variation: &variation, slow: &[], form: Flows::Same };
+    on.time(plan, options, watch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_begins_anew_may_do_what_is_shortest_more_often() {
+        let mut finish_ps = 0;
+        let of = |(number, span): (u64, u64)| {
+            let start_ps = finish_ps;
+            finish_ps += span;
+            Iteration {
+                number,
+                start_ps,
+                finish_ps,
+                lag_ps: 0,
+                ranks: 1,
+                critical_rank: 0,
+                breakdown: None,
+                reused: false,
+                weight: 1.0,
+                ended: true,
+                whole: true,
+            }
+        };
+        let seen: Vec<Iteration> = (0..).zip([50, 70, 80]).map(of).collect();
+        assert_eq!(mean_of(&seen, 3, false), Some(Span(200 / 3)));
+        // Seven more at 75.
+        assert_eq!(mean_of(&seen, 10, false), Some(Span(725 / 10)));
+        assert_eq!(mean_of(&seen, 10, true), Some(Span(50)));
+        assert_eq!(mean_of(&[], 1, true), None);
+    }
+}

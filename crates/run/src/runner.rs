@@ -1,0 +1,794 @@
+//! The calendar's episodes: which jobs can meet, and what becomes of each episode.
+//!
+//! **Groups** (flow fidelity). The paths of a job's messages are a function of the job and its GPUs, not of its neighbours,
+//! so the links that it uses are those that it used when simulated alone; jobs without a common link, taken transitively,
+//! are simulated apart. A job inside one scale-up domain uses none. What was simulated before comes from the [`Memo`], several
+//! episodes of one instant are shared out to threads ([`super::threads`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use windtunnel_cluster::calendar::{
+    Certainty, Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Resident, Worked, lasting,
+    nearest,
+};
+use windtunnel_cluster::faults::Component;
+use windtunnel_cluster::variation::Variation;
+use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
+use windtunnel_plan::Plan;
+use windtunnel_plan::error::Failure;
+use windtunnel_plan::settings::Fidelity;
+use windtunnel_topology::{LoadBalancer, Route};
+use windtunnel_workload::Workload;
+
+use super::RunOptions;
+use super::clock::Origin;
+use super::drive::Pace;
+use super::episode::{Record, Simulated, Simulator, Stop, begin, with_speeds};
+use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
+use super::ideal::{Flows, IdealTimes, On};
+use super::memo::{Known, Memo, mean};
+use super::recorder::{Held, Iteration, together, weigh};
+use super::summary::LinkLoad;
+use super::threads::{Clocked, simulate};
+use super::verdict::Verdict;
+use crate::table::{ProgressSink, TableSink};
+
+/// Links named in the summary.
+const MOST_LOADED: usize = 8;
+
+/// An episode that goes on.
+struct Open {
+    start: CalendarTime,
+    /// When its simulation began: before it, with a replay.
+    simulated: CalendarTime,
+    /// Whether it has a replay.
+    replay: bool,
+    /// When it began in its simulation, which had to gather it first.
+    gathered: Span,
+    /// When the last of its jobs had entered that, from its origin.
+    entered: Time,
+    members: Vec<OpenJob>,
+    iterations: Vec<Vec<Iteration>>,
+    held: Vec<Held>,
+    used: Arc<[(u32, f64)]>,
+    congested: Vec<(usize, Cause, f64)>,
+}
+
+/// A job of it.
+struct OpenJob {
+    /// Which; `None` for one that loads, of which nothing is kept.
+    job: Option<usize>,
+    /// When it goes on, from the episode's start.
+    paused: Span,
+    /// How many of the iterations were over before the one that was under way as the episode began.
+    replayed: usize,
+    /// Whether it was in the midst of that.
+    goes_on: bool,
+}
+
+/// What became of the episodes, besides their record.
+pub struct Story {
+    /// As in the summary.
+    pub episodes: Value,
+    /// Links over time.
+    pub heat: Heat,
+    /// Periods of congestion.
+    pub congestion: Vec<Period>,
+}
+
+/// Simulates the calendar's episodes at the scenario's fidelity.
+pub struct FabricRunner<'a> {
+    simulator: Simulator<'a>,
+    ideal: &'a IdealTimes<'a>,
+    memo: Memo<'a>,
+    /// Links beyond scale-up domains of each job on its GPUs, by (job, starts, whether it loads).
+    footprints: FxHashMap<(usize, u32, bool), Arc<[u32]>>,
+    /// Mean iteration time alone on the fabric, of each job in its last place.
+    alone: FxHashMap<usize, f64>,
+    /// Iterations at job fidelity on hosts that differ, by workload, placement and instant.
+    on_hosts: FxHashMap<(*const Workload, Vec<EndpointId>, u64), Span>,
+    open: BTreeMap<u32, Open>,
+    /// How much of an iteration each job had done as its last episode ended.
+    tails: Vec<f64>,
+    heat: Heat,
+    congestion: Congestion,
+    begun: u64,
+    hits: u64,
+    footprint_runs: u64,
+    reached: Reached,
+    pace: Pace,
+}
+
+impl<'a> FabricRunner<'a> {
+    /// Nothing simulated so far.
+    pub fn new(
+        plan: &'a Plan,
+        options: &'a RunOptions,
+        ideal: &'a IdealTimes<'a>,
+        sink: &'a mut dyn TableSink,
+        progress: &'a mut dyn ProgressSink,
+    ) -> Self {
+        let record = Record::new(plan.jobs.len());
+        let faults = plan.fabric.faults.clone();
+        let simulator = Simulator { plan, options, sink, progress, record, flow_rows: 0, episode: 0, faults };
+        Self {
+            simulator,
+            ideal,
+            memo: Memo::new(plan),
+            footprints: FxHashMap::default(),
+            alone: FxHashMap::default(),
+            on_hosts: FxHashMap::default(),
+            open: BTreeMap::new(),
+            tails: vec![0.0; plan.jobs.len()],
+            heat: Heat::default(),
+            congestion: Congestion::default(),
+            begun: 0,
+            hits: 0,
+            footprint_runs: 0,
+            reached: Reached { now: CalendarTime(0), ended: 0, jobs: plan.jobs.len() as u64, under_way: 0.0 },
+            pace: Pace::new(),
+        }
+    }
+
+    /// Takes back what the last episode of `job` told of an iteration that did not end in it.
+    fn forget_tail(&mut self, job: usize) {
+        let mut tail = std::mem::take(&mut self.tails[job]);
+        for iteration in self.simulator.record.iterations[job].iter_mut().rev() {
+            let part = tail.min(iteration.weight);
+            iteration.weight -= part;
+            tail -= part;
+            if tail <= 0.0 {
+                break;
+            }
+        }
+    }
+
+    /// What was kept. Episodes that a stopped run left open end where it stood.
+    ///
+    /// # Errors
+    /// A sink that refuses rows.
+    pub fn finish(mut self, now: CalendarTime) -> Result<(Record, Story), Failure> {
+        for episode in self.open.keys().copied().collect::<Vec<_>>() {
+            let began = self.open[&episode].start.0;
+            let span = Span(now.0.saturating_sub(began).saturating_mul(1_000));
+            match self.lasted(episode, span, &[]) {
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) | Err(Stop::Cancelled) => {}
+            }
+        }
+        let plan = self.simulator.plan;
+        let counts = self.simulator.record.counts;
+        let episodes = json!({
+            "begun": self.begun,
+            "simulated": counts.simulated,
+            "of_a_job_alone": self.footprint_runs,
+            "memo": self.memo.name(),
+            "memo_hits": self.hits,
+            "solves": counts.solves,
+            "flows": counts.flows,
+        });
+        if plan.jobs.len() > 1 && plan.fidelity == Fidelity::Flow {
+            let topology = &plan.fabric.topology;
+            let most = self.heat.most(topology).into_iter().take(MOST_LOADED);
+            let load = |(utilisation, bytes, link): (f64, f64, windtunnel_topology::LinkId)| LinkLoad {
+                name: topology.link_name(link),
+                tier: topology.link(link).tier.name().into_owned(),
+                utilisation,
+                bytes: bytes.round() as u64,
+            };
+            self.simulator.record.network.links_most_loaded = most.map(load).collect();
+        }
+        let congestion = self.congestion.into_periods();
+        Ok((self.simulator.record, Story { episodes, heat: self.heat, congestion }))
+    }
+
+    /// Links of residents that have not been looked at yet.
+    fn look(&mut self, residents: &[Resident<'_>]) -> Result<(), Stop> {
+        let plan = self.simulator.plan;
+        let domain = plan.fabric.topology.scale_up_size().max(1);
+        let mut episodes = Vec::new();
+        let mut starts = Vec::new();
+        for resident in residents {
+            let key = (resident.job, resident.starts, resident.loading);
+            if self.footprints.contains_key(&key) {
+                continue;
+            }
+            let first = resident.placement[0].0 / domain;
+            if !resident.loading && resident.placement.iter().all(|gpu| gpu.0 / domain == first) {
+                self.footprints.insert(key, Arc::from([]));
+                continue;
+            }
+            let (placement, job, loading) = (resident.placement.to_vec(), resident.job, resident.loading);
+            let job_plan = &plan.jobs[job];
+            let requests = job_plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
+            let left = requests.unwrap_or(job_plan.iterations);
+            let (start, phase) = (Time::ZERO, Span::ZERO);
+            let (age, done_before, replayed, boundary) = (Span::ZERO, 0, 0, start);
+            let job = EpisodeJob {
+                job,
+                placement,
+                start,
+                phase,
+                left,
+                done_before,
+                loading,
+                age,
+                replayed,
+                boundary,
+            };
+            // No time rests on its mean so far.
+            let (jobs, horizon, replay) = (vec![job], Span::ZERO, None);
+            episodes.push(Episode { number: u32::MAX, jobs, horizon, replay });
+            starts.push(key);
+        }
+        // One iteration shows the paths; where its time is of use, as many as an episode has.
+        let iterations = plan.cluster.episodes.iterations;
+        let iterations = if self.memo.remembers() { u64::from(iterations) + 1 } else { 1 };
+        let unknown: Vec<usize> = (0..episodes.len())
+            .filter(|&index| !self.memo.remembers() || self.memo_of(&episodes[index], iterations).is_none())
+            .collect();
+        let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
+        let seen = simulate(&mut self.simulator, self.reached, CalendarTime(0), &run, iterations)?;
+        let mut fresh: FxHashMap<usize, Arc<Known>> = FxHashMap::default();
+        for (&index, simulated) in unknown.iter().zip(&seen) {
+            if simulated.cancelled {
+                return Err(Stop::Cancelled);
+            }
+            self.footprint_runs += 1;
+            let jobs = &episodes[index].jobs;
+            let known = Arc::new(Known::of(simulated, jobs));
+            if self.memo.remembers() {
+                self.memo.keep(self.memo.key(jobs), known.clone());
+            }
+            fresh.insert(index, known);
+        }
+        for (index, key) in starts.into_iter().enumerate() {
+            let jobs = &episodes[index].jobs;
+            let before = || self.memo_of(&episodes[index], iterations).map(|(known, _)| known);
+            let known = fresh.get(&index).cloned().or_else(before);
+            let known = known.expect("it was simulated or known");
+            // A pattern's links are another job's; it shares none that are not its hosts' alone.
+            let used = if fresh.contains_key(&index) || self.memo.pattern(&jobs[0]).is_none() {
+                known.used.iter().map(|&(link, _)| link).collect()
+            } else {
+                self.host_links(&jobs[0].placement)
+            };
+            self.footprints.insert(key, used);
+            if let Some(mean) = known.mean(0).filter(|_| !jobs[0].loading) {
+                self.alone.insert(key.0, mean);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the memo knows of an episode.
+    fn memo_of(&self, episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Verdict)> {
+        self.memo.find(&self.memo.key(&episode.jobs), episode, iterations)
+    }
+
+    /// The links between the NICs of `placement` and their leaves.
+    fn host_links(&self, placement: &[EndpointId]) -> Arc<[u32]> {
+        let topology = &self.simulator.plan.fabric.topology;
+        let nics = placement.iter().map(|&gpu| topology.nic(gpu, NicId(0)));
+        let mut links: Vec<u32> = nics
+            .flat_map(|nic| {
+                let up = topology.nic_link(nic, 0);
+                [up.0, topology.reverse(up).0]
+            })
+            .collect();
+        links.sort_unstable();
+        links.dedup();
+        links.into()
+    }
+
+    /// Notes which jobs of an episode are congested, and why.
+    fn congested(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Vec<(usize, Cause, f64)> {
+        let one = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
+            if job.loading {
+                return None;
+            }
+            let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
+            let slowdown = mean(seen)? / ideal;
+            if slowdown <= CONGESTED {
+                return None;
+            }
+            // No slower than alone on the fabric: the others have no part in it.
+            let alone = self.alone.get(&job.job).is_some_and(|&alone| slowdown * ideal <= alone * CONGESTED);
+            let newest = episode.jobs.last().map_or(job.job, |newest| newest.job);
+            let cause = if episode.jobs.len() == 1 || alone { Cause::Own } else { Cause::Job(newest) };
+            Some((job.job, cause, slowdown))
+        };
+        episode.jobs.iter().zip(seen).filter_map(one).collect()
+    }
+
+    /// Where what begins at `start` counts its picoseconds from. Job fidelity has no rows in them.
+    fn origin(&self, start: CalendarTime) -> Origin {
+        match self.simulator.plan.fidelity {
+            Fidelity::Job => Origin::at(start),
+            _ => Origin::of(start),
+        }
+    }
+
+    /// Refuses iterations that are too long to be counted in picoseconds.
+    fn check_span(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Result<(), Stop> {
+        let long = |seen: &Vec<Iteration>| seen.last().is_some_and(|last| last.finish_ps == u64::MAX);
+        let Some((job, seen)) = episode.jobs.iter().zip(seen).find(|(_, seen)| long(seen)) else {
+            return Ok(());
+        };
+        let name = &self.simulator.plan.jobs[job.job].name;
+        let message = format!(
+            "the first {} iterations of job `{name}` take more than 213 days, the longest that is counted in \
+             picoseconds\n\nhint: is a rate or a size mistyped? Else cut the job into shorter iterations",
+            seen.len()
+        );
+        Err(Stop::Failed(Failure::Run(message)))
+    }
+
+    /// Job fidelity: a given duration, or iterations as long as alone on an ideal fabric, on the hosts that a job has if any of
+    /// them differs from what is written of all.
+    fn without_network(
+        &mut self,
+        start: CalendarTime,
+        jobs: &[EpisodeJob],
+        iterations: u64,
+    ) -> Result<Vec<Vec<Iteration>>, Stop> {
+        let mut all = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let span = self.span_without_network(start, job)?;
+            let origin = self.origin(start);
+            let at = |number: u64| origin.ps.saturating_add((job.start + span * number).0);
+            let one = |number: u64| Iteration {
+                number: job.done_before + number,
+                start_ps: at(number),
+                finish_ps: at(number + 1),
+                lag_ps: 0,
+                ranks: job.placement.len() as u32,
+                critical_rank: 0,
+                breakdown: None,
+                reused: false,
+                weight: 1.0,
+                ended: true,
+                whole: true,
+            };
+            all.push((0..iterations.min(job.left)).map(one).collect());
+        }
+        Ok(all)
+    }
+
+    /// An iteration of a job at job fidelity, in an episode that begins at `start`.
+    fn span_without_network(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
+        let plan = self.simulator.plan;
+        let job_plan = &plan.jobs[job.job];
+        let span = match job_plan.duration {
+            Some(duration) => Span(duration.0.div_ceil(job_plan.iterations)),
+            None if self.differs(&job.placement) => return self.span_on(start, job),
+            None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
+        };
+        // An elastic job on fewer or more GPUs than it asked for.
+        let (asked, has) = (job_plan.ranks() as u128, job.placement.len() as u128);
+        Ok(Span(u64::try_from((u128::from(span.0) * asked).div_ceil(has)).unwrap_or(u64::MAX)))
+    }
+
+    /// Whether a GPU or NIC of a placement has another speed than is written of all.
+    fn differs(&self, placement: &[EndpointId]) -> bool {
+        let plan = self.simulator.plan;
+        let per_host = plan.fabric.topology.endpoints_per_host();
+        let on = |gpu: &EndpointId, host: Option<u32>| host.is_none_or(|host| gpu.0 / per_host == host);
+        let is = |gpu: &EndpointId, own: Option<u32>| own.is_none_or(|own| gpu.0 % per_host == own);
+        let slow = |gpu: &EndpointId| plan.speeds.iter().any(|rule| on(gpu, rule.host) && is(gpu, rule.gpu));
+        let behind = |gpu: &EndpointId| plan.slow_nics.iter().any(|&host| on(gpu, host));
+        placement.iter().any(|gpu| slow(gpu) || behind(gpu))
+    }
+
+    /// An iteration alone on an ideal fabric, on the hosts that a job has; of a speed that changes later nothing is known yet.
+    fn span_on(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
+        let Simulator { plan, options, progress, .. } = &mut self.simulator;
+        let (plan, options) = (*plan, *options);
+        let work = plan.jobs[job.job].work_of(job.placement.len());
+        let changes = plan.speeds.iter().any(|rule| rule.from.is_some());
+        let key = (Arc::as_ptr(&work.workload), job.placement.clone(), if changes { start.0 } else { 0 });
+        if let Some(&span) = self.on_hosts.get(&key) {
+            return Ok(span);
+        }
+        let variation = with_speeds(plan, start, Variation::none());
+        let (placement, slow) = (job.placement.as_slice(), plan.slow_links.as_slice());
+        let on = On { job: job.job, work, placement, variation: &variation, slow, form: Flows::Same };
+        let mut watch = |_: f64, simulated, events| progress.progress(None, simulated, events);
+        let span = on.time(plan, options, &mut watch)?.and_then(|took| took.0).ok_or(Stop::Cancelled)?;
+        self.on_hosts.insert(key, span);
+        Ok(span)
+    }
+
+    /// Splits jobs into groups that share no link.
+    fn meeting(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
+        if self.simulator.plan.fidelity != Fidelity::Flow || residents.len() == 1 {
+            return Ok(vec![(0..residents.len()).collect()]);
+        }
+        self.look(residents)?;
+        // Each place's group, by its first member, with paths halved on the way.
+        let mut first: Vec<usize> = (0..residents.len()).collect();
+        fn root(first: &mut [usize], mut place: usize) -> usize {
+            while first[place] != place {
+                first[place] = first[first[place]];
+                place = first[place];
+            }
+            place
+        }
+        let mut user: FxHashMap<u32, usize> = FxHashMap::default();
+        for (place, resident) in residents.iter().enumerate() {
+            for &link in self.footprints[&(resident.job, resident.starts, resident.loading)].iter() {
+                let other = *user.entry(link).or_insert(place);
+                let (a, b) = (root(&mut first, place), root(&mut first, other));
+                first[a.max(b)] = a.min(b);
+            }
+        }
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); residents.len()];
+        for place in 0..residents.len() {
+            groups[root(&mut first, place)].push(place);
+        }
+        groups.retain(|group| !group.is_empty());
+        Ok(groups)
+    }
+
+    /// Whether a job that loads has no way to some of its data.
+    fn is_severed(&self, resident: &Resident<'_>) -> bool {
+        let job_plan = &self.simulator.plan.jobs[resident.job];
+        let load = job_plan.work_of(resident.placement.len()).load.as_ref();
+        let (Some(faults), Some(load)) = (&self.simulator.faults, load.filter(|_| resident.loading)) else {
+            return false;
+        };
+        let (mut forwarder, mut route) = (faults.clone(), Route::new());
+        let seed = self.simulator.plan.seed;
+        load.flows(resident.placement).any(|(from, to)| {
+            [(from, to), (to, from)].into_iter().any(|(from, to)| {
+                forwarder.route(LoadBalancer::Ecmp, seed, from, to, NicId(0), 0, &mut route).is_err()
+            })
+        })
+    }
+
+    /// Whether nothing moves in an episode: its job is cut off from its data.
+    fn stands(&self, episode: &Episode) -> bool {
+        let [job] = episode.jobs.as_slice() else { return false };
+        let EpisodeJob { job, loading, ref placement, .. } = *job;
+        self.is_severed(&Resident { job, starts: 0, placement, loading })
+    }
+
+    /// Simulates episodes, or takes them from the memo.
+    fn simulated(
+        &mut self,
+        start: CalendarTime,
+        episodes: &[Episode],
+        iterations: u64,
+    ) -> Result<Vec<Vec<EpisodeJobResult>>, Stop> {
+        for job in episodes.iter().flat_map(|episode| &episode.jobs) {
+            self.simulator.record.started[job.job].get_or_insert(start);
+        }
+        self.begun += episodes.len() as u64;
+        if self.simulator.plan.fidelity == Fidelity::Job {
+            let mut results = Vec::with_capacity(episodes.len());
+            for episode in episodes {
+                let seen = self.without_network(start, &episode.jobs, iterations)?;
+                let certainty = vec![Certainty::default(); seen.len()];
+                self.check_span(episode, &seen)?;
+                results.push(ends(&seen, &certainty, self.origin(start).ps));
+                self.open(start, episode, seen, Vec::new(), Arc::from([]));
+            }
+            return Ok(results);
+        }
+        let keys: Vec<Vec<u64>> = episodes.iter().map(|episode| self.memo.key(&episode.jobs)).collect();
+        // Of episodes that are alike the first is simulated.
+        let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
+        let mut missing = Vec::new();
+        for (index, episode) in episodes.iter().enumerate() {
+            // No other one comes about as a replay does.
+            if self.memo.remembers() && episode.replay.is_none() {
+                let alike = fresh.get(keys[index].as_slice());
+                let same = |&other: &usize| {
+                    let needs = |job: &EpisodeJob| (job.left, job.age);
+                    let other = &episodes[other];
+                    other.horizon == episode.horizon
+                        && other.jobs.iter().map(needs).eq(episode.jobs.iter().map(needs))
+                };
+                let known = self.memo.find(&keys[index], episode, iterations);
+                if known.is_some() || alike.is_some_and(same) {
+                    continue;
+                }
+                fresh.insert(&keys[index], index);
+            }
+            missing.push(index);
+        }
+        let run: Vec<&Episode> = missing.iter().map(|&index| &episodes[index]).collect();
+        let simulated = simulate(&mut self.simulator, self.reached, start, &run, iterations)?;
+        // Episodes are compared with it. Whoever stops the waiting is asked again at the end.
+        self.ideal.settle(self.simulator.progress);
+        let mut results: Vec<Option<Vec<EpisodeJobResult>>> = vec![None; episodes.len()];
+        let mut cancelled = false;
+        for (&index, simulated) in missing.iter().zip(simulated) {
+            let episode = &episodes[index];
+            cancelled |= simulated.cancelled;
+            if self.memo.remembers() && episode.replay.is_none() && !simulated.cancelled {
+                let known = Known::of(&simulated, &episode.jobs);
+                self.memo.keep(keys[index].clone(), Arc::new(known));
+            }
+            let Simulated { seen, held, used, origin, certainty, .. } = simulated;
+            results[index] = Some(ends(&seen, &certainty, origin.ps));
+            self.open(start, episode, seen, held, used);
+        }
+        if cancelled {
+            // What it saw of its jobs is kept to the end.
+            for index in missing {
+                self.lasted(episodes[index].number, Span(u64::MAX), &[])?;
+            }
+            return Err(Stop::Cancelled);
+        }
+        for (index, episode) in episodes.iter().enumerate() {
+            if results[index].is_some() {
+                continue;
+            }
+            self.hits += 1;
+            let known = self.memo.find(&keys[index], episode, iterations);
+            let (known, Verdict { counts, certainty }) = known.expect("one like it was just simulated");
+            let origin = self.origin(start).ps;
+            let shifted = |((iterations, count), job): ((&Vec<Iteration>, usize), &EpisodeJob)| {
+                let one = |iteration: &Iteration| Iteration {
+                    number: job.done_before + iteration.number,
+                    start_ps: origin + iteration.start_ps,
+                    finish_ps: origin + iteration.finish_ps,
+                    ..*iteration
+                };
+                iterations[..count].iter().map(one).collect()
+            };
+            let seen: Vec<Vec<Iteration>> =
+                known.seen.iter().zip(counts).zip(&episode.jobs).map(shifted).collect();
+            results[index] = Some(ends(&seen, &certainty, origin));
+            // Links of a pattern are another job's.
+            let elsewhere = episode.jobs.len() == 1 && self.memo.pattern(&episode.jobs[0]).is_some();
+            let used = if elsewhere { Arc::from([]) } else { known.used.clone() };
+            self.open(start, episode, seen, Vec::new(), used);
+        }
+        Ok(results.into_iter().map(|result| result.expect("simulated or known")).collect())
+    }
+
+    fn open(
+        &mut self,
+        start: CalendarTime,
+        episode: &Episode,
+        iterations: Vec<Vec<Iteration>>,
+        held: Vec<Held>,
+        used: Arc<[(u32, f64)]>,
+    ) {
+        let congested = self.congested(episode, &iterations);
+        let simulated = begin(start, episode);
+        let origin_ps = self.origin(simulated).ps;
+        let member = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
+            let ends: Vec<Time> = seen.iter().map(|seen| Time(seen.finish_ps - origin_ps)).collect();
+            OpenJob {
+                job: (!job.loading).then_some(job.job),
+                paused: job.pause(),
+                replayed: if episode.replay.is_some() { nearest(job, &ends) } else { 0 },
+                goes_on: episode.replay.is_some() && job.boundary < Time::ZERO + episode.gathered(),
+            }
+        };
+        let members = episode.jobs.iter().zip(&iterations).map(member).collect();
+        let (gathered, entered) = (episode.gathered(), episode.entered());
+        let replay = episode.replay.is_some();
+        let open =
+            Open { start, simulated, replay, gathered, entered, members, iterations, held, used, congested };
+        self.open.insert(episode.number, open);
+    }
+}
+
+impl EpisodeRunner for FabricRunner<'_> {
+    type Error = Stop;
+
+    fn groups(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
+        // Without a network jobs do not meet.
+        if self.simulator.plan.fidelity == Fidelity::Job {
+            return Ok((0..residents.len()).map(|place| vec![place]).collect());
+        }
+        // Those that are cut off from their data wait for the fabric, each alone.
+        let waits: Vec<bool> = residents.iter().map(|resident| self.is_severed(resident)).collect();
+        let moving: Vec<Resident<'_>> = residents
+            .iter()
+            .zip(&waits)
+            .filter(|(_, waits)| !**waits)
+            .map(|(&resident, _)| resident)
+            .collect();
+        let mut groups = if moving.is_empty() { Vec::new() } else { self.meeting(&moving)? };
+        if moving.len() < residents.len() {
+            let places: Vec<usize> = (0..residents.len()).filter(|&place| !waits[place]).collect();
+            groups.iter_mut().flatten().for_each(|place| *place = places[*place]);
+            groups.extend((0..residents.len()).filter(|&place| waits[place]).map(|place| vec![place]));
+            groups.sort_unstable();
+        }
+        Ok(groups)
+    }
+
+    fn run(
+        &mut self,
+        start: CalendarTime,
+        episodes: &[Episode],
+        iterations: u64,
+    ) -> Result<Vec<Vec<EpisodeJobResult>>, Stop> {
+        let stands: Vec<bool> = episodes.iter().map(|episode| self.stands(episode)).collect();
+        if !stands.contains(&true) {
+            return self.simulated(start, episodes, iterations);
+        }
+        let moving: Vec<Episode> = episodes
+            .iter()
+            .zip(&stands)
+            .filter(|(_, stands)| !**stands)
+            .map(|(episode, _)| episode.clone())
+            .collect();
+        let mut results = self.simulated(start, &moving, iterations)?.into_iter();
+        let of = |&stands: &bool| {
+            if stands { vec![EpisodeJobResult::default()] } else { results.next().expect("it was simulated") }
+        };
+        Ok(stands.iter().map(of).collect())
+    }
+
+    fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Stop> {
+        let Some(open) = self.open.remove(&episode) else { return Ok(()) };
+        let origin = self.origin(open.simulated);
+        // The rows of a replay tell when it was, those of others leave out the phases.
+        let told_ps = if open.replay { open.gathered.0 } else { 0 };
+        let until_ps = origin.ps.saturating_add(span.0).saturating_add(told_ps);
+        let until = open.start.0.saturating_add(span.ns_ceil());
+        if span.0 < u64::MAX {
+            self.heat.add(&open.used, open.start.0, until);
+            for &(job, cause, slowdown) in &open.congested {
+                self.congestion.add(Period { job, from: open.start.0, until, cause, slowdown });
+            }
+        }
+        let mut last = 0;
+        // The simulation had to gather the group first, or to go through what was.
+        let begin_ps = origin.ps.saturating_add(open.gathered.0);
+        for (member, mut iterations) in open.members.into_iter().zip(open.iterations) {
+            let Some(end) = iterations.last() else { continue };
+            let all_ps = end.finish_ps;
+            let did = worked.iter().find(|did| member.job == Some(did.job));
+            let went_on = did.map_or(span, |did| did.span);
+            let until_ps = if span.0 < u64::MAX { begin_ps.saturating_add(went_on.0) } else { all_ps };
+            let ended = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
+            last = iterations[..ended].last().map_or(last, |iteration| last.max(iteration.finish_ps));
+            let Some(job) = member.job else { continue };
+            let ends: Vec<Time> = iterations.iter().map(|one| Time(one.finish_ps - origin.ps)).collect();
+            let mut from_ps = begin_ps.saturating_add(member.paused.0);
+            if member.goes_on {
+                // Of the iteration under way all is told here.
+                let present = iterations.get(member.replayed);
+                from_ps = present.map_or(all_ps, |present| present.start_ps);
+                self.forget_tail(job);
+            }
+            weigh(
+                &mut iterations,
+                from_ps..until_ps,
+                lasting(&ends, open.entered).max(member.replayed.min(ends.len() - 1)),
+                did.map(|did| did.iterations),
+            );
+            // What comes after never happened.
+            let begun = iterations.partition_point(|iteration| iteration.start_ps < until_ps);
+            iterations.truncate(begun.max(ended));
+            let mut number = 0;
+            iterations.retain(|one| {
+                number += 1;
+                number > member.replayed || one.weight > 0.0
+            });
+            self.tails[job] = did.map_or(0.0, |did| did.begun);
+            self.simulator.record.iterations[job].append(&mut iterations);
+        }
+        let record = &mut self.simulator.record;
+        let last = origin.calendar_ns(last.saturating_sub(open.gathered.0));
+        record.simulated_ns = record.simulated_ns.max(last);
+        let standing = open.held.into_iter().filter(|held| held.finish_ps <= until_ps);
+        for (table, batch) in together(standing) {
+            self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+        }
+        Ok(())
+    }
+
+    fn fabric(&mut self, out: &[Component]) {
+        let plan = self.simulator.plan;
+        let Some(operations) = &plan.operations else { return };
+        self.simulator.faults = if out.is_empty() || operations.plant.is_bare() {
+            plan.fabric.faults.clone()
+        } else {
+            let mut forwarder = operations.plant.forwarder(out);
+            forwarder.converge();
+            Some(forwarder)
+        };
+        // Paths are others now, and so is what they come to.
+        self.memo.clear(self.simulator.faults.is_some());
+        self.footprints.clear();
+        self.alone.clear();
+    }
+
+    fn reached(&mut self, reached: Reached) -> Result<(), Stop> {
+        self.reached = reached;
+        let many = self.simulator.plan.is_drawn() || reached.jobs > 1;
+        if !many || !self.pace.due() {
+            return Ok(());
+        }
+        let events = self.simulator.record.events;
+        let mut clock = Clocked { inner: self.simulator.progress, reached, events };
+        if clock.progress(None, 0.0, 0) { Ok(()) } else { Err(Stop::Cancelled) }
+    }
+}
+
+fn ends(seen: &[Vec<Iteration>], certainty: &[Certainty], origin_ps: u64) -> Vec<EpisodeJobResult> {
+    let of = |(iterations, &certainty): (&Vec<Iteration>, &Certainty)| EpisodeJobResult {
+        ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
+        certainty,
+    };
+    seen.iter().zip(certainty).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iterations(lengths_us: &[u64]) -> Vec<Iteration> {
+        let mut finish_ps = 7_000_000;
+        let of = |(number, &us): (u64, &u64)| {
+            let start_ps = finish_ps;
+            finish_ps += us * 1_000_000;
+            Iteration {
+                number,
+                start_ps,
+                finish_ps,
+                lag_ps: 0,
+                ranks: 1,
+                critical_rank: 0,
+                breakdown: None,
+                reused: false,
+                weight: 1.0,
+                ended: true,
+                whole: true,
+            }
+        };
+        (0..).zip(lengths_us).map(of).collect()
+    }
+
+    /// Weights of iterations of these lengths, simulated from 7 us on, of which the job did `done` between two instants.
+    fn weights(lengths_us: &[u64], worked_us: [f64; 2], done: f64) -> Vec<f64> {
+        let mut iterations = iterations(lengths_us);
+        let [from, until] = worked_us.map(|us| (us * 1e6) as u64);
+        weigh(&mut iterations, from..until, 2, Some(done));
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for one in &iterations {
+            sum += one.weight * one.span_ps() as f64;
+            weights += one.weight;
+        }
+        // The calendar rounds ends up to a nanosecond.
+        assert!((sum - (until - from) as f64).abs() < 1_000.0, "{sum}");
+        assert!((weights - done).abs() < 1e-6, "{weights}");
+        iterations.iter().map(|one| (one.weight * 1e6).round() / 1e6).collect()
+    }
+
+    /// The first takes longer, another job enters in the second.
+    #[test]
+    fn what_was_simulated_stands_for_itself_and_the_last_for_the_rest() {
+        let lengths = [3, 3, 1, 2];
+        assert_eq!(weights(&lengths, [7.0, 16.0], 4.0), [1.0, 1.0, 1.0, 1.0]);
+        // Twenty more at 1.5 us.
+        assert_eq!(weights(&lengths, [7.0, 46.0], 24.0), [1.0, 1.0, 11.0, 11.0]);
+        // There are no more: the job ended, rounded up.
+        assert_eq!(weights(&lengths, [7.0, 16.0009], 4.0), [1.0, 1.0, 1.0, 1.0]);
+        // But it began before it was to: what it did then does not count, and is done again.
+        assert_eq!(weights(&lengths, [8.5, 17.5], 4.5), [0.5, 1.0, 1.5, 1.5]);
+        // From the midst of the first, which was begun to gather the others, to the midst of the second.
+        assert_eq!(weights(&lengths, [9.0, 12.0], 1.0), [0.333333, 0.666667, 0.0, 0.0]);
+        // From beyond all that was simulated.
+        assert_eq!(weights(&lengths, [19.0, 22.0], 2.0), [0.0, 0.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn an_iteration_is_whole_if_it_was_done_from_begin_to_end() {
+        let mut seen = iterations(&[3, 3, 1]);
+        weigh(&mut seen, 8_000_000..13_500_000, 1, None);
+        assert_eq!(seen.iter().map(|one| one.whole).collect::<Vec<_>>(), [false, true, false]);
+    }
+}

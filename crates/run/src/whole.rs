@@ -1,0 +1,633 @@
+//! `--full` with several jobs: one network from the first job's start to the last one's end, every iteration simulated.
+//!
+//! The shard runs up to the cluster's next event; a job that ends on the way stops it there, and the cluster reacts after
+//! its delay, as between episodes. Jobs enter the network as it then is. What fast-forwarding comes to is measured
+//! against this.
+//!
+//! A job that is interrupted or stopped vanishes from the network in mid-iteration, with all that it had under way, and enters
+//! again at the iteration after the last one that is safe. Where cables or switches go out or come back, what is under way goes
+//! on by the paths that there are; packets on them are lost, and sent again when their transport finds out. Checkpoints are written between iterations ([`writes`]).
+//!
+//! At packet fidelity a network runs on by itself for as long as nothing arrives; it is told where the cluster's next event is, and
+//! stops there.
+//!
+//! Failure modes: a scheduler that suspends jobs in the memory of their GPUs, in mid-iteration; reductions by switches that may be
+//! interrupted, at packet fidelity; a span beyond what picoseconds can count.
+
+mod writes;
+
+use windtunnel_cluster::calendar::timeline::Timeline;
+use windtunnel_cluster::calendar::{EpisodeJob, Histories, JobHistory, JobRequest, Settings};
+use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId};
+use windtunnel_cluster::life::{Life, UNKNOWN};
+use windtunnel_cluster::scheduler::Scheduler;
+use windtunnel_cluster::shard::{self, Shard};
+use windtunnel_fabric::flow::FlowNetwork;
+use windtunnel_fabric::host::Host;
+use windtunnel_fabric::packet::PacketModel;
+use windtunnel_fabric::reroute::{SharedRerouter, lock};
+use windtunnel_fabric::{Abandon, Fabric};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
+use windtunnel_plan::Plan;
+use windtunnel_plan::error::{Failure, InputError};
+use windtunnel_plan::jobs::JobPlan;
+use windtunnel_plan::settings::Fidelity;
+use windtunnel_topology::{Forwarder, LoadBalancer};
+use windtunnel_workload::collectives::Algorithm;
+
+use self::writes::Writes;
+use super::RunOptions;
+use super::clock::Origin;
+use super::drive::{Observed, Pace};
+use super::episode::{
+    Record, Stop, coupling, exchanges, merges, packet_trouble, shard_job, variation, watch,
+};
+use super::network;
+use super::paths::PathNames;
+use super::recorder::{Iteration, Recorder};
+use super::stuck::{Lost, stuck_failure};
+use super::usage;
+use crate::table::{Batch, ProgressSink, TableSink};
+
+/// Iterations whose rows are held back at most.
+const HELD: usize = 1 << 12;
+
+/// A job on the shard.
+struct Running {
+    id: JobId,
+    /// Index of the job.
+    job: usize,
+    /// Its place on the shard.
+    place: usize,
+    /// It loads its data, and has not begun to work.
+    loading: bool,
+    placement: Vec<EndpointId>,
+    /// Iterations that it had done before it entered.
+    before: u64,
+    writes: Writes,
+}
+
+/// A job that was on the shard at some time, in one place of it for each stay on GPUs.
+struct Entered {
+    /// Index of the job.
+    job: usize,
+    /// It only loaded its data there.
+    loading: bool,
+    /// On how many GPUs.
+    gpus: usize,
+    /// When it was taken off before its end.
+    left: Option<Time>,
+}
+
+/// Runs `jobs` to their end; if the progress sink stops it, as far as it came.
+pub fn run(
+    plan: &Plan,
+    options: &RunOptions,
+    jobs: &[JobRequest],
+    settings: &Settings<'_>,
+    scheduler: &mut dyn Scheduler,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<(Histories, Record, bool), Failure> {
+    let spec = network::spec_of(plan, plan.jobs.iter().flat_map(JobPlan::works));
+    // What always is out; and where more may go out, a rerouter in any case.
+    let moves = plan.operations.as_ref().filter(|operations| operations.changes_fabric());
+    let moving = moves.map(|operations| operations.plant.forwarder(&[]));
+    let rerouter = network::rerouter(moving.as_ref().or(plan.fabric.faults.as_ref()));
+    let over = Over { plan, options, jobs, settings, rerouter: rerouter.clone() };
+    let refused = |message: &str| Err(InputError::new("--full", message).into());
+    match plan.fidelity {
+        Fidelity::Flow => {
+            let balancer = plan.network.balancer;
+            let mut fabric = network::flow(plan, spec, balancer, true, false, rerouter.as_ref())?;
+            if moves.is_some() {
+                fabric.network_mut().expect_changes();
+            }
+            over.run(fabric, scheduler, sink, progress)
+        }
+        Fidelity::Packet if plan.network.backend.is_some() => {
+            refused("several jobs are not simulated from end to end by a model of one's own")
+        }
+        Fidelity::Packet if moves.is_some() && plan.troubles.impairments.moves_paths() => refused(
+            "cables and switches fail or are drained by `cluster` or by `impairments` at `fidelity: packet`, not by both",
+        ),
+        Fidelity::Packet if moves.is_some() && balancer_is_fixed(plan) => refused(
+            "`load_balancer: destination_modulo` has one path for a pair, but cables or switches fail or are drained",
+        ),
+        Fidelity::Packet if reduces(plan) && plan.operations.is_some() => {
+            refused("reductions in the network are not interrupted at `fidelity: packet`, and jobs may be")
+        }
+        Fidelity::Packet => {
+            let (source, threads) = (&options.source, options.threads);
+            let mut fabric =
+                network::packet(plan, spec, source, false, rerouter.as_ref(), Time::ZERO, threads)?;
+            if moves.is_some() {
+                fabric.network_mut().expect_changes();
+            }
+            if let Some(digests) = &options.digests {
+                fabric.network_mut().keep_digest(&digests.lock().expect("no holder panics").next());
+            }
+            over.run(fabric, scheduler, sink, progress)
+        }
+        Fidelity::Job | Fidelity::Message => {
+            refused("several jobs are simulated from end to end at `fidelity: flow` and `packet` only")
+        }
+    }
+}
+
+/// Whether a pair keeps its path though it has failed.
+fn balancer_is_fixed(plan: &Plan) -> bool {
+    plan.network.balancer == LoadBalancer::DestinationModulo
+}
+
+/// Whether any collective is one of switches.
+fn reduces(plan: &Plan) -> bool {
+    let specs = plan
+        .jobs
+        .iter()
+        .flat_map(|job_plan| &job_plan.work.workload.programs)
+        .flat_map(|program| &program.specs);
+    specs.into_iter().any(|spec| spec.algorithm == Algorithm::InNetwork)
+}
+
+/// A network off which jobs go in mid-run, and whose paths may change.
+trait Lasting: Abandon {
+    /// From the present on paths are as `forwarder` has them, which the rerouter knows already.
+    fn change_paths(&mut self, forwarder: &Forwarder);
+}
+
+impl Lasting for FlowNetwork {
+    fn change_paths(&mut self, _: &Forwarder) {
+        self.paths_changed();
+    }
+}
+
+impl Lasting for Box<dyn PacketModel> {
+    fn change_paths(&mut self, forwarder: &Forwarder) {
+        (**self).change_paths(forwarder);
+    }
+}
+
+/// What is run, over whatever fabric.
+struct Over<'a> {
+    plan: &'a Plan,
+    options: &'a RunOptions,
+    jobs: &'a [JobRequest],
+    settings: &'a Settings<'a>,
+    rerouter: Option<SharedRerouter>,
+}
+
+impl Over<'_> {
+    fn run<N: Lasting>(
+        self,
+        fabric: Host<N>,
+        scheduler: &mut dyn Scheduler,
+        sink: &mut dyn TableSink,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<(Histories, Record, bool), Failure>
+    where
+        Host<N>: Observed,
+    {
+        let Over { plan, options, jobs, settings, rerouter } = self;
+        let balancer = plan.network.balancer;
+        let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
+        let mut cluster = Cluster::new(&order.jobs, &machine);
+        cluster.check_room()?;
+        cluster.keep_stays();
+        let variation = variation(plan, CalendarTime(0));
+        let (mut seen, mut held) = (Vec::new(), Vec::new());
+        let names = PathNames::new(&plan.fabric.topology, plan.fabric.faults.clone(), balancer, plan.seed);
+        let recorder = Recorder::new(&plan.jobs, names, sink, Origin::RUN, &mut seen, &mut held, false);
+        let mut shard = Shard::new(fabric, settings.endpoints, &variation, recorder);
+        if plan.fidelity == Fidelity::Flow {
+            shard.keep_rings_coupled();
+        }
+        shard.exchange(exchanges(plan, jobs.len()));
+        let mut whole = Whole {
+            plan,
+            options,
+            settings,
+            jobs,
+            given: &order.given,
+            shard,
+            rerouter,
+            fabric: 0,
+            running: Vec::new(),
+            entered: Vec::new(),
+            safe: vec![0; jobs.len()],
+            undone: vec![0; jobs.len()],
+            faults: Vec::new(),
+            histories: vec![JobHistory::default(); jobs.len()],
+            timeline: Timeline::default(),
+            ended: 0,
+        };
+        let outcome = whole.run(&mut cluster, scheduler, progress);
+        let cancelled = match outcome {
+            Ok(()) => false,
+            Err(Stop::Cancelled) => true,
+            Err(Stop::Failed(failure)) => return Err(failure),
+        };
+        let topology = &plan.fabric.topology;
+        let mut record = Record::new(jobs.len());
+        let end = whole.shard.fabric().now();
+        record.events = whole.shard.fabric().events();
+        record.simulated_ns = cluster.now();
+        record.counts.simulated = 1;
+        let mut links = Batch::default();
+        if let Some(flow) = whole.shard.fabric_mut().flow_network() {
+            record.counts.solves = flow.solves();
+            record.counts.flows = flow.messages() + flow.coupled_runs() + flow.exchange_flows();
+            (links, record.network.links_most_loaded) = usage::links(flow, topology, 0, Span(end.0));
+        }
+        if let Some(packet) = whole.shard.fabric_mut().packet_network() {
+            links = record.add_packets(packet, plan, 0, end, Span(end.0));
+            record.add_packet_work(packet, options);
+        }
+        if let Some(delivered) = whole.shard.fabric_mut().delivered() {
+            record.add_delivered(delivered);
+        }
+        if merges(plan) {
+            for place in 0..whole.entered.len() {
+                record.network.add_exchanges(&(&whole.shard.exchanged(place)).into());
+            }
+        }
+        whole.shard.observer_mut().rows("links", links);
+        whole.shard.observer_mut().release();
+        if let Some(failure) = whole.shard.observer_mut().failure() {
+            return Err(Failure::Run(failure.to_owned()));
+        }
+        let Whole { mut histories, mut timeline, entered, undone, faults, .. } = whole;
+        let given = &order.given;
+        for (place, &job) in given.iter().enumerate() {
+            histories[job].submit = cluster.submitted_at(JobId(place as u32));
+            histories[job].time = cluster.job_time(JobId(place as u32));
+            record.started[job] = histories[job].start;
+        }
+        for (entry, mut iterations) in entered.iter().zip(seen) {
+            // Ends may have been known before the job was taken off.
+            let left_ps = entry.left.map_or(u64::MAX, |left| left.0);
+            iterations.truncate(iterations.partition_point(|iteration| iteration.finish_ps <= left_ps));
+            let work = (iterations.len() as u128) << 64;
+            if entry.loading {
+                histories[entry.job].loaded.add(entry.gpus, work);
+                continue;
+            }
+            let worked: u64 = iterations.iter().map(Iteration::span_ps).sum();
+            histories[entry.job].worked += Span(worked).ns_ceil();
+            histories[entry.job].done.add(entry.gpus, work);
+            record.iterations[entry.job].append(&mut iterations);
+        }
+        for (history, undone) in histories.iter_mut().zip(undone) {
+            history.done.undo(u128::from(undone) << 64, &mut history.undone);
+        }
+        timeline.until(cluster.now(), cluster.gpu_states());
+        let end = CalendarTime(cluster.now());
+        let mut stays = cluster.take_stays();
+        stays.append(&mut cluster.open_stays());
+        let histories = Histories {
+            jobs: histories,
+            given: given.clone(),
+            gpu_time: cluster.gpu_time(),
+            faults,
+            tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
+            end,
+            timeline,
+            stays,
+        };
+        Ok((histories, record, cancelled))
+    }
+}
+
+struct Whole<'a, N: Lasting> {
+    plan: &'a Plan,
+    options: &'a RunOptions,
+    settings: &'a Settings<'a>,
+    jobs: &'a [JobRequest],
+    given: &'a [usize],
+    shard: Shard<'a, Host<N>, Recorder<'a>>,
+    rerouter: Option<SharedRerouter>,
+    /// Changes of the fabric that the network knows of.
+    fabric: u64,
+    running: Vec<Running>,
+    /// The job at each place of the shard.
+    entered: Vec<Entered>,
+    /// Iterations of each job that no interruption undoes.
+    safe: Vec<u64>,
+    /// Those that interruptions undid.
+    undone: Vec<u64>,
+    faults: Vec<FaultRecord>,
+    histories: Vec<JobHistory>,
+    timeline: Timeline,
+    ended: u64,
+}
+
+impl<N: Lasting> Whole<'_, N>
+where
+    Host<N>: Observed,
+{
+    fn run(
+        &mut self,
+        cluster: &mut Cluster<'_>,
+        scheduler: &mut dyn Scheduler,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<(), Stop> {
+        let enough = self.settings.ends.unwrap_or(u64::MAX).min(self.jobs.len() as u64);
+        self.advance(0, cluster, scheduler);
+        self.admit(cluster, scheduler)?;
+        let mut pace = Pace::new();
+        let mut steps = 0u32;
+        while self.ended < enough {
+            let wake = scheduler.wakes(cluster).filter(|&at| at > cluster.now());
+            let waits = wake.is_some() || !cluster.is_stuck();
+            let write = self.running.iter().filter_map(|running| running.writes.next()).min();
+            let event = cluster.next_event().into_iter().chain(wake).filter(|_| waits).chain(write).min();
+            let Some(now) = self.until(event, &mut steps, &mut pace, cluster, progress)? else {
+                let mut lost = None;
+                if let Some(packet) = self.shard.fabric_mut().packet_network() {
+                    if let Some(failure) = packet_trouble(self.plan, packet) {
+                        return Err(Stop::Failed(failure));
+                    }
+                    lost = Lost::of(self.plan, packet);
+                }
+                if let Some(fault) = self.shard.fabric().fault() {
+                    return Err(Stop::Failed(Failure::Run(fault.to_owned())));
+                }
+                let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
+                let name = |entry: &Entered| self.plan.jobs[entry.job].name.as_str();
+                let jobs: Vec<&str> = self.entered.iter().map(name).collect();
+                return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond, lost.as_ref())));
+            };
+            if CalendarTime(now).network_time() > Time::HORIZON {
+                let message = "the network counts no further than 200 days: leave `--full` out, or run less";
+                return Err(Stop::Failed(Failure::Run(message.to_owned())));
+            }
+            // What is written by now is safe from what fails now.
+            self.resume(now);
+            self.advance(now, cluster, scheduler);
+            self.finish(cluster)?;
+            self.admit(cluster, scheduler)?;
+            self.write(cluster);
+        }
+        Ok(())
+    }
+
+    /// Runs the network up to the `event`, the end of a job, or the instant at which one can write a checkpoint, whichever comes
+    /// first; `None` if none of them does.
+    fn until(
+        &mut self,
+        event: Option<u64>,
+        steps: &mut u32,
+        pace: &mut Pace,
+        cluster: &Cluster<'_>,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<Option<u64>, Stop> {
+        loop {
+            // Ends of iterations may be known before the clock gets there; the calendar goes to whole nanoseconds.
+            let of = |running: &Running| {
+                let end = self.shard.finished(running.place);
+                end.or_else(|| running.writes.stops().then(|| self.shard.held(running.place)).flatten())
+            };
+            let known = self.running.iter().filter_map(of).map(|at| Span(at.0).ns_ceil().max(cluster.now()));
+            let next = known.chain(event).min();
+            let due = next.map_or(Time::NEVER, |at| CalendarTime(at).network_time());
+            if self.shard.next_event() >= due {
+                return Ok(next);
+            }
+            self.shard.fabric_mut().stop_at(due);
+            self.shard.step();
+            *steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(1 << 12) {
+                if self.shard.observer_mut().held() > HELD {
+                    self.shard.observer_mut().release();
+                }
+                if pace.due() {
+                    let fraction = (self.ended as f64 + self.shard.progress()) / self.jobs.len() as f64;
+                    let now = Span(self.shard.fabric().now().0).seconds();
+                    let events = self.shard.fabric().events();
+                    if !progress.progress(Some(fraction.min(1.0)), now, events) {
+                        return Err(Stop::Cancelled);
+                    }
+                }
+            }
+            if let Some(failure) = self.shard.observer_mut().failure() {
+                return Err(Stop::Failed(Failure::Run(failure.to_owned())));
+            }
+        }
+    }
+
+    fn advance(&mut self, now: u64, cluster: &mut Cluster<'_>, scheduler: &mut dyn Scheduler) {
+        cluster.advance(now, scheduler);
+        self.faults.extend(cluster.take_faults());
+        self.timeline.until(now, cluster.gpu_states());
+    }
+
+    /// Ends jobs whose last iteration has; those whose data are there go to work.
+    fn finish(&mut self, cluster: &mut Cluster<'_>) -> Result<(), Stop> {
+        let (shard, now) = (&self.shard, cluster.now());
+        let due = |running: &mut Running| {
+            // What fails at this instant goes first.
+            let ended = shard.finished(running.place).is_some_and(|at| Span(at.0).ns_ceil() <= now);
+            ended && cluster.running_job(running.id).is_some()
+        };
+        let ended: Vec<Running> = self.running.extract_if(.., due).collect();
+        for running in ended {
+            if running.loading {
+                cluster.reload(running.id, 0);
+                self.enter(running.id, cluster)?;
+                continue;
+            }
+            self.histories[running.job].finish = Some(CalendarTime(now));
+            cluster.end(running.id);
+            self.ended += 1;
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, cluster: &mut Cluster<'_>, scheduler: &mut dyn Scheduler) -> Result<(), Stop> {
+        let changes = cluster.decide(scheduler)?.to_vec();
+        let starts = |change: &Change| matches!(change, Change::Started(_));
+        let first = changes.iter().position(starts).unwrap_or(changes.len());
+        for &change in &changes[..first] {
+            self.carry_out(change, cluster, scheduler.name())?;
+        }
+        self.lay_paths(cluster);
+        for &change in &changes[first..] {
+            self.carry_out(change, cluster, scheduler.name())?;
+        }
+        let (waiting, running) = (cluster.queue().len() as u64, self.running.len() as u64);
+        self.timeline.jobs(waiting, running, cluster.broken_free());
+        Ok(())
+    }
+
+    fn carry_out(&mut self, change: Change, cluster: &mut Cluster<'_>, scheduler: &str) -> Result<(), Stop> {
+        match change {
+            Change::Started(id) => self.enter(id, cluster),
+            Change::Stopped(id) => {
+                self.leave(id, true, cluster.now());
+                Ok(())
+            }
+            Change::Interrupted(id) => {
+                self.leave(id, false, cluster.now());
+                Ok(())
+            }
+            Change::Suspended(_) => {
+                let message = format!(
+                    "scheduler `{scheduler}` suspends jobs in mid-iteration, which `--full` cannot do"
+                );
+                Err(Stop::Failed(InputError::new("--full", message).into()))
+            }
+        }
+    }
+
+    /// Takes a job off its GPUs; it goes on after the last iteration that it has ended if that was `kept`.
+    fn leave(&mut self, id: JobId, kept: bool, now: u64) {
+        // One that was started at this instant never entered.
+        let Some(place) = self.running.iter().position(|running| running.id == id) else { return };
+        let running = self.running.remove(place);
+        let now = CalendarTime(now).network_time();
+        let done = running.before + self.shard.ended_by(running.place, now);
+        match (running.loading, kept) {
+            (true, _) => {}
+            (false, true) => self.safe[running.job] = done,
+            (false, false) => self.undone[running.job] += done - self.safe[running.job],
+        }
+        self.entered[running.place].left = Some(now);
+        self.shard.observer_mut().undo(running.place, now);
+        self.shard.forget(running.place);
+        let gone = |ticket| shard::is_of(ticket, running.place);
+        self.shard.fabric_mut().abandon(now, &running.placement, &gone);
+    }
+
+    /// Tells the network of cables and switches that went out or came back.
+    fn lay_paths(&mut self, cluster: &Cluster<'_>) {
+        let changes = cluster.fabric_changes();
+        let known = std::mem::replace(&mut self.fabric, changes);
+        let (Some(operations), Some(rerouter)) = (&self.plan.operations, &self.rerouter) else { return };
+        if known == changes || !operations.changes_fabric() {
+            return;
+        }
+        let mut forwarder = operations.plant.forwarder(&cluster.fabric_out());
+        forwarder.converge();
+        let balancer = self.plan.network.balancer;
+        let topology = &self.plan.fabric.topology;
+        let names = PathNames::new(topology, Some(forwarder.clone()), balancer, self.plan.seed);
+        self.shard.observer_mut().rename_paths(names);
+        *lock(rerouter).forwarder_mut() = forwarder.clone();
+        let host = self.shard.fabric_mut();
+        host.advance_to(CalendarTime(cluster.now()).network_time());
+        host.network_mut().change_paths(&forwarder);
+    }
+
+    fn enter(&mut self, id: JobId, cluster: &mut Cluster<'_>) -> Result<(), Stop> {
+        let Some(running) = cluster.running_job(id) else { return Ok(()) };
+        if self.running.iter().any(|running| running.id == id) {
+            return Ok(());
+        }
+        let placement = running.placement.clone();
+        let job = self.given[id.0 as usize];
+        let job_plan = &self.plan.jobs[job];
+        let pause = cluster.segment(id).expect("it runs").pause;
+        if let Some(load) = job_plan.work.load.as_ref().filter(|_| pause.loading > 0) {
+            return self.enter_loading(id, placement, load.requests, cluster);
+        }
+        let before = self.safe[job];
+        let ready = cluster.now() + pause.total();
+        let iterations = self.jobs[job].iterations - before;
+        let watched = EpisodeJob {
+            placement: placement.clone(),
+            left: iterations,
+            done_before: before,
+            ..placeless(job)
+        };
+        let place = self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time(), ..watched })?;
+        self.histories[job].start = cluster.first_start(id);
+        self.entered.push(Entered { job, loading: false, gpus: placement.len(), left: None });
+        let writes = Writes::new(&self.jobs[job].life, ready);
+        let mut running = Running { id, job, place, loading: false, placement, before, writes };
+        if running.writes.begin(&mut self.shard, place, iterations) {
+            // When it writes, the shard shows.
+            cluster.replan(id, u64::MAX, u64::MAX);
+        }
+        self.running.push(running);
+        Ok(())
+    }
+
+    /// The data of a job, which has GPUs, are on their way to them.
+    fn enter_loading(
+        &mut self,
+        id: JobId,
+        placement: Vec<EndpointId>,
+        requests: u64,
+        cluster: &mut Cluster<'_>,
+    ) -> Result<(), Stop> {
+        let (job, now) = (self.given[id.0 as usize], cluster.now());
+        let loads = EpisodeJob {
+            placement: placement.clone(),
+            start: CalendarTime(now).network_time(),
+            left: requests,
+            loading: true,
+            ..placeless(job)
+        };
+        let place = self.put_on(&loads)?;
+        // How long it takes, the shard shows.
+        cluster.reload(id, UNKNOWN);
+        self.histories[job].start = cluster.first_start(id);
+        self.entered.push(Entered { job, loading: true, gpus: placement.len(), left: None });
+        let writes = Writes::new(&Life::default(), now);
+        self.running.push(Running { id, job, place, loading: true, placement, before: 0, writes });
+        Ok(())
+    }
+
+    /// Puts a job on the shard; its place there.
+    fn put_on(&mut self, job: &EpisodeJob) -> Result<usize, Stop> {
+        let job_plan = &self.plan.jobs[job.job];
+        let alike = |entry: &&Entered| entry.job == job.job && entry.loading == job.loading;
+        let stay = self.entered.iter().filter(alike).count() as u32;
+        self.shard.observer_mut().enter(watch(job, job_plan, u64::MAX, stay));
+        self.shard.couple(coupling(self.plan, &job.placement));
+        let place = self.shard.enter(shard_job(self.plan, job)).map_err(|error| {
+            let place = format!("{}: job `{}`", self.options.source, job_plan.name);
+            InputError::new(place, error.to_string())
+        })?;
+        Ok(place)
+    }
+
+    /// Lets jobs go on whose checkpoints are written.
+    fn resume(&mut self, now: u64) {
+        for running in &mut self.running {
+            if let Some(iterations) = running.writes.end(now) {
+                self.safe[running.job] = running.before + iterations;
+                self.shard.release(running.place, CalendarTime(now).network_time());
+                let left = self.jobs[running.job].iterations - running.before;
+                running.writes.begin(&mut self.shard, running.place, left);
+            }
+        }
+    }
+
+    /// Lets jobs stop for checkpoints that are due, and write those for which they have stopped.
+    fn write(&mut self, cluster: &mut Cluster<'_>) {
+        let now = cluster.now();
+        for running in &mut self.running {
+            let left = self.jobs[running.job].iterations - running.before;
+            if running.writes.start(&mut self.shard, running.place, left, now) {
+                // A nanosecond of work, as every write has some before it.
+                cluster.replan(running.id, 1, u64::MAX);
+            }
+        }
+    }
+}
+
+fn placeless(job: usize) -> EpisodeJob {
+    EpisodeJob {
+        job,
+        placement: Vec::new(),
+        start: Time::ZERO,
+        phase: Span::ZERO,
+        left: 1,
+        done_before: 0,
+        loading: false,
+        age: Span::ZERO,
+        replayed: 0,
+        boundary: Time::ZERO,
+    }
+}
