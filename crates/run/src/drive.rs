@@ -254,6 +254,12 @@ pub struct Pace {
     next: std::time::Instant,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Pace {
     const EVERY: std::time::Duration = std::time::Duration::from_millis(200);
 

@@ -392,7 +392,7 @@ impl Simulator<'_> {
         let topology = &plan.fabric.topology;
         let events = self.record.events;
         let cut_off = || rerouter.and_then(|rerouter| lock(rerouter).cut_off());
-        let sample_every = plan.results.queues.map(|every| every);
+        let sample_every = plan.results.queues;
         let watch = Watch { origin, events_before: events, topology, sample_every, cut_off: &cut_off };
         let judge = Judge::of(plan);
         let first = gone.len();

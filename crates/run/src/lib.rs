@@ -332,7 +332,7 @@ fn simulated(
             (count(sent.undone.messages), count(sent.undone.bytes));
     }
     // Jobs of a source are rows of their table.
-    let jobs = if !plan.is_drawn() { jobs } else { Vec::new() };
+    let jobs = if plan.is_drawn() { Vec::new() } else { jobs };
     let partial = cancelled;
     let figures = RunFigures {
         scenario: plan.name.clone(),

@@ -156,8 +156,12 @@ pub fn resolve(
     }
     if let Some(placement) = modules.own_placement() {
         evidence.add(&format!("placement {}", placement.name()), "given", OWN);
-        plans.iter_mut().for_each(|plan| plan.placement = placement);
-        stream.iter_mut().for_each(|stream| stream.placement = placement);
+        for plan in &mut plans {
+            plan.placement = placement;
+        }
+        if let Some(stream) = &mut stream {
+            stream.placement = placement;
+        }
     }
     if let Some(own) = modules.make_scheduler() {
         evidence.add(&format!("scheduler {}", own.name()), "given", OWN);

@@ -2,7 +2,7 @@
 //!
 //! All keys are checked here, whatever the fidelity and also for `--explain`: a scenario whose packets could not run is
 //! refused before anybody trusts its flows. [`NetworkPlan`] is the result; the rest of a run reads it and never the keys.
-//! What depends on the fidelity is listed in [`NetworkPlan::meet`].
+//! What depends on the fidelity is listed in [`meet`].
 
 mod backend;
 mod message;
