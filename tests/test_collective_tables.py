@@ -169,7 +169,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         validate(["nccl-tests"], data=data, processes=1)
     (data / "systems" / "made.yaml").write_text(SYSTEM.replace("length: 0 m", "length: long"))
     folder(tmp_path, [run("1")], ["1,8,1,0"], None)
-    with pytest.raises(InputError, match=r"made.yaml: topology.tiers: expected a length such as `1 cm`, found `long`"):
+    with pytest.raises(InputError, match=r"made.yaml: topology.tiers: expected a length such as `1 mm`, found `long`"):
         validate(["nccl-tests"], data=data, processes=1)
 
 
