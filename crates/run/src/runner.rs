@@ -285,12 +285,21 @@ impl<'a> FabricRunner<'a> {
     }
 
     /// Notes which jobs of an episode are congested, and why.
-    fn congested(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Vec<(usize, Cause, f64)> {
+    fn congested(
+        &self,
+        episode: &Episode,
+        seen: &[Vec<Iteration>],
+        origin_ps: u64,
+    ) -> Vec<(usize, Cause, f64)> {
+        let entered_ps = origin_ps.saturating_add(episode.entered().0);
         let one = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
             if job.loading {
                 return None;
             }
             let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
+            // What a replay goes through again was with others.
+            let replayed = seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().max(1) - 1);
+            let seen = if episode.replay.is_some() { &seen[replayed..] } else { seen };
             let slowdown = mean(seen)? / ideal;
             if slowdown <= CONGESTED {
                 return None;
@@ -560,9 +569,9 @@ impl<'a> FabricRunner<'a> {
         held: Vec<Held>,
         used: Arc<[(u32, f64)]>,
     ) {
-        let congested = self.congested(episode, &iterations);
         let simulated = begin(start, episode);
         let origin_ps = self.origin(simulated).ps;
+        let congested = self.congested(episode, &iterations, origin_ps);
         let member = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
             let ends: Vec<Time> = seen.iter().map(|seen| Time(seen.finish_ps - origin_ps)).collect();
             OpenJob {
