@@ -25,7 +25,9 @@ const AUTO_FLOWS: u64 = 1 << 20;
 /// A fabric of any fidelity, and what it lets itself be asked.
 pub trait Observed: Fabric {
     /// The flow network behind the hosts, if that is the fidelity.
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork>;
+    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
+        None
+    }
     /// The packet network behind the hosts, if that is the fidelity.
     fn packet_network(&mut self) -> Option<&mut dyn PacketModel> {
         None
@@ -37,7 +39,9 @@ pub trait Observed: Fabric {
         true
     }
     /// The account of messages, at message fidelity.
-    fn account(&mut self) -> Option<&mut Account>;
+    fn account(&mut self) -> Option<&mut Account> {
+        None
+    }
     /// What went wrong inside the network: the run cannot go on.
     fn fault(&self) -> Option<&str> {
         None
@@ -51,10 +55,6 @@ impl Observed for Host<FlowNetwork> {
         Some(self.network_mut())
     }
 
-    fn account(&mut self) -> Option<&mut Account> {
-        None
-    }
-
     fn delivered(&mut self) -> Option<(&CompletionTimes, u64, u64)> {
         let flow = self.network();
         Some((flow.completion_times(), flow.messages(), flow.bytes_delivered()))
@@ -62,10 +62,6 @@ impl Observed for Host<FlowNetwork> {
 }
 
 impl Observed for Host<Box<dyn PacketModel>> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
-        None
-    }
-
     fn packet_network(&mut self) -> Option<&mut dyn PacketModel> {
         Some(&mut **self.network_mut())
     }
@@ -73,10 +69,6 @@ impl Observed for Host<Box<dyn PacketModel>> {
     fn take_flow_records(&mut self, records: &mut Vec<FlowRecord>) -> bool {
         self.network_mut().take_records(records);
         true
-    }
-
-    fn account(&mut self) -> Option<&mut Account> {
-        None
     }
 
     fn fault(&self) -> Option<&str> {
@@ -90,17 +82,9 @@ impl Observed for Host<Box<dyn PacketModel>> {
 }
 
 impl Observed for Host<BackendNetwork> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
-        None
-    }
-
     fn take_flow_records(&mut self, records: &mut Vec<FlowRecord>) -> bool {
         self.network_mut().take_records(records);
         true
-    }
-
-    fn account(&mut self) -> Option<&mut Account> {
-        None
     }
 
     fn fault(&self) -> Option<&str> {
@@ -114,10 +98,6 @@ impl Observed for Host<BackendNetwork> {
 }
 
 impl Observed for Host<Latency> {
-    fn flow_network(&mut self) -> Option<&mut FlowNetwork> {
-        None
-    }
-
     fn account(&mut self) -> Option<&mut Account> {
         self.network_mut().account_mut()
     }

@@ -647,19 +647,7 @@ mod tests {
         let of = |(number, span): (u64, u64)| {
             let start_ps = finish_ps;
             finish_ps += span;
-            Iteration {
-                number,
-                start_ps,
-                finish_ps,
-                lag_ps: 0,
-                ranks: 1,
-                critical_rank: 0,
-                breakdown: None,
-                reused: false,
-                weight: 1.0,
-                ended: true,
-                whole: true,
-            }
+            Iteration::plain(number, start_ps, finish_ps)
         };
         let seen: Vec<Iteration> = (0..).zip([50, 70, 80]).map(of).collect();
         assert_eq!(mean_of(&seen, 3, false), Some(Span(200 / 3)));

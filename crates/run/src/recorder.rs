@@ -42,6 +42,26 @@ pub struct Iteration {
     pub whole: bool,
 }
 
+#[cfg(test)]
+impl Iteration {
+    /// Of one rank that does nothing, whole.
+    pub(super) const fn plain(number: u64, start_ps: u64, finish_ps: u64) -> Self {
+        Self {
+            number,
+            start_ps,
+            finish_ps,
+            lag_ps: 0,
+            ranks: 1,
+            critical_rank: 0,
+            breakdown: None,
+            reused: false,
+            weight: 1.0,
+            ended: true,
+            whole: true,
+        }
+    }
+}
+
 impl Iteration {
     /// As a shard whose clock is the run's tells of it, one that stands for itself.
     pub fn of(end: &IterationEnd) -> Self {

@@ -298,9 +298,13 @@ impl<'a> FabricRunner<'a> {
             }
             let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
             // What a replay goes through again was with others.
-            let replayed = seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().max(1) - 1);
-            let seen = if episode.replay.is_some() { &seen[replayed..] } else { seen };
-            let slowdown = mean(seen)? / ideal;
+            let replayed = match episode.replay {
+                Some(_) => {
+                    seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().saturating_sub(1))
+                }
+                None => 0,
+            };
+            let slowdown = mean(&seen[replayed..])? / ideal;
             if slowdown <= CONGESTED {
                 return None;
             }
@@ -744,19 +748,7 @@ mod tests {
         let of = |(number, &us): (u64, &u64)| {
             let start_ps = finish_ps;
             finish_ps += us * 1_000_000;
-            Iteration {
-                number,
-                start_ps,
-                finish_ps,
-                lag_ps: 0,
-                ranks: 1,
-                critical_rank: 0,
-                breakdown: None,
-                reused: false,
-                weight: 1.0,
-                ended: true,
-                whole: true,
-            }
+            Iteration::plain(number, start_ps, finish_ps)
         };
         (0..).zip(lengths_us).map(of).collect()
     }

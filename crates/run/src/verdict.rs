@@ -204,20 +204,7 @@ mod tests {
                 let start_ps = finish_ps;
                 finish_ps += length * 8 / 10 + random.below(length * 4 / 10);
                 let number = iterations.len() as u64;
-                let (critical_rank, breakdown, reused) = (0, None, false);
-                iterations.push(Iteration {
-                    number,
-                    start_ps,
-                    finish_ps,
-                    lag_ps: 0,
-                    ranks: 1,
-                    critical_rank,
-                    breakdown,
-                    reused,
-                    weight: 1.0,
-                    ended: true,
-                    whole: true,
-                });
+                iterations.push(Iteration::plain(number, start_ps, finish_ps));
             }
             iterations
         };

@@ -30,6 +30,7 @@
 mod carry;
 mod driver;
 mod entries;
+mod order;
 mod progress;
 pub mod steady;
 pub mod timeline;
@@ -37,7 +38,7 @@ pub mod timeline;
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use self::driver::Calendar;
-pub use self::driver::{Order, in_order, order};
+pub use self::order::{Order, in_order, order};
 pub use self::progress::{NORMAL_95, lasting, nearest};
 use self::timeline::Timeline;
 use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
