@@ -9,14 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from windtunnel.api import load, run
+    from windtunnel.api import load, resume, run
     from windtunnel.engine import InputError, RunError
     from windtunnel.flows import simulate_flows
     from windtunnel.results import Result
     from windtunnel.version import __version__
     from windtunnel.workload import Workload
 
-__all__ = ["InputError", "Result", "RunError", "Workload", "__version__", "load", "run", "simulate_flows"]
+__all__ = [
+    "InputError",
+    "Result",
+    "RunError",
+    "Workload",
+    "__version__",
+    "load",
+    "resume",
+    "run",
+    "simulate_flows",
+]
 
 _HOMES = {
     "InputError": "windtunnel.engine",
@@ -25,6 +35,7 @@ _HOMES = {
     "Workload": "windtunnel.workload",
     "__version__": "windtunnel.version",
     "load": "windtunnel.api",
+    "resume": "windtunnel.api",
     "run": "windtunnel.api",
     "simulate_flows": "windtunnel.flows",
 }

@@ -1,4 +1,4 @@
-"""Running scenarios from Python: `run` and `load`."""
+"""Running scenarios from Python: `run`, `resume` and `load`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from windtunnel.policies import class_name, engine_options
 from windtunnel.progress import WRITING, with_phases
 from windtunnel.results import Result, TableWriter
 from windtunnel.results.folder import check_name, check_replaceable, default_name, written_beside
+from windtunnel.results.journal import journal_of, request_text, unfinished
 from windtunnel.results.manifest import manifest
 from windtunnel.source import Source, override_text, read_source
 
@@ -63,7 +64,8 @@ def run(
     hears fractions of `simulating` alone.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
-    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`).
+    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`). A run whose folder `out` names can
+    go on after that, or after it was killed: see `resume`.
     """
     source = read_source(scenario)
     pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
@@ -78,7 +80,7 @@ def run(
         "allow_native": allow_native,
     }
     if out is not None:
-        return run_source(source, pairs, options, target=Path(out), progress=progress)
+        return run_source(source, pairs, options, target=Path(out), progress=progress, journal=True)
     folder = tempfile.mkdtemp(prefix="windtunnel-")
     try:
         result = run_source(source, pairs, options, target=Path(folder) / "run", progress=progress)
@@ -89,6 +91,26 @@ def run(
     return result
 
 
+def resume(
+    folder: str | Path,
+    *,
+    threads: int | None = None,
+    scheduler: str | type[Scheduler] | None = None,
+    placement: str | type[Placement] | None = None,
+    progress: AnyProgress | None = None,
+) -> Result:
+    """Goes on with the run that was to have `folder` and was stopped or killed; returns what it found.
+
+    What it comes to is, to the byte, what it would have come to undisturbed. All that the run was asked for is known
+    but classes: a `scheduler` or `placement` that was given as one is given again. `threads` may be others.
+
+    Raises `InputError` if no journal of such a run is there, or if what it was made from has changed since.
+    """
+    left = unfinished(Path(folder), scheduler=scheduler, placement=placement)
+    options: RunOptions = {**left.options, "threads": threads}
+    return run_source(left.source, left.overrides, options, target=left.target, progress=progress, going_on=True)
+
+
 def run_source(
     source: Source,
     overrides: list[tuple[str, str]],
@@ -97,13 +119,17 @@ def run_source(
     target: Path | None,
     progress: AnyProgress | None = None,
     finish: Callable[[Result], None] | None = None,
+    journal: bool = False,
+    going_on: bool = False,
 ) -> Result:
     """Runs `source` into the folder `target`, by default `runs/NAME-FIDELITY`.
 
-    `finish` may add files to the folder before it gets its place.
+    `finish` may add files to the folder before it gets its place. With `journal` the run keeps a file beside its folder
+    until it has ended, with which it can go on if it is killed; `going_on` says that it does.
     """
     tell = with_phases(progress)
-    check_name(*_folder_name(source, overrides, options, target))
+    name, where = _folder_name(source, overrides, options, target)
+    check_name(name, where)
     if target is not None:
         check_replaceable(target)
     parent = RUNS if target is None else target.absolute().parent
@@ -111,16 +137,32 @@ def run_source(
         # Heeded before there is anything to lose, and until the engine has ended.
         interrupts = heeding.enter_context(_interruptible())
         fresh, place = folder.enter_context(written_beside(parent))
+        given = engine_options(options)
+        kept = None
+        if journal and name:
+            final = target or parent / name
+            kept = journal_of(final)
+            text = request_text(source, overrides, options, final, report=finish is not None)
+            given["journal"] = (str(kept), text)
+        elif going_on and target is not None:
+            kept = journal_of(target)
+            given["resume"] = str(kept)
         with TableWriter(fresh) as writer:
-            text = engine.run(
-                source.text,
-                source.name,
-                str(source.base),
-                overrides,
-                engine_options(options),
-                writer.sink,
-                interrupts.raising(tell),
-            )
+            try:
+                text = engine.run(
+                    source.text,
+                    source.name,
+                    str(source.base),
+                    overrides,
+                    given,
+                    writer.sink,
+                    interrupts.raising(tell),
+                )
+            except (engine.InputError, engine.RunError):
+                # It would fail again. A journal that was there already is the user's.
+                if kept is not None and not going_on:
+                    kept.unlink(missing_ok=True)
+                raise
             tell(0.0, 0.0, 0, WRITING)
         heeding.close()
         if interrupts.raised is not None:
@@ -139,6 +181,8 @@ def run_source(
         if target is None:
             target = parent / default_name(str(summary["scenario"]), str(summary["fidelity"]))
         place(target)
+        if kept is not None and not summary["partial"]:
+            kept.unlink(missing_ok=True)
     return Result(target)
 
 

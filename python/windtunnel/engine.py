@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from windtunnel._engine import (
         InputError,
         RunError,
+        build,
         collective_times,
         compare_events,
+        digest,
         explain,
         goal_check,
         goal_convert,
         goal_merge,
         goal_run,
         goal_stats,
+        journal_request,
         measure_lookups,
         mpi_times,
         names,
@@ -38,14 +41,17 @@ else:
     _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
     InputError = _engine.InputError
     RunError = _engine.RunError
+    build = _engine.build
     collective_times = _engine.collective_times
     compare_events = _engine.compare_events
+    digest = _engine.digest
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
     goal_merge = _engine.goal_merge
     goal_run = _engine.goal_run
     goal_stats = _engine.goal_stats
+    journal_request = _engine.journal_request
     measure_lookups = _engine.measure_lookups
     mpi_times = _engine.mpi_times
     names = _engine.names
@@ -60,14 +66,17 @@ else:
 __all__ = [
     "InputError",
     "RunError",
+    "build",
     "collective_times",
     "compare_events",
+    "digest",
     "explain",
     "goal_check",
     "goal_convert",
     "goal_merge",
     "goal_run",
     "goal_stats",
+    "journal_request",
     "measure_lookups",
     "mpi_times",
     "names",

@@ -11,6 +11,7 @@
 
 mod policies;
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -20,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
 use windtunnel_kernel::units::Dimension;
-use windtunnel_scenario::api::{self, Failure, Native, RunRequest};
+use windtunnel_scenario::api::{self, Failure, Keep, Native, RunRequest};
 use windtunnel_scenario::modules::Modules;
 use windtunnel_scenario::table::{Batch, Column, Phase, ProgressSink, TableSink};
 
@@ -178,7 +179,17 @@ fn request(
         modules: policies::add(modules(), options)?,
         policies: option(options, "policies")?.unwrap_or_default(),
         native: native(options)?,
+        journal: journal(options)?,
     })
+}
+
+/// `journal`, the path of a file that the run keeps and the text that it begins with; or `resume`, the path of one that was left.
+fn journal(options: &Bound<'_, PyDict>) -> PyResult<Option<Keep>> {
+    if let Some(path) = option::<PathBuf>(options, "resume")? {
+        return Ok(Some(Keep::GoingOn(path)));
+    }
+    let fresh = option::<(PathBuf, String)>(options, "journal")?;
+    Ok(fresh.map(|(path, request)| Keep::Fresh { path, request }))
 }
 
 /// Runs a scenario; returns the summary as JSON text.
@@ -202,6 +213,32 @@ fn run(
         Some(error) => Err(error),
         None => result.map_err(raise),
     }
+}
+
+/// What the run that has left a journal was asked for: the text that its `journal` began with.
+#[pyfunction]
+fn journal_request(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    outside(py, || api::journal_request(&path))
+}
+
+/// The engine's version and build.
+#[pyfunction]
+fn build() -> &'static str {
+    api::build()
+}
+
+/// All that decides a run's figures, as JSON text: `sha256`, `inputs`, `build`.
+#[pyfunction]
+fn digest(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<String> {
+    let request = request(text, source, base, overrides, options)?;
+    outside(py, || api::digest(&request))
 }
 
 /// Times of single collectives from closed forms, as JSON text: questions in, seconds and choices out.
@@ -372,6 +409,9 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
     module.add("RunError", module.py().get_type::<RunError>())?;
     for function in [
         wrap_pyfunction!(run, module)?,
+        wrap_pyfunction!(journal_request, module)?,
+        wrap_pyfunction!(digest, module)?,
+        wrap_pyfunction!(build, module)?,
         wrap_pyfunction!(collective_times, module)?,
         wrap_pyfunction!(mpi_times, module)?,
         wrap_pyfunction!(explain, module)?,

@@ -16,7 +16,7 @@ const FIRST: u64 = 100 * DAY;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Nanoseconds from the run's start to the zero of its picoseconds; whole seconds where there are rows.
-    epoch: u64,
+    pub(crate) epoch: u64,
     /// From there to the episode's start.
     pub ps: u64,
 }

@@ -26,6 +26,7 @@ use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
 use super::episode::{coupling, variation};
+use super::journal::Journal;
 use super::memo::Names;
 use super::recorder::Iteration;
 use super::stuck::stuck_failure;
@@ -489,6 +490,10 @@ pub fn before(
     options: &RunOptions,
     progress: &mut dyn ProgressSink,
 ) -> Result<IdealTimes<'static>, Failure> {
+    let journal = options.journal.as_deref();
+    if let Some(times) = journal.map(Journal::ideal::<Times>).transpose()?.flatten() {
+        return Ok(IdealTimes { times: OnceCell::from(times), beside: None, stopped: false });
+    }
     let mut begun = false;
     let mut watch = |done: f64, seconds: f64, events: u64| {
         if !begun {
@@ -498,6 +503,9 @@ pub fn before(
         progress.progress(Some(done), seconds, events)
     };
     let times = simulate(plan, options, &mut watch)?;
+    if let (Some(journal), Some(times)) = (journal, &times) {
+        journal.keep_ideal(times);
+    }
     let stopped = times.is_none();
     Ok(IdealTimes { times: times.map_or_else(OnceCell::new, OnceCell::from), beside: None, stopped })
 }

@@ -14,6 +14,7 @@ mod faults;
 mod fold;
 mod heat;
 mod ideal;
+pub mod journal;
 pub mod machine;
 mod memo;
 pub mod native;
@@ -55,6 +56,7 @@ use self::cluster::ClusterUse;
 pub use self::drive::Pace;
 use self::episode::Stop;
 use self::ideal::IdealTimes;
+use self::journal::Journal;
 use self::machine::Stopwatch;
 use self::native::Native;
 pub use self::network::host_spec;
@@ -62,6 +64,10 @@ use self::placements::Placements;
 use self::runner::FabricRunner;
 use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
 use crate::table::{Column, ProgressSink, TableSink};
+
+/// The engine's version, and a number for the sources that it was built from: results of one build are those of another one only
+/// if this is the same.
+pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("WINDTUNNEL_BUILD"));
 
 /// What a caller asks of a run besides the scenario.
 #[derive(Clone, Debug)]
@@ -80,6 +86,8 @@ pub struct RunOptions {
     pub threads: Option<usize>,
     /// Where digests of events go, if anybody wants them.
     pub digests: Option<Arc<Mutex<Digests>>>,
+    /// What keeps the run's episodes, should it be killed.
+    pub journal: Option<Arc<Journal>>,
     /// Which native code of the scenario may run.
     pub native: Native,
     /// The network model of a library, once it is loaded.

@@ -323,7 +323,7 @@ pub struct ReorderBuffers {
     pub p99_packets: u64,
     /// Of all episodes.
     #[serde(skip)]
-    sum: Reordering,
+    pub sum: Reordering,
 }
 
 /// Traffic that no job waits for. Counts are sums over episodes, times those of the last.

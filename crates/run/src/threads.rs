@@ -13,6 +13,7 @@ use windtunnel_plan::settings::Fidelity;
 
 use super::RunOptions;
 use super::episode::{Record, Simulated, Simulator, Stop};
+use super::journal::Kept;
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// What came of an episode: what was seen, what is recorded of it, the rows of its tables, and rows of flows so far.
@@ -53,7 +54,7 @@ pub fn no_help(plan: &Plan, options: &RunOptions) -> Option<String> {
     }
 }
 
-/// Simulates `episodes` in as many threads as the run may have; what they saw, in their order.
+/// Simulates `episodes` in as many threads as the run may have, but for those that the journal knows; what they saw, in their order.
 pub fn simulate(
     simulator: &mut Simulator<'_>,
     reached: Reached,
@@ -61,20 +62,22 @@ pub fn simulate(
     episodes: &[&Episode],
     iterations: u64,
 ) -> Result<Vec<Simulated>, Stop> {
+    let mut seen = Vec::with_capacity(episodes.len());
+    while let Some(&episode) = episodes.get(seen.len()) {
+        let Some(simulated) = simulator.known(start, episode, iterations)? else { break };
+        seen.push(simulated);
+    }
+    let episodes = &episodes[seen.len()..];
     let threads = simulator.options.workers().min(episodes.len());
     let several = simulator.plan.jobs.len() > 1;
     let events = simulator.record.events;
     if threads <= 1 || simulator.plan.fidelity != Fidelity::Flow {
-        let mut seen = Vec::with_capacity(episodes.len());
         for episode in episodes {
-            if !several {
-                seen.push(simulator.run(start, episode, iterations)?);
-                continue;
-            }
             let mut clock = Clocked { inner: simulator.progress, reached, events };
+            let mut kept = Kept { journal: simulator.options.journal.as_deref(), inner: simulator.sink };
             let mut inner = Simulator {
-                progress: &mut clock,
-                sink: simulator.sink,
+                progress: if several { &mut clock } else { clock.inner },
+                sink: &mut kept,
                 record: std::mem::replace(&mut simulator.record, Record::new(0)),
                 faults: simulator.faults.clone(),
                 ..*simulator
@@ -82,7 +85,9 @@ pub fn simulate(
             let outcome = inner.run(start, episode, iterations);
             let (record, rows) = (inner.record, inner.flow_rows);
             (simulator.record, simulator.flow_rows) = (record, rows);
-            seen.push(outcome?);
+            let simulated = outcome?;
+            simulator.keep(start, episode, iterations, &simulated);
+            seen.push(simulated);
         }
         return Ok(seen);
     }
@@ -131,15 +136,17 @@ pub fn simulate(
             }
         }
     });
-    let mut seen = Vec::with_capacity(episodes.len());
-    for outcome in outcomes {
+    for (&episode, outcome) in episodes.iter().zip(outcomes) {
         let (simulated, record, buffer, _) = outcome.expect("every episode was taken by a thread");
         simulator.record.add(record);
+        let mut kept = Kept { journal: options.journal.as_deref(), inner: simulator.sink };
         for (table, batch) in buffer.0 {
             simulator.flow_rows += if table == "flows" { batch.len() as u64 } else { 0 };
-            simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+            kept.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
         }
-        seen.push(simulated?);
+        let simulated = simulated?;
+        simulator.keep(start, episode, iterations, &simulated);
+        seen.push(simulated);
     }
     Ok(seen)
 }

@@ -22,11 +22,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def run(
     scenario: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            help="Scenario file (YAML), `-` for standard input; with --compare also a run folder.", metavar="SCENARIO"
+            help="Scenario file (YAML), `-` for standard input; with --compare also a run folder.",
+            metavar="SCENARIO",
+            show_default=False,
         ),
-    ],
+    ] = None,
     fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
     overrides: Annotated[
         list[str] | None,
@@ -42,6 +44,10 @@ def run(
     compare: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="Compare with an earlier run, or with a scenario run as it is written."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with the run that was to have FOLDER and was killed or stopped."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Simulate every iteration and record every rank.")] = False,
     check_determinism: Annotated[
@@ -80,6 +86,27 @@ def run(
         "placement": placement,
         "allow_native": allow_native,
     }
+    if resume is not None:
+        _check_alone(
+            {
+                "SCENARIO": scenario is not None,
+                "--fidelity": fidelity is not None,
+                "--set": bool(overrides),
+                "--seed": seed is not None,
+                "--out": out is not None,
+                "--explain": explain,
+                "--compare": compare is not None,
+                "--full": full,
+                "--check-determinism": check_determinism,
+                "--scheduler": scheduler is not None,
+                "--placement": placement is not None,
+                "--lenient": lenient,
+                "--allow-native": allow_native,
+            }
+        )
+        return _told(_resumed(resume, threads, report=report), as_json=json)
+    if scenario is None:
+        raise InputError("expected a SCENARIO\n\nhint: `windtunnel run FILE.yaml`, or `--resume FOLDER`")
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
         _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
@@ -91,6 +118,45 @@ def run(
     # Read before the run, which may take its place.
     earlier = None if compare is None else _earlier(compare)
     result = _run(source, pairs, options, out=out, report=report)
+    _warn(result)
+    comparison = None
+    if compare is not None and earlier is not None and not result.summary["partial"]:
+        comparison = _comparison(result, compare, earlier, threads)
+    status = _told(result, comparison, as_json=json, warned=True)
+    return _check(result, source, pairs, options) if check_determinism and status == DONE else status
+
+
+def _check_alone(others: dict[str, bool]) -> None:
+    """Refuses what `--resume` cannot heed: the run is what it was asked to be when it was begun."""
+    given = [name for name, is_given in others.items() if is_given]
+    if given:
+        raise InputError(
+            f"--resume: a run goes on as it was begun, found `{given[0]}` beside it\n\n"
+            "hint: `--threads`, `--json` and `--no-report` may be given; else run the scenario anew"
+        )
+
+
+def _resumed(folder: Path, threads: int | None, *, report: bool) -> Result:
+    from windtunnel.api import run_source
+    from windtunnel.cli.progress import progress
+    from windtunnel.results.journal import unfinished
+
+    left = unfinished(folder)
+    options: RunOptions = {**left.options, "threads": threads}
+    finish = add_views if report and left.report else None
+    with progress() as callback:
+        return run_source(
+            left.source,
+            left.overrides,
+            options,
+            target=left.target,
+            progress=callback,
+            finish=finish,
+            going_on=True,
+        )
+
+
+def _warn(result: Result) -> None:
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
             _talk(f"warning: {warning}")
@@ -98,14 +164,20 @@ def run(
         _talk(f"warning: {warning}")
     for warning in (result.summary["cluster"].get("log") or {}).get("warnings", []):
         _talk(f"warning: {warning}")
-    comparison = None
-    if compare is not None and earlier is not None and not result.summary["partial"]:
-        comparison = _comparison(result, compare, earlier, threads)
-    _show(result, comparison, as_json=json)
-    if result.summary["partial"]:
-        _talk(f"interrupted: the result is partial, `{result.path}`")
-        return interrupted_status(result.manifest.get("interrupted_by"))
-    return _check(result, source, pairs, options) if check_determinism else DONE
+
+
+def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool, warned: bool = False) -> int:
+    """Shows a run that has ended; the exit status."""
+    from windtunnel.results.journal import journal_of
+
+    if not warned:
+        _warn(result)
+    _show(result, comparison, as_json=as_json)
+    if not result.summary["partial"]:
+        return DONE
+    on = "" if not journal_of(result.path).is_file() else f"; `windtunnel run --resume {result.path}` goes on with it"
+    _talk(f"interrupted: the result is partial, `{result.path}`{on}")
+    return interrupted_status(result.manifest.get("interrupted_by"))
 
 
 def interrupted_status(name: str | None) -> int:
@@ -213,7 +285,15 @@ def _run(
     from windtunnel.cli.progress import progress
 
     with progress() as callback:
-        return run_source(source, pairs, options, target=out, progress=callback, finish=add_views if report else None)
+        return run_source(
+            source,
+            pairs,
+            options,
+            target=out,
+            progress=callback,
+            finish=add_views if report else None,
+            journal=True,
+        )
 
 
 def add_views(result: Result) -> None:

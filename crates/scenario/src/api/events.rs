@@ -70,12 +70,13 @@ fn digests(
     let log = Arc::new(Mutex::new(Digests { focus, found: Vec::new() }));
     let options = RunOptions {
         source: request.source.clone(),
-        sha256: request.sha256(&inputs),
+        sha256: request.sha256(&inputs)?,
         inputs,
         full: request.full,
         watch: Stopwatch::start(),
         threads: Some(threads),
         digests: Some(Arc::clone(&log)),
+        journal: None,
         native: request.native.clone(),
         library: None,
     };

@@ -8,8 +8,10 @@ mod names;
 pub mod routing;
 mod topology;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use windtunnel_config::load;
 use windtunnel_config::resolve;
@@ -20,6 +22,7 @@ pub use windtunnel_plan::error::Failure;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::{Input, hex};
 use windtunnel_plan::modules::Modules;
+use windtunnel_run::journal::{Journal, Made};
 use windtunnel_run::machine::Stopwatch;
 pub use windtunnel_run::native::Native;
 use windtunnel_run::table::{Phase, ProgressSink, Rising, TableSink};
@@ -56,6 +59,8 @@ pub struct RunRequest {
     pub policies: String,
     /// Which native code of the scenario may run.
     pub native: Native,
+    /// Whether the run can go on should it be killed.
+    pub journal: Option<Keep>,
 }
 
 impl RunRequest {
@@ -99,28 +104,90 @@ impl RunRequest {
         plan.inputs.digests().map_err(|error| InputError::new(&self.source, error.to_string()))
     }
 
-    /// SHA-256 of everything that decides the results: what was asked, and `inputs`, the files and sheets that were read for it.
-    fn sha256(&self, inputs: &[Input]) -> String {
+    /// SHA-256 of everything but the engine that decides the results: the scenario with what replaces parts of it, whatever its
+    /// comments and the order of its keys; and `inputs`, the files and sheets that were read for it.
+    fn sha256(&self, inputs: &[Input]) -> Result<String, InputError> {
+        let mut tree = load::tree(&self.text, &self.source, &self.overrides)?;
+        if let Value::Object(tree) = &mut tree {
+            if let Some(seed) = self.seed {
+                tree.insert("seed".to_owned(), seed.into());
+            }
+            if let Some(fidelity) = &self.fidelity {
+                tree.insert("fidelity".to_owned(), fidelity.as_str().into());
+            }
+        }
+        tree.sort_all_objects();
         let mut hash = Sha256::new();
         let mut part = |text: &str| {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text.as_bytes());
         };
-        part(&self.text);
-        for (path, value) in &self.overrides {
-            part(path);
-            part(value);
-        }
-        part(&format!("{:?} {:?} {}", self.seed, self.fidelity, self.full));
-        if !self.policies.is_empty() {
-            part(&self.policies);
-        }
+        part(&tree.to_string());
+        part(if self.full { "full" } else { "" });
+        part(&self.policies);
         for (name, digest) in inputs {
             part(name);
             part(digest);
         }
-        hex(hash.finalize())
+        Ok(hex(hash.finalize()))
     }
+
+    /// The journal that the run has, if it is to have one.
+    fn journal(&self, progress: &mut dyn ProgressSink) -> Result<Option<Journal>, InputError> {
+        match &self.journal {
+            None => Ok(None),
+            Some(Keep::GoingOn(path)) => Journal::open(path).map(Some),
+            Some(Keep::Fresh { path, request }) => {
+                let why = match Journal::begin(path, request) {
+                    Ok(Some(journal)) => return Ok(Some(journal)),
+                    Ok(None) => "another run writes it".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                let path = path.display();
+                progress.remark(&format!("`{path}`: {why}; should this run be killed, it has to begin anew"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whether a run can go on should it be killed.
+#[derive(Clone, Debug)]
+pub enum Keep {
+    /// It writes a journal, which begins with what was asked for.
+    Fresh {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for, in the caller's words.
+        request: String,
+    },
+    /// It goes on with the journal that another one has left.
+    GoingOn(PathBuf),
+}
+
+/// What the run that has left a journal at `path` was asked for, in the words of who asked.
+///
+/// # Errors
+/// [`Failure::Input`] if there is none, or a run writes it.
+pub fn journal_request(path: &Path) -> Result<String, Failure> {
+    Ok(Journal::open(path)?.request().to_owned())
+}
+
+/// The engine's version and build: see [`windtunnel_run::BUILD`].
+pub const fn build() -> &'static str {
+    windtunnel_run::BUILD
+}
+
+/// The digest of a run, as JSON text: `sha256` of all that decides its figures (also in its summary), the `inputs` that were read
+/// for it, and the engine's `build`.
+///
+/// # Errors
+/// [`Failure::Input`].
+pub fn digest(request: &RunRequest) -> Result<String, Failure> {
+    let plan = request.plan()?;
+    let inputs = request.inputs(&plan)?;
+    let sha256 = request.sha256(&inputs)?;
+    Ok(json!({"sha256": sha256, "inputs": inputs, "build": build()}).to_string())
 }
 
 /// Runs a scenario and returns `summary.json` as text.
@@ -139,6 +206,7 @@ pub fn run(
     memory::reset_peak();
     let progress = &mut Rising::new(progress);
     progress.phase(Phase::Preparing);
+    let journal = request.journal(progress)?;
     let mut pace = Pace::new();
     let plan = request.plan_telling(&mut |fraction| {
         // Who wants to stop it is asked again by the simulation.
@@ -147,14 +215,20 @@ pub fn run(
         }
     })?;
     let inputs = request.inputs(&plan)?;
+    let sha256 = request.sha256(&inputs)?;
+    if let Some(journal) = &journal {
+        let build = build().to_owned();
+        journal.plan(&Made { sha256: sha256.clone(), inputs: inputs.clone(), build })?;
+    }
     let options = RunOptions {
         source: request.source.clone(),
-        sha256: request.sha256(&inputs),
+        sha256,
         inputs,
         full: request.full,
         watch,
         threads: request.threads,
         digests: None,
+        journal: journal.map(Arc::new),
         native: request.native.clone(),
         library: None,
     };
