@@ -80,7 +80,8 @@ impl Heat {
         let mut links: Vec<LinkId> =
             self.most(topology).into_iter().take(LINKS).map(|(.., link)| link).collect();
         links.sort_unstable();
-        let width = self.links.values().map(Vec::len).max().unwrap_or(0);
+        // A run that was stopped in its first episode has no time over which links carried anything.
+        let width = self.links.values().map(Vec::len).max().unwrap_or(0).max(1);
         let mut values = Vec::with_capacity(links.len() * width);
         for link in &links {
             let rate = topology.link(*link).rate.0 as f64 / 8.0;

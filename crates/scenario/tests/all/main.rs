@@ -22,5 +22,6 @@ mod operations;
 mod packet;
 mod progress;
 mod reduction;
+mod resumed;
 mod shapes;
 mod topology;
