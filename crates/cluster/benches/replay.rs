@@ -88,6 +88,7 @@ fn main() {
         queue: None,
         placements: vec![&Packed],
         locator: None,
+        listener: None,
     };
     let options = Options { endpoints, slice: Span::from_us(600_000_000), rows: 4 };
     for (name, _) in SCHEDULERS.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {

@@ -12,6 +12,7 @@ mod episode;
 mod exchanged;
 mod faults;
 mod fold;
+pub mod gate;
 mod heat;
 mod ideal;
 pub mod journal;
@@ -38,7 +39,7 @@ use std::sync::{Arc, Mutex};
 
 use windtunnel_backend::Library;
 use windtunnel_cluster::calendar::{self, JobRequest, Settings};
-use windtunnel_cluster::cluster::JobId;
+use windtunnel_cluster::cluster::{JobId, Listener};
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{CalendarTime, Span, Time, memory};
@@ -55,6 +56,7 @@ use windtunnel_plan::stream::{JobStream, asks_for_groups};
 use self::cluster::ClusterUse;
 pub use self::drive::Pace;
 use self::episode::Stop;
+use self::gate::{Gate, Told};
 use self::ideal::IdealTimes;
 use self::journal::Journal;
 use self::machine::Stopwatch;
@@ -86,6 +88,8 @@ pub struct RunOptions {
     pub threads: Option<usize>,
     /// Where digests of events go, if anybody wants them.
     pub digests: Option<Arc<Mutex<Digests>>>,
+    /// Who moves the run's clock; `None`: it goes as fast as it can.
+    pub gate: Option<Arc<Gate>>,
     /// What keeps the run's episodes, should it be killed.
     pub journal: Option<Arc<Journal>>,
     /// Which native code of the scenario may run.
@@ -202,6 +206,9 @@ fn simulated(
     let places = asks_for_groups(&placements, &localities).then(|| Places::of(&plan.fabric.topology));
     let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
     let (queue, ends) = plan.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
+    let given = calendar::in_order(&requests);
+    let name = |job: JobId| plan.jobs[given[job.0 as usize]].name.clone();
+    let told = options.gate.as_deref().map(|gate| Told { plan, gate, name: &name });
     // Stopped before it began.
     let ends = if ideal.is_stopped() { Some(0) } else { ends };
     let settings = Settings {
@@ -223,10 +230,11 @@ fn simulated(
         seed: plan.seed,
         queue,
         ends,
+        listener: told.as_ref().map(|told| told as &dyn Listener),
     };
     let named = |failure: Failure| {
         failure
-            .named(|job| job_name(plan, &options.source, calendar::in_order(&requests)[job.0 as usize], job))
+            .named(|job| job_name(plan, &options.source, given[job.0 as usize], job))
     };
     let mut scheduler = cluster::scheduler(plan);
     let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
@@ -399,7 +407,7 @@ fn replayed(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
-    let streamed = stream::run(plan, stream, &options.source, sink, progress)?;
+    let streamed = stream::run(plan, stream, options, sink, progress)?;
     let figures = RunFigures {
         scenario: plan.name.clone(),
         sha256: options.sha256.clone(),

@@ -1,6 +1,6 @@
 //! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends and per stay on a host.
 
-use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, Machine, Stay};
+use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, Listener, Machine, Stay};
 use windtunnel_cluster::free::Locator;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
 use windtunnel_kernel::CalendarTime;
@@ -12,9 +12,11 @@ use windtunnel_plan::places::Places;
 use windtunnel_plan::plant::FabricPlant;
 use windtunnel_plan::stream::{JobStream, asks_for_groups};
 
+use super::RunOptions;
 use super::cluster::{ClusterUse, computing, late, scheduler, slowdown, usage_rows};
 use super::drive::Pace;
 use super::faults;
+use super::gate::Told;
 use super::placements::Placements;
 use crate::table::{Batch, Column, ProgressSink, TableSink};
 
@@ -36,10 +38,12 @@ pub struct Streamed {
 pub fn run(
     plan: &Plan,
     stream: &JobStream,
-    source: &str,
+    options: &RunOptions,
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<Streamed, Failure> {
+    let name = |job: JobId| job.0.to_string();
+    let told = options.gate.as_deref().map(|gate| Told { plan, gate, name: &name });
     let topology = &plan.fabric.topology;
     let cluster = &plan.cluster;
     let localities: Vec<_> = stream.jobs.first().map(|job| job.locality).into_iter().collect();
@@ -57,6 +61,7 @@ pub fn run(
         queue: stream.queue,
         placements: vec![stream.placement],
         locator: places.as_ref().map(|places| places as &dyn Locator),
+        listener: told.as_ref().map(|told| told as &dyn Listener),
     };
     let mut scheduler = scheduler(plan);
     let usage = ClusterUse { jobs: stream.jobs.len() as u64, log: plan.log.clone(), ..ClusterUse::default() };
@@ -66,7 +71,7 @@ pub fn run(
     let placements = Placements::of_some(machine.endpoints_per_host, topology.hosts(), gpus);
     let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
-    let replayed = replayed.map_err(|error| failure(&error, plan, stream, source))?;
+    let replayed = replayed.map_err(|error| failure(&error, plan, stream, &options.source))?;
     watcher.flush().map_err(Failure::Run)?;
     let over_time = usage_rows(&replayed.timeline, computing(plan));
     watcher.sink.rows("usage", over_time).map_err(Failure::Run)?;

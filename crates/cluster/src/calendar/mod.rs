@@ -41,7 +41,7 @@ use self::driver::Calendar;
 pub use self::order::{Order, in_order, order};
 pub use self::progress::{NORMAL_95, lasting, nearest};
 use self::timeline::Timeline;
-use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Reason, Stay, Tally};
+use crate::cluster::{ClusterError, FaultRecord, GpuTime, Listener, JobTime, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};
 use crate::free::Locator;
 use crate::life::Life;
@@ -107,6 +107,8 @@ pub struct Settings<'a> {
     pub queue: Option<u32>,
     /// The run ends once so many jobs have ended.
     pub ends: Option<u64>,
+    /// Who hears what happens.
+    pub listener: Option<&'a dyn Listener>,
 }
 
 /// A job in an episode.
@@ -472,6 +474,7 @@ mod tests {
             seed: 1,
             queue: None,
             ends: None,
+            listener: None,
         }
     }
 

@@ -54,6 +54,7 @@ pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Ma
         queue: settings.queue,
         placements: placements.into_iter().map(|placement| placement as &dyn Placement).collect(),
         locator: settings.locator,
+        listener: settings.listener,
     };
     (Order { jobs, given }, machine)
 }

@@ -2,6 +2,7 @@
 
 use windtunnel_kernel::{CalendarTime, EndpointId, Span};
 
+use super::Listener;
 use crate::faults::Operations;
 use crate::free::{FreeSet, Locator};
 use crate::life::Lives;
@@ -50,6 +51,8 @@ pub struct Machine<'a> {
     pub placements: Vec<&'a dyn Placement>,
     /// Leaves and pods; needed if a placement or a job asks for them.
     pub locator: Option<&'a dyn Locator>,
+    /// Who hears what happens.
+    pub listener: Option<&'a dyn Listener>,
 }
 
 impl Machine<'_> {

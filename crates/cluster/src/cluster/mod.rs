@@ -19,6 +19,7 @@
 mod elastic;
 mod error;
 mod ledger;
+mod listener;
 mod machine;
 mod operations;
 mod queue;
@@ -29,10 +30,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{EndpointId, define_id};
+use windtunnel_kernel::{CalendarTime, EndpointId, define_id};
 
 pub use error::ClusterError;
 pub use ledger::{GpuTime, Ledger};
+pub use listener::{Happening, Listener};
 pub use machine::{Job, Machine};
 pub use operations::{FaultRecord, Reason, Tally};
 pub use queue::Queue;
@@ -349,10 +351,15 @@ impl<'a> Cluster<'a> {
     /// Goes to `now` and takes in what happens by then: faults and maintenance, then what is submitted. Jobs that this
     /// interrupts are among the changes of the next [`Self::decide`].
     pub fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
+        if let Some(listener) = self.machine.listener.filter(|_| now > self.now) {
+            listener.goes_to(CalendarTime(now));
+        }
         self.forget_told();
         self.ledger.until(now);
         self.now = now;
+        let known = self.log.len();
         self.operate(scheduler);
+        self.notify_of_faults(known);
         self.submit(scheduler);
     }
 
@@ -367,6 +374,7 @@ impl<'a> Cluster<'a> {
             self.queue.join(job);
             let status = &mut self.status[job.0 as usize];
             (status.place, status.submitted) = (Place::Waiting(Debts::FRESH), self.now);
+            self.notify(Happening::Submitted(job));
             scheduler.queued(job, self);
         }
     }
@@ -375,6 +383,7 @@ impl<'a> Cluster<'a> {
     pub fn end(&mut self, job: JobId) {
         let (running, _) = self.vacate(job);
         self.status[job.0 as usize].place = Place::Ended;
+        self.notify(Happening::Ended(job));
         self.releases.push_back((self.now + self.machine.reaction_delay.ns_ceil(), job, running));
     }
 
@@ -540,7 +549,7 @@ impl<'a> Cluster<'a> {
             // Out of the memory of its GPUs it moves as one that was preempted.
             Some(_) => {
                 let debts = self.keep(job, debts.loads);
-                self.changes.push(Change::Stopped(job));
+                self.change(Change::Stopped(job));
                 self.opening(job, debts, Some(&running))
             }
             None => self.opening(job, debts, Some(&running)),
@@ -557,7 +566,7 @@ impl<'a> Cluster<'a> {
         self.hold(job, &running.placement);
         self.running.push(running);
         self.segments.push(segment);
-        self.changes.push(Change::Started(job));
+        self.change(Change::Started(job));
         scheduler.started(job, self);
         self.submit(scheduler);
     }
@@ -583,7 +592,7 @@ impl<'a> Cluster<'a> {
         self.remember(job, &running);
         self.status[job.0 as usize].place = Place::Waiting(debts);
         self.queue.rejoin(job);
-        self.changes.push(if restarts { Change::Stopped(job) } else { Change::Suspended(job) });
+        self.change(if restarts { Change::Stopped(job) } else { Change::Suspended(job) });
         self.hand_back(job, &running, scheduler);
         scheduler.queued(job, self);
         Ok(())

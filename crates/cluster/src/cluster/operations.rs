@@ -99,6 +99,16 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// Records that nobody has taken.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Those from number `from` on.
+    pub(super) fn since(&self, from: usize) -> &[FaultRecord] {
+        &self.records[from.min(self.records.len())..]
+    }
+
     fn enter(&mut self, record: FaultRecord) {
         let tally = &mut self.tallies[record.reason.index()];
         tally.faults += 1;
@@ -431,7 +441,7 @@ impl Cluster<'_> {
         let Place::Waiting(debts) = self.status[job.0 as usize].place else { return 0 };
         let (after, undone) = self.fall_back(job, debts.loads, lose);
         self.status[job.0 as usize].place = Place::Waiting(after);
-        self.changes.push(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
+        self.change(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
         undone
     }
 
@@ -460,7 +470,7 @@ impl Cluster<'_> {
         let (debts, lost) = self.fall_back(job, pause.loading > 0, lose);
         self.remember(job, &running);
         self.status[job.0 as usize].place = Place::Away(debts);
-        self.changes.push(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
+        self.change(if lose { Change::Interrupted(job) } else { Change::Stopped(job) });
         self.releases.push_back((self.now + self.machine.reaction_delay.ns_ceil(), job, running));
         lost
     }

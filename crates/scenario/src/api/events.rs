@@ -76,6 +76,7 @@ fn digests(
         watch: Stopwatch::start(),
         threads: Some(threads),
         digests: Some(Arc::clone(&log)),
+        gate: None,
         journal: None,
         native: request.native.clone(),
         library: None,

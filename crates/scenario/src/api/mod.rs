@@ -22,6 +22,7 @@ pub use windtunnel_plan::error::Failure;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::{Input, hex};
 use windtunnel_plan::modules::Modules;
+use windtunnel_run::gate::Gate;
 use windtunnel_run::journal::{Journal, Made};
 use windtunnel_run::machine::Stopwatch;
 pub use windtunnel_run::native::Native;
@@ -61,6 +62,8 @@ pub struct RunRequest {
     pub native: Native,
     /// Whether the run can go on should it be killed.
     pub journal: Option<Keep>,
+    /// Who moves the run's clock; `None`: it goes as fast as it can. The run tells it of its end, however it ends.
+    pub gate: Option<Arc<Gate>>,
 }
 
 impl RunRequest {
@@ -202,9 +205,11 @@ pub fn run(
     if request.threads == Some(0) {
         return Err(Failure::Input(InputError::new("--threads", "expected at least 1, found 0")));
     }
+    let _ends = request.gate.as_deref().map(Ends);
     let watch = Stopwatch::start();
     memory::reset_peak();
-    let progress = &mut Rising::new(progress);
+    let mut gated = Gated { inner: progress, gate: request.gate.as_deref() };
+    let progress = &mut Rising::new(&mut gated);
     progress.phase(Phase::Preparing);
     let journal = request.journal(progress)?;
     let mut pace = Pace::new();
@@ -228,11 +233,41 @@ pub fn run(
         watch,
         threads: request.threads,
         digests: None,
+        gate: request.gate.clone(),
         journal: journal.map(Arc::new),
         native: request.native.clone(),
         library: None,
     };
     execute(&plan, &options, sink, progress).map(|summary| summary.to_string())
+}
+
+/// Tells a gate that its run has ended, however.
+struct Ends<'a>(&'a Gate);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Stops a run whose gate was closed.
+struct Gated<'a> {
+    inner: &'a mut dyn ProgressSink,
+    gate: Option<&'a Gate>,
+}
+
+impl ProgressSink for Gated<'_> {
+    fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool {
+        self.inner.progress(fraction, simulated_s, events) && !self.gate.is_some_and(Gate::is_closed)
+    }
+
+    fn phase(&mut self, phase: Phase) {
+        self.inner.phase(phase);
+    }
+
+    fn remark(&mut self, line: &str) {
+        self.inner.remark(line);
+    }
 }
 
 mod events;

@@ -4,6 +4,7 @@ mod api;
 mod backend;
 mod bus;
 mod carried;
+mod clock;
 mod cluster;
 mod elastic;
 mod episodes;

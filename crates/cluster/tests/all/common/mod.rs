@@ -37,6 +37,7 @@ pub fn machine(gpus: u32, per_host: u32) -> Machine<'static> {
         queue: None,
         placements: vec![&Packed],
         locator: None,
+        listener: None,
     }
 }
 
