@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from windtunnel.api import load, resume, run
     from windtunnel.engine import InputError, RunError
     from windtunnel.flows import simulate_flows
+    from windtunnel.plan import Plan
     from windtunnel.results import Result
+    from windtunnel.simulation import Simulation
     from windtunnel.version import __version__
     from windtunnel.workload import Workload
 
 __all__ = [
     "InputError",
+    "Plan",
     "Result",
     "RunError",
+    "Simulation",
     "Workload",
     "__version__",
     "load",
@@ -30,8 +34,10 @@ __all__ = [
 
 _HOMES = {
     "InputError": "windtunnel.engine",
+    "Plan": "windtunnel.plan",
     "Result": "windtunnel.results",
     "RunError": "windtunnel.engine",
+    "Simulation": "windtunnel.simulation",
     "Workload": "windtunnel.workload",
     "__version__": "windtunnel.version",
     "load": "windtunnel.api",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
-    from windtunnel._engine import Progress, RunOptions
+    from windtunnel._engine import Gate, Progress, RunOptions
     from windtunnel.policies import Placement, Scheduler
     from windtunnel.progress import AnyProgress
 
@@ -51,6 +51,7 @@ def run(
     allow_native: bool = False,
     out: str | Path | None = None,
     progress: AnyProgress | None = None,
+    gate: Gate | None = None,
 ) -> Result:
     """Runs a scenario and returns what it found.
 
@@ -65,7 +66,7 @@ def run(
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
     the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`). A run whose folder `out` names can
-    go on after that, or after it was killed: see `resume`.
+    go on after that, or after it was killed: see `resume`. `gate` moves the run's clock: see `Simulation`.
     """
     source = read_source(scenario)
     pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
@@ -79,11 +80,29 @@ def run(
         "placement": placement,
         "allow_native": allow_native,
     }
+    return run_anywhere(source, pairs, options, out=out, progress=progress, gate=gate)
+
+
+def run_anywhere(
+    source: Source,
+    overrides: list[tuple[str, str]],
+    options: RunOptions,
+    *,
+    out: str | Path | None,
+    progress: AnyProgress | None,
+    plan: engine.Plan | None = None,
+    gate: Gate | None = None,
+) -> Result:
+    """Runs `source` into `out`, or into a temporary folder that lives as long as the result."""
     if out is not None:
-        return run_source(source, pairs, options, target=Path(out), progress=progress, journal=True)
+        target = Path(out)
+        return run_source(
+            source, overrides, options, target=target, progress=progress, plan=plan, gate=gate, journal=True
+        )
     folder = tempfile.mkdtemp(prefix="windtunnel-")
     try:
-        result = run_source(source, pairs, options, target=Path(folder) / "run", progress=progress)
+        target = Path(folder) / "run"
+        result = run_source(source, overrides, options, target=target, progress=progress, plan=plan, gate=gate)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -119,13 +138,16 @@ def run_source(
     target: Path | None,
     progress: AnyProgress | None = None,
     finish: Callable[[Result], None] | None = None,
+    plan: engine.Plan | None = None,
+    gate: Gate | None = None,
     journal: bool = False,
     going_on: bool = False,
 ) -> Result:
     """Runs `source` into the folder `target`, by default `runs/NAME-FIDELITY`.
 
     `finish` may add files to the folder before it gets its place. With `journal` the run keeps a file beside its folder
-    until it has ended, with which it can go on if it is killed; `going_on` says that it does.
+    until it has ended, with which it can go on if it is killed; `going_on` says that it does. `plan` is what `source`
+    comes to, if that was made before.
     """
     tell = with_phases(progress)
     name, where = _folder_name(source, overrides, options, target)
@@ -137,27 +159,20 @@ def run_source(
         # Heeded before there is anything to lose, and until the engine has ended.
         interrupts = heeding.enter_context(_interruptible())
         fresh, place = folder.enter_context(written_beside(parent))
-        given = engine_options(options)
-        kept = None
-        if journal and name:
-            final = target or parent / name
-            kept = journal_of(final)
-            text = request_text(source, overrides, options, final, report=finish is not None)
-            given["journal"] = (str(kept), text)
-        elif going_on and target is not None:
-            kept = journal_of(target)
+        given = {**engine_options(options), "gate": gate}
+        final = target or (parent / name if name else None)
+        kept = journal_of(final) if final is not None and (journal or going_on) else None
+        if final is not None and going_on:
             given["resume"] = str(kept)
+        elif final is not None and journal:
+            given["journal"] = (
+                str(kept),
+                request_text(source, overrides, options, final, report=finish is not None),
+            )
         with TableWriter(fresh) as writer:
+            told = interrupts.raising(tell)
             try:
-                text = engine.run(
-                    source.text,
-                    source.name,
-                    str(source.base),
-                    overrides,
-                    given,
-                    writer.sink,
-                    interrupts.raising(tell),
-                )
+                text = _simulated(source, overrides, given, writer, told, plan)
             except (engine.InputError, engine.RunError):
                 # It would fail again. A journal that was there already is the user's.
                 if kept is not None and not going_on:
@@ -184,6 +199,20 @@ def run_source(
         if kept is not None and not summary["partial"]:
             kept.unlink(missing_ok=True)
     return Result(target)
+
+
+def _simulated(
+    source: Source,
+    overrides: list[tuple[str, str]],
+    given: dict[str, Any],
+    writer: TableWriter,
+    tell: Progress,
+    plan: engine.Plan | None,
+) -> str:
+    """The summary of a run, as JSON text."""
+    if plan is not None:
+        return plan.run(given, writer.sink, tell)
+    return engine.run(source.text, source.name, str(source.base), overrides, given, writer.sink, tell)
 
 
 def _folder_name(

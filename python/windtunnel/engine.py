@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from windtunnel._engine import (
+        Gate,
         InputError,
+        Plan,
         RunError,
         build,
         collective_times,
         compare_events,
-        digest,
         explain,
         goal_check,
         goal_convert,
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
     )
 else:
     _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
+    Gate = _engine.Gate
     InputError = _engine.InputError
+    Plan = _engine.Plan
     RunError = _engine.RunError
     build = _engine.build
     collective_times = _engine.collective_times
     compare_events = _engine.compare_events
-    digest = _engine.digest
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
@@ -64,12 +66,13 @@ else:
     units = _engine.units
 
 __all__ = [
+    "Gate",
     "InputError",
+    "Plan",
     "RunError",
     "build",
     "collective_times",
     "compare_events",
-    "digest",
     "explain",
     "goal_check",
     "goal_convert",

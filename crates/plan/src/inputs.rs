@@ -3,7 +3,7 @@
 //! Whatever turns a name into a file or a sheet goes through [`Inputs`], which remembers it. A file counts by its contents under
 //! the name that the scenario has for it, so that a folder can be moved, and its contents cannot change unnoticed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,6 +15,9 @@ use sha2::{Digest, Sha256};
 /// Bytes that are read at a time to be hashed.
 const CHUNK: usize = 1 << 16;
 
+/// Where a file is sought that was not packed.
+const NOWHERE: &str = "not packed";
+
 /// A file or sheet: its name, and the SHA-256 of its contents, `absent` for a file that is not there.
 pub type Input = (String, String);
 
@@ -24,23 +27,36 @@ enum Found {
     Sheet(&'static str),
 }
 
+/// Where files are that stand elsewhere than their names say, by the names that a scenario has for them.
+pub type Unpacked = BTreeMap<String, PathBuf>;
+
 /// The folder where relative names begin, and a register of all that was looked for.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     folder: PathBuf,
+    /// Folder of the file that says the names, as the scenario names it; empty for the scenario's own.
+    level: PathBuf,
+    unpacked: Option<Arc<Unpacked>>,
     found: Arc<Mutex<Vec<(String, Found)>>>,
 }
 
 impl Inputs {
     /// Names begin in `folder`; nothing has been looked for.
     pub fn of(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), found: Arc::default() }
+        Self { folder: folder.to_owned(), level: PathBuf::new(), unpacked: None, found: Arc::default() }
     }
 
-    /// The same register for names that begin in `folder`.
+    /// All files are where `unpacked` says; there are no others.
     #[must_use]
-    pub fn within(&self, folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), found: Arc::clone(&self.found) }
+    pub fn unpacked(self, unpacked: Arc<Unpacked>) -> Self {
+        Self { unpacked: Some(unpacked), ..self }
+    }
+
+    /// The same register for names that the file `name` says, which begin in its folder.
+    #[must_use]
+    pub fn within(&self, name: &str) -> Self {
+        let parent = Path::new(name).parent().unwrap_or(Path::new(""));
+        Self { folder: self.folder.join(parent), level: self.level.join(parent), ..self.clone() }
     }
 
     /// Where names begin.
@@ -48,10 +64,15 @@ impl Inputs {
         &self.folder
     }
 
-    /// The file that the scenario calls `name`, which is remembered.
+    /// The file that the scenario, or the file that it names, calls `name`. It is remembered.
     pub fn join(&self, name: &str) -> PathBuf {
         let path = self.folder.join(name);
-        self.remember(name.to_owned(), Found::File(path.clone()));
+        // As the scenario would call it.
+        let name = self.level.join(name).to_string_lossy().into_owned();
+        let path = self.unpacked.as_ref().map_or(path, |unpacked| {
+            unpacked.get(&name).cloned().unwrap_or_else(|| Path::new(NOWHERE).join(&name))
+        });
+        self.remember(name, Found::File(path.clone()));
         path
     }
 
@@ -62,6 +83,16 @@ impl Inputs {
 
     fn remember(&self, name: String, found: Found) {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).push((name, found));
+    }
+
+    /// The files that were looked for until now, each once, by name; whether they are there or not.
+    pub fn files(&self) -> Unpacked {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(name, found): &(String, Found)| match found {
+            Found::File(path) => Some((name.clone(), path.clone())),
+            Found::Sheet(_) => None,
+        };
+        found.iter().filter_map(of).collect()
     }
 
     /// All that was looked for until now, each once, by name.

@@ -9,6 +9,8 @@
 
 #![warn(unreachable_pub)]
 
+mod gate;
+mod plan;
 mod policies;
 
 use std::path::PathBuf;
@@ -21,9 +23,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
 use windtunnel_kernel::units::Dimension;
-use windtunnel_scenario::api::{self, Failure, Keep, Native, RunRequest};
+use windtunnel_scenario::api::{self, Failure, How, Keep, Native, RunRequest};
 use windtunnel_scenario::modules::Modules;
 use windtunnel_scenario::table::{Batch, Column, Phase, ProgressSink, TableSink};
+
+use self::gate::Gate;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -167,19 +171,37 @@ fn request(
     overrides: Vec<(String, String)>,
     options: &Bound<'_, PyDict>,
 ) -> PyResult<RunRequest> {
+    let How { threads, native, journal, gate } = how(options)?;
     Ok(RunRequest {
         text,
         source,
         base: base.into(),
+        unpacked: None,
         overrides,
-        threads: option(options, "threads")?,
+        threads,
         seed: option(options, "seed")?,
         fidelity: option(options, "fidelity")?,
         full: option(options, "full")?.unwrap_or(false),
         modules: policies::add(modules(), options)?,
         policies: option(options, "policies")?.unwrap_or_default(),
+        native,
+        journal,
+        gate,
+    })
+}
+
+/// How a run is run: `threads`, what `native` code is allowed, `journal` or `resume`, and a `gate` that moves its clock.
+fn how(options: &Bound<'_, PyDict>) -> PyResult<How> {
+    let gate = options.get_item("gate")?.filter(|gate| !gate.is_none());
+    let gate = match &gate {
+        Some(gate) => Some(Arc::clone(&gate.cast::<Gate>()?.get().0)),
+        None => None,
+    };
+    Ok(How {
+        threads: option(options, "threads")?,
         native: native(options)?,
         journal: journal(options)?,
+        gate,
     })
 }
 
@@ -205,10 +227,21 @@ fn run(
     progress: Py<PyAny>,
 ) -> PyResult<String> {
     let request = request(text, source, base, overrides, options)?;
+    carried_out(py, options, sink, progress, |sink, progress| api::run(&request, sink, progress))
+}
+
+/// Does a run detached from the interpreter, with what Python has for its tables and its progress.
+fn carried_out(
+    py: Python<'_>,
+    options: &Bound<'_, PyDict>,
+    sink: Py<PyAny>,
+    progress: Py<PyAny>,
+    run: impl FnOnce(&mut dyn TableSink, &mut dyn ProgressSink) -> Result<String, Failure> + Send,
+) -> PyResult<String> {
     let mut sink = PySink { callable: sink, error: None };
     let notice = options.get_item("notice")?.filter(|notice| !notice.is_none()).map(Bound::unbind);
     let mut progress = PyProgress { callable: progress, notice, phase: Phase::default() };
-    let result = py.detach(|| api::guarded(|| api::run(&request, &mut sink, &mut progress)));
+    let result = py.detach(|| api::guarded(|| run(&mut sink, &mut progress)));
     match sink.error {
         Some(error) => Err(error),
         None => result.map_err(raise),
@@ -225,20 +258,6 @@ fn journal_request(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 #[pyfunction]
 fn build() -> &'static str {
     api::build()
-}
-
-/// All that decides a run's figures, as JSON text: `sha256`, `inputs`, `build`.
-#[pyfunction]
-fn digest(
-    py: Python<'_>,
-    text: String,
-    source: String,
-    base: String,
-    overrides: Vec<(String, String)>,
-    options: &Bound<'_, PyDict>,
-) -> PyResult<String> {
-    let request = request(text, source, base, overrides, options)?;
-    outside(py, || api::digest(&request))
 }
 
 /// Times of single collectives from closed forms, as JSON text: questions in, seconds and choices out.
@@ -402,6 +421,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// # Errors
 /// What Python raises.
 pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
+    module.add_class::<Gate>()?;
+    module.add_class::<plan::Plan>()?;
     // A second import of the same library would bring the same.
     let _ = MODULES.set(own);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -410,7 +431,6 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
     for function in [
         wrap_pyfunction!(run, module)?,
         wrap_pyfunction!(journal_request, module)?,
-        wrap_pyfunction!(digest, module)?,
         wrap_pyfunction!(build, module)?,
         wrap_pyfunction!(collective_times, module)?,
         wrap_pyfunction!(mpi_times, module)?,

@@ -97,8 +97,10 @@ impl Gate {
     /// Waits until the run is held, or has ended, or for as long as `patience`; how far it is then, and whether it does wait.
     pub fn wait(&self, patience: Duration) -> (State, bool) {
         let waits = |inner: &mut Inner| !is_still(inner);
-        let (inner, _) =
-            self.changed.wait_timeout_while(self.lock(), patience, waits).unwrap_or_else(PoisonError::into_inner);
+        let (inner, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, waits)
+            .unwrap_or_else(PoisonError::into_inner);
         (inner.state, is_still(&inner))
     }
 
@@ -142,8 +144,7 @@ impl Listener for Told<'_> {
         inner.state.next = Some(now);
         self.gate.changed.notify_all();
         let waits = |inner: &mut Inner| now > inner.until && !inner.closed;
-        let mut inner =
-            self.gate.changed.wait_while(inner, waits).unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.gate.changed.wait_while(inner, waits).unwrap_or_else(PoisonError::into_inner);
         inner.state = State { now, next: None, ended: false };
     }
 

@@ -232,10 +232,8 @@ fn simulated(
         ends,
         listener: told.as_ref().map(|told| told as &dyn Listener),
     };
-    let named = |failure: Failure| {
-        failure
-            .named(|job| job_name(plan, &options.source, given[job.0 as usize], job))
-    };
+    let named =
+        |failure: Failure| failure.named(|job| job_name(plan, &options.source, given[job.0 as usize], job));
     let mut scheduler = cluster::scheduler(plan);
     let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
     let (histories, mut record, story, cancelled) = if whole {

@@ -41,7 +41,7 @@ use self::driver::Calendar;
 pub use self::order::{Order, in_order, order};
 pub use self::progress::{NORMAL_95, lasting, nearest};
 use self::timeline::Timeline;
-use crate::cluster::{ClusterError, FaultRecord, GpuTime, Listener, JobTime, Reason, Stay, Tally};
+use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Listener, Reason, Stay, Tally};
 use crate::faults::{Component, Operations};
 use crate::free::Locator;
 use crate::life::Life;

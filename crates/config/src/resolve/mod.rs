@@ -21,7 +21,6 @@ pub mod storage;
 mod variation;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
@@ -36,19 +35,18 @@ use self::marks::Marks;
 use self::storage::StoragePlan;
 use crate::schema::{Cluster, Fidelity, Job, Jobs, MemoName, Scenario, SpeedRule};
 
-/// Checks `scenario` and makes everything of it that a run needs; `source` is its file's name, `base` the folder of relative
-/// paths, and `modules` what the program brings along.
+/// Checks `scenario` and makes everything of it that a run needs; `source` is its file's name, `base` where
+/// files are, and `modules` what the program brings along.
 ///
 /// # Errors
 /// [`InputError`] with the path of the key at fault.
 pub fn resolve(
     scenario: Scenario,
     source: &str,
-    base: &Path,
+    base: &Inputs,
     modules: Modules,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Plan, InputError> {
-    let base = &Inputs::of(base);
     let at = |key: &str| format!("{source}: {key}");
     if scenario.windtunnel != 1 {
         let found =

@@ -58,16 +58,19 @@ impl Simulator<'_> {
     }
 
     /// Keeps what came of `episode`, and the rows since the last one.
-    pub fn keep(
-        &mut self,
-        start: CalendarTime,
-        episode: &Episode,
-        iterations: u64,
-        simulated: &Simulated,
-    ) {
+    pub fn keep(&mut self, start: CalendarTime, episode: &Episode, iterations: u64, simulated: &Simulated) {
         let Some(journal) = self.options.journal.as_deref().filter(|_| !simulated.cancelled) else { return };
-        let Record { iterations: _, started: _, events, packet_hops, fold, simulated_ns, network, flows, counts } =
-            &self.record;
+        let Record {
+            iterations: _,
+            started: _,
+            events,
+            packet_hops,
+            fold,
+            simulated_ns,
+            network,
+            flows,
+            counts,
+        } = &self.record;
         let counted = Counted {
             events: *events,
             packet_hops: *packet_hops,

@@ -141,7 +141,8 @@ impl Journal {
         };
         let before = Made::load(&mut bytes.as_slice());
         let wrong = |what: String| {
-            Err(InputError::new(&self.place, what).hint("run the scenario anew, without `--resume`".to_owned()))
+            Err(InputError::new(&self.place, what)
+                .hint("run the scenario anew, without `--resume`".to_owned()))
         };
         match before {
             None => wrong("it is the journal of another version".to_owned()),

@@ -125,7 +125,9 @@ const AHEAD: usize = 1 << 16;
 impl<T: Stored> Stored for Vec<T> {
     fn store(&self, out: &mut Vec<u8>) {
         self.len().store(out);
-        self.iter().for_each(|one| one.store(out));
+        for one in self {
+            one.store(out);
+        }
     }
 
     fn load(input: &mut &[u8]) -> Option<Self> {
@@ -141,7 +143,9 @@ impl<T: Stored> Stored for Vec<T> {
 impl<T: Stored> Stored for Arc<[T]> {
     fn store(&self, out: &mut Vec<u8>) {
         self.len().store(out);
-        self.iter().for_each(|one| one.store(out));
+        for one in self.iter() {
+            one.store(out);
+        }
     }
 
     fn load(input: &mut &[u8]) -> Option<Self> {
@@ -151,7 +155,9 @@ impl<T: Stored> Stored for Arc<[T]> {
 
 impl<T: Stored, const N: usize> Stored for [T; N] {
     fn store(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|one| one.store(out));
+        for one in self {
+            one.store(out);
+        }
     }
 
     fn load(input: &mut &[u8]) -> Option<Self> {
@@ -353,7 +359,7 @@ mod tests {
         ) {
             let all: Vec<Iteration> =
                 iterations.iter().map(|&(from, until)| Iteration::plain(0, from, until)).collect();
-            prop_assert_eq!(back(&all).as_ref(), Some(&all));
+            prop_assert!(back(&all).is_some_and(|found| found == all));
             let mut out = Vec::new();
             all.store(&mut out);
             out.truncate(cut.index(out.len()));

@@ -10,7 +10,7 @@ use windtunnel_run::machine::Stopwatch;
 use windtunnel_run::table::Discard;
 use windtunnel_run::{Digests, RunOptions, execute};
 
-use super::RunRequest;
+use super::{Planned, RunRequest};
 
 /// Runs a scenario at packet fidelity with each of two numbers of threads, which spread the fabric over different
 /// processes, compares digests of all events, and says when the first differ, in words; `None` if none do, or at another
@@ -62,17 +62,16 @@ fn digests(
     threads: usize,
     focus: Option<(usize, EventDigest)>,
 ) -> Result<Option<Vec<EventDigest>>, Failure> {
-    let plan = request.plan()?;
-    if plan.fidelity != Fidelity::Packet {
+    let planned = Planned::of(request.clone())?;
+    if planned.plan().fidelity != Fidelity::Packet {
         return Ok(None);
     }
-    let inputs = request.inputs(&plan)?;
     let log = Arc::new(Mutex::new(Digests { focus, found: Vec::new() }));
     let options = RunOptions {
-        source: request.source.clone(),
-        sha256: request.sha256(&inputs)?,
-        inputs,
-        full: request.full,
+        source: planned.source().to_owned(),
+        sha256: planned.sha256().to_owned(),
+        inputs: planned.inputs().to_vec(),
+        full: planned.is_full(),
         watch: Stopwatch::start(),
         threads: Some(threads),
         digests: Some(Arc::clone(&log)),
@@ -81,7 +80,7 @@ fn digests(
         native: request.native.clone(),
         library: None,
     };
-    execute(&plan, &options, &mut Discard, &mut Discard)?;
+    execute(planned.plan(), &options, &mut Discard, &mut Discard)?;
     let found = std::mem::take(&mut log.lock().expect("no holder panics").found);
     Ok(Some(found))
 }

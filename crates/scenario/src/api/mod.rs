@@ -5,24 +5,22 @@ pub mod goal;
 mod guard;
 pub mod lookup;
 mod names;
+mod planned;
 pub mod routing;
 mod topology;
 
+use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use windtunnel_config::load;
-use windtunnel_config::resolve;
 use windtunnel_config::schema::{Fidelity, OperationsTable, Scenario};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
-use windtunnel_plan::Plan;
 pub use windtunnel_plan::error::Failure;
 use windtunnel_plan::error::{InputError, nearest};
-use windtunnel_plan::inputs::{Input, hex};
+use windtunnel_plan::inputs::Unpacked;
 use windtunnel_plan::modules::Modules;
-use windtunnel_run::gate::Gate;
+pub use windtunnel_run::gate::{Gate, Notice, State};
 use windtunnel_run::journal::{Journal, Made};
 use windtunnel_run::machine::Stopwatch;
 pub use windtunnel_run::native::Native;
@@ -33,6 +31,7 @@ use windtunnel_topology::{LoadBalancer, Route, Topology};
 pub use self::collectives::{collective_times, mpi_times};
 pub use self::guard::guarded;
 pub use self::names::{name_kinds, names};
+pub use self::planned::Planned;
 pub use self::topology::topology;
 
 /// What is asked for.
@@ -44,6 +43,8 @@ pub struct RunRequest {
     pub source: String,
     /// Folder of relative paths.
     pub base: PathBuf,
+    /// Where its files are, if they were packed; then there are no others.
+    pub unpacked: Option<Arc<Unpacked>>,
     /// Paths and YAML values that replace what the text says.
     pub overrides: Vec<(String, String)>,
     /// Threads; results do not depend on it.
@@ -67,6 +68,16 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
+    /// How it is run.
+    pub fn how(&self) -> How {
+        How {
+            threads: self.threads,
+            native: self.native.clone(),
+            journal: self.journal.clone(),
+            gate: self.gate.clone(),
+        }
+    }
+
     fn scenario(&self) -> Result<Scenario, InputError> {
         let mut scenario = load::scenario(&self.text, &self.source, &self.overrides)?;
         if let Some(seed) = self.seed {
@@ -92,49 +103,22 @@ impl RunRequest {
         }
         Ok(scenario)
     }
+}
 
-    fn plan(&self) -> Result<Plan, InputError> {
-        self.plan_telling(&mut |_| {})
-    }
+/// How a run is run, on which no figure depends.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// Threads.
+    pub threads: Option<usize>,
+    /// Which native code of the scenario may run.
+    pub native: Native,
+    /// Whether the run can go on should it be killed.
+    pub journal: Option<Keep>,
+    /// Who moves the run's clock; `None`: it goes as fast as it can. The run tells it of its end, however it ends.
+    pub gate: Option<Arc<Gate>>,
+}
 
-    /// The same, telling what part of it is done.
-    fn plan_telling(&self, progress: &mut dyn FnMut(f64)) -> Result<Plan, InputError> {
-        resolve(self.scenario()?, &self.source, &self.base, self.modules.clone(), progress)
-    }
-
-    /// The files and sheets that `plan` was made from.
-    fn inputs(&self, plan: &Plan) -> Result<Vec<Input>, InputError> {
-        plan.inputs.digests().map_err(|error| InputError::new(&self.source, error.to_string()))
-    }
-
-    /// SHA-256 of everything but the engine that decides the results: the scenario with what replaces parts of it, whatever its
-    /// comments and the order of its keys; and `inputs`, the files and sheets that were read for it.
-    fn sha256(&self, inputs: &[Input]) -> Result<String, InputError> {
-        let mut tree = load::tree(&self.text, &self.source, &self.overrides)?;
-        if let Value::Object(tree) = &mut tree {
-            if let Some(seed) = self.seed {
-                tree.insert("seed".to_owned(), seed.into());
-            }
-            if let Some(fidelity) = &self.fidelity {
-                tree.insert("fidelity".to_owned(), fidelity.as_str().into());
-            }
-        }
-        tree.sort_all_objects();
-        let mut hash = Sha256::new();
-        let mut part = |text: &str| {
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text.as_bytes());
-        };
-        part(&tree.to_string());
-        part(if self.full { "full" } else { "" });
-        part(&self.policies);
-        for (name, digest) in inputs {
-            part(name);
-            part(digest);
-        }
-        Ok(hex(hash.finalize()))
-    }
-
+impl How {
     /// The journal that the run has, if it is to have one.
     fn journal(&self, progress: &mut dyn ProgressSink) -> Result<Option<Journal>, InputError> {
         match &self.journal {
@@ -181,18 +165,6 @@ pub const fn build() -> &'static str {
     windtunnel_run::BUILD
 }
 
-/// The digest of a run, as JSON text: `sha256` of all that decides its figures (also in its summary), the `inputs` that were read
-/// for it, and the engine's `build`.
-///
-/// # Errors
-/// [`Failure::Input`].
-pub fn digest(request: &RunRequest) -> Result<String, Failure> {
-    let plan = request.plan()?;
-    let inputs = request.inputs(&plan)?;
-    let sha256 = request.sha256(&inputs)?;
-    Ok(json!({"sha256": sha256, "inputs": inputs, "build": build()}).to_string())
-}
-
 /// Runs a scenario and returns `summary.json` as text.
 ///
 /// # Errors
@@ -202,43 +174,55 @@ pub fn run(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<String, Failure> {
-    if request.threads == Some(0) {
+    let plan = |progress: &mut dyn ProgressSink| {
+        progress.phase(Phase::Preparing);
+        let mut pace = Pace::new();
+        Planned::telling(request.clone(), &mut |fraction| {
+            // Who wants to stop it is asked again by the simulation.
+            if pace.due() {
+                progress.progress(Some(fraction), 0.0, 0);
+            }
+        })
+    };
+    carry_out(plan, &request.how(), sink, progress)
+}
+
+/// Runs what `plan` makes.
+fn carry_out<P: Borrow<Planned>>(
+    plan: impl FnOnce(&mut dyn ProgressSink) -> Result<P, InputError>,
+    how: &How,
+    sink: &mut dyn TableSink,
+    progress: &mut dyn ProgressSink,
+) -> Result<String, Failure> {
+    let _ends = how.gate.as_deref().map(Ends);
+    if how.threads == Some(0) {
         return Err(Failure::Input(InputError::new("--threads", "expected at least 1, found 0")));
     }
-    let _ends = request.gate.as_deref().map(Ends);
     let watch = Stopwatch::start();
     memory::reset_peak();
-    let mut gated = Gated { inner: progress, gate: request.gate.as_deref() };
+    let mut gated = Gated { inner: progress, gate: how.gate.as_deref() };
     let progress = &mut Rising::new(&mut gated);
-    progress.phase(Phase::Preparing);
-    let journal = request.journal(progress)?;
-    let mut pace = Pace::new();
-    let plan = request.plan_telling(&mut |fraction| {
-        // Who wants to stop it is asked again by the simulation.
-        if pace.due() {
-            progress.progress(Some(fraction), 0.0, 0);
-        }
-    })?;
-    let inputs = request.inputs(&plan)?;
-    let sha256 = request.sha256(&inputs)?;
+    let journal = how.journal(progress)?;
+    let planned = plan(progress)?;
+    let planned: &Planned = planned.borrow();
+    let (sha256, inputs) = (planned.sha256().to_owned(), planned.inputs().to_vec());
     if let Some(journal) = &journal {
-        let build = build().to_owned();
-        journal.plan(&Made { sha256: sha256.clone(), inputs: inputs.clone(), build })?;
+        journal.plan(&Made { sha256: sha256.clone(), inputs: inputs.clone(), build: build().to_owned() })?;
     }
     let options = RunOptions {
-        source: request.source.clone(),
+        source: planned.source().to_owned(),
         sha256,
         inputs,
-        full: request.full,
+        full: planned.is_full(),
         watch,
-        threads: request.threads,
+        threads: how.threads,
         digests: None,
-        gate: request.gate.clone(),
+        gate: how.gate.clone(),
         journal: journal.map(Arc::new),
-        native: request.native.clone(),
+        native: how.native.clone(),
         library: None,
     };
-    execute(&plan, &options, sink, progress).map(|summary| summary.to_string())
+    execute(planned.plan(), &options, sink, progress).map(|summary| summary.to_string())
 }
 
 /// Tells a gate that its run has ended, however.
@@ -279,7 +263,7 @@ pub use events::compare_events;
 /// # Errors
 /// [`Failure::Input`].
 pub fn explain(request: &RunRequest) -> Result<String, Failure> {
-    Ok(request.plan()?.explanation().to_string())
+    Ok(Planned::of(request.clone())?.explanation())
 }
 
 /// A scenario as it is written, with `overrides` in their places, as JSON text: what two runs differ in.

@@ -120,7 +120,8 @@ fn it_stands_where_it_is_told_to_and_gives_the_same() {
         let interrupted = all.iter().filter(|notice| notice.what == "interrupted").count();
         assert_eq!(interrupted as u64, of_summary("interruptions"), "{fidelity}");
         for job in undisturbed["jobs"].as_array().expect("a list") {
-            let ended = all.iter().find(|one| one.what == "ended" && one.job.as_deref() == job["name"].as_str());
+            let ended =
+                all.iter().find(|one| one.what == "ended" && one.job.as_deref() == job["name"].as_str());
             let finish = (job["finish_s"].as_f64().expect("it ended") * 1e9).round() as u64;
             assert_eq!(ended.map(|one| one.at.0), Some(finish), "{fidelity}: {}", job["name"]);
         }

@@ -149,7 +149,8 @@ fn a_journal_of_something_else_is_refused_and_left_alone() {
     assert!(other.contains("hint: run the scenario anew, without `--resume`"), "{other}");
     assert_eq!(fs::read(&path).expect("it is there"), journal);
     // Comments and the order of keys are nothing.
-    let reordered = text.replace("windtunnel: 1\nname: resumed\n", "# a comment\nname: resumed\nwindtunnel: 1\n");
+    let reordered =
+        text.replace("windtunnel: 1\nname: resumed\n", "# a comment\nname: resumed\nwindtunnel: 1\n");
     run(&request(&reordered, Some(Keep::GoingOn(path.clone())), 1)).expect("it goes on");
 
     let nowhere = refused(&text, &place("nowhere.journal"));

@@ -71,7 +71,7 @@ pub fn resolve(keys: &TopologyFile, source: &str, path: &str, base: &Inputs) -> 
     if inner.file.is_some() {
         return Err(InputError::new(format!("{name}: file"), "a topology file cannot refer to another"));
     }
-    let base = base.within(target.parent().unwrap_or(base.folder()));
+    let base = base.within(file);
     Ok(Written { keys: inner, source: name, path: String::new(), base })
 }
 
