@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,8 +26,8 @@ class Plan:
     """Everything that a run needs, checked and resolved.
 
     `scenario` is a path, YAML text or a mapping, as for `windtunnel.run`. Raises `InputError` for a value that is
-    wrong, at whatever fidelity it would be read. A plan can be pickled: it takes the files that it names along, so that a
-    process on another machine needs none of them.
+    wrong, at whatever fidelity it would be read. A plan can be pickled: it takes along the files that it
+    names, so that a process on another machine needs none of them.
 
         plan = windtunnel.Plan("scenario.yaml")
         plan.set("jobs[0].parallelism.tp", 4)
@@ -48,7 +50,7 @@ class Plan:
         self._full = full
         self._base = source.base
         # What was unpacked stays as long as a plan reads it.
-        self._files: tempfile.TemporaryDirectory[str] | None = None
+        self._files: _Files | None = None
 
     def set(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """Sets a key, as `--set KEY=VALUE` does, or several, and resolves what depends on them; None takes a key out.
@@ -104,9 +106,9 @@ class Plan:
 
     def __setstate__(self, state: tuple[bytes, bool]) -> None:
         packed, self._full = state
-        self._files = tempfile.TemporaryDirectory(prefix="windtunnel-plan-")
-        self._base = Path(self._files.name)
-        self._planned = engine.Plan.unpack(packed, self._files.name)
+        self._files = _Files()
+        self._base = self._files.folder
+        self._planned = engine.Plan.unpack(packed, str(self._base))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.digest == other.digest
@@ -116,3 +118,11 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<windtunnel.Plan {self.scenario.get('name')!r}, {self.digest['sha256'][:12]}>"
+
+
+class _Files:
+    """A folder that lives as long as somebody holds this."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="windtunnel-plan-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)

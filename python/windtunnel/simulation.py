@@ -117,7 +117,7 @@ class Simulation:
         return self._result
 
     def close(self) -> None:
-        """Stops a run that has not ended; nothing of it is kept."""
+        """Stops a run that has not ended: its result is partial, and with `out` it can go on (`windtunnel.resume`)."""
         self._gate.close()
         self._thread.join()
 

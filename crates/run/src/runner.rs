@@ -721,6 +721,9 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn reached(&mut self, reached: Reached) -> Result<(), Stop> {
         self.reached = reached;
+        if self.simulator.options.gate.as_ref().is_some_and(|gate| gate.is_closed()) {
+            return Err(Stop::Cancelled);
+        }
         let many = self.simulator.plan.is_drawn() || reached.jobs > 1;
         if !many || !self.pace.due() {
             return Ok(());

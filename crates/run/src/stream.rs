@@ -16,7 +16,7 @@ use super::RunOptions;
 use super::cluster::{ClusterUse, computing, late, scheduler, slowdown, usage_rows};
 use super::drive::Pace;
 use super::faults;
-use super::gate::Told;
+use super::gate::{Gate, Told};
 use super::placements::Placements;
 use crate::table::{Batch, Column, ProgressSink, TableSink};
 
@@ -69,7 +69,8 @@ pub fn run(
     let (rows, faults, pace) = (Rows::default(), Vec::new(), Pace::new());
     let gpus = stream.jobs.iter().map(|job| job.gpus);
     let placements = Placements::of_some(machine.endpoints_per_host, topology.hosts(), gpus);
-    let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace };
+    let gate = options.gate.as_deref();
+    let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace, gate };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
     let replayed = replayed.map_err(|error| failure(&error, plan, stream, &options.source))?;
     watcher.flush().map_err(Failure::Run)?;
@@ -161,6 +162,7 @@ struct Watcher<'a> {
     plant: Option<&'a FabricPlant>,
     faults: Vec<FaultRecord>,
     pace: Pace,
+    gate: Option<&'a Gate>,
 }
 
 impl Watcher<'_> {
@@ -222,6 +224,9 @@ impl Observer for Watcher<'_> {
     }
 
     fn progress(&mut self, ended: u64, now: CalendarTime, events: u64) -> bool {
+        if self.gate.is_some_and(Gate::is_closed) {
+            return false;
+        }
         if !self.pace.due() {
             return true;
         }

@@ -337,6 +337,9 @@ where
         let mut pace = Pace::new();
         let mut steps = 0u32;
         while self.ended < enough {
+            if self.options.gate.as_ref().is_some_and(|gate| gate.is_closed()) {
+                return Err(Stop::Cancelled);
+            }
             let wake = scheduler.wakes(cluster).filter(|&at| at > cluster.now());
             let waits = wake.is_some() || !cluster.is_stuck();
             let write = self.running.iter().filter_map(|running| running.writes.next()).min();
