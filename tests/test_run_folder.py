@@ -70,6 +70,10 @@ def test_a_run_leaves_summary_manifest_scenario_and_tables(tmp_path: Path, monke
     # Native code needs consent, which nobody has given; the notice says what was loaded.
     assert callable(asked.pop("notice"))
     assert (asked.pop("allow_native"), asked.pop("trusted_native")) == (False, [])
+    journal, request = asked.pop("journal")
+    assert journal == str(tmp_path / "out.journal")
+    assert json.loads(request)["text"] == "windtunnel: 1\n"
+    assert asked.pop("gate") is None
     assert (len(calls), asked) == (1, options)
     assert result.manifest["tables"] == {"jobs": 3}
     assert result.manifest["overrides"] == ["jobs[0].parallelism.tp=4", "fidelity=flow"]
