@@ -25,7 +25,8 @@ def test_it_stands_where_it_is_told_to(tmp_path: Path, fidelity: str) -> None:
             run.advance_until(hour * 600.0)
             events = run.events()
             assert all(event.time_s <= hour * 600.0 for event in events) or run.ended
-            assert run.ended or (run.next_s is not None and run.next_s > hour * 600.0 >= run.now_s)
+            if run.next_s is not None:
+                assert run.next_s > hour * 600.0 >= run.now_s
             seen += events
             hour += 1
         result = run.finish()
@@ -74,3 +75,12 @@ def test_what_fails_is_raised_where_somebody_waits() -> None:
         windtunnel.Simulation("nowhere.yaml").advance_until(1.0)
     with pytest.raises(windtunnel.InputError, match="expected seconds"):
         windtunnel.Simulation(MONTH, overrides=FEW).advance_until(-1.0)
+
+
+def test_a_failure_says_of_which_kind_it_is(tmp_path: Path) -> None:
+    text = {"windtunnel": 1, "name": "stuck", "fidelity": "message", "topology": {"shape": "clos", "hosts": 2, "tiers": [{"ports_down": 2, "rate": "1 Gbps"}], "host": {"gpus": 1}}}  # fmt: skip
+    stuck = windtunnel.Workload(ranks=2)
+    stuck.receive(0, 1, tag=3)
+    with pytest.raises(windtunnel.RunError, match="never comes") as caught:
+        windtunnel.run({**text, "jobs": [{"name": "a", "workload": {"file": str(stuck.write(tmp_path / "a.jsonl"))}}]})
+    assert caught.value.why == "stuck"

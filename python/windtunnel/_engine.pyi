@@ -5,7 +5,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 class InputError(ValueError): ...
-class RunError(RuntimeError): ...
+class RunError(RuntimeError):
+    why: str  # stuck, lost, cut off, pause cycle, silent, horizon, starved, sink, model, parted or defect
 
 class RunOptions(TypedDict, total=False):
     threads: int | None

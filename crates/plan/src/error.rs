@@ -50,13 +50,59 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
+/// Why a run cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Operations wait for something that never comes.
+    Stuck,
+    /// Operations wait for packets that were dropped and are not sent again.
+    Lost,
+    /// No path is left between two GPUs.
+    CutOff,
+    /// Links pause each other in a circle.
+    PauseCycle,
+    /// A queue pair hears nothing any more.
+    Silent,
+    /// Something takes longer than is counted.
+    Horizon,
+    /// Jobs wait for GPUs or data that they never get.
+    Starved,
+    /// Whoever takes the tables takes no more.
+    Sink,
+    /// The network's model says so.
+    Model,
+    /// A run that goes on takes another way than it took before.
+    Parted,
+    /// The engine is at fault.
+    Defect,
+}
+
+impl Why {
+    /// As programs are told.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stuck => "stuck",
+            Self::Lost => "lost",
+            Self::CutOff => "cut off",
+            Self::PauseCycle => "pause cycle",
+            Self::Silent => "silent",
+            Self::Horizon => "horizon",
+            Self::Starved => "starved",
+            Self::Sink => "sink",
+            Self::Model => "model",
+            Self::Parted => "parted",
+            Self::Defect => "defect",
+        }
+    }
+}
+
 /// Why something did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The input is at fault; exit status 2.
     Input(InputError),
-    /// The run is; exit status 1.
-    Run(String),
+    /// The run is, for that reason; exit status 1.
+    Run(Why, String),
     /// One or the other, of a cluster that knows its jobs by number: [`Failure::named`] says which.
     Cluster(ClusterError),
 }
@@ -84,6 +130,11 @@ pub struct JobName {
 }
 
 impl Failure {
+    /// Of who takes the tables.
+    pub const fn sink(message: String) -> Self {
+        Self::Run(Why::Sink, message)
+    }
+
     /// With the job that a cluster knows by its number called as `name` does. A job that fits nowhere is the input's fault,
     /// and so is a decision that makes no sense: only a scheduler or placement of the user's own makes one.
     pub fn named(self, name: impl Fn(JobId) -> JobName) -> Self {
@@ -100,7 +151,7 @@ impl Failure {
             }
             E::Outlasts { .. } | E::Policy(_) => Self::Input(InputError::new(place, plain)),
             E::Hopeless { .. } | E::NoData { .. } | E::Starved { .. } => {
-                Self::Run(InputError::new(place, plain).to_string())
+                Self::Run(Why::Starved, InputError::new(place, plain).to_string())
             }
             E::GivenTaken { .. } | E::GivenCount { .. } => {
                 Self::Input(InputError::new("--placement", numbered))

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windtunnel_kernel::memory::CountingAllocator;
 use windtunnel_kernel::units::Dimension;
-use windtunnel_scenario::api::{self, Failure, How, Keep, Native, RunRequest};
+use windtunnel_scenario::api::{self, Failure, How, Keep, Native, RunRequest, Why};
 use windtunnel_scenario::modules::Modules;
 use windtunnel_scenario::table::{Batch, Column, Phase, ProgressSink, TableSink};
 
@@ -45,9 +45,16 @@ create_exception!(windtunnel._engine, RunError, PyRuntimeError, "A run that fail
 fn raise(failure: Failure) -> PyErr {
     match failure {
         Failure::Input(error) => InputError::new_err(error.to_string()),
-        Failure::Run(message) => RunError::new_err(message),
-        Failure::Cluster(error) => RunError::new_err(error.to_string()),
+        Failure::Run(why, message) => run_error(why, message),
+        Failure::Cluster(error) => run_error(Why::Starved, error.to_string()),
     }
+}
+
+fn run_error(why: Why, message: String) -> PyErr {
+    let error = RunError::new_err(message);
+    // Only an exception that cannot be made at all has no room for it.
+    Python::attach(|py| drop(error.value(py).setattr("why", why.name())));
+    error
 }
 
 /// Does `work` detached from the interpreter. A panic is an ordinary `RunError`: Python's own for it is no `Exception`, and

@@ -130,7 +130,7 @@ unsafe fn open(
             .map_err(|_| "the topology could not be built".to_owned())?;
         topology.map_err(|failure| match failure {
             Failure::Input(error) => error.to_string(),
-            Failure::Run(message) => message,
+            Failure::Run(_, message) => message,
             Failure::Cluster(error) => error.to_string(),
         })
     });

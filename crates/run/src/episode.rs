@@ -10,7 +10,7 @@ use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::{CutOff, SharedRerouter, lock};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::{Failure, InputError};
+use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::{ExchangeName, Fidelity, FlowsTable, Fold};
 use windtunnel_topology::{Detour, Forwarder, LinkId, LoadBalancer, Node};
@@ -436,7 +436,7 @@ impl Simulator<'_> {
             shard.drain();
         }
         if let Some(fault) = shard.fabric().fault() {
-            return Err(Stop::Failed(Failure::Run(fault.to_owned())));
+            return Err(Stop::Failed(Failure::Run(Why::Model, fault.to_owned())));
         }
         let stuck = if all_done || !complete { shard.stuck() } else { Vec::new() };
         let beyond = (!complete || !stuck.is_empty()) && shard.is_beyond();
@@ -463,7 +463,7 @@ impl Simulator<'_> {
         }
         let begun = (first..first + jobs.len()).map(|job| shard.begun(job)).collect();
         if let Some(failure) = shard.observer_mut().failure() {
-            return Err(Stop::Failed(Failure::Run(failure.to_owned())));
+            return Err(Stop::Failed(Failure::sink(failure.to_owned())));
         }
         drop(shard);
         if let Some(pair) = cut_off() {
@@ -479,7 +479,7 @@ impl Simulator<'_> {
                     gone.iter().chain(jobs).map(|job| plan.jobs[job.job].name.as_str()).collect();
                 return Err(Stop::Failed(stuck_failure(&names, &stuck, beyond, lost.as_ref())));
             }
-            Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(message))),
+            Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(Why::Model, message))),
             Outcome::Dry => false,
         };
         self.record.counts.simulated += 1;
@@ -591,7 +591,10 @@ fn cut_off_failure(plan: &Plan, pair: CutOff) -> Failure {
         Detour::Forbid => "`detour: allow` takes any way there is, or let less fail".to_owned(),
         Detour::Allow => "no way is left at all: let less fail".to_owned(),
     };
-    Failure::Run(format!("no path from `{from}` to `{to}` is left by what has `failed`\n\nhint: {hint}"))
+    Failure::Run(
+        Why::CutOff,
+        format!("no path from `{from}` to `{to}` is left by what has `failed`\n\nhint: {hint}"),
+    )
 }
 
 /// Links named of a cycle of pauses.
@@ -603,21 +606,27 @@ fn cycle_failure(plan: &Plan, cycle: &[LinkId]) -> Failure {
     let lines: String = cycle.iter().take(LINKS).map(line).collect();
     let more = cycle.len().saturating_sub(LINKS);
     let more = if more > 0 { format!("\n  … and {more} more") } else { String::new() };
-    Failure::Run(format!(
-        "the run cannot go on: {} links are paused by `pfc`, each until the next one moves, the last until the first \
+    Failure::Run(
+        Why::PauseCycle,
+        format!(
+            "the run cannot go on: {} links are paused by `pfc`, each until the next one moves, the last until the first \
          does{lines}{more}\n\nhint: a routing without cycles (up and down in a tree, virtual queues in a ring) has no \
          such pauses; `pfc: {{watchdog: 100 ms}}` drops what waits too long",
-        cycle.len()
-    ))
+            cycle.len()
+        ),
+    )
 }
 
 fn silent_failure(plan: &Plan, [from, to]: [u32; 2]) -> Failure {
     let topology = &plan.fabric.topology;
     let (from, to) = (topology.node_name(Node::Nic(from)), topology.node_name(Node::Nic(to)));
-    Failure::Run(format!(
-        "the run cannot go on: a queue pair from `{from}` to `{to}` has heard nothing for 64 time-outs in a row\n\nhint: \
+    Failure::Run(
+        Why::Silent,
+        format!(
+            "the run cannot go on: a queue pair from `{from}` to `{to}` has heard nothing for 64 time-outs in a row\n\nhint: \
          is a link on its way down for good (`impairments.down` without `until`), or does one lose everything?"
-    ))
+        ),
+    )
 }
 
 /// Whether all-to-alls may be merged.

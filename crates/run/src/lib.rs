@@ -284,12 +284,12 @@ fn simulated(
             .to_json()
         })
         .collect();
-    sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::Run)?;
+    sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::sink)?;
     if let Some(operations) = &plan.operations {
         let name = |job: JobId| plan.jobs[histories.given[job.0 as usize]].name.clone();
         let rows = faults::batch(&histories.faults, &operations.plant, &name);
         if let Some(rows) = rows {
-            sink.rows("faults", rows).map_err(Failure::Run)?;
+            sink.rows("faults", rows).map_err(Failure::sink)?;
         }
     }
     let ended = histories.jobs.iter().filter_map(|history| history.finish).max();
@@ -322,19 +322,19 @@ fn simulated(
     usage.over_time(&histories.timeline);
     if requests.len() > 1 {
         let rows = cluster::usage_rows(&histories.timeline, cluster::computing(plan));
-        sink.rows("usage", rows).map_err(Failure::Run)?;
+        sink.rows("usage", rows).map_err(Failure::sink)?;
         let name = |job: JobId| plan.jobs[histories.given[job.0 as usize]].name.clone();
         let mut rows = Placements::of_all(settings.endpoints_per_host);
         histories.stays.iter().for_each(|stay| rows.add(stay, &name));
-        sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::Run)?;
+        sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::sink)?;
     }
     if let Some(story) = story.filter(|_| fidelity != Fidelity::Job) {
         usage.episodes = story.episodes;
         usage.congested(&story.congestion);
         if requests.len() > 1 && fidelity == Fidelity::Flow {
-            sink.rows("heat", story.heat.rows(&plan.fabric.topology)).map_err(Failure::Run)?;
+            sink.rows("heat", story.heat.rows(&plan.fabric.topology)).map_err(Failure::sink)?;
             let rows = heat::congestion_rows(&story.congestion, &plan.jobs);
-            sink.rows("congestion", rows).map_err(Failure::Run)?;
+            sink.rows("congestion", rows).map_err(Failure::sink)?;
         }
     }
     if fidelity != Fidelity::Job {

@@ -18,7 +18,7 @@ use windtunnel_cluster::faults::Component;
 use windtunnel_cluster::variation::Variation;
 use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::Failure;
+use windtunnel_plan::error::{Failure, Why};
 use windtunnel_plan::settings::Fidelity;
 use windtunnel_topology::{LoadBalancer, Route};
 use windtunnel_workload::Workload;
@@ -337,7 +337,7 @@ impl<'a> FabricRunner<'a> {
              picoseconds\n\nhint: is a rate or a size mistyped? Else cut the job into shorter iterations",
             seen.len()
         );
-        Err(Stop::Failed(Failure::Run(message)))
+        Err(Stop::Failed(Failure::Run(Why::Horizon, message)))
     }
 
     /// Job fidelity: a given duration, or iterations as long as alone on an ideal fabric, on the hosts that a job has if any of
@@ -698,7 +698,7 @@ impl EpisodeRunner for FabricRunner<'_> {
         record.simulated_ns = record.simulated_ns.max(last);
         let standing = open.held.into_iter().filter(|held| held.finish_ps <= until_ps);
         for (table, batch) in together(standing) {
-            self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+            self.simulator.sink.rows(table, batch).map_err(|message| Stop::Failed(Failure::sink(message)))?;
         }
         Ok(())
     }

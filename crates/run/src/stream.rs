@@ -73,9 +73,9 @@ pub fn run(
     let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace, gate };
     let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
     let replayed = replayed.map_err(|error| failure(&error, plan, stream, &options.source))?;
-    watcher.flush().map_err(Failure::Run)?;
+    watcher.flush().map_err(Failure::sink)?;
     let over_time = usage_rows(&replayed.timeline, computing(plan));
-    watcher.sink.rows("usage", over_time).map_err(Failure::Run)?;
+    watcher.sink.rows("usage", over_time).map_err(Failure::sink)?;
     let mut usage = watcher.usage;
     usage.over_time(&replayed.timeline);
     usage.gpu_time = replayed.gpu_time;
@@ -87,7 +87,7 @@ pub fn run(
 fn failure(error: &ReplayError, plan: &Plan, stream: &JobStream, source: &str) -> Failure {
     let error = match error {
         ReplayError::Cluster(error) => error.clone(),
-        ReplayError::Observer(message) => return Failure::Run(message.clone()),
+        ReplayError::Observer(message) => return Failure::sink(message.clone()),
     };
     let fits_nowhere = matches!(error, ClusterError::NoRoom { .. });
     let log = plan.source.as_ref().and_then(|source| source.log.as_deref());

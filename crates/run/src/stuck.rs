@@ -3,7 +3,7 @@
 use windtunnel_fabric::packet::{PacketModel, PortReport};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::Failure;
+use windtunnel_plan::error::{Failure, Why};
 use windtunnel_workload::replay::StuckOperation;
 
 /// Stuck operations named in a message.
@@ -90,27 +90,30 @@ pub fn stuck_failure(
     let lines: String = all.take(NAMED).map(line).collect();
     let more = if count > NAMED { format!("\n  … and {} more", count - NAMED) } else { String::new() };
     let (plural, wait) = if count == 1 { ("", "waits") } else { ("s", "wait") };
-    Failure::Run(if beyond {
-        format!(
+    if beyond {
+        let text = format!(
             "the run would go on for more than {} days of network time, the longest that a network is followed: \
              {count} operation{plural} {wait} for something that ends later{lines}{more}\n\nhint: is a rate or a size \
              mistyped (`1 Kbps` for `1 Gbps`)? A job as long as this one has to be cut into iterations",
             Time::HORIZON.0 / Span::from_us(86_400_000_000).0
-        )
+        );
+        Failure::Run(Why::Horizon, text)
     } else if let Some(lost) = lost {
         let (packets, were) = if lost.packets == 1 { ("packet", "was") } else { ("packets", "were") };
-        format!(
+        let text = format!(
             "the run ended, but {count} operation{plural} {wait} for what was lost: {} {packets} {were} dropped, and \
              transport `{}` sends nothing again{}\nso these never end:{lines}{more}\n\nhint: {}",
             lost.packets,
             lost.transport,
             lost.lines(),
             lost.hint()
-        )
+        );
+        Failure::Run(Why::Lost, text)
     } else {
-        format!(
+        let text = format!(
             "the run ended, but {count} operation{plural} {wait} for something that never comes{lines}{more}\n\nhint: \
              every receive needs a send of the same tag from the same rank, and the other way round"
-        )
-    })
+        );
+        Failure::Run(Why::Stuck, text)
+    }
 }

@@ -142,7 +142,7 @@ pub fn simulate(
         let mut kept = Kept { journal: options.journal.as_deref(), inner: simulator.sink };
         for (table, batch) in buffer.0 {
             simulator.flow_rows += if table == "flows" { batch.len() as u64 } else { 0 };
-            kept.rows(table, batch).map_err(|message| Stop::Failed(Failure::Run(message)))?;
+            kept.rows(table, batch).map_err(|message| Stop::Failed(Failure::sink(message)))?;
         }
         let simulated = simulated?;
         simulator.keep(start, episode, iterations, &simulated);

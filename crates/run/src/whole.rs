@@ -29,7 +29,7 @@ use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_fabric::{Abandon, Fabric};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::{Failure, InputError};
+use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::Fidelity;
 use windtunnel_topology::{Forwarder, LoadBalancer};
@@ -254,7 +254,7 @@ impl Over<'_> {
         whole.shard.observer_mut().rows("links", links);
         whole.shard.observer_mut().release();
         if let Some(failure) = whole.shard.observer_mut().failure() {
-            return Err(Failure::Run(failure.to_owned()));
+            return Err(Failure::sink(failure.to_owned()));
         }
         let Whole { mut histories, mut timeline, entered, undone, faults, .. } = whole;
         let given = &order.given;
@@ -353,7 +353,7 @@ where
                     lost = Lost::of(self.plan, packet);
                 }
                 if let Some(fault) = self.shard.fabric().fault() {
-                    return Err(Stop::Failed(Failure::Run(fault.to_owned())));
+                    return Err(Stop::Failed(Failure::Run(Why::Model, fault.to_owned())));
                 }
                 let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
                 let name = |entry: &Entered| self.plan.jobs[entry.job].name.as_str();
@@ -362,7 +362,7 @@ where
             };
             if CalendarTime(now).network_time() > Time::HORIZON {
                 let message = "the network counts no further than 200 days: leave `--full` out, or run less";
-                return Err(Stop::Failed(Failure::Run(message.to_owned())));
+                return Err(Stop::Failed(Failure::Run(Why::Horizon, message.to_owned())));
             }
             // What is written by now is safe from what fails now.
             self.resume(now);
@@ -413,7 +413,7 @@ where
                 }
             }
             if let Some(failure) = self.shard.observer_mut().failure() {
-                return Err(Stop::Failed(Failure::Run(failure.to_owned())));
+                return Err(Stop::Failed(Failure::sink(failure.to_owned())));
             }
         }
     }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::from(2)
         }
-        Err(Failure::Run(message)) => {
+        Err(Failure::Run(_, message)) => {
             eprintln!("error: {message}");
             ExitCode::FAILURE
         }

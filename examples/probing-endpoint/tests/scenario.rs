@@ -16,7 +16,7 @@ fn summary(overrides: &[(&str, &str)]) -> Result<Value, String> {
     match run(&request, &mut Discard, &mut Discard) {
         Ok(summary) => Ok(serde_json::from_str(&summary).expect("a summary is JSON")),
         Err(Failure::Input(error)) => Err(error.to_string()),
-        Err(Failure::Run(message)) => Err(message),
+        Err(Failure::Run(_, message)) => Err(message),
         Err(Failure::Cluster(error)) => Err(error.to_string()),
     }
 }

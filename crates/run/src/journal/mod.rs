@@ -22,7 +22,7 @@ mod stored;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use windtunnel_plan::error::{Failure, InputError};
+use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::inputs::Input;
 
 use self::file::File;
@@ -189,7 +189,7 @@ impl Journal {
                 Kind::Rows => {
                     let rows: Option<(&'static str, Batch)> = Stored::load(&mut input);
                     let (table, batch) = rows.ok_or_else(|| self.other())?;
-                    sink.rows(table, batch).map_err(Failure::Run)?;
+                    sink.rows(table, batch).map_err(Failure::sink)?;
                 }
                 Kind::Episode => {
                     let asked = u32::load(&mut input).filter(|&asked| asked == question);
@@ -218,11 +218,14 @@ impl Journal {
     }
 
     fn other(&self) -> Failure {
-        Failure::Run(format!(
-            "`{}`: the run that left it took another way\n\nhint: a scheduler or placement of one's own that decides by chance \
+        Failure::Run(
+            Why::Parted,
+            format!(
+                "`{}`: the run that left it took another way\n\nhint: a scheduler or placement of one's own that decides by chance \
              or by the clock cannot be gone through again; run the scenario anew, without `--resume`",
-            self.place
-        ))
+                self.place
+            ),
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 
-use windtunnel_plan::error::Failure;
+use windtunnel_plan::error::{Failure, Why};
 
 thread_local! {
     /// Calls that are guarded on this thread.
@@ -42,7 +42,7 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failur
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         let text = text.unwrap_or_else(|| "a panic without a word".to_owned());
         let place = PLACE.take().unwrap_or_else(|| "an unknown place".to_owned());
-        Err(Failure::Run(format!(
+        Err(Failure::Run(Why::Defect, format!(
             "the engine broke off at {place}: {text}\n\nhint: this is a defect of Windtunnel, not of the scenario; please \
              report it with the scenario"
         )))
@@ -62,11 +62,11 @@ mod tests {
     fn a_panic_is_a_failure_with_its_place() {
         let nothing: Option<u32> = std::hint::black_box(None);
         let failure = guarded(|| Ok(nothing.expect("something"))).expect_err("it panics");
-        let Failure::Run(text) = failure else { panic!("another failure") };
+        let Failure::Run(_, text) = failure else { panic!("another failure") };
         assert!(text.starts_with("the engine broke off at "), "{text}");
         assert!(text.contains("guard.rs:") && text.contains(": something\n\nhint: "), "{text}");
         let formatted = guarded::<()>(|| panic!("{} of {}", 3, 2)).expect_err("it panics");
-        assert!(matches!(formatted, Failure::Run(text) if text.contains(": 3 of 2\n")));
+        assert!(matches!(formatted, Failure::Run(_, text) if text.contains(": 3 of 2\n")));
     }
 
     #[test]

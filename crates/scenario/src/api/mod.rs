@@ -16,7 +16,7 @@ use std::sync::Arc;
 use windtunnel_config::load;
 use windtunnel_config::schema::{Fidelity, OperationsTable, Scenario};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Time, memory};
-pub use windtunnel_plan::error::Failure;
+pub use windtunnel_plan::error::{Failure, Why};
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Unpacked;
 use windtunnel_plan::modules::Modules;

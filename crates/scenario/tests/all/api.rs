@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use windtunnel_kernel::{Bytes, Span};
-use windtunnel_scenario::api::{self, Failure, RunRequest};
+use windtunnel_scenario::api::{self, Failure, RunRequest, Why};
 use windtunnel_scenario::load;
 use windtunnel_scenario::schema::{Fold, LoadBalancerName, MemoryPolicy, Scenario};
 use windtunnel_scenario::table::{Batch, Discard, ProgressSink, TableSink};
@@ -141,7 +141,7 @@ impl TableSink for Full {
 #[test]
 fn a_sink_that_refuses_ends_the_run() {
     let error = api::run(&request(SMALLEST, &[]), &mut Full, &mut Discard).unwrap_err();
-    assert_eq!(error, Failure::Run("no space left on device".to_owned()));
+    assert_eq!(error, Failure::Run(Why::Sink, "no space left on device".to_owned()));
 }
 
 /// Stops a run at its first chance.

@@ -65,7 +65,7 @@ fn refused(result: Result<Value, Failure>) -> String {
 /// What a failed run is told.
 fn failed(result: Result<Value, Failure>) -> String {
     match result {
-        Err(Failure::Run(message)) => message,
+        Err(Failure::Run(_, message)) => message,
         Err(Failure::Cluster(error)) => error.to_string(),
         other => panic!("expected a failed run, found {other:?}"),
     }

@@ -16,7 +16,7 @@ fn run(text: &str) -> Result<Value, String> {
     match api::run(&request, &mut Discard, &mut Discard) {
         Ok(summary) => Ok(serde_json::from_str(&summary).expect("a summary is JSON")),
         Err(api::Failure::Input(error)) => Err(error.to_string()),
-        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Run(_, message)) => panic!("{message}"),
         Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }

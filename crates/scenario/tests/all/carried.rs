@@ -18,7 +18,7 @@ fn run(text: &str, full: bool) -> Value {
     match api::run(&request, &mut Discard, &mut Discard) {
         Ok(summary) => serde_json::from_str(&summary).expect("a summary is JSON"),
         Err(api::Failure::Input(error)) => panic!("{error}"),
-        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Run(_, message)) => panic!("{message}"),
         Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }

@@ -32,7 +32,7 @@ fn run(text: &str, base: &Path, overrides: &[(&str, &str)]) -> Result<(Value, Ro
     match api::run(&request, &mut rows, &mut Discard) {
         Ok(summary) => Ok((serde_json::from_str(&summary).expect("a summary is JSON"), rows)),
         Err(api::Failure::Input(error)) => Err(error.to_string()),
-        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Run(_, message)) => panic!("{message}"),
         Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }

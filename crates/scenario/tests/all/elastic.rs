@@ -23,7 +23,7 @@ fn run(text: &str, overrides: &[(&str, &str)]) -> Value {
     match outcome(text, overrides, false) {
         Ok(summary) => summary,
         Err(api::Failure::Input(error)) => panic!("{error}"),
-        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Run(_, message)) => panic!("{message}"),
         Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }

@@ -49,7 +49,7 @@ fn run_request(request: &RunRequest) -> (Value, Tables) {
     let summary = match api::run(request, &mut tables, &mut Discard) {
         Ok(summary) => summary,
         Err(api::Failure::Input(error)) => panic!("{error}"),
-        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Run(_, message)) => panic!("{message}"),
         Err(api::Failure::Cluster(error)) => panic!("{error}"),
     };
     (serde_json::from_str(&summary).expect("a summary is JSON"), tables)

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use windtunnel_scenario::api::{RunRequest, run};
-use windtunnel_scenario::error::Failure;
+use windtunnel_scenario::error::{Failure, Why};
 use windtunnel_scenario::table::{Batch, Column, Discard, TableSink};
 
 fn text(fidelity: &str, rate: &str, network: &str, jobs: &str) -> String {
@@ -65,7 +65,7 @@ fn what_is_longer_is_refused_with_its_operation() {
         for fidelity in ["job", "message", "flow"] {
             let text = text(fidelity, "1 Gbps", "mtu: 4160 B, header: 64 B", &ring(&bytes));
             match go(text, &mut Discard) {
-                Err(Failure::Run(message)) => {
+                Err(Failure::Run(Why::Horizon, message)) => {
                     assert!(message.starts_with("the run would go on for more than 200 days"), "{message}");
                     assert!(message.contains("job `slow`, rank 0, operation 0"), "{message}");
                     assert!(message.contains("hint: is a rate or a size mistyped"), "{message}");
@@ -84,7 +84,7 @@ fn packets_are_followed_for_200_days_too() {
     let days = summary["jobs"][0]["finish_s"].as_f64().expect("it finishes") / DAY;
     assert!((37.0..39.0).contains(&days), "{days}");
     match slow("8 MB") {
-        Err(Failure::Run(message)) => assert!(message.contains("more than 200 days"), "{message}"),
+        Err(Failure::Run(Why::Horizon, message)) => assert!(message.contains("more than 200 days"), "{message}"),
         other => panic!("{other:?}"),
     }
 }
@@ -119,7 +119,7 @@ fn messages_that_never_end_are_bad_input() {
 #[test]
 fn a_message_of_too_many_packets_ends_the_run_in_words() {
     match go(text("packet", "400 Gbps", "", &ring("40 TB")), &mut Discard) {
-        Err(Failure::Run(message)) => {
+        Err(Failure::Run(Why::Horizon, message)) => {
             assert!(message.contains("on one queue pair, expected fewer than 2^32"), "{message}");
         }
         other => panic!("{other:?}"),

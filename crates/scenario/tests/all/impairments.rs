@@ -26,7 +26,7 @@ fn run_text(text: &str, tables: &mut Queues) -> Result<Value, String> {
         RunRequest { text: text.to_owned(), source: "case.yaml".to_owned(), ..RunRequest::default() };
     let summary = run(&request, tables, &mut Discard).map_err(|failure| match failure {
         Failure::Input(error) => error.to_string(),
-        Failure::Run(message) => message,
+        Failure::Run(_, message) => message,
         Failure::Cluster(error) => error.to_string(),
     })?;
     serde_json::from_str(&summary).map_err(|error| error.to_string())

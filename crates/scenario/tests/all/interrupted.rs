@@ -18,7 +18,7 @@ fn outcome(text: &str, full: bool, threads: Option<usize>) -> Result<Value, Stri
     match api::run(&request, &mut Discard, &mut Discard) {
         Ok(summary) => Ok(serde_json::from_str(&summary).expect("a summary is JSON")),
         Err(api::Failure::Input(error)) => Err(error.to_string()),
-        Err(api::Failure::Run(message)) => Err(message),
+        Err(api::Failure::Run(_, message)) => Err(message),
         Err(api::Failure::Cluster(error)) => Err(error.to_string()),
     }
 }

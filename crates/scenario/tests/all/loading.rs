@@ -21,7 +21,7 @@ fn run(text: &str, overrides: &[(&str, &str)], full: bool) -> Value {
     match api::run(&request(text, overrides, full), &mut Discard, &mut Discard) {
         Ok(summary) => serde_json::from_str(&summary).expect("a summary is JSON"),
         Err(api::Failure::Input(error)) => panic!("{error}"),
-        Err(api::Failure::Run(message)) => panic!("{message}"),
+        Err(api::Failure::Run(_, message)) => panic!("{message}"),
         Err(api::Failure::Cluster(error)) => panic!("{error}"),
     }
 }
@@ -30,7 +30,7 @@ fn refused(text: &str, overrides: &[(&str, &str)]) -> String {
     match api::run(&request(text, overrides, false), &mut Discard, &mut Discard) {
         Ok(_) => panic!("it runs"),
         Err(api::Failure::Input(error)) => error.to_string(),
-        Err(api::Failure::Run(message)) => message,
+        Err(api::Failure::Run(_, message)) => message,
         Err(api::Failure::Cluster(error)) => error.to_string(),
     }
 }

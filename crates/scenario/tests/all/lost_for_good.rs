@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use windtunnel_scenario::api::{RunRequest, run};
-use windtunnel_scenario::error::Failure;
+use windtunnel_scenario::error::{Failure, Why};
 use windtunnel_scenario::table::Discard;
 
 fn scenario(network: &str, workload: &str) -> String {
@@ -34,7 +34,7 @@ fn failure(text: String, base: &Path, full: bool) -> String {
         ..RunRequest::default()
     };
     match run(&request, &mut Discard, &mut Discard) {
-        Err(Failure::Run(message)) => message,
+        Err(Failure::Run(Why::Lost, message)) => message,
         Err(other) => panic!("{other:?}"),
         Ok(summary) => panic!("it ended: {summary}"),
     }

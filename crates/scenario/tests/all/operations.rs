@@ -28,7 +28,7 @@ fn run_in(base: &Path, text: &str) -> Result<(Value, usize), String> {
     match api::run(&request, &mut rows, &mut Discard) {
         Ok(summary) => Ok((serde_json::from_str(&summary).expect("a summary is JSON"), rows.0)),
         Err(api::Failure::Input(error)) => Err(error.to_string()),
-        Err(api::Failure::Run(message)) => Err(message),
+        Err(api::Failure::Run(_, message)) => Err(message),
         Err(api::Failure::Cluster(error)) => Err(error.to_string()),
     }
 }

@@ -31,7 +31,7 @@ fn summary(text: String) -> Result<Value, String> {
     let request = RunRequest { text, source: "packets.yaml".to_owned(), ..RunRequest::default() };
     let summary = run(&request, &mut Discard, &mut Discard).map_err(|failure| match failure {
         Failure::Input(error) => error.to_string(),
-        Failure::Run(message) => message,
+        Failure::Run(_, message) => message,
         Failure::Cluster(error) => error.to_string(),
     })?;
     serde_json::from_str(&summary).map_err(|error| error.to_string())

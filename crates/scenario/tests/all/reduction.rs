@@ -41,7 +41,7 @@ fn request(text: String) -> RunRequest {
 fn summary(text: String) -> Result<Value, String> {
     let summary = run(&request(text), &mut Discard, &mut Discard).map_err(|failure| match failure {
         Failure::Input(error) => error.to_string(),
-        Failure::Run(message) => message,
+        Failure::Run(_, message) => message,
         Failure::Cluster(error) => error.to_string(),
     })?;
     serde_json::from_str(&summary).map_err(|error| error.to_string())

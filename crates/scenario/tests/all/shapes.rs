@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use windtunnel_scenario::api::{self, Failure, RunRequest};
+use windtunnel_scenario::api::{self, Failure, RunRequest, Why};
 use windtunnel_scenario::table::Discard;
 
 const HOST: &str = "host: {}\n";
@@ -154,7 +154,9 @@ fn a_run_goes_around_a_failed_cable_and_counts_the_detours() {
         // The ideal fabric does not know of the fault.
         assert_eq!(whole["jobs"][0]["ideal_iteration_time_s"], around["jobs"][0]["ideal_iteration_time_s"]);
         let forbidden = run(LINE, &[fidelity, failed, ("topology.detour", "forbid")]);
-        let Err(Failure::Run(message)) = forbidden else { panic!("expected no path, found {forbidden:?}") };
+        let Err(Failure::Run(Why::CutOff, message)) = forbidden else {
+            panic!("expected no path, found {forbidden:?}")
+        };
         assert!(
             message.starts_with("no path from `host0/gpu0` to `host1/gpu0` is left by what has `failed`"),
             "{message}"
