@@ -78,7 +78,9 @@ def test_what_fails_is_raised_where_somebody_waits() -> None:
 
 
 def test_a_failure_says_of_which_kind_it_is(tmp_path: Path) -> None:
-    text = {"windtunnel": 1, "name": "stuck", "fidelity": "message", "topology": {"shape": "clos", "hosts": 2, "tiers": [{"ports_down": 2, "rate": "1 Gbps"}], "host": {"gpus": 1}}}  # fmt: skip
+    tiers = [{"ports_down": 2, "rate": "1 Gbps"}]
+    topology = {"shape": "clos", "hosts": 2, "tiers": tiers, "host": {"gpus": 1}}
+    text = {"windtunnel": 1, "name": "stuck", "fidelity": "message", "topology": topology}
     stuck = windtunnel.Workload(ranks=2)
     stuck.receive(0, 1, tag=3)
     with pytest.raises(windtunnel.RunError, match="never comes") as caught:

@@ -245,3 +245,51 @@ impl TableSink for Kept<'_> {
         self.inner.rows(table, batch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Column, Discard};
+
+    /// Keeps rows.
+    #[derive(Default)]
+    struct Rows(Vec<(&'static str, Batch)>);
+
+    impl TableSink for Rows {
+        fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
+            self.0.push((table, batch));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn answers_come_back_in_order_and_to_their_own_questions() {
+        let path = std::env::temp_dir().join(format!("windtunnel-journal-{}", std::process::id()));
+        let batch = Batch::default().with("n", Column::U64(vec![3, 4]));
+        let made = Made { sha256: "ab".to_owned(), inputs: Vec::new(), build: "1".to_owned() };
+        {
+            let journal = Journal::begin(&path, "asked").expect("a file can be made").expect("nobody has it");
+            journal.plan(&made).expect("there was none before");
+            journal.keep_rows("rows", &batch);
+            journal.keep(7, &5_u64.to_le_bytes());
+            journal.keep(8, &6_u64.to_le_bytes());
+            // Rows without an answer do not count.
+            journal.keep_rows("rows", &batch);
+            assert!(Journal::begin(&path, "another").expect("a file").is_none(), "it is held");
+        }
+        let journal = Journal::open(&path).expect("it is one");
+        assert_eq!(journal.request(), "asked");
+        assert!(journal.plan(&Made { build: "2".to_owned(), ..made.clone() }).is_err());
+        drop(journal);
+        let journal = Journal::open(&path).expect("it is one");
+        journal.plan(&made).expect("the same plan");
+        let mut rows = Rows::default();
+        assert_eq!(journal.answer(7, &mut rows), Ok(Some(5_u64)));
+        assert_eq!(rows.0, [("rows", batch)]);
+        let other = journal.answer::<u64>(9, &mut Discard);
+        assert!(matches!(other, Err(Failure::Run(Why::Parted, _))), "{other:?}");
+        assert_eq!(journal.answer::<u64>(10, &mut Discard), Ok(None));
+        drop(journal);
+        std::fs::remove_file(path).expect("it is there");
+    }
+}

@@ -84,7 +84,9 @@ fn packets_are_followed_for_200_days_too() {
     let days = summary["jobs"][0]["finish_s"].as_f64().expect("it finishes") / DAY;
     assert!((37.0..39.0).contains(&days), "{days}");
     match slow("8 MB") {
-        Err(Failure::Run(Why::Horizon, message)) => assert!(message.contains("more than 200 days"), "{message}"),
+        Err(Failure::Run(Why::Horizon, message)) => {
+            assert!(message.contains("more than 200 days"), "{message}")
+        }
         other => panic!("{other:?}"),
     }
 }
