@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use windtunnel_cluster::life::Sizes;
-use windtunnel_cluster::scheduler::knows_elastic;
+use windtunnel_cluster::scheduler::BuiltIn;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::jobs::Work;
@@ -93,7 +94,7 @@ fn bounds(rule: &ElasticRule, asked: u32, context: &Context<'_>) -> Result<(u32,
 
 fn check_scheduler(context: &Context<'_>, place: &str) -> Result<(), InputError> {
     let name = &context.scenario.cluster.scheduler;
-    if knows_elastic(name) {
+    if <&BuiltIn>::by_name(name).is_none_or(|scheduler| scheduler.knows_elastic) {
         return Ok(());
     }
     let message = format!("scheduler `{name}` lays jobs out by the GPUs that they ask for");

@@ -10,6 +10,7 @@ pub mod jobs;
 mod limits;
 pub mod marks;
 pub mod model;
+mod names;
 mod nccl;
 pub mod network;
 pub mod operations;

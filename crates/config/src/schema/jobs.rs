@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use windtunnel_cluster::placement::{BuiltIn, Locality};
 
+use super::name::Name;
 use super::operations::{CheckpointRule, DataRule, ElasticRule};
 use super::quantity::{CalendarSpan, Duration, Size};
 
@@ -20,9 +22,9 @@ pub struct Job {
     /// How a model is laid out over ranks.
     #[serde(default)]
     pub parallelism: Option<Parallelism>,
-    /// Which GPUs it gets: `packed` (whole hosts, then the tightest that suffices), `spread` (one host at a time, round
-    /// robin), `rail-aware`, `topology-aware` (fewest crossings of spines) or `random`.
+    /// Which GPUs it gets.
     #[serde(default = "packed")]
+    #[schemars(with = "Name<&'static BuiltIn>")]
     pub placement: String,
     /// Iterations to run.
     #[serde(default = "one")]
@@ -39,8 +41,9 @@ pub struct Job {
     /// Higher goes first (`priority` and `mast` schedulers).
     #[serde(default)]
     pub priority: i32,
-    /// How close together its GPUs must be: `anywhere`, `fewest-hosts`, `leaf` or `pod`.
+    /// How close together its GPUs must be.
     #[serde(default = "anywhere")]
+    #[schemars(with = "Name<Locality>")]
     pub locality: String,
     /// How long the scheduler expects it to run; its duration, or iterations on an ideal fabric, if left out.
     #[serde(default)]

@@ -7,6 +7,7 @@ pub mod impairments;
 pub mod job_source;
 pub mod jobs;
 mod load_balancer;
+mod name;
 pub mod operations;
 pub mod quantity;
 pub mod queues;
@@ -24,6 +25,7 @@ pub use jobs::{
     ScheduleJob, WorkloadSource,
 };
 pub use load_balancer::{EcmpHashName, EcmpKeys, LoadBalancer, LoadBalancerName};
+pub use name::Name;
 pub use operations::{
     CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
     MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
@@ -377,8 +379,8 @@ pub enum ReceiverName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Which waiting jobs are started, and which running ones stopped: `fcfs`, `first-fit`, `sjf`, `smallest`, `edf`,
-    /// `easy`, `conservative`, `priority`, `gang`, `mast`.
+    /// Which waiting jobs are started, and which running ones stopped.
+    #[schemars(with = "Name<&'static windtunnel_cluster::scheduler::BuiltIn>")]
     pub scheduler: String,
     /// How much of each constant stretch is simulated.
     pub episodes: Episodes,

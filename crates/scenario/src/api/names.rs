@@ -4,6 +4,7 @@ use windtunnel_cluster::log::Format;
 use windtunnel_config::schema::ShapeName;
 use windtunnel_config::sheets;
 use windtunnel_fabric::packet::TransportChoice;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::modules::{Kind, Modules};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind};
@@ -113,11 +114,9 @@ pub fn names(kind: &str, own: &Modules) -> Result<Vec<(String, String)>, Failure
                 (name.name().to_owned(), split.to_owned())
             })
             .collect(),
-        "schedulers" => pairs(&windtunnel_cluster::scheduler::SCHEDULERS),
-        "placements" => pairs(&windtunnel_cluster::placement::DESCRIPTIONS),
-        "logs" => {
-            Format::ALL.map(|format| (format.name().to_owned(), format.description().to_owned())).to_vec()
-        }
+        "schedulers" => <&windtunnel_cluster::scheduler::BuiltIn>::lines(),
+        "placements" => <&windtunnel_cluster::placement::BuiltIn>::lines(),
+        "logs" => Format::lines(),
         "gpus" | "nics" | "switches" | "optics" | "models" | "jobs" | "faults" => sheets::names(kind)
             .into_iter()
             .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))

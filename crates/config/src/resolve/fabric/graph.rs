@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_topology::graph::{GraphProblem, Recognised, recognise};
@@ -28,7 +29,7 @@ pub(super) fn read(
     let file = path.display().to_string();
     let format = match given.format.as_deref() {
         None => detect(&file, &text).map_err(|error| fault(&error))?,
-        Some(name) => Format::from_name(name).ok_or_else(|| unknown(name, place))?,
+        Some(name) => Format::by_name(name).ok_or_else(|| unknown(name, place))?,
     };
     let defaults =
         Defaults { rate: given.rate.map(|rate| rate.0), latency: given.latency.map(|latency| latency.0) };

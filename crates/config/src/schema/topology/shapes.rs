@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use windtunnel_topology::Detour;
+use windtunnel_topology::import::Format;
 
 use super::{no_length, one, unity};
+use crate::schema::Name;
 use crate::schema::quantity::{Duration, Length, Rate};
 
 /// Which shape.
@@ -243,6 +245,7 @@ pub struct GraphFile {
     pub file: String,
     /// Its format; known by its name and contents if left out.
     #[serde(default)]
+    #[schemars(with = "Option<Name<Format>>")]
     pub format: Option<String>,
     /// Rate of links for which the file names none.
     #[serde(default)]
