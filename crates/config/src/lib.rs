@@ -5,6 +5,7 @@
 
 mod budget;
 pub mod cost;
+mod ecn_profiles;
 mod error_bands;
 pub mod load;
 pub mod resolve;

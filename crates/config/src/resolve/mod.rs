@@ -18,6 +18,7 @@ mod policies;
 pub mod reduce;
 mod routes;
 pub mod source;
+pub mod sources;
 pub mod storage;
 mod variation;
 

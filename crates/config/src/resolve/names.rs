@@ -20,3 +20,12 @@ pub fn unknown(what: &str, name: &str, known: &[&str], place: impl Into<String>)
         None => error,
     }
 }
+
+/// `a`, `b` and `c`, each in backticks, with `joint` before the last.
+pub fn list<'a>(names: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} {joint} {last}", all.join(", ")),
+        _ => names.concat(),
+    }
+}

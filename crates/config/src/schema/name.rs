@@ -60,7 +60,7 @@ impl<T: Listed> de::Visitor<'_> for Word<T> {
 impl<T: Listed> JsonSchema for Name<T> {
     fn schema_name() -> Cow<'static, str> {
         let words = T::WHAT.split([' ', '-']).map(|word| word[..1].to_uppercase() + &word[1..]);
-        words.collect::<String>().into()
+        (words.collect::<String>() + "Name").into()
     }
 
     fn schema_id() -> Cow<'static, str> {

@@ -22,5 +22,6 @@ mod operations;
 mod packet;
 mod progress;
 mod reduction;
+mod registry;
 mod shapes;
 mod topology;

@@ -27,11 +27,11 @@ use crate::spec::ClosSpec;
 windtunnel_kernel::named! {
     /// A format that can be read.
     #[derive(PartialOrd, Ord, Hash)]
-    pub enum Format: "format" {
+    pub enum Format: "graph format" {
         EdgeList = "edge-list", "CSV with a header: `src,dst,rate,latency`, …";
         GraphMl = "graphml", "GraphML, as networkx writes it";
         NodeLink = "node-link", "node-link JSON, as networkx writes it";
-        Htsim = "htsim", "htsim's `.topo`";
+        Htsim = "htsim", "the `.topo` file of htsim";
         Ns3 = "ns3", "`topology.txt` of ns-3's HPCC and SimAI forks";
         AstraSim = "astra-sim", "the network description of ASTRA-sim's analytical backends";
         Slurm = "slurm", "Slurm's `topology.conf`";

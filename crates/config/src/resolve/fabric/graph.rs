@@ -12,7 +12,7 @@ use windtunnel_topology::import::{Format, Imported, detect, import};
 use windtunnel_topology::{Defaults, GraphError, HostSpec, TopologySpec};
 
 use super::place::Place;
-use super::shape::list;
+use crate::resolve::names::list;
 use crate::schema::GraphFile;
 use crate::sheets;
 
@@ -72,7 +72,7 @@ fn text(path: &Path, place: &str) -> Result<String, InputError> {
 
 fn unknown(name: &str, place: &Place) -> InputError {
     let known = Format::ALL.map(Format::name);
-    let message = format!("no format `{name}`, expected one of {}", list(known.into_iter()));
+    let message = format!("no format `{name}`, expected one of {}", list(known, "and"));
     let error = InputError::new(place.at("graph.format"), message);
     match nearest(name, known) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
@@ -92,7 +92,7 @@ fn fault(error: &GraphError) -> InputError {
             Some("the file does not say it: add a default to `graph`, such as `latency: 500 ns`".to_owned())
         }
         GraphProblem::UnknownFormat => {
-            let formats = list(Format::ALL.map(Format::name).into_iter());
+            let formats = list(Format::ALL.map(Format::name), "and");
             Some(format!("name it with `format` in `graph`, one of {formats}"))
         }
         _ => error.hint(),
