@@ -67,6 +67,6 @@ impl Default for &EcnProfile {
 }
 
 /// All.
-pub const ECN_PROFILES: [&EcnProfile; 4] = [&STANDARD, &DCQCN, &HPCC, &DCTCP];
+pub(crate) const ECN_PROFILES: [&EcnProfile; 4] = [&STANDARD, &DCQCN, &HPCC, &DCTCP];
 
 windtunnel_kernel::table! { EcnProfile: "profile of marking", ECN_PROFILES }

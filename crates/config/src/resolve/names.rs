@@ -7,12 +7,12 @@ use windtunnel_plan::error::{InputError, nearest};
 ///
 /// # Errors
 /// [`InputError`] at `place` with all names, and the nearest as a hint.
-pub fn find<T: Listed>(name: &str, place: impl Into<String>) -> Result<T, InputError> {
+pub(super) fn find<T: Listed>(name: &str, place: impl Into<String>) -> Result<T, InputError> {
     T::by_name(name).ok_or_else(|| unknown(T::WHAT, name, T::NAMES, place))
 }
 
 /// No `what` has this name.
-pub fn unknown(what: &str, name: &str, known: &[&str], place: impl Into<String>) -> InputError {
+pub(super) fn unknown(what: &str, name: &str, known: &[&str], place: impl Into<String>) -> InputError {
     let message = format!("no {what} `{name}`, expected one of `{}`", known.join("`, `"));
     let error = InputError::new(place, message);
     match nearest(name, known.iter().copied()) {
@@ -22,7 +22,7 @@ pub fn unknown(what: &str, name: &str, known: &[&str], place: impl Into<String>)
 }
 
 /// `a`, `b` and `c`, each in backticks, with `joint` before the last.
-pub fn list<'a>(names: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
+pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.as_slice() {
         [all @ .., last] if !all.is_empty() => format!("{} {joint} {last}", all.join(", ")),

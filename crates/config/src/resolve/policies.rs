@@ -12,7 +12,7 @@ use crate::schema::Cluster;
 const SHORTEST_SLICE: Span = Span::from_us(1_000);
 
 /// Refuses what no scheduler can do.
-pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
+pub(super) fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
     let at = |key: &str| format!("{source}: cluster.{key}");
     let scheduler: &scheduler::BuiltIn = find(&cluster.scheduler, at("scheduler")).map_err(|error| {
         match called_elsewhere(&cluster.scheduler) {
@@ -67,11 +67,11 @@ fn called_elsewhere(name: &str) -> Option<&'static str> {
 }
 
 /// The placement named `name`.
-pub fn placement(name: &str, place: &str) -> Result<&'static dyn Placement, InputError> {
+pub(super) fn placement(name: &str, place: &str) -> Result<&'static dyn Placement, InputError> {
     find::<&BuiltIn>(name, format!("{place}.placement")).map(|built_in| built_in.placement)
 }
 
 /// The locality named `name`.
-pub fn locality(name: &str, place: &str) -> Result<Locality, InputError> {
+pub(super) fn locality(name: &str, place: &str) -> Result<Locality, InputError> {
     find(name, format!("{place}.locality"))
 }

@@ -343,15 +343,17 @@ impl Agenda {
 
     /// The first bucket with entities after the cursor, less than `within` buckets away.
     fn next_occupied(&self, within: u64) -> Option<u64> {
-        let mut number = self.cursor.saturating_add(1);
-        let end = self.cursor.saturating_add(within.min(self.heads.len() as u64));
-        while number < end {
+        // Distances and no numbers, of which the last one has none after it.
+        let within = within.min(self.heads.len() as u64);
+        let mut distance = 1;
+        while distance < within {
+            let number = self.cursor.checked_add(distance)?;
             let slot = self.slot(number);
             let word = self.occupied[slot / 64] >> (slot % 64);
             if word != 0 {
-                return Some(number + u64::from(word.trailing_zeros()));
+                return Some(number.saturating_add(u64::from(word.trailing_zeros())));
             }
-            number = number.saturating_add(64 - (slot % 64) as u64);
+            distance += 64 - (slot % 64) as u64;
         }
         None
     }

@@ -11,7 +11,7 @@ use windtunnel_plan::modules::Parameters;
 
 /// What is wrong with a parameter: its key, what was found and expected, a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(super) struct Refused {
     /// The key.
     pub key: String,
     /// In words.
@@ -47,7 +47,7 @@ const REORDER: &str = "reorder";
 ///
 /// # Errors
 /// [`Refused`] for a key that this transport does not have or a value that makes no sense for it.
-pub fn tuned(
+pub(super) fn tuned(
     mut transport: TransportChoice,
     given: &Parameters,
     name: &str,

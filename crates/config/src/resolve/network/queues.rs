@@ -13,7 +13,7 @@ use crate::schema::{self as written, ClassColors, DropProfile, Name, Network, Pf
 
 /// Queues of every port, which goes next, the queue of each traffic class, and pauses.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Switching {
+pub(super) struct Switching {
     pub queues: Vec<QueueSettings>,
     pub discipline: Discipline,
     pub classes: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct Switching {
 
 /// # Errors
 /// [`InputError`] for keys that exclude one another, or a class that two queues take.
-pub fn switching(network: &Network, marks: &Marks, source: &str) -> Result<Switching, InputError> {
+pub(super) fn switching(network: &Network, marks: &Marks, source: &str) -> Result<Switching, InputError> {
     let at = |key: &str| format!("{source}: network.{key}");
     let mtu = network.mtu.0;
     let mut classes = vec![0u8; Dimension::ALL.len()];

@@ -19,7 +19,7 @@ fn spreads(network: &Network) -> bool {
 
 /// What takes the place of a transport's usual recovery where packets overtake one another: what goes by their order would take
 /// those overtaken for lost.
-pub fn usual(recovery: Recovery, network: &Network) -> Recovery {
+pub(super) fn usual(recovery: Recovery, network: &Network) -> Recovery {
     match recovery {
         Recovery::GoBackN if spreads(network) => Recovery::Rack,
         Recovery::Selective { reorder } if reorder < u32::MAX && spreads(network) => Recovery::Rack,
@@ -31,7 +31,7 @@ pub fn usual(recovery: Recovery, network: &Network) -> Recovery {
 ///
 /// # Errors
 /// [`Refused`] for packets to be counted where nothing counts them, or in two places.
-pub fn mending(
+pub(super) fn mending(
     law: TransportChoice,
     usual: Recovery,
     network: &Network,
@@ -62,7 +62,7 @@ pub fn mending(
 }
 
 /// In words.
-pub fn words(recovery: Recovery) -> String {
+pub(super) fn words(recovery: Recovery) -> String {
     match recovery {
         Recovery::None => "none".to_owned(),
         Recovery::GoBackN => "go-back-N".to_owned(),
