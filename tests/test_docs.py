@@ -173,7 +173,7 @@ def test_schedulers_of_the_scenario_page_are_those_there_are() -> None:
     (row,) = [
         line
         for line in (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("| `scheduler` | text")
+        if line.startswith("| `scheduler` | `fcfs`")
     ]
     assert set(re.findall(r"`([\w-]+)`", row)) - {"scheduler"} == {name for name, _ in engine.names("schedulers")}
 

@@ -91,7 +91,8 @@ fn main() {
         listener: None,
     };
     let options = Options { endpoints, slice: Span::from_us(600_000_000), rows: 4 };
-    for (name, _) in SCHEDULERS.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
+    let all = SCHEDULERS.map(|built_in| built_in.entry.name);
+    for name in all.into_iter().filter(|name| names.is_empty() || names.contains(name)) {
         memory::reset_peak();
         let mut scheduler = scheduler::by_name(name, &options).expect("it is a built-in one");
         let mut starts = Starts(Vec::with_capacity(jobs.len()));

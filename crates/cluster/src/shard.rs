@@ -24,7 +24,7 @@ use windtunnel_workload::{Token, Workload};
 
 use self::bridge::Bridge;
 pub use self::exchanges::{ByMessage, Exchanged};
-use self::exchanges::{Exchanges as Merging, Verdict};
+use self::exchanges::{Course, Exchanges as Merging};
 use self::groups::{Complete, Coupled, ask, start_group, start_meeting};
 use crate::coupler::{Coupler, Member};
 use crate::explain::{self, CriticalPath};
@@ -618,12 +618,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
                 }
                 Coupled::Came(join) => {
                     match ask(&mut self.fabric, &mut self.jobs[job], job, group, &join) {
-                        Verdict::Whole(..) | Verdict::Wait(None) => {}
-                        Verdict::Wait(Some(until)) => {
+                        Course::Whole(..) | Course::Wait(None) => {}
+                        Course::Wait(Some(until)) => {
                             let stamp = self.jobs[job].coupler.stamp(group.run);
                             self.timers.push(Reverse((until, job, group.run, stamp)));
                         }
-                        Verdict::ByMessage => self.break_up(job, group.run, self.fabric.now()),
+                        Course::ByMessage => self.break_up(job, group.run, self.fabric.now()),
                     }
                     continue;
                 }

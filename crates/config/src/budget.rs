@@ -10,7 +10,7 @@ use windtunnel_plan::error::InputError;
 
 /// Something that there is one of for each of many.
 #[derive(Clone, Copy, Debug)]
-pub struct Items {
+pub(crate) struct Items {
     /// What they are, such as `links`.
     pub what: &'static str,
     /// How many there are.
@@ -23,7 +23,7 @@ pub struct Items {
 ///
 /// # Errors
 /// [`InputError`] with the figure and the memory at hand.
-pub fn check(place: &str, items: &[Items], hint: &str) -> Result<(), InputError> {
+pub(crate) fn check(place: &str, items: &[Items], hint: &str) -> Result<(), InputError> {
     match available() {
         Some(available) => check_against(available, place, items, hint),
         None => Ok(()),
@@ -53,7 +53,7 @@ fn gigabytes(bytes: u128) -> String {
 
 /// Bytes that this process may still take: the least of what the machine has, what its control group may have, and what
 /// the limit of its address space leaves. `None` where nobody says.
-pub fn available() -> Option<u64> {
+pub(crate) fn available() -> Option<u64> {
     [machine(), group(), address_space()].into_iter().flatten().min()
 }
 

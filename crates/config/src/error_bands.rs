@@ -7,7 +7,7 @@ use crate::sheets;
 
 /// Median and 95th percentile of |predicted/measured − 1| for `kind`, over how many rows of which tables; null where the
 /// board has none.
-pub fn of(kind: &str) -> Value {
+pub(crate) fn of(kind: &str) -> Value {
     let Some(text) = sheets::text("errors", "training") else { return Value::Null };
     let Ok(board) = serde_json::from_str::<Value>(text) else { return Value::Null };
     match board["kinds"].get(kind) {

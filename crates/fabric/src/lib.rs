@@ -4,6 +4,9 @@
 //! [`Fabric`] is what a run drives. [`host`] implements it once, over a [`Network`]: `message` (LogGOPS) and `flow`
 //! (max-min) and `packet` differ only in what happens between a message leaving its NIC and its arrival.
 
+#![warn(unreachable_pub)]
+
+pub mod balancers;
 pub mod flow;
 pub mod host;
 pub mod message;

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use windtunnel_kernel::executor::{Envelope, Outbox, Parallel, Process, Verdict};
+use windtunnel_kernel::executor::{Control, Envelope, Outbox, Parallel, Process};
 use windtunnel_kernel::queue::{CalendarQueue, EventKey};
 use windtunnel_kernel::{Span, Time, mix64};
 
@@ -131,7 +131,7 @@ fn run(processes: u32, threads: usize, load: Load) -> (f64, u64, Parallel) {
     let until = Time(u64::from(load.microseconds) * 1_000_000);
     let start = Instant::now();
     let outcome =
-        parallel.run(&mut pods, LOOKAHEAD, until, |_| Verdict::Continue).expect("the model keeps the rules");
+        parallel.run(&mut pods, LOOKAHEAD, until, |_| Control::Continue).expect("the model keeps the rules");
     let seconds = start.elapsed().as_secs_f64();
     black_box(pods.iter().flat_map(|pods| &pods.entities).fold(0, |sum, entity| mix64(sum ^ entity.digest)));
     (seconds, outcome.progress.events, parallel)

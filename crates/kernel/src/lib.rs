@@ -14,6 +14,7 @@ mod nearest;
 pub mod partition;
 pub mod queue;
 pub mod random;
+pub mod registry;
 pub mod units;
 
 pub use ids::{EndpointId, Id, IndexVec, NicId, RankId, StreamId, Tag};

@@ -4,8 +4,9 @@
 //! nanoseconds ([`CalendarTime`]), enough for 584 years. Nanoseconds to picoseconds is exact; picoseconds to nanoseconds
 //! rounds up.
 //!
-//! One rule holds for what does not fit: products, sums and conversions of network time saturate at 2^64 - 1 ps
-//! ([`Time::NEVER`]), and nothing that is later than [`Time::HORIZON`] (200 days) ever happens. A fabric has no event there,
+//! One rule holds for what does not fit, also in the [queues](crate::queue): sums, products and conversions saturate at 2^64 - 1
+//! ([`Time::NEVER`]), differences at 0. A difference below 0 is a defect of whoever forms it: builds with debug assertions stop there,
+//! and [`Time::since`] is for where it is none. And nothing that is later than [`Time::HORIZON`] (200 days) ever happens. A fabric has no event there,
 //! so a run that would have to go on beyond ends without what is missing, and fails with a message that names it. The 13
 //! days between the horizon and 2^64 ps are room for sums of an instant that does happen and one more span.
 
@@ -104,9 +105,9 @@ impl CalendarTime {
 }
 
 impl BitRate {
-    /// `gbps` × 10^9 bit/s.
+    /// `gbps` × 10^9 bit/s, saturating.
     pub const fn from_gbps(gbps: u64) -> Self {
-        Self(gbps * 1_000_000_000)
+        Self(gbps.saturating_mul(1_000_000_000))
     }
 
     /// Serialisation time of `bytes`: ceil(bytes · 8 · 10^12 / rate) picoseconds, saturating.
@@ -146,7 +147,8 @@ impl Sub for Time {
     type Output = Span;
     #[inline]
     fn sub(self, earlier: Self) -> Span {
-        Span(self.0 - earlier.0)
+        debug_assert!(earlier <= self, "{} ps before {} ps", self.0, earlier.0);
+        Span(self.0.saturating_sub(earlier.0))
     }
 }
 
@@ -169,13 +171,14 @@ macro_rules! additive {
             type Output = Self;
             #[inline]
             fn sub(self, other: Self) -> Self {
-                Self(self.0 - other.0)
+                debug_assert!(other <= self, "{} less {}", self.0, other.0);
+                Self(self.0.saturating_sub(other.0))
             }
         }
         impl SubAssign for $name {
             #[inline]
             fn sub_assign(&mut self, other: Self) {
-                self.0 -= other.0;
+                *self = *self - other;
             }
         }
         impl Mul<u64> for $name {
@@ -415,6 +418,26 @@ mod tests {
         assert_eq!(Dimension::Rate.exact(400_000_000_000, &["Gbps", "bps"], ""), "400Gbps");
         // In none: rounded down in the last.
         assert_eq!(Dimension::Size.exact(1_025, &["MiB", "KiB"], " "), "1 KiB");
+    }
+
+    /// What does not fit is the largest there is; nothing wraps.
+    #[test]
+    fn sums_and_products_stop_at_the_largest() {
+        let last = Span(u64::MAX);
+        assert_eq!((last + Span(1), last * 2, Span(1 << 63) * 2), (last, last, last));
+        assert_eq!(Time::NEVER + Span(1), Time::NEVER);
+        assert_eq!(BitRate::from_gbps(u64::MAX), BitRate(u64::MAX));
+        assert_eq!((CalendarTime(u64::MAX).network_time(), Span::from_ns(u64::MAX)), (Time::NEVER, last));
+        assert_eq!([Bytes(u64::MAX), Bytes(1)].into_iter().sum::<Bytes>(), Bytes(u64::MAX));
+        assert_eq!(Time(1).since(Time(2)), Span::ZERO);
+    }
+
+    /// Of whoever takes a later instant from an earlier one, tests hear.
+    #[test]
+    #[should_panic(expected = "1 ps before 2 ps")]
+    #[cfg(debug_assertions)]
+    fn a_difference_below_zero_is_a_defect() {
+        let _ = Time(1) - Time(2);
     }
 
     proptest! {

@@ -4,6 +4,8 @@
 //! written. Invariants: every value is checked and defaulted, for every fidelity; what only another fidelity needs may be
 //! absent. Failure modes are those of making it ([`InputError`]) and of running it ([`Failure`]).
 
+#![warn(unreachable_pub)]
+
 pub mod error;
 pub mod evidence;
 pub mod fabric;

@@ -14,6 +14,7 @@ use windtunnel_cluster::free::FreeSet;
 use windtunnel_cluster::placement::{self, Need, Placement};
 use windtunnel_cluster::scheduler::{Absence, Decision, Scheduler};
 use windtunnel_kernel::EndpointId;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_scenario::modules::Modules;
 
 use crate::{InputError, option};
@@ -32,7 +33,7 @@ pub(crate) fn add(mut modules: Modules, options: &Bound<'_, PyDict>) -> PyResult
     }
     if let Some(name) = option::<String>(options, "placement_name")? {
         let placement = placement::by_name(&name).ok_or_else(|| {
-            let known = placement::PLACEMENTS.map(Placement::name).join("`, `");
+            let known = <&placement::BuiltIn>::NAMES.join("`, `");
             InputError::new_err(format!("--placement: no placement `{name}`, expected one of `{known}`"))
         })?;
         modules = modules.placement(placement);

@@ -8,7 +8,7 @@ use windtunnel_fabric::host::Host;
 use windtunnel_fabric::message::{Account, Latency};
 use windtunnel_fabric::packet::PacketModel;
 use windtunnel_fabric::reroute::CutOff;
-use windtunnel_kernel::executor::{End, Sequential, Verdict};
+use windtunnel_kernel::executor::{Control, End, Sequential};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::settings::FlowsTable;
@@ -176,7 +176,7 @@ pub fn drive<F: Observed>(
         let mut slices = 0;
         let run = Sequential::run(std::slice::from_mut(shard), Span::ZERO, Time::NEVER, |_| {
             slices += 1;
-            if slices < SLICES { Verdict::Continue } else { Verdict::Cancel }
+            if slices < SLICES { Control::Continue } else { Control::Cancel }
         });
         let ended = match run {
             Ok(outcome) => outcome.end == End::Idle,

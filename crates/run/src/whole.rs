@@ -33,7 +33,6 @@ use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::Fidelity;
 use windtunnel_topology::{Forwarder, LoadBalancer};
-use windtunnel_workload::collectives::Algorithm;
 
 use self::writes::Writes;
 use super::RunOptions;
@@ -147,7 +146,7 @@ fn reduces(plan: &Plan) -> bool {
         .iter()
         .flat_map(|job_plan| &job_plan.work.workload.programs)
         .flat_map(|program| &program.specs);
-    specs.into_iter().any(|spec| spec.algorithm == Algorithm::InNetwork)
+    specs.into_iter().any(|spec| spec.algorithm.sums())
 }
 
 /// A network off which jobs go in mid-run, and whose paths may change.

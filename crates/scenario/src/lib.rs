@@ -2,6 +2,8 @@
 //!
 //! Text → plan is `config`'s, plan → results is `run`'s. The bindings call [`api`] and nothing else.
 
+#![warn(unreachable_pub)]
+
 pub mod api;
 
 pub use windtunnel_config::{load, schema};

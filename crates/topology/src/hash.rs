@@ -39,18 +39,16 @@ const FIRST_PORT: u16 = 0xC000;
 /// Address of NIC 0.
 const NETWORK: u32 = 10 << 24;
 
-/// What a switch hashes a packet's header by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HashFamily {
-    /// A 64-bit mixer: an independent draw for each flow and switch.
-    #[default]
-    Mixed,
-    /// CRC-16 of XMODEM.
-    Crc16,
-    /// CRC-32 of IEEE 802.3.
-    Crc32,
-    /// The exclusive or of all fields.
-    Xor,
+windtunnel_kernel::named! {
+    /// What a switch hashes a packet's header by.
+    #[derive(Default, Hash)]
+    pub enum HashFamily: "hash" {
+        #[default]
+        Mixed = "mixed", "a 64-bit mixer: an independent draw for each flow and switch";
+        Crc16 = "crc16", "CRC-16 (XMODEM)";
+        Crc32 = "crc32", "CRC-32 (IEEE 802.3): spreads queue pairs with consecutive source ports evenly";
+        Xor = "xor", "the exclusive or of all fields, 16 bits at a time";
+    }
 }
 
 /// A family, and whether each switch has a seed of its own.

@@ -67,7 +67,7 @@ pub use shape::Coordinates;
 pub use spec::{
     BCubeSpec, BuildingSpec, CableSpec, ClosSpec, CrossSpec, DEFAULT_PROPAGATION_PS_PER_M, Dimension,
     DirectSpec, DragonflyPlusSpec, DragonflyRouting, DragonflySpec, FullMeshSpec, HammingMeshSpec, HostSpec,
-    MeshRouting, RegionsSpec, ScaleUpSpec, Tier, TopologySpec, TorusRouting, TorusSpec,
+    MeshRouting, RegionsSpec, Routing, ScaleUpSpec, ShapeName, Tier, TopologySpec, TorusRouting, TorusSpec,
 };
 pub use summary::{TierSummary, TopologySummary};
 pub use survey::{Cables, Distances, cable_tier, cables, distances};

@@ -112,33 +112,17 @@ impl PathClass {
     }
 }
 
-/// How a flow chooses among equal-cost paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum LoadBalancer {
-    /// One hash of the flow at every switch.
-    #[default]
-    Ecmp,
-    /// The destination's number decides (D-mod-k): a uniform all-to-all loads all links of a full tree alike. The plane
-    /// is the sum of hosts and NICs of both ends, mod planes.
-    DestinationModulo,
-    /// Equal parts over all shortest paths, as a fluid.
-    Spray,
-    /// A fabric that never blocks: only the NICs' own links are used; the latency is that of the real path.
-    Ideal,
-}
-
-impl LoadBalancer {
-    /// All.
-    pub const ALL: [Self; 4] = [Self::Ecmp, Self::DestinationModulo, Self::Spray, Self::Ideal];
-
-    /// `ecmp`, `destination-modulo`, `spray`, `ideal`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ecmp => "ecmp",
-            Self::DestinationModulo => "destination-modulo",
-            Self::Spray => "spray",
-            Self::Ideal => "ideal",
-        }
+windtunnel_kernel::named! {
+    /// How a flow chooses among equal-cost paths.
+    #[derive(Default, Hash)]
+    pub enum LoadBalancer: "load balancer of flows" {
+        #[default]
+        Ecmp = "ecmp", "one hash of the flow at every switch";
+        /// A uniform all-to-all loads all links of a full tree alike. The plane is the sum of hosts and NICs of both ends, mod planes.
+        DestinationModulo = "destination_modulo", "the destination's number decides (D-mod-k)";
+        Spray = "spray", "equal parts over all shortest paths, as a fluid";
+        /// The latency is that of the real path.
+        Ideal = "ideal", "a fabric that never blocks: only the NICs' own links are used";
     }
 }
 

@@ -118,6 +118,35 @@ pub struct TorusSpec {
     pub routing: TorusRouting,
 }
 
+windtunnel_kernel::named! {
+    /// A shape by the name that a scenario gives it.
+    pub enum ShapeName: "shape" {
+        Clos = "clos", "folded Clos of any number of tiers, with rails, planes and bundles";
+        FatTree = "fat-tree", "fat tree of switches with k ports: a Clos of three tiers";
+        Torus = "torus", "torus of any number of dimensions, wrap-around per dimension";
+        Mesh = "mesh", "mesh of any number of dimensions";
+        FullMesh = "full-mesh" | "hyperx" | "ub-mesh", "full mesh in every dimension (HyperX, UB-Mesh)";
+        Dragonfly = "dragonfly", "groups of routers joined in pairs, each group a full mesh";
+        DragonflyPlus = "dragonfly-plus", "groups of leaves and spines, joined in pairs by their spines";
+        BCube = "bcube", "servers that forward, switches in levels";
+        HammingMesh = "hamming-mesh", "boards of accelerators, rows and columns of boards joined by switches";
+        Regions = "regions", "buildings, each a Clos, joined by long cables";
+        Graph = "graph", "nodes and links from a file";
+    }
+}
+
+windtunnel_kernel::named! {
+    /// Which paths are legal, by the name that a scenario gives it; each shape has some of them.
+    pub enum Routing: "routing" {
+        DimensionOrder = "dimension-order", "the first dimension in which the ends differ first, the shorter way round";
+        MinimalAdaptive = "minimal-adaptive", "any path of least length";
+        Minimal = "minimal", "the shortest paths";
+        OneDetour = "one-detour", "paths by way of one more router at the start too (UB-Mesh's all-path routing)";
+        Valiant = "valiant", "by way of a router drawn for each flow";
+        UgalL = "ugal-l", "minimal or Valiant, by the queues of the first router";
+    }
+}
+
 /// Legal paths in a torus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TorusRouting {
@@ -126,6 +155,12 @@ pub enum TorusRouting {
     DimensionOrder,
     /// Any path of least length.
     MinimalAdaptive,
+}
+
+impl TorusRouting {
+    /// By their names, the usual one first.
+    pub const NAMED: &'static [(Routing, Self)] =
+        &[(Routing::DimensionOrder, Self::DimensionOrder), (Routing::MinimalAdaptive, Self::MinimalAdaptive)];
 }
 
 /// A full mesh in every dimension: HyperX (Ahn et al., SC'09), UB-Mesh, flattened butterfly.
@@ -148,6 +183,12 @@ pub enum MeshRouting {
     /// One hop more: at the first router a packet may go by way of any third router of one dimension in which the ends
     /// differ (UB-Mesh's all-path routing).
     OneDetour,
+}
+
+impl MeshRouting {
+    /// By their names, the usual one first.
+    pub const NAMED: &'static [(Routing, Self)] =
+        &[(Routing::Minimal, Self::Minimal), (Routing::OneDetour, Self::OneDetour)];
 }
 
 /// A dragonfly (Kim, Dally, Scott, Abts, ISCA'08).
@@ -200,6 +241,15 @@ pub enum DragonflyRouting {
     Valiant,
     /// Minimal or Valiant, whichever has less waiting at the first router times its length (UGAL-L).
     UgalL,
+}
+
+impl DragonflyRouting {
+    /// By their names, the usual one first.
+    pub const NAMED: &'static [(Routing, Self)] = &[
+        (Routing::Minimal, Self::Minimal),
+        (Routing::Valiant, Self::Valiant),
+        (Routing::UgalL, Self::UgalL),
+    ];
 }
 
 /// A BCube (Guo et al., SIGCOMM'09): servers forward, switches of n ports stand in levels. Every host is a server whose

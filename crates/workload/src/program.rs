@@ -19,38 +19,18 @@ pub struct CommSlot(pub u16);
 /// The stream on which the host launches kernels: beside the GPU's, 0 for computation and 1 to 5 for communication.
 pub const HOST_STREAM: StreamId = StreamId(6);
 
-/// What an operation is for: the dimension under which its exposed time is booked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Dimension {
-    /// Tensor parallelism (with its sequence parallelism).
-    Tp,
-    /// Context parallelism.
-    Cp,
-    /// Expert parallelism.
-    Ep,
-    /// Pipeline parallelism.
-    Pp,
-    /// Data parallelism.
-    Dp,
-    /// Anything else, computation included.
-    #[default]
-    Other,
-}
-
-impl Dimension {
-    /// All, in the order of the result keys.
-    pub const ALL: [Self; 6] = [Self::Tp, Self::Cp, Self::Ep, Self::Pp, Self::Dp, Self::Other];
-
-    /// The key under which results name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tp => "tp",
-            Self::Cp => "cp",
-            Self::Ep => "ep",
-            Self::Pp => "pp",
-            Self::Dp => "dp",
-            Self::Other => "other",
-        }
+windtunnel_kernel::named! {
+    /// What an operation is for: the dimension under which its exposed time is booked. The order is that of the result keys.
+    #[derive(Default, PartialOrd, Ord, Hash)]
+    pub enum Dimension: "traffic class" {
+        Tp = "tp", "tensor parallelism";
+        Cp = "cp", "context parallelism";
+        Ep = "ep", "expert parallelism";
+        Pp = "pp", "pipeline parallelism";
+        Dp = "dp", "data parallelism";
+        /// Computation included.
+        #[default]
+        Other = "other", "anything else: plain collectives, flows, GOAL files";
     }
 }
 

@@ -21,46 +21,22 @@ pub use distribution::{Lifetime, Repair, gamma};
 pub(crate) use outages::{Cause, Known};
 pub use outages::{Out, Outages};
 
-/// A kind of component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// A GPU.
-    Gpu,
-    /// A host with all its GPUs.
-    Host,
-    /// A NIC; GPUs that use it are lost with it.
-    Nic,
-    /// A cable, both directions.
-    Cable,
-    /// A switch with all its ports.
-    Switch,
-    /// What runs on a GPU: the job is lost, the GPU is not.
-    Software,
-    /// All hosts of a rack, or leaf.
-    Rack,
-    /// All hosts of a pod.
-    Pod,
+windtunnel_kernel::named! {
+    /// A kind of component.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Class: "class" {
+        Gpu = "gpu", "a GPU";
+        Host = "host", "a host with all its GPUs";
+        Nic = "nic", "a NIC; GPUs that use it are lost with it";
+        Cable = "cable", "a cable, both directions";
+        Switch = "switch", "a switch with all its ports";
+        Software = "software", "what runs on a GPU: the job is lost, the GPU is not";
+        Rack = "rack", "all hosts of a rack, or leaf";
+        Pod = "pod", "all hosts of a pod";
+    }
 }
 
 impl Class {
-    /// All.
-    pub const ALL: [Self; 8] =
-        [Self::Gpu, Self::Host, Self::Nic, Self::Cable, Self::Switch, Self::Software, Self::Rack, Self::Pod];
-
-    /// Name in a scenario.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gpu => "gpu",
-            Self::Host => "host",
-            Self::Nic => "nic",
-            Self::Cable => "cable",
-            Self::Switch => "switch",
-            Self::Software => "software",
-            Self::Rack => "rack",
-            Self::Pod => "pod",
-        }
-    }
-
     /// Whether its faults change the fabric; which GPUs are lost then depends on what else is out.
     pub const fn is_fabric(self) -> bool {
         matches!(self, Self::Cable | Self::Switch)

@@ -14,73 +14,21 @@ use super::facts::Said;
 use super::time::{elapsed, instant, seconds};
 use super::{LogError, ReadOptions};
 
-/// A published format of job logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Microsoft's Philly, condensed.
-    Philly,
-    /// Alibaba PAI 2020, the task table.
-    Alibaba2020,
-    /// Alibaba 2023, the pod list.
-    Alibaba2023,
-    /// Alibaba 2025, the instances of recommendation services.
-    Alibaba2025,
-    /// Shanghai AI Laboratory's Acme.
-    Acme,
-    /// SenseTime's Helios.
-    Helios,
-    /// Standard Workload Format.
-    Swf,
-    /// Slurm's accounting.
-    Slurm,
+windtunnel_kernel::named! {
+    /// A published format of job logs.
+    pub enum Format: "format" {
+        Philly = "philly", "Microsoft's Philly, condensed to a row per job";
+        Alibaba2020 = "alibaba-2020", "Alibaba PAI 2020: pai_task_table";
+        Alibaba2023 = "alibaba-2023", "Alibaba 2023: openb_pod_list";
+        Alibaba2025 = "alibaba-2025", "Alibaba 2025: instances of recommendation services";
+        Acme = "acme", "Shanghai AI Laboratory's Acme: trace_seren, trace_kalos";
+        Helios = "helios", "SenseTime's Helios: cluster_log";
+        Swf = "swf", "Standard Workload Format; a processor stands for a GPU";
+        Slurm = "slurm", "Slurm: sacct --parsable2";
+    }
 }
 
 impl Format {
-    /// All.
-    pub const ALL: [Self; 8] = [
-        Self::Philly,
-        Self::Alibaba2020,
-        Self::Alibaba2023,
-        Self::Alibaba2025,
-        Self::Acme,
-        Self::Helios,
-        Self::Swf,
-        Self::Slurm,
-    ];
-
-    /// Name in a scenario.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Philly => "philly",
-            Self::Alibaba2020 => "alibaba-2020",
-            Self::Alibaba2023 => "alibaba-2023",
-            Self::Alibaba2025 => "alibaba-2025",
-            Self::Acme => "acme",
-            Self::Helios => "helios",
-            Self::Swf => "swf",
-            Self::Slurm => "slurm",
-        }
-    }
-
-    /// Whose it is.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Philly => "Microsoft's Philly, condensed to a row per job",
-            Self::Alibaba2020 => "Alibaba PAI 2020: pai_task_table",
-            Self::Alibaba2023 => "Alibaba 2023: openb_pod_list",
-            Self::Alibaba2025 => "Alibaba 2025: instances of recommendation services",
-            Self::Acme => "Shanghai AI Laboratory's Acme: trace_seren, trace_kalos",
-            Self::Helios => "SenseTime's Helios: cluster_log",
-            Self::Swf => "Standard Workload Format; a processor stands for a GPU",
-            Self::Slurm => "Slurm: sacct --parsable2",
-        }
-    }
-
-    /// The format named `name`.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
-
     /// Its columns; none if they may be any.
     const fn columns(self) -> &'static [&'static str] {
         match self {

@@ -12,6 +12,7 @@ mod spread;
 mod topology;
 
 use windtunnel_kernel::EndpointId;
+use windtunnel_kernel::registry::{Entry, Listed};
 
 pub use packed::Packed;
 pub use rail::RailAware;
@@ -21,34 +22,19 @@ pub use topology::TopologyAware;
 
 use crate::free::FreeSet;
 
-/// How close together a job's GPUs must be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Locality {
-    /// Anywhere.
-    #[default]
-    Anywhere,
-    /// On as few hosts as possible: whole hosts, and the rest on one.
-    FewestHosts,
-    /// On one leaf.
-    Leaf,
-    /// In one pod.
-    Pod,
+windtunnel_kernel::named! {
+    /// How close together a job's GPUs must be.
+    #[derive(Default, PartialOrd, Ord, Hash)]
+    pub enum Locality: "locality" {
+        #[default]
+        Anywhere = "anywhere", "anywhere";
+        FewestHosts = "fewest-hosts", "on as few hosts as possible: whole hosts, and the rest on one";
+        Leaf = "leaf", "on one leaf";
+        Pod = "pod", "in one pod";
+    }
 }
 
 impl Locality {
-    /// All.
-    pub const ALL: [Self; 4] = [Self::Anywhere, Self::FewestHosts, Self::Leaf, Self::Pod];
-
-    /// Name in a scenario.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Anywhere => "anywhere",
-            Self::FewestHosts => "fewest-hosts",
-            Self::Leaf => "leaf",
-            Self::Pod => "pod",
-        }
-    }
-
     /// Whether leaves and pods have to be known.
     pub const fn asks_for_groups(self) -> bool {
         matches!(self, Self::Leaf | Self::Pod)
@@ -130,22 +116,23 @@ pub trait Placement: Send + Sync {
     }
 }
 
-/// The built-in placements.
-pub const PLACEMENTS: [&(dyn Placement + 'static); 5] =
-    [&Packed, &Spread, &RailAware, &TopologyAware, &Random];
+/// A placement that comes along, and what is said of it. It stands in the placement's own file.
+pub struct BuiltIn {
+    /// Its name and a line about it.
+    pub entry: Entry,
+    /// The placement.
+    pub placement: &'static dyn Placement,
+}
 
-/// What each does, for lists.
-pub const DESCRIPTIONS: [(&str, &str); 5] = [
-    ("packed", "whole hosts first, then the host with the fewest free GPUs that suffice"),
-    ("spread", "one GPU of each host in turn"),
-    ("rail-aware", "rank r on GPU r modulo the GPUs of a host, so that ranks in step share a rail"),
-    ("topology-aware", "the fewest crossings of spines, then packed"),
-    ("random", "free GPUs drawn by job"),
-];
+/// The placements that come along, in the order in which they are listed.
+pub const PLACEMENTS: [&BuiltIn; 5] =
+    [&packed::PACKED, &spread::SPREAD, &rail::RAIL, &topology::TOPOLOGY, &random::RANDOM];
+
+windtunnel_kernel::table! { BuiltIn: "placement", PLACEMENTS }
 
 /// The placement named `name`.
 pub fn by_name(name: &str) -> Option<&'static dyn Placement> {
-    PLACEMENTS.into_iter().find(|placement| placement.name() == name)
+    <&BuiltIn>::by_name(name).map(|built_in| built_in.placement)
 }
 
 #[cfg(test)]
@@ -201,7 +188,7 @@ mod tests {
             let gpus = 1 + stream.below(if step % 7 == 0 { 150 } else { 12 }) as u32;
             let locality = Locality::ALL[stream.below(4) as usize];
             let need = Need { gpus, locality, key: step };
-            let placement = PLACEMENTS[stream.below(5) as usize];
+            let placement = PLACEMENTS[stream.below(5) as usize].placement;
             let found = placement.place(&free, need);
             // Rails may be short of GPUs where hosts are not.
             if placement.name() != "rail-aware" {

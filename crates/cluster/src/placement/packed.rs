@@ -1,17 +1,23 @@
 //! Best fit: neighbouring ranks share a host, and hosts are filled before others are broken into.
 
 use windtunnel_kernel::EndpointId;
+use windtunnel_kernel::registry::Entry;
 
-use super::{Need, Placement};
+use super::{BuiltIn, Need, Placement};
 use crate::free::FreeSet;
 
 /// Whole hosts first; what is left goes to the host with the fewest free GPUs that suffice.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed;
 
+pub(super) const PACKED: BuiltIn = BuiltIn {
+    entry: Entry::new("packed", "whole hosts first, then the host with the fewest free GPUs that suffice"),
+    placement: &Packed,
+};
+
 impl Placement for Packed {
     fn name(&self) -> &'static str {
-        "packed"
+        PACKED.entry.name
     }
 
     fn fits_by_count(&self) -> bool {

@@ -1,9 +1,10 @@
 //! Ranks on rails: with a leaf per rail, traffic between GPUs of one number stays below it.
 
 use windtunnel_kernel::EndpointId;
+use windtunnel_kernel::registry::Entry;
 
 use super::packed::fill;
-use super::{Need, Placement};
+use super::{BuiltIn, Need, Placement};
 use crate::free::FreeSet;
 
 /// Rank r on a GPU of number r modulo the GPUs of a host.
@@ -14,9 +15,17 @@ use crate::free::FreeSet;
 #[derive(Clone, Copy, Debug)]
 pub struct RailAware;
 
+pub(super) const RAIL: BuiltIn = BuiltIn {
+    entry: Entry::new(
+        "rail-aware",
+        "rank r on GPU r modulo the GPUs of a host, so that ranks in step share a rail",
+    ),
+    placement: &RailAware,
+};
+
 impl Placement for RailAware {
     fn name(&self) -> &'static str {
-        "rail-aware"
+        RAIL.entry.name
     }
 
     fn anywhere(&self, free: &FreeSet, need: Need) -> Option<Vec<EndpointId>> {

@@ -1,18 +1,22 @@
 //! Free GPUs drawn, as a scheduler without an eye for the fabric gives them.
 
 use rustc_hash::FxHashSet;
+use windtunnel_kernel::registry::Entry;
 use windtunnel_kernel::{EndpointId, RandomStream};
 
-use super::{Need, Placement};
+use super::{BuiltIn, Need, Placement};
 use crate::free::FreeSet;
 
 /// Each set of free GPUs with equal chance, drawn from the job's key.
 #[derive(Clone, Copy, Debug)]
 pub struct Random;
 
+pub(super) const RANDOM: BuiltIn =
+    BuiltIn { entry: Entry::new("random", "free GPUs drawn by job"), placement: &Random };
+
 impl Placement for Random {
     fn name(&self) -> &'static str {
-        "random"
+        RANDOM.entry.name
     }
 
     fn fits_by_count(&self) -> bool {

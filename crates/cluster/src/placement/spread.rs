@@ -1,17 +1,21 @@
 //! The opposite of packed: neighbouring ranks are on different hosts.
 
 use windtunnel_kernel::EndpointId;
+use windtunnel_kernel::registry::Entry;
 
-use super::{Need, Placement};
+use super::{BuiltIn, Need, Placement};
 use crate::free::FreeSet;
 
 /// One GPU of each host in turn: the first GPU of all hosts, then the second, and so on.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread;
 
+pub(super) const SPREAD: BuiltIn =
+    BuiltIn { entry: Entry::new("spread", "one GPU of each host in turn"), placement: &Spread };
+
 impl Placement for Spread {
     fn name(&self) -> &'static str {
-        "spread"
+        SPREAD.entry.name
     }
 
     fn fits_by_count(&self) -> bool {

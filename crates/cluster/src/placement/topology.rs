@@ -1,9 +1,10 @@
 //! Close together in the fabric: the fewest crossings of spines, then best fit.
 
 use windtunnel_kernel::EndpointId;
+use windtunnel_kernel::registry::Entry;
 
 use super::packed::fill;
-use super::{Need, Placement};
+use super::{BuiltIn, Need, Placement};
 use crate::free::{FreeSet, Groups};
 
 /// On one leaf if one suffices, the tightest; else in the tightest pod that suffices, on its emptiest leaves; else on the
@@ -11,9 +12,14 @@ use crate::free::{FreeSet, Groups};
 #[derive(Clone, Copy, Debug)]
 pub struct TopologyAware;
 
+pub(super) const TOPOLOGY: BuiltIn = BuiltIn {
+    entry: Entry::new("topology-aware", "the fewest crossings of spines, then packed"),
+    placement: &TopologyAware,
+};
+
 impl Placement for TopologyAware {
     fn name(&self) -> &'static str {
-        "topology-aware"
+        TOPOLOGY.entry.name
     }
 
     fn asks_for_groups(&self) -> bool {

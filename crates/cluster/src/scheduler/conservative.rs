@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::conservative_hosts::ByHosts;
 use super::turns::Turns;
-use super::{Absence, Decision, Profile, Scheduler};
+use super::{Absence, BuiltIn, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 /// Where searches began to find room: by GPUs, and by holding time in quarters of octaves.
@@ -64,6 +64,12 @@ impl Floors {
     }
 }
 
+pub(super) const CONSERVATIVE: BuiltIn = BuiltIn::new(
+    "conservative",
+    "each job has a reservation when it comes; others go before if they delay none",
+    |options| Box::new(Conservative::new(options.endpoints)),
+);
+
 /// The conservative backfill scheduler.
 #[derive(Clone, Debug)]
 pub enum Conservative {
@@ -99,7 +105,7 @@ impl Conservative {
 
 impl Scheduler for Conservative {
     fn name(&self) -> &'static str {
-        "conservative"
+        CONSERVATIVE.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
@@ -196,7 +202,7 @@ impl ByCount {
 
 impl Scheduler for ByCount {
     fn name(&self) -> &'static str {
-        "conservative"
+        CONSERVATIVE.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {

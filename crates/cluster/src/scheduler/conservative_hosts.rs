@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::EndpointId;
 
-use super::conservative::Floors;
+use super::conservative::{CONSERVATIVE, Floors};
 use super::host_profile::{HostProfile, OnHosts};
 use super::turns::Turns;
 use super::{Absence, Decision, Scheduler};
@@ -156,7 +156,7 @@ fn free_set(free: &[i32], cluster: &Cluster<'_>) -> FreeSet {
 
 impl Scheduler for ByHosts {
     fn name(&self) -> &'static str {
-        "conservative"
+        CONSERVATIVE.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {

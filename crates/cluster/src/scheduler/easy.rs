@@ -16,8 +16,14 @@ use windtunnel_kernel::EndpointId;
 
 use super::classes::{Classes, Kind};
 use super::reservation::{Absences, Reservation};
-use super::{Absence, Decision, Profile, Scheduler};
+use super::{Absence, BuiltIn, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
+
+pub(super) const EASY: BuiltIn = BuiltIn::new(
+    "easy",
+    "first come, first served; others go before if they do not delay the head (EASY backfill)",
+    |options| Box::new(Easy::new(options.endpoints)),
+);
 
 /// The EASY scheduler.
 #[derive(Clone, Debug)]
@@ -138,7 +144,7 @@ fn are_distinct_and_free(placement: &[EndpointId], cluster: &Cluster<'_>) -> boo
 
 impl Scheduler for Easy {
     fn name(&self) -> &'static str {
-        "easy"
+        EASY.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
@@ -217,6 +223,11 @@ impl Scheduler for Easy {
     }
 }
 
+pub(super) const FIRST_FIT: BuiltIn =
+    BuiltIn::new("first-fit", "the first job of the queue that fits; a large one may wait forever", |_| {
+        Box::new(FirstFit::new())
+    });
+
 /// The first job of the queue that fits is started, whoever waits before it.
 #[derive(Clone, Debug, Default)]
 pub struct FirstFit {
@@ -233,7 +244,7 @@ impl FirstFit {
 
 impl Scheduler for FirstFit {
     fn name(&self) -> &'static str {
-        "first-fit"
+        FIRST_FIT.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {

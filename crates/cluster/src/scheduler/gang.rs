@@ -14,9 +14,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::{EndpointId, Span};
 
-use super::{Absence, Decision, Scheduler};
+use super::{Absence, BuiltIn, Decision, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 use crate::free::FreeSet;
+
+pub(super) const GANG: BuiltIn = BuiltIn {
+    knows_elastic: false,
+    ..BuiltIn::new("gang", "time slices: rows of Ousterhout's matrix run in turn", |options| {
+        Box::new(Gang::new(options.slice, options.rows))
+    })
+};
 
 /// A row of the matrix.
 #[derive(Clone, Debug)]
@@ -210,7 +217,7 @@ impl Gang {
 
 impl Scheduler for Gang {
     fn name(&self) -> &'static str {
-        "gang"
+        GANG.entry.name
     }
 
     fn queued(&mut self, job: JobId, _: &Cluster<'_>) {

@@ -18,8 +18,17 @@ use std::ops::Bound;
 use rustc_hash::FxHashMap;
 
 use super::priority::Victims;
-use super::{Absence, Decision, Profile, Scheduler};
+use super::{Absence, BuiltIn, Decision, Profile, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
+
+pub(super) const MAST: BuiltIn = BuiltIn {
+    knows_regions: true,
+    ..BuiltIn::new(
+        "mast",
+        "regions share one queue by priority; low priorities are delayed, stopped and moved to make room",
+        |_| Box::new(Mast::new()),
+    )
+};
 
 /// Waiting jobs that a pass looks at.
 pub(super) const REACH: u32 = 128;
@@ -144,7 +153,7 @@ impl Mast {
 
 impl Scheduler for Mast {
     fn name(&self) -> &'static str {
-        "mast"
+        MAST.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {

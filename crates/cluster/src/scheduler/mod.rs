@@ -20,6 +20,7 @@ mod profile;
 mod reservation;
 mod turns;
 
+use windtunnel_kernel::registry::{Entry, Listed};
 use windtunnel_kernel::{EndpointId, Span};
 
 pub use conservative::{ByCount, Conservative};
@@ -142,47 +143,47 @@ pub struct Options {
     pub rows: u32,
 }
 
-/// The built-in schedulers and what each does.
-pub const SCHEDULERS: [(&str, &str); 10] = [
-    ("fcfs", "first come, first served; the head of the queue blocks the rest"),
-    ("first-fit", "the first job of the queue that fits; a large one may wait forever"),
-    ("sjf", "shortest job first; the head blocks the rest"),
-    ("smallest", "fewest GPUs first; the head blocks the rest"),
-    ("edf", "earliest deadline first, those without one last; the head blocks the rest"),
-    ("easy", "first come, first served; others go before if they do not delay the head (EASY backfill)"),
-    ("conservative", "each job has a reservation when it comes; others go before if they delay none"),
-    ("priority", "highest priority first; stops running jobs of lower priority"),
-    ("gang", "time slices: rows of Ousterhout's matrix run in turn"),
-    (
-        "mast",
-        "regions share one queue by priority; low priorities are delayed, stopped and moved to make room",
-    ),
+/// A scheduler that comes along: what is said of it, what it can do, and how it is made. It stands in the scheduler's own file.
+#[derive(Debug)]
+pub struct BuiltIn {
+    /// Its name and a line about it.
+    pub entry: Entry,
+    /// Whether it can do with jobs that get more or fewer GPUs than they asked for.
+    pub knows_elastic: bool,
+    /// Whether it works with several regions.
+    pub knows_regions: bool,
+    /// Makes it.
+    pub make: fn(&Options) -> Box<dyn Scheduler>,
+}
+
+impl BuiltIn {
+    /// One that knows elastic jobs and a single region, as most do.
+    const fn new(
+        name: &'static str,
+        summary: &'static str,
+        make: fn(&Options) -> Box<dyn Scheduler>,
+    ) -> Self {
+        Self { entry: Entry::new(name, summary), knows_elastic: true, knows_regions: false, make }
+    }
+}
+
+/// The schedulers that come along, in the order in which they are listed.
+pub const SCHEDULERS: [&BuiltIn; 10] = [
+    &ordered::FCFS,
+    &easy::FIRST_FIT,
+    &ordered::SJF,
+    &ordered::SMALLEST,
+    &ordered::EDF,
+    &easy::EASY,
+    &conservative::CONSERVATIVE,
+    &priority::PRIORITY,
+    &gang::GANG,
+    &mast::MAST,
 ];
+
+windtunnel_kernel::table! { BuiltIn: "scheduler", SCHEDULERS }
 
 /// The scheduler named `name`.
 pub fn by_name(name: &str, options: &Options) -> Option<Box<dyn Scheduler>> {
-    Some(match name {
-        "fcfs" => Box::new(Ordered::fcfs()),
-        "first-fit" => Box::new(FirstFit::new()),
-        "sjf" => Box::new(Ordered::sjf()),
-        "smallest" => Box::new(Ordered::smallest()),
-        "edf" => Box::new(Ordered::edf()),
-        "easy" => Box::new(Easy::new(options.endpoints)),
-        "conservative" => Box::new(Conservative::new(options.endpoints)),
-        "priority" => Box::new(Priority::new()),
-        "gang" => Box::new(Gang::new(options.slice, options.rows)),
-        "mast" => Box::new(Mast::new()),
-        _ => return None,
-    })
-}
-
-/// Whether the scheduler named `name` can do with jobs that get more or fewer GPUs than they asked for: one with a matrix of time
-/// slices cannot.
-pub fn knows_elastic(name: &str) -> bool {
-    name != "gang"
-}
-
-/// Whether the scheduler named `name` works with several regions.
-pub fn knows_regions(name: &str) -> bool {
-    name == "mast"
+    <&BuiltIn>::by_name(name).map(|built_in| (built_in.make)(options))
 }

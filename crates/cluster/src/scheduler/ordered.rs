@@ -3,8 +3,24 @@
 
 use std::collections::BTreeSet;
 
-use super::{Absence, Decision, Scheduler};
+use super::{Absence, BuiltIn, Decision, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
+
+pub(super) const FCFS: BuiltIn =
+    BuiltIn::new("fcfs", "first come, first served; the head of the queue blocks the rest", |_| {
+        Box::new(Ordered::fcfs())
+    });
+pub(super) const SJF: BuiltIn =
+    BuiltIn::new("sjf", "shortest job first; the head blocks the rest", |_| Box::new(Ordered::sjf()));
+pub(super) const SMALLEST: BuiltIn = BuiltIn::new(
+    "smallest",
+    "fewest GPUs first; the head blocks the rest",
+    |_| Box::new(Ordered::smallest()),
+);
+pub(super) const EDF: BuiltIn =
+    BuiltIn::new("edf", "earliest deadline first, those without one last; the head blocks the rest", |_| {
+        Box::new(Ordered::edf())
+    });
 
 /// Starts jobs in order of a key, ties by submission.
 #[derive(Clone, Debug)]
@@ -20,24 +36,28 @@ pub struct Ordered {
 impl Ordered {
     /// First come, first served.
     pub const fn fcfs() -> Self {
-        Self { name: "fcfs", key: None, waiting: BTreeSet::new(), blocked: None }
+        Self { name: FCFS.entry.name, key: None, waiting: BTreeSet::new(), blocked: None }
     }
 
     /// Shortest job first, by estimate; a job that has begun is not stopped.
     pub fn sjf() -> Self {
-        Self { name: "sjf", key: Some(|job, cluster| cluster.job(job).estimate), ..Self::fcfs() }
+        Self { name: SJF.entry.name, key: Some(|job, cluster| cluster.job(job).estimate), ..Self::fcfs() }
     }
 
     /// Fewest GPUs first.
     pub fn smallest() -> Self {
-        Self { name: "smallest", key: Some(|job, cluster| u64::from(cluster.job(job).gpus)), ..Self::fcfs() }
+        Self {
+            name: SMALLEST.entry.name,
+            key: Some(|job, cluster| u64::from(cluster.job(job).gpus)),
+            ..Self::fcfs()
+        }
     }
 
     /// Earliest deadline first (Liu and Layland, "Scheduling algorithms for multiprogramming in a hard-real-time environment", JACM
     /// 20(1), 1973, without stopping what runs); jobs without one after all others.
     pub fn edf() -> Self {
         Self {
-            name: "edf",
+            name: EDF.entry.name,
             key: Some(|job, cluster| cluster.deadline_of(job).unwrap_or(u64::MAX)),
             ..Self::fcfs()
         }

@@ -4,10 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Absence, Decision, Scheduler};
+use super::{Absence, BuiltIn, Decision, Scheduler};
 use crate::cluster::{Cluster, JobId, Running};
 
 type Order = std::cmp::Reverse<i32>;
+
+pub(super) const PRIORITY: BuiltIn =
+    BuiltIn::new("priority", "highest priority first; stops running jobs of lower priority", |_| {
+        Box::new(Priority::new())
+    });
 
 /// The GPUs of a priority's running jobs, and those jobs with the GPUs of each, the latest started first.
 type Level = (u64, BTreeMap<(std::cmp::Reverse<u64>, JobId), u64>);
@@ -78,7 +83,7 @@ impl Priority {
 
 impl Scheduler for Priority {
     fn name(&self) -> &'static str {
-        "priority"
+        PRIORITY.entry.name
     }
 
     fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {

@@ -140,7 +140,7 @@ struct Own {
 
 /// What to do when a member has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Course {
     /// The others may yet come, if this is the first member up to an instant.
     Wait(Option<Time>),
     /// Go as one group.
@@ -186,7 +186,7 @@ impl Exchanges {
         run: u32,
         members: &[Member],
         place: impl Fn(u32) -> EndpointId,
-    ) -> Verdict {
+    ) -> Course {
         let plan = replay.plan(join);
         let all = members.len() == plan.members() as usize;
         let ready = members.last().map_or(Time::ZERO, |member| member.ready);
@@ -197,7 +197,7 @@ impl Exchanges {
                 return self.by_message(run, ByMessage::Apart);
             }
             if !all {
-                return Verdict::Wait(None);
+                return Course::Wait(None);
             }
         }
         let known = self.known.entry(join.communicator).or_insert_with(|| {
@@ -228,7 +228,7 @@ impl Exchanges {
         if !all {
             let most = Span(left / SHIFTED).min(own.time.scaled(TOLERANCE));
             self.open.insert(run, Open { communicator: join.communicator, first, last, most });
-            return Verdict::Wait(Some(first + most));
+            return Course::Wait(Some(first + most));
         }
         self.open.remove(&run);
         if let Some(known) = self.known.get_mut(&join.communicator) {
@@ -239,7 +239,7 @@ impl Exchanges {
         self.done.whole += 1;
         let n = u64::from(plan.members());
         self.done.messages += n * (n - 1);
-        Verdict::Whole(in_step.group, Bytes(bytes))
+        Course::Whole(in_step.group, Bytes(bytes))
     }
 
     /// Those to come to `run` have not come in time.
@@ -250,10 +250,10 @@ impl Exchanges {
         }
     }
 
-    fn by_message(&mut self, run: u32, why: ByMessage) -> Verdict {
+    fn by_message(&mut self, run: u32, why: ByMessage) -> Course {
         self.open.remove(&run);
         self.done.by_message[why as usize] += 1;
-        Verdict::ByMessage
+        Course::ByMessage
     }
 
     fn rest(&mut self, communicator: u32) {

@@ -2,10 +2,10 @@
 
 use windtunnel_fabric::{Fabric, Ticket};
 use windtunnel_kernel::{Bytes, EndpointId, Time};
-use windtunnel_workload::collectives::Algorithm;
+use windtunnel_workload::collectives::Rings;
 use windtunnel_workload::machine::{Join, Meet};
 
-use super::exchanges::Verdict;
+use super::exchanges::Course;
 use super::{COUPLED, Running, ShardJob};
 use crate::coupler::{Group, Member};
 
@@ -76,7 +76,7 @@ pub(super) fn start_group<F: Fabric>(
         }
     });
     let spread = start - coupler.first_arrival(run);
-    let ring = matches!(group.shape.0, Algorithm::Ring | Algorithm::MultiRing);
+    let ring = group.shape.0.rings() != Rings::None;
     let kept = group.forced || (rings && ring);
     if spread > group.span.scaled(SPREAD) && !kept && simulated.is_empty() {
         return false;
@@ -93,17 +93,17 @@ pub(super) fn ask<F: Fabric>(
     job: usize,
     complete: Complete,
     join: &Join,
-) -> Verdict {
+) -> Course {
     let Running { job: ShardJob { workload, placement, .. }, replay, coupler, exchanges, .. } = running;
     let ranks = &workload.communicators[join.communicator as usize].ranks;
     let place = |index: u32| placement[ranks[index as usize].0 as usize];
     let members = coupler.members(complete.run);
-    let verdict = exchanges.came(fabric, (replay, join), complete.run, members, place);
-    if let Verdict::Whole(group, bytes) = verdict {
+    let course = exchanges.came(fabric, (replay, join), complete.run, members, place);
+    if let Course::Whole(group, bytes) = course {
         let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(complete.run));
         fabric.start_coupled(complete.start, place(0), ticket, group, bytes, 1, join.dimension as u8);
     }
-    verdict
+    course
 }
 
 /// Hands a reduction by switches, or a ring of two levels, to the fabric, however far apart its members come: the last one's vector

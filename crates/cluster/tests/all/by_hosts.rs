@@ -365,7 +365,7 @@ fn delayed(jobs: &[Job], durations: &[u64], machine: &Machine<'_>) -> (usize, Ve
 
 /// Whatever the placement, as long as it finds GPUs whenever there are legal ones.
 fn complete() -> impl Iterator<Item = &'static dyn Placement> {
-    PLACEMENTS.into_iter().filter(|placement| placement.fits_by_count())
+    PLACEMENTS.into_iter().map(|built_in| built_in.placement).filter(|placement| placement.fits_by_count())
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn every_placement_ends_every_job_on_hosts() {
     let plain: Vec<Plain> = like_hpc2n(9).into_iter().take(300).collect();
     let (jobs, durations) = as_jobs(&plain);
     for name in ["easy", "conservative"] {
-        for placement in PLACEMENTS {
+        for placement in PLACEMENTS.map(|built_in| built_in.placement) {
             let machine =
                 Machine { placements: vec![placement], reaction_delay: Span::from_ns(3), ..on_pairs(26, 8) };
             let (found, replayed) = common::run_for(name, &jobs, &durations, &machine);

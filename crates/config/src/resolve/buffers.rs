@@ -18,7 +18,7 @@ use crate::sheets;
 ///
 /// # Errors
 /// [`InputError`] for a sheet that cannot be read, or ports faster than those of every sheet.
-pub fn buffers(
+pub(super) fn buffers(
     network: &Network,
     topology: &Topology,
     written: &Written,

@@ -24,7 +24,7 @@ struct Laid {
 ///
 /// # Errors
 /// [`InputError`] with the key at fault, or for a job that no workload fits.
-pub fn plans(
+pub(super) fn plans(
     source: &JobSource,
     stream: &JobStream,
     context: &Context<'_>,

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use windtunnel_cluster::life::Sizes;
-use windtunnel_cluster::scheduler::knows_elastic;
+use windtunnel_cluster::scheduler::BuiltIn;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::jobs::Work;
@@ -23,7 +24,7 @@ use crate::schema::{ElasticRule, ElasticShares, Fidelity, Job};
 ///
 /// # Errors
 /// [`InputError`] for bounds that leave the job no room, and for what cannot be elastic.
-pub fn sizes(
+pub(super) fn sizes(
     job: &Job,
     asked: u32,
     load: Option<&Load>,
@@ -93,7 +94,7 @@ fn bounds(rule: &ElasticRule, asked: u32, context: &Context<'_>) -> Result<(u32,
 
 fn check_scheduler(context: &Context<'_>, place: &str) -> Result<(), InputError> {
     let name = &context.scenario.cluster.scheduler;
-    if knows_elastic(name) {
+    if <&BuiltIn>::by_name(name).is_none_or(|scheduler| scheduler.knows_elastic) {
         return Ok(());
     }
     let message = format!("scheduler `{name}` lays jobs out by the GPUs that they ask for");
@@ -104,7 +105,7 @@ fn check_scheduler(context: &Context<'_>, place: &str) -> Result<(), InputError>
 ///
 /// # Errors
 /// [`InputError`] for shares that leave jobs no room.
-pub fn check(shares: &ElasticShares, context: &Context<'_>) -> Result<(), InputError> {
+pub(super) fn check(shares: &ElasticShares, context: &Context<'_>) -> Result<(), InputError> {
     let at = |key: &str| format!("{}.elastic{key}", context.place);
     check_scheduler(context, &at(""))?;
     if !(shares.min > 0.0 && shares.min <= 1.0) {
@@ -120,7 +121,7 @@ pub fn check(shares: &ElasticShares, context: &Context<'_>) -> Result<(), InputE
 }
 
 /// The bounds of a job of a source that asks for `asked` of `gpus` GPUs.
-pub fn of_shares(shares: &ElasticShares, asked: u32, gpus: u32) -> ElasticRule {
+pub(super) fn of_shares(shares: &ElasticShares, asked: u32, gpus: u32) -> ElasticRule {
     let min = (f64::from(asked) * shares.min).ceil() as u32;
     let max = (f64::from(asked) * shares.max).floor() as u32;
     ElasticRule { min: min.clamp(1, asked), max: Some(max.clamp(asked, gpus.max(asked))) }

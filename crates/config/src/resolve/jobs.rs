@@ -11,18 +11,15 @@ use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::jobs::{JobPlan, ModelFacts, Work};
 use windtunnel_plan::load::Load;
 use windtunnel_plan::origin::Origin;
-use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form, Plan, neighbours};
+use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Plan, Whole, neighbours};
 use windtunnel_workload::program::{Binding, Communicator};
-use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload, goal, handwritten};
+use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload};
 
+use super::sources::{self, Asked};
 use super::storage::StoragePlan;
-use super::{elastic, flows, model, nccl, operations, policies};
-use crate::schema::{
-    AlgorithmName, CalendarSpan, CollectiveJob, CollectiveName, Fidelity, Job, Jobs, OperationsTable,
-    Scenario, WorkloadSource,
-    jobs::{FormName, TunerName},
-};
-use crate::sheets;
+use super::{elastic, nccl, operations, policies};
+use crate::schema::jobs::TunerName;
+use crate::schema::{CalendarSpan, CollectiveJob, Fidelity, Job, Jobs, Name, OperationsTable, Scenario};
 
 /// Ranks watched of a job without a pipeline.
 const WATCHED: usize = 64;
@@ -177,7 +174,7 @@ pub(super) fn build(
         let message = "the workload says how many GPUs the job needs";
         return Err(InputError::new(format!("{}.gpus", context.place), message));
     }
-    only_one(source, &place)?;
+    let of = sources::asked_for(source, &place)?;
     if source.model.is_none() {
         let model_only = [
             ("global_batch", source.global_batch.is_some()),
@@ -193,35 +190,7 @@ pub(super) fn build(
             return Err(InputError::new(at, "`parallelism` lays out a `model`, but the workload names none"));
         }
     }
-    if let Some(name) = &source.model {
-        return model::build(name, source, job, context, evidence);
-    }
-    if let Some(file) = &source.goal {
-        let path = context.base.join(file);
-        sheets::present(&path, &format!("{place}.goal"))?;
-        let options = goal::ReadOptions { labels: true };
-        let workload =
-            goal::open_with(&path, options).map_err(|error| InputError::new("", error.to_string()))?;
-        evidence.add("workload", "given", &format!("GOAL file {file}"));
-        return Ok(Built::plain(workload));
-    }
-    if let Some(file) = &source.file {
-        let path = context.base.join(file);
-        sheets::present(&path, &format!("{place}.file"))?;
-        let workload = handwritten::read(&path, context.fabric.topology.scale_up_size())
-            .map_err(|error| InputError::new("", error.to_string()))?;
-        evidence.add("workload", "given", &format!("hand-written file {file}"));
-        return Ok(Built::plain(workload));
-    }
-    evidence.add("workload", "given", "the scenario's traffic");
-    if let Some(collective) = &source.collective {
-        return collective_workload(collective, context, &format!("{place}.collective")).map(Built::plain);
-    }
-    let flows_of = source.flows.as_ref().expect("`only_one` has found exactly one source");
-    let ranks = flows_of.ranks.unwrap_or_else(|| context.gpus());
-    let seed = context.scenario.seed;
-    let list = flows::flows(flows_of, ranks, seed, context.base, &format!("{place}.flows"))?;
-    Ok(Built::plain(flows::workload(&list, ranks)))
+    (of.read)(&Asked { written: source, job, context, place: &place }, evidence)
 }
 
 /// Nanoseconds in which a job should have ended.
@@ -263,30 +232,8 @@ fn timed(job: &Job, context: &Context<'_>) -> Result<Built, InputError> {
     Ok(Built::plain(workload))
 }
 
-/// Refuses a workload with no source of work, or several.
-fn only_one(source: &WorkloadSource, place: &str) -> Result<(), InputError> {
-    let keys = [
-        ("model", source.model.is_some()),
-        ("goal", source.goal.is_some()),
-        ("file", source.file.is_some()),
-        ("collective", source.collective.is_some()),
-        ("flows", source.flows.is_some()),
-    ];
-    let given: Vec<&str> = keys.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
-    match given.len() {
-        1 => Ok(()),
-        0 => Err(InputError::new(
-            place,
-            "expected one of `model`, `goal`, `file`, `collective` and `flows`, found none",
-        )),
-        _ => Err(InputError::new(
-            place,
-            format!("expected one source of work, found `{}`", given.join("` and `")),
-        )),
-    }
-}
-
-fn collective_workload(
+/// A job of one collective.
+pub(super) fn collective_workload(
     job: &CollectiveJob,
     context: &Context<'_>,
     place: &str,
@@ -295,24 +242,16 @@ fn collective_workload(
     if ranks == 0 {
         return Err(InputError::new(format!("{place}.ranks"), "expected at least 1 rank, found 0"));
     }
-    let kind = match job.kind {
-        CollectiveName::AllReduce => CollectiveKind::AllReduce,
-        CollectiveName::AllGather => CollectiveKind::AllGather,
-        CollectiveName::ReduceScatter => CollectiveKind::ReduceScatter,
-        CollectiveName::Broadcast => CollectiveKind::Broadcast { root: 0 },
-        CollectiveName::Reduce => CollectiveKind::Reduce { root: 0 },
-        CollectiveName::AllToAll => CollectiveKind::AllToAll,
-        CollectiveName::Barrier => CollectiveKind::Barrier,
-    };
+    let Name(Whole(kind)) = job.kind;
     let mut spec = CollectiveSpec::new(kind, job.bytes.0);
-    spec.algorithm = algorithm(job.algorithm);
-    spec.form = form(job.form);
+    spec.algorithm = job.algorithm.0;
+    spec.form = job.form.0;
     spec.outstanding = job.outstanding;
     let members: Vec<RankId> = (0..ranks).map(RankId).collect();
     spec.domain = neighbours([members.as_slice()], context.fabric.topology.scale_up_size());
     let mut before = Span::ZERO;
     if job.tuner == TunerName::Nccl {
-        if job.algorithm != AlgorithmName::Auto {
+        if job.algorithm.0 != Algorithm::Auto {
             let error = InputError::new(format!("{place}.tuner"), "`nccl` chooses the algorithm, found one");
             return Err(error
                 .hint("leave `algorithm` out, or narrow the choice with `environment: {NCCL_ALGO: ring}`"));
@@ -341,31 +280,4 @@ fn collective_workload(
         workload.add_rank(0, &[Binding { communicator: 0, index }]);
     }
     Ok(workload)
-}
-
-/// The collectives' name for the scenario's.
-pub const fn form(name: FormName) -> Form {
-    match name {
-        FormName::Auto => Form::Auto,
-        FormName::Coupled => Form::Coupled,
-        FormName::Steps => Form::Steps,
-    }
-}
-
-/// The collectives' name for the scenario's.
-pub const fn algorithm(name: AlgorithmName) -> Algorithm {
-    match name {
-        AlgorithmName::Auto => Algorithm::Auto,
-        AlgorithmName::Ring => Algorithm::Ring,
-        AlgorithmName::DoubleBinaryTree => Algorithm::DoubleBinaryTree,
-        AlgorithmName::Recursive => Algorithm::Recursive,
-        AlgorithmName::Bruck => Algorithm::Bruck,
-        AlgorithmName::Pat => Algorithm::Pat,
-        AlgorithmName::Binomial => Algorithm::Binomial,
-        AlgorithmName::Direct => Algorithm::Direct,
-        AlgorithmName::Pairwise => Algorithm::Pairwise,
-        AlgorithmName::MultiRing => Algorithm::MultiRing,
-        AlgorithmName::Hierarchical => Algorithm::Hierarchical,
-        AlgorithmName::InNetwork => Algorithm::InNetwork,
-    }
 }

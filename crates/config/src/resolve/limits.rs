@@ -29,7 +29,7 @@ const MESSAGE: u64 = 32 + 2 * 64;
 
 /// # Errors
 /// [`InputError`] for a fabric whose links and GPUs alone do not fit in memory at this fidelity.
-pub fn fabric(scenario: &Scenario, topology: &Topology, source: &str) -> Result<(), InputError> {
+pub(super) fn fabric(scenario: &Scenario, topology: &Topology, source: &str) -> Result<(), InputError> {
     let timed = |jobs: &Jobs| jobs.list().iter().all(|job| job.workload.is_none());
     let simulates = !(scenario.fidelity == Fidelity::Job && timed(&scenario.jobs));
     let links = match scenario.fidelity {
@@ -49,7 +49,7 @@ pub fn fabric(scenario: &Scenario, topology: &Topology, source: &str) -> Result<
 
 /// # Errors
 /// [`InputError`] for a pattern whose messages do not fit in memory; `place` is that of the flows.
-pub fn pattern(pattern: FlowPattern, ranks: u32, place: &str) -> Result<(), InputError> {
+pub(super) fn pattern(pattern: FlowPattern, ranks: u32, place: &str) -> Result<(), InputError> {
     let ranks = u128::from(ranks);
     let count = match pattern {
         FlowPattern::AllToAll => ranks * ranks.saturating_sub(1),
@@ -62,7 +62,7 @@ pub fn pattern(pattern: FlowPattern, ranks: u32, place: &str) -> Result<(), Inpu
 /// # Errors
 /// [`InputError`] for a job whose longest message, alone on the fastest cable there is, takes longer than a network is
 /// followed, or has more packets than a queue pair numbers.
-pub fn messages(
+pub(super) fn messages(
     scenario: &Scenario,
     topology: &Topology,
     network: &NetworkPlan,

@@ -9,13 +9,14 @@
 //! Published thresholds hold as long as they are that deep; beyond, all of a profile's grow by one factor, up to what a port's share
 //! of the buffer holds. Thresholds that a scenario writes are never changed.
 
-use windtunnel_fabric::packet::{BufferSettings, EcnSettings, MarkAt};
+use windtunnel_fabric::packet::{BufferSettings, EcnSettings};
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_topology::Topology;
 
 use super::network::transport;
-use crate::schema::{Ecn, EcnProfileName, MarkName, Network};
+use crate::ecn_profiles::EcnProfile;
+use crate::schema::{Ecn, Network};
 
 /// What the longest path asks of marking.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -76,12 +77,7 @@ impl Marks {
 
 /// Marking as the model has it, on a fabric whose longest path asks for `marks`.
 pub fn marking(ecn: &Ecn, marks: &Marks) -> EcnSettings {
-    let (gbps, kmin, kmax, pmax) = match ecn.profile {
-        EcnProfileName::Standard => (400, 150_000, 450_000, 1.0),
-        EcnProfileName::Dcqcn => (40, 5_000, 200_000, 0.01),
-        EcnProfileName::Hpcc => (25, 100_000, 400_000, 0.2),
-        EcnProfileName::Dctcp => (10, 97_500, 97_500, 1.0),
-    };
+    let EcnProfile { gbps, kmin, kmax, pmax, .. } = *ecn.profile.0;
     let rate = ecn.rate.map_or(BitRate::from_gbps(gbps), |rate| rate.0);
     let pmax = ecn.pmax.unwrap_or(pmax);
     let (kmin, kmax) = match (ecn.kmin, ecn.kmax) {
@@ -93,16 +89,7 @@ pub fn marking(ecn: &Ecn, marks: &Marks) -> EcnSettings {
         }
         (from, to) => (from.map_or(Bytes(kmin), |size| size.0), to.map_or(Bytes(kmax), |size| size.0)),
     };
-    EcnSettings {
-        rate,
-        kmin,
-        kmax,
-        pmax,
-        at: match ecn.at {
-            MarkName::Enqueue => MarkAt::Enqueue,
-            MarkName::Dequeue => MarkAt::Dequeue,
-        },
-    }
+    EcnSettings { rate, kmin, kmax, pmax, at: ecn.at.0 }
 }
 
 /// Depth at which one packet in 200 is marked.

@@ -10,6 +10,7 @@ pub mod jobs;
 mod limits;
 pub mod marks;
 pub mod model;
+mod names;
 mod nccl;
 pub mod network;
 pub mod operations;
@@ -17,6 +18,7 @@ mod policies;
 pub mod reduce;
 mod routes;
 pub mod source;
+pub mod sources;
 pub mod storage;
 mod variation;
 

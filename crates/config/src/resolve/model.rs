@@ -15,8 +15,8 @@ use windtunnel_workload::model::{
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
-use super::jobs::{Built, Context, algorithm, form};
-use crate::schema::jobs::{AxisName, CollectiveSettings};
+use super::jobs::{Built, Context};
+use crate::schema::jobs::CollectiveSettings;
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
 
@@ -311,14 +311,7 @@ impl Transformer<'_> {
 
     fn layout(&self, architecture: &Architecture, context: &Context<'_>) -> Result<Layout, InputError> {
         let given = &self.parallelism;
-        let axis = |name: &AxisName| match name {
-            AxisName::Tp => Axis::Tp,
-            AxisName::Cp => Axis::Cp,
-            AxisName::Ep => Axis::Ep,
-            AxisName::Pp => Axis::Pp,
-            AxisName::Dp => Axis::Dp,
-        };
-        let order: Vec<Axis> = given.order.iter().map(axis).collect();
+        let order: Vec<Axis> = given.order.iter().map(|axis| axis.0).collect();
         let order: [Axis; 5] = order.try_into().map_err(|order: Vec<Axis>| {
             InputError::new(
                 self.at("parallelism.order"),
@@ -345,8 +338,8 @@ impl Transformer<'_> {
             Clip::default(),
         )?;
         let collective = |settings: &CollectiveSettings| CollectiveChoice {
-            algorithm: algorithm(settings.algorithm),
-            form: form(settings.form),
+            algorithm: settings.algorithm.0,
+            form: settings.form.0,
             outstanding: settings.outstanding,
         };
         let of = &given.collectives;

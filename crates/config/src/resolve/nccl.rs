@@ -21,7 +21,7 @@ const MEMORY: f64 = 0.85;
 ///
 /// # Errors
 /// [`InputError`] where the topology names no sheets, the environment is wrong, or it leaves no algorithm.
-pub fn tune(
+pub(super) fn tune(
     job: &CollectiveJob,
     spec: &mut CollectiveSpec,
     ranks: u32,

@@ -14,7 +14,7 @@ use windtunnel_plan::operations::OperationsPlan;
 use windtunnel_plan::plant::FabricPlant;
 use windtunnel_topology::{Names, Topology};
 
-use super::policies::unknown;
+use super::names::find;
 use super::storage::StoragePlan;
 use crate::schema::{
     CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LeaveName, LifetimeName,
@@ -135,9 +135,7 @@ pub fn operations(
 const SHORTEST_LIFE: u64 = 1_000_000_000;
 
 fn of_class(class: &str, rule: &FaultRule, plant: &FabricPlant, place: &str) -> Result<Process, InputError> {
-    let names = Class::ALL.map(Class::name);
-    let found = Class::ALL.into_iter().find(|known| known.name() == class);
-    let class = found.ok_or_else(|| unknown("class", class, &names, format!("{place}.class")))?;
+    let class: Class = find(class, format!("{place}.class"))?;
     let mtbf = rule.mtbf.ok_or_else(|| {
         InputError::new(format!("{place}.mtbf"), "`mtbf` is missing").hint("for example `mtbf: 5 y`")
     })?;

@@ -1,30 +1,29 @@
 //! Schedulers, placements and localities by name.
 
-use windtunnel_cluster::placement::{self, Locality, PLACEMENTS, Placement};
-use windtunnel_cluster::scheduler::{SCHEDULERS, knows_regions};
+use windtunnel_cluster::placement::{BuiltIn, Locality, Placement};
+use windtunnel_cluster::scheduler;
 use windtunnel_kernel::Span;
-use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_plan::error::InputError;
 
+use super::names::find;
 use crate::schema::Cluster;
 
 /// Time slices that are shorter would be an event each for nothing: no job does an iteration in them.
 const SHORTEST_SLICE: Span = Span::from_us(1_000);
 
 /// Refuses what no scheduler can do.
-pub fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
+pub(super) fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
     let at = |key: &str| format!("{source}: cluster.{key}");
-    let names = SCHEDULERS.map(|(name, _)| name);
-    if !names.contains(&cluster.scheduler.as_str()) {
-        let error = unknown("scheduler", &cluster.scheduler, &names, at("scheduler"));
-        return Err(match called_elsewhere(&cluster.scheduler) {
+    let scheduler: &scheduler::BuiltIn = find(&cluster.scheduler, at("scheduler")).map_err(|error| {
+        match called_elsewhere(&cluster.scheduler) {
             Some(hint) => InputError { hint: Some(hint.to_owned()), ..error },
             None => error,
-        });
-    }
+        }
+    })?;
     if cluster.regions == 0 {
         return Err(InputError::new(at("regions"), "expected at least 1 region, found 0"));
     }
-    if cluster.regions > 1 && !knows_regions(&cluster.scheduler) {
+    if cluster.regions > 1 && !scheduler.knows_regions {
         let message =
             format!("scheduler `{}` knows one region, found {}", cluster.scheduler, cluster.regions);
         return Err(InputError::new(at("regions"), message).hint("`cluster.scheduler: mast` knows several"));
@@ -68,24 +67,11 @@ fn called_elsewhere(name: &str) -> Option<&'static str> {
 }
 
 /// The placement named `name`.
-pub fn placement(name: &str, place: &str) -> Result<&'static dyn Placement, InputError> {
-    let known = PLACEMENTS.map(Placement::name);
-    placement::by_name(name).ok_or_else(|| unknown("placement", name, &known, format!("{place}.placement")))
+pub(super) fn placement(name: &str, place: &str) -> Result<&'static dyn Placement, InputError> {
+    find::<&BuiltIn>(name, format!("{place}.placement")).map(|built_in| built_in.placement)
 }
 
 /// The locality named `name`.
-pub fn locality(name: &str, place: &str) -> Result<Locality, InputError> {
-    let known = Locality::ALL.map(Locality::name);
-    let found = Locality::ALL.into_iter().find(|locality| locality.name() == name);
-    found.ok_or_else(|| unknown("locality", name, &known, format!("{place}.locality")))
-}
-
-/// No `what` has this name.
-pub fn unknown(what: &str, name: &str, known: &[&str], place: String) -> InputError {
-    let message = format!("no {what} `{name}`, expected one of `{}`", known.join("`, `"));
-    let error = InputError::new(place, message);
-    match nearest(name, known.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error,
-    }
+pub(super) fn locality(name: &str, place: &str) -> Result<Locality, InputError> {
+    find(name, format!("{place}.locality"))
 }

@@ -4,7 +4,7 @@ use windtunnel_fabric::reduction::ReductionSettings;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
-use windtunnel_workload::collectives::{Algorithm, Plan};
+use windtunnel_workload::collectives::Plan;
 use windtunnel_workload::{OpKind, Workload};
 
 use super::JobPlan;
@@ -110,8 +110,7 @@ fn asked(plan: &JobPlan) -> Option<(bool, bool)> {
 
 /// The same of one number of ranks.
 fn asked_by(workload: &Workload) -> Option<(bool, bool)> {
-    let wants =
-        |spec: &windtunnel_workload::collectives::CollectiveSpec| spec.algorithm == Algorithm::InNetwork;
+    let wants = |spec: &windtunnel_workload::collectives::CollectiveSpec| spec.algorithm.sums();
     if !workload.programs.iter().any(|program| program.specs.iter().any(wants)) {
         return None;
     }

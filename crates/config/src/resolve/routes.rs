@@ -12,7 +12,7 @@ use crate::schema::{Fidelity, RouteRule, Scenario};
 /// # Errors
 /// [`InputError`] for a NIC or switch that there is not, switches that no cable joins, and fidelities without paths of
 /// packets.
-pub fn routes(
+pub(super) fn routes(
     scenario: &Scenario,
     topology: &Topology,
     source: &str,

@@ -5,6 +5,7 @@ use windtunnel_cluster::cluster::Job;
 use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives, Sizes};
 use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
 use windtunnel_cluster::log::{self, Facts, Format, LogError, LoggedJob, ReadOptions, Scale};
+use windtunnel_kernel::registry::Listed;
 use windtunnel_kernel::{CalendarTime, RandomStream};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
@@ -13,6 +14,7 @@ use windtunnel_plan::origin::LogAccount;
 use windtunnel_plan::stream::JobStream;
 
 use super::jobs::Context;
+use super::names::find;
 use super::{elastic, operations, policies};
 use crate::schema::job_source::{EstimatesName, RunningName};
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
@@ -224,13 +226,11 @@ fn read_log(
     place: &str,
     key: &str,
 ) -> Result<(Vec<LoggedJob>, Facts, LogAccount, Format), InputError> {
-    let known = Format::ALL.map(Format::name);
     let name = source.format.as_deref().ok_or_else(|| {
         InputError::new(format!("{place}.format"), "a log needs its format")
-            .hint(format!("one of `{}`", known.join("`, `")))
+            .hint(format!("one of `{}`", Format::NAMES.join("`, `")))
     })?;
-    let format = Format::by_name(name)
-        .ok_or_else(|| policies::unknown("format", name, &known, format!("{place}.format")))?;
+    let format: Format = find(name, format!("{place}.format"))?;
     let path = base.join(file);
     sheets::present(&path, &format!("{place}.{key}"))?;
     let leave_running = matches!(source.running, RunningName::LeaveOut);

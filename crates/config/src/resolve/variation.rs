@@ -11,7 +11,7 @@ use crate::schema::{NoiseName, Variation};
 ///
 /// # Errors
 /// [`InputError`] for a coefficient or samples out of range.
-pub fn noise(variation: &Variation, source: &str) -> Result<Noise, InputError> {
+pub(super) fn noise(variation: &Variation, source: &str) -> Result<Noise, InputError> {
     let Some(noise) = &variation.kernel_noise else { return Ok(Noise::None) };
     let place = format!("{source}: variation.kernel_noise");
     if noise.distribution == NoiseName::Measured {
@@ -39,7 +39,7 @@ pub fn noise(variation: &Variation, source: &str) -> Result<Noise, InputError> {
 ///
 /// # Errors
 /// [`InputError`] for a host, GPU or NIC that does not exist, or a factor that is not positive.
-pub fn check(
+pub(super) fn check(
     variation: &Variation,
     topology: &Topology,
     source: &str,

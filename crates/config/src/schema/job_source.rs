@@ -5,8 +5,11 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, de};
+use windtunnel_cluster::log::Format;
+use windtunnel_cluster::placement::{BuiltIn, Locality};
 
 use super::jobs::{Job, Parallelism, WorkloadSource, anywhere, packed};
+use super::name::Name;
 use super::operations::{CheckpointRule, DataRule, ElasticShares};
 use super::quantity::Duration;
 
@@ -72,8 +75,9 @@ pub struct JobSource {
     /// A file with a row per job, perhaps under gzip.
     #[serde(default)]
     pub log: Option<String>,
-    /// Its format: `philly`, `alibaba-2020`, `alibaba-2023`, `alibaba-2025`, `acme`, `helios`, `swf` or `slurm`.
+    /// Its format.
     #[serde(default)]
+    #[schemars(with = "Option<Name<Format>>")]
     pub format: Option<String>,
     /// Leave out rows with holes and count them, instead of refusing the log.
     #[serde(default)]
@@ -97,9 +101,11 @@ pub struct JobSource {
     pub scale: ScaleJobs,
     /// Which GPUs each job gets, as in a list of jobs.
     #[serde(default = "packed")]
+    #[schemars(with = "Name<&'static BuiltIn>")]
     pub placement: String,
     /// How close together its GPUs must be, as in a list of jobs.
     #[serde(default = "anywhere")]
+    #[schemars(with = "Name<Locality>")]
     pub locality: String,
     /// Priorities drawn in these shares, instead of the log's.
     #[serde(default)]

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use windtunnel_cluster::placement::{BuiltIn, Locality};
+use windtunnel_workload::collectives::{Algorithm, Form, Whole};
+use windtunnel_workload::generate::Axis;
+use windtunnel_workload::schedules::ScheduleName;
 
+use super::name::Name;
 use super::operations::{CheckpointRule, DataRule, ElasticRule};
 use super::quantity::{CalendarSpan, Duration, Size};
 
@@ -20,9 +25,9 @@ pub struct Job {
     /// How a model is laid out over ranks.
     #[serde(default)]
     pub parallelism: Option<Parallelism>,
-    /// Which GPUs it gets: `packed` (whole hosts, then the tightest that suffices), `spread` (one host at a time, round
-    /// robin), `rail-aware`, `topology-aware` (fewest crossings of spines) or `random`.
+    /// Which GPUs it gets.
     #[serde(default = "packed")]
+    #[schemars(with = "Name<&'static BuiltIn>")]
     pub placement: String,
     /// Iterations to run.
     #[serde(default = "one")]
@@ -39,8 +44,9 @@ pub struct Job {
     /// Higher goes first (`priority` and `mast` schedulers).
     #[serde(default)]
     pub priority: i32,
-    /// How close together its GPUs must be: `anywhere`, `fewest-hosts`, `leaf` or `pod`.
+    /// How close together its GPUs must be.
     #[serde(default = "anywhere")]
+    #[schemars(with = "Name<Locality>")]
     pub locality: String,
     /// How long the scheduler expects it to run; its duration, or iterations on an ideal fabric, if left out.
     #[serde(default)]
@@ -215,7 +221,7 @@ pub struct Parallelism {
     /// Data parallelism; dense layers are replicated over ep × dp.
     pub dp: u32,
     /// Dimensions from the innermost (neighbouring ranks) to the outermost.
-    pub order: Vec<AxisName>,
+    pub order: Vec<Name<Axis>>,
     /// ZeRO stage: 0 is DDP, 3 is FSDP.
     pub zero: u8,
     /// Replicas of the ZeRO shards (HSDP).
@@ -250,7 +256,7 @@ impl Default for Parallelism {
             ep: 1,
             pp: 1,
             dp: 1,
-            order: vec![AxisName::Tp, AxisName::Cp, AxisName::Ep, AxisName::Dp, AxisName::Pp],
+            order: [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp].map(Name).to_vec(),
             zero: 0,
             replicate: 1,
             schedule: ScheduleJob::default(),
@@ -285,40 +291,25 @@ pub struct DimensionCollectives {
 #[serde(deny_unknown_fields, default)]
 pub struct CollectiveSettings {
     /// Algorithm; chosen by size if left out.
-    pub algorithm: AlgorithmName,
+    pub algorithm: Name<Algorithm>,
     /// How its edges are simulated.
-    pub form: FormName,
+    pub form: Name<Form>,
     /// Messages a rank may have in flight in a direct collective.
     pub outstanding: u32,
 }
 
 impl Default for CollectiveSettings {
     fn default() -> Self {
-        Self { algorithm: AlgorithmName::Auto, form: FormName::Auto, outstanding: outstanding() }
+        Self { algorithm: Name(Algorithm::Auto), form: Name(Form::Auto), outstanding: outstanding() }
     }
-}
-
-/// A dimension of parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AxisName {
-    /// Tensor.
-    Tp,
-    /// Context.
-    Cp,
-    /// Expert.
-    Ep,
-    /// Pipeline.
-    Pp,
-    /// Data.
-    Dp,
 }
 
 /// Pipeline schedule.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleJob {
-    /// `gpipe`, `1f1b`, `interleaved`, `zb-h1`, `zb1p`, `zbv`, `dorapp` or `dualpipe`.
+    /// Which.
+    #[schemars(with = "Name<ScheduleName>")]
     pub name: String,
     /// Model chunks per rank; the schedule's own number if left out.
     pub chunks: Option<u16>,
@@ -341,10 +332,10 @@ impl Default for ScheduleJob {
 #[serde(deny_unknown_fields)]
 pub struct CollectiveJob {
     /// Which.
-    pub kind: CollectiveName,
+    pub kind: Name<Whole>,
     /// Algorithm; chosen by size if left out.
     #[serde(default)]
-    pub algorithm: AlgorithmName,
+    pub algorithm: Name<Algorithm>,
     /// Size as nccl-tests counts it.
     pub bytes: Size,
     /// Number of ranks; all GPUs if left out.
@@ -352,7 +343,7 @@ pub struct CollectiveJob {
     pub ranks: Option<u32>,
     /// How its edges are simulated.
     #[serde(default)]
-    pub form: FormName,
+    pub form: Name<Form>,
     /// Messages a rank may have in flight in a direct collective.
     #[serde(default = "outstanding")]
     pub outstanding: u32,
@@ -377,70 +368,6 @@ pub enum TunerName {
 
 const fn outstanding() -> u32 {
     64
-}
-
-/// A collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CollectiveName {
-    /// All-reduce.
-    AllReduce,
-    /// All-gather.
-    AllGather,
-    /// Reduce-scatter.
-    ReduceScatter,
-    /// Broadcast from rank 0.
-    Broadcast,
-    /// Reduce to rank 0.
-    Reduce,
-    /// All-to-all.
-    AllToAll,
-    /// Barrier.
-    Barrier,
-}
-
-/// An algorithm of a collective.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AlgorithmName {
-    /// Chosen by size.
-    #[default]
-    Auto,
-    /// Ring.
-    Ring,
-    /// Two complementary binary trees.
-    DoubleBinaryTree,
-    /// Recursive halving and doubling.
-    Recursive,
-    /// Bruck.
-    Bruck,
-    /// Parallel aggregated trees.
-    Pat,
-    /// Binomial tree.
-    Binomial,
-    /// Every pair at once.
-    Direct,
-    /// Pair by pair.
-    Pairwise,
-    /// NCCL's rings: as many at once as a scale-up domain has members, each leaving by a NIC of its own.
-    MultiRing,
-    /// Inside the scale-up domain first.
-    Hierarchical,
-    /// Switches sum (all-reduce): those of the fabric (`network.reduction`), or of a scale-up domain.
-    InNetwork,
-}
-
-/// How the edges of a collective are simulated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FormName {
-    /// Coupled where that agrees with the step-by-step form.
-    #[default]
-    Auto,
-    /// One rate for all edges.
-    Coupled,
-    /// Message by message.
-    Steps,
 }
 
 /// Independent messages, all at once or as a file says.

@@ -6,37 +6,18 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
+use windtunnel_fabric::balancers::{Balancing, ECMP};
 use windtunnel_topology::{EcmpHash, HashFamily};
 
+use super::name::Name;
+
 /// A name, or `{ecmp: …}` with what switches hash by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadBalancer {
     /// How a path is chosen.
-    pub name: LoadBalancerName,
+    pub of: &'static Balancing,
     /// What switches hash by, for `ecmp`.
     pub hash: EcmpKeys,
-}
-
-/// How a path is chosen among equal ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LoadBalancerName {
-    /// A hash of the flow at each switch.
-    #[default]
-    Ecmp,
-    /// The up port is the destination modulo the number of ports (D-mod-k).
-    DestinationModulo,
-    /// Equal parts over all shortest paths.
-    Spray,
-    /// A switch draws a new path for packets that come more than `flowlet_gap` after the ones of their flow before
-    /// (LetFlow). Flow fidelity takes it for `ecmp`.
-    Flowlet,
-    /// Every packet takes the least loaded of the equal ports at every switch. Flow fidelity takes it for `spray`.
-    Adaptive,
-    /// The sender uses path numbers again whose packets came through unmarked (REPS). Flow fidelity takes it for `spray`.
-    Reps,
-    /// No path inside the fabric is ever shared: only the NICs count.
-    Ideal,
 }
 
 /// What switches hash by for `load_balancer: {ecmp: …}`.
@@ -44,37 +25,17 @@ pub enum LoadBalancerName {
 #[serde(deny_unknown_fields, default)]
 pub struct EcmpKeys {
     /// The function of a packet's five-tuple.
-    pub hash: EcmpHashName,
+    pub hash: Name<HashFamily>,
     /// Whether each switch has a seed of its own. Without, switches of all tiers choose alike, and what one has sent by a port the
     /// next sends by one port too (polarisation). If left out: with `mixed` they have, with the others not, as switches are
     /// delivered.
     pub switch_seeds: Option<bool>,
 }
 
-/// Families of hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EcmpHashName {
-    /// A 64-bit mixer: an independent draw for each flow and switch.
-    #[default]
-    Mixed,
-    /// CRC-16 (XMODEM).
-    Crc16,
-    /// CRC-32 (IEEE 802.3): spreads queue pairs with consecutive source ports evenly.
-    Crc32,
-    /// The exclusive or of all fields, 16 bits at a time.
-    Xor,
-}
-
 impl EcmpKeys {
     /// The topology's word for it.
     pub fn of(self) -> EcmpHash {
-        let family = match self.hash {
-            EcmpHashName::Mixed => HashFamily::Mixed,
-            EcmpHashName::Crc16 => HashFamily::Crc16,
-            EcmpHashName::Crc32 => HashFamily::Crc32,
-            EcmpHashName::Xor => HashFamily::Xor,
-        };
+        let Name(family) = self.hash;
         EcmpHash { family, switch_seeds: self.switch_seeds.unwrap_or(family == HashFamily::Mixed) }
     }
 }
@@ -92,13 +53,13 @@ impl<'de> Deserialize<'de> for LoadBalancer {
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<LoadBalancer, E> {
-                let name = LoadBalancerName::deserialize(name.into_deserializer())?;
-                Ok(LoadBalancer { name, hash: EcmpKeys::default() })
+                let Name(of) = Name::deserialize(name.into_deserializer())?;
+                Ok(LoadBalancer { of, hash: EcmpKeys::default() })
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, entries: A) -> Result<LoadBalancer, A::Error> {
                 let Keys { ecmp } = Keys::deserialize(de::value::MapAccessDeserializer::new(entries))?;
-                Ok(LoadBalancer { name: LoadBalancerName::Ecmp, hash: ecmp })
+                Ok(LoadBalancer { of: &ECMP, hash: ecmp })
             }
         }
 
@@ -120,19 +81,21 @@ impl JsonSchema for LoadBalancer {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (name, keys) = (generator.subschema_for::<LoadBalancerName>(), generator.subschema_for::<Keys>());
+        let (name, keys) = (generator.subschema_for::<Name<&Balancing>>(), generator.subschema_for::<Keys>());
         json_schema!({ "anyOf": [name, keys] })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use windtunnel_fabric::balancers::SPRAY;
+
     use super::*;
 
     #[test]
     fn a_name_or_ecmp_with_its_hash() {
         let read = |text: &str| serde_json::from_str::<LoadBalancer>(text).map_err(|error| error.to_string());
-        assert_eq!(read("\"spray\"").map(|found| found.name), Ok(LoadBalancerName::Spray));
+        assert_eq!(read("\"spray\"").map(|found| found.of), Ok(&SPRAY));
         assert_eq!(read("\"ecmp\"").map(|found| found.hash.of()), Ok(EcmpHash::default()));
         for (keys, family, switch_seeds) in [
             ("{}", HashFamily::Mixed, true),
@@ -142,10 +105,7 @@ mod tests {
             ("{\"hash\": \"xor\"}", HashFamily::Xor, false),
         ] {
             let found = read(&format!("{{\"ecmp\": {keys}}}")).expect(keys);
-            assert_eq!(
-                (found.name, found.hash.of()),
-                (LoadBalancerName::Ecmp, EcmpHash { family, switch_seeds })
-            );
+            assert_eq!((found.of, found.hash.of()), (&ECMP, EcmpHash { family, switch_seeds }));
         }
         for (wrong, expected) in [
             ("{\"spray\": {}}", "`ecmp`"),

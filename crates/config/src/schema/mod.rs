@@ -7,12 +7,14 @@ pub mod impairments;
 pub mod job_source;
 pub mod jobs;
 mod load_balancer;
+mod name;
 pub mod operations;
 pub mod quantity;
 pub mod queues;
 mod recovery;
 mod reduction;
 pub mod topology;
+mod transport;
 
 pub use impairments::{
     BackgroundPairs, BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links,
@@ -20,28 +22,29 @@ pub use impairments::{
 };
 pub use job_source::{JobKind, JobSource, Jobs, PriorityShare, ScaleJobs};
 pub use jobs::{
-    AlgorithmName, CollectiveJob, CollectiveName, FlowPattern, FlowsJob, Job, ModelJob, Parallelism,
-    ScheduleJob, WorkloadSource,
+    CollectiveJob, FlowPattern, FlowsJob, Job, ModelJob, Parallelism, ScheduleJob, WorkloadSource,
 };
-pub use load_balancer::{EcmpHashName, EcmpKeys, LoadBalancer, LoadBalancerName};
+pub use load_balancer::{EcmpKeys, LoadBalancer};
+pub use name::Name;
 pub use operations::{
     CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
     MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
 };
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
-pub use queues::{
-    ClassColors, ClassName, ColorName, ColorProfile, ColorProfiles, DisciplineName, DropProfile, Meter, Pfc,
-    PullName, Queue, Trimming,
-};
-pub use recovery::{RecoveryKeys, RecoveryName, SelectiveKeys};
+pub use queues::{ClassColors, ColorProfile, ColorProfiles, DropProfile, Meter, Pfc, Queue, Trimming};
+pub use recovery::{RecoveryKeys, SelectiveKeys};
 pub use reduction::Reduction;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub use topology::{
-    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, Host, KEYS, MeshDimension, NicBus,
-    Rails, RoutingName, ScaleUp, ShapeKey, ShapeName, SwitchSettings, TopologyFile,
+    Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
+    ShapeKey, SwitchSettings, TopologyFile,
 };
+use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};
+
+use self::transport::{LawNames, TransportNames};
+use crate::ecn_profiles::EcnProfile;
 
 /// A scenario: a fabric, the jobs on it, and how closely to look.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -93,13 +96,13 @@ pub struct Network {
     pub header: Size,
     /// How a path is chosen among equal ones.
     pub load_balancer: LoadBalancer,
-    /// Transport protocol (packet fidelity), the usual combination of a `congestion` law and a `recovery`: `none` (line rate, or a
-    /// fixed `window`), `dcqcn`, `dctcp`, `swift`, `newreno`, `cubic`, `mprdma`, `uec`, `rccc`, `eqds`, `hpcc` (needs
-    /// `telemetry`), `ndp` (needs `trimming`). If left out: `dctcp`, or what goes with `congestion`.
-    /// A program of one's own may bring more.
+    /// Transport protocol (packet fidelity), the usual combination of a `congestion` law and a `recovery`. If left out: `dctcp`, or
+    /// what goes with `congestion`. `hpcc` needs `telemetry`, `ndp` `trimming`. A program of one's own may bring more, whose names are
+    /// any text.
+    #[schemars(with = "Option<TransportNames>")]
     pub transport: Option<String>,
-    /// Law by which senders answer congestion, in place of that of the `transport` (packet fidelity): `none`, `dcqcn`, `dctcp`,
-    /// `swift`, `newreno`, `cubic`, `mprdma`, `nscc`, `rccc`, `eqds`, `hpcc`, `ndp`.
+    /// Law by which senders answer congestion, in place of that of the `transport` (packet fidelity).
+    #[schemars(with = "Option<LawNames>")]
     pub congestion: Option<String>,
     /// Parameters of the `transport`, or of the `congestion` law (packet fidelity): those that `docs/transports.md` names for it, or, where the program
     /// brings it along, whatever it takes.
@@ -120,7 +123,7 @@ pub struct Network {
     /// Data packets of a queue pair that one acknowledgement answers (packet fidelity).
     pub ack_every: u32,
     /// When a switch passes a packet on (packet fidelity).
-    pub forwarding: ForwardingName,
+    pub forwarding: Name<Forwarding>,
     /// Path numbers that `load_balancer: spray` goes round and `reps` draws from, a power of two (packet fidelity).
     pub paths: u32,
     /// Paths that hosts choose for themselves, before any balancer (packet fidelity).
@@ -152,9 +155,9 @@ pub struct Network {
     /// Data queues of each port of each switch, at most 8 (packet fidelity). If left out: one for all traffic.
     pub queues: Vec<Queue>,
     /// Which of the `queues` of equal priority goes next (packet fidelity).
-    pub discipline: DisciplineName,
+    pub discipline: Name<Discipline>,
     /// Which queue pair of a NIC sends next: in turn, or by the `queues` of their traffic (packet fidelity).
-    pub nic_pull: PullName,
+    pub nic_pull: Name<Pull>,
     /// The color of traffic, by which `queues` may mark and drop it (packet fidelity).
     pub colors: ClassColors,
     /// Priority flow control of lossless queues (packet fidelity); `{}` takes all defaults. None if left out.
@@ -192,7 +195,7 @@ impl Default for Network {
             backend: None,
             control: Size(windtunnel_kernel::Bytes(64)),
             ack_every: 4,
-            forwarding: ForwardingName::default(),
+            forwarding: Name::default(),
             paths: 64,
             routes: Vec::new(),
             flowlet_gap: Duration(windtunnel_kernel::Span(10_000_000)),
@@ -205,8 +208,8 @@ impl Default for Network {
             ecn: Ecn::default(),
             buffers: Vec::new(),
             queues: Vec::new(),
-            discipline: DisciplineName::default(),
-            nic_pull: PullName::default(),
+            discipline: Name::default(),
+            nic_pull: Name::default(),
             colors: ClassColors::default(),
             pfc: None,
             reduction: None,
@@ -265,17 +268,6 @@ pub struct RouteRule {
     pub via: Vec<String>,
 }
 
-/// When a switch passes a packet on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ForwardingName {
-    /// Once its last bit is in.
-    #[default]
-    StoreAndForward,
-    /// Once its header is in, where no port of the switch is faster than the one it came by.
-    CutThrough,
-}
-
 /// When queues mark packets (RED on the instantaneous queue). Sizes hold for a port of `rate` and grow in proportion. Those of a
 /// profile also grow with the longest path, where its bandwidth-delay product asks for more (`docs/transports.md`); `kmin` and `kmax`
 /// that are written hold as they are.
@@ -283,7 +275,7 @@ pub enum ForwardingName {
 #[serde(deny_unknown_fields, default)]
 pub struct Ecn {
     /// Published thresholds; the other keys change them one by one.
-    pub profile: EcnProfileName,
+    pub profile: Name<&'static EcnProfile>,
     /// Rate of a port that the sizes are for.
     pub rate: Option<Rate>,
     /// No packet is marked up to here.
@@ -293,35 +285,7 @@ pub struct Ecn {
     /// Probability at `kmax`.
     pub pmax: Option<f64>,
     /// Where.
-    pub at: MarkName,
-}
-
-/// Published thresholds of marking, each for the speed of its paper and in proportion for others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EcnProfileName {
-    /// From 150 KB to 450 KB at 400 Gbps, all at the end: 3 to 9 us of queue.
-    #[default]
-    Standard,
-    /// From 5 KB to 200 KB at 40 Gbps, 1% there: Zhu et al., "Congestion control for large-scale RDMA deployments", SIGCOMM
-    /// 2015, deployed parameters.
-    Dcqcn,
-    /// From 100 KB to 400 KB at 25 Gbps, 20% there, in proportion to the rate: Li et al., "HPCC", SIGCOMM 2019, section 5.1,
-    /// and its simulator.
-    Hpcc,
-    /// All above 65 packets of 1,500 B at 10 Gbps: Alizadeh et al., "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.4.
-    Dctcp,
-}
-
-/// Where a packet is marked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MarkName {
-    /// As it joins the queue.
-    #[default]
-    Enqueue,
-    /// As its transmission begins.
-    Dequeue,
+    pub at: Name<MarkAt>,
 }
 
 /// The shared buffer of a switch.
@@ -377,8 +341,8 @@ pub enum ReceiverName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Which waiting jobs are started, and which running ones stopped: `fcfs`, `first-fit`, `sjf`, `smallest`, `edf`,
-    /// `easy`, `conservative`, `priority`, `gang`, `mast`.
+    /// Which waiting jobs are started, and which running ones stopped.
+    #[schemars(with = "Name<&'static windtunnel_cluster::scheduler::BuiltIn>")]
     pub scheduler: String,
     /// How much of each constant stretch is simulated.
     pub episodes: Episodes,

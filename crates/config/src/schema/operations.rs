@@ -2,16 +2,18 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use windtunnel_cluster::faults::Class;
 
+use super::name::Name;
 use super::quantity::{CalendarSpan, Rate, Size};
 
 /// What fails: exactly one of the keys `class`, `like` and `log`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
-    /// All components of a class: `gpu`, `host`, `nic`, `cable`, `switch`, `software` (the job on a GPU is lost, the GPU is
-    /// not), `rack` or `pod` (all its hosts at once).
+    /// All components of a class.
     #[serde(default)]
+    #[schemars(with = "Option<Name<Class>>")]
     pub class: Option<String>,
     /// Mean time between the faults of one component, from the end of a repair.
     #[serde(default)]

@@ -2,41 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use windtunnel_fabric::packet::Color;
+use windtunnel_workload::Dimension;
 
-use super::{Duration, Ecn, Rate, Size};
-
-/// Traffic by what a job sends it for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ClassName {
-    /// Tensor parallelism.
-    Tp,
-    /// Context parallelism.
-    Cp,
-    /// Expert parallelism.
-    Ep,
-    /// Pipeline parallelism.
-    Pp,
-    /// Data parallelism.
-    Dp,
-    /// Anything else: plain collectives, flows, GOAL files.
-    Other,
-}
-
-/// Which of the data queues of equal priority goes next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DisciplineName {
-    /// The one whose first packet came first.
-    #[default]
-    Fifo,
-    /// The one listed first.
-    Strict,
-    /// In turns of `weight` packets.
-    Wrr,
-    /// In turns of `weight` full packets' bytes (deficit round robin).
-    Dwrr,
-}
+use super::{Duration, Ecn, Name, Rate, Size};
 
 /// A data queue of every port of every switch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -46,7 +15,7 @@ pub struct Queue {
     pub name: String,
     /// Traffic that it takes; what no queue names goes to the first one.
     #[serde(default)]
-    pub classes: Vec<ClassName>,
+    pub classes: Vec<Name<Dimension>>,
     /// Queues of higher priority go first.
     #[serde(default)]
     pub priority: u8,
@@ -81,19 +50,6 @@ pub struct Queue {
     /// color of their traffic (`network.colors`).
     #[serde(default)]
     pub meter: Option<Meter>,
-}
-
-/// How much a packet is worth when queues grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ColorName {
-    /// Dropped last.
-    #[default]
-    Green,
-    /// Dropped before.
-    Yellow,
-    /// Dropped first.
-    Red,
 }
 
 /// Profiles by color.
@@ -142,30 +98,17 @@ pub struct Meter {
 #[serde(deny_unknown_fields, default)]
 pub struct ClassColors {
     /// Tensor parallelism.
-    pub tp: ColorName,
+    pub tp: Name<Color>,
     /// Context parallelism.
-    pub cp: ColorName,
+    pub cp: Name<Color>,
     /// Expert parallelism.
-    pub ep: ColorName,
+    pub ep: Name<Color>,
     /// Pipeline parallelism.
-    pub pp: ColorName,
+    pub pp: Name<Color>,
     /// Data parallelism.
-    pub dp: ColorName,
+    pub dp: Name<Color>,
     /// Anything else.
-    pub other: ColorName,
-}
-
-/// Whose packet a NIC sends next, of the queue pairs that may send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PullName {
-    /// Queue pairs in turn.
-    #[default]
-    RoundRobin,
-    /// Those of the queue with the highest `priority`; of equal priority in turns of `weight` packets.
-    Strict,
-    /// Those of all queues in turns of `weight` packets.
-    Wrr,
+    pub other: Name<Color>,
 }
 
 /// How a queue drops at random as it grows. Sizes hold for a port of `rate` and grow in proportion.

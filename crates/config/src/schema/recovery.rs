@@ -6,43 +6,17 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
+use windtunnel_fabric::packet::transport::{Mending, SELECTIVE};
+
+use super::name::Name;
 
 /// A name, or `{selective: {reorder: …}}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecoveryKeys {
     /// How.
-    pub name: RecoveryName,
+    pub of: &'static Mending,
     /// Later packets that show a loss, for `selective`.
     pub reorder: Option<u32>,
-}
-
-/// How lost packets are sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RecoveryName {
-    /// Not at all.
-    None,
-    /// All from the first missing one on.
-    GoBackN,
-    /// The missing ones alone, once `reorder` later ones have arrived.
-    Selective,
-    /// The missing ones alone, once something sent later has arrived and they are overdue (RACK, RFC 8985).
-    Rack,
-    /// The missing ones alone, once switches have told that they trimmed them, or after a time-out.
-    Timer,
-}
-
-impl RecoveryName {
-    /// The key's value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::GoBackN => "go_back_n",
-            Self::Selective => "selective",
-            Self::Rack => "rack",
-            Self::Timer => "timer",
-        }
-    }
 }
 
 /// What shows a loss for `recovery: {selective: …}`.
@@ -66,13 +40,13 @@ impl<'de> Deserialize<'de> for RecoveryKeys {
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<RecoveryKeys, E> {
-                let name = RecoveryName::deserialize(name.into_deserializer())?;
-                Ok(RecoveryKeys { name, reorder: None })
+                let Name(of) = Name::deserialize(name.into_deserializer())?;
+                Ok(RecoveryKeys { of, reorder: None })
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, entries: A) -> Result<RecoveryKeys, A::Error> {
                 let Keys { selective } = Keys::deserialize(de::value::MapAccessDeserializer::new(entries))?;
-                Ok(RecoveryKeys { name: RecoveryName::Selective, reorder: selective.reorder })
+                Ok(RecoveryKeys { of: &SELECTIVE, reorder: selective.reorder })
             }
         }
 
@@ -94,7 +68,7 @@ impl JsonSchema for RecoveryKeys {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (name, keys) = (generator.subschema_for::<RecoveryName>(), generator.subschema_for::<Keys>());
+        let (name, keys) = (generator.subschema_for::<Name<&Mending>>(), generator.subschema_for::<Keys>());
         json_schema!({ "anyOf": [name, keys] })
     }
 }
@@ -107,13 +81,14 @@ mod tests {
     fn a_name_or_selective_with_its_count() {
         let read = |text: &str| serde_json::from_str::<RecoveryKeys>(text).map_err(|error| error.to_string());
         for (text, name, reorder) in [
-            ("\"rack\"", RecoveryName::Rack, None),
-            ("\"go_back_n\"", RecoveryName::GoBackN, None),
-            ("\"selective\"", RecoveryName::Selective, None),
-            ("{\"selective\": {}}", RecoveryName::Selective, None),
-            ("{\"selective\": {\"reorder\": 16}}", RecoveryName::Selective, Some(16)),
+            ("\"rack\"", "rack", None),
+            ("\"go_back_n\"", "go_back_n", None),
+            ("\"selective\"", "selective", None),
+            ("{\"selective\": {}}", "selective", None),
+            ("{\"selective\": {\"reorder\": 16}}", "selective", Some(16)),
         ] {
-            assert_eq!(read(text), Ok(RecoveryKeys { name, reorder }), "{text}");
+            let found = read(text).map(|found| (found.of.entry.name, found.reorder));
+            assert_eq!(found, Ok((name, reorder)), "{text}");
         }
         for (wrong, expected) in [
             ("{\"rack\": {}}", "`selective`"),

@@ -58,12 +58,12 @@ impl Changes {
     }
 
     /// Whether anything is still to change.
-    pub fn are_to_come(&self) -> bool {
+    pub(super) fn are_to_come(&self) -> bool {
         self.unforeseen || !self.steps.is_empty()
     }
 
     /// When the next change is.
-    pub fn next(&self) -> Time {
+    pub(super) fn next(&self) -> Time {
         self.steps.front().map_or(Time::NEVER, |&(at, _)| at)
     }
 }

@@ -29,7 +29,7 @@ use super::system::{FlowSystem, Incidence, NONE, Scratch};
 const TIE: f64 = 1.0 / (1u64 << 36) as f64;
 
 /// What a link at the top of the heap turned out to be.
-enum Verdict {
+enum Examined {
     /// Ready to freeze.
     Ready,
     /// Back in the heap, or done.
@@ -269,16 +269,16 @@ impl FlowSystem {
     }
 
     /// Judges `link`, just taken from the top of the heap.
-    fn examine(&mut self, link: u32) -> Verdict {
+    fn examine(&mut self, link: u32) -> Examined {
         let Scratch { load, key, closed_level, .. } = self.links[link as usize].scratch;
         if load > 0 {
             let share = self.share(link);
             if share > key {
                 self.push(link, share);
-                return Verdict::Not;
+                return Examined::Not;
             }
         } else if !self.crowds_closed(link) {
-            return Verdict::Not;
+            return Examined::Not;
         }
         let cut = key * (1.0 - 2.0 * TIE);
         if closed_level >= cut && self.has_closed(link) {
@@ -288,10 +288,10 @@ impl FlowSystem {
                 if share < f64::INFINITY {
                     self.push(link, share);
                 }
-                return Verdict::Not;
+                return Examined::Not;
             }
             if highest < cut {
-                return if load > 0 { Verdict::Ready } else { Verdict::Not };
+                return if load > 0 { Examined::Ready } else { Examined::Not };
             }
             let before = self.open_flows;
             for position in 0..self.links[link as usize].visits.len() {
@@ -303,10 +303,10 @@ impl FlowSystem {
             }
             if self.open_flows > before {
                 self.open_groups();
-                return Verdict::Not;
+                return Examined::Not;
             }
         }
-        if load > 0 { Verdict::Ready } else { Verdict::Not }
+        if load > 0 { Examined::Ready } else { Examined::Not }
     }
 
     /// Takes the next link ready to freeze, at a share of at most `bound`.
@@ -318,7 +318,7 @@ impl FlowSystem {
             }
             self.keys.pop();
             let current = self.links[link as usize].scratch.key.to_bits() == bits;
-            if current && matches!(self.examine(link), Verdict::Ready) {
+            if current && matches!(self.examine(link), Examined::Ready) {
                 return Some(link);
             }
         }

@@ -42,7 +42,7 @@ type Key = (u32, Tag);
 
 /// See the module page.
 #[derive(Clone, Debug, Default)]
-pub struct Matcher {
+pub(super) struct Matcher {
     alone: Option<(Key, List)>,
     exact: FxHashMap<Key, List>,
     wild: Option<Box<Wild>>,
@@ -96,7 +96,7 @@ fn take_head<K>(mut list: OccupiedEntry<'_, K, List>, operations: &Operations) {
 impl Matcher {
     /// Matches the receive `id` with the earliest unexpected message that fits and returns that, or posts it.
     #[inline]
-    pub fn post(&mut self, id: u32, operations: &mut Operations) -> Option<u32> {
+    pub(super) fn post(&mut self, id: u32, operations: &mut Operations) -> Option<u32> {
         let receive = operations[id];
         if receive.peer == NONE || receive.has(ANY_TAG) {
             return self.post_wildcard(id, operations);
@@ -185,7 +185,7 @@ impl Matcher {
 
     /// Matches the message `id` with the earliest posted receive that fits and returns that, or keeps it as unexpected.
     #[inline]
-    pub fn arrive(&mut self, id: u32, operations: &mut Operations) -> Option<u32> {
+    pub(super) fn arrive(&mut self, id: u32, operations: &mut Operations) -> Option<u32> {
         let (source, tag) = (operations[id].endpoint.0, operations[id].tag);
         if self.wild.is_some() {
             return self.arrive_among_wildcards(id, operations);
@@ -245,7 +245,7 @@ impl Matcher {
     }
 
     /// Makes the unexpected message `id` visible to wildcards; done for each at the first wildcard of the run.
-    pub fn index_for_wildcards(&mut self, id: u32, operations: &Operations) {
+    pub(super) fn index_for_wildcards(&mut self, id: u32, operations: &Operations) {
         self.leave_alone();
         let message = &operations[id];
         let wild = self.wild.get_or_insert_default();
@@ -255,7 +255,7 @@ impl Matcher {
     }
 
     /// Makes sure that unexpected messages will be visible to wildcards.
-    pub fn expect_wildcards(&mut self) {
+    pub(super) fn expect_wildcards(&mut self) {
         self.leave_alone();
         self.wild.get_or_insert_default();
     }

@@ -5,11 +5,11 @@ use windtunnel_kernel::{Bytes, EndpointId, Tag, Time};
 use crate::Ticket;
 
 /// The end of a list, or "any source".
-pub const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// Where an operation is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// On the free list.
     Free,
     /// A computation that has not started.
@@ -30,7 +30,7 @@ pub enum State {
 
 /// One operation. A send becomes its message.
 #[derive(Clone, Copy, Debug)]
-pub struct Operation {
+pub(super) struct Operation {
     /// The caller's name.
     pub ticket: Ticket,
     /// Insertion number; once posted or unexpected, the place in that order.
@@ -68,25 +68,25 @@ pub struct Operation {
 }
 
 /// The sender's dependents wait for the receiver.
-pub const RENDEZVOUS: u8 = 1;
+pub(super) const RENDEZVOUS: u8 = 1;
 /// A receive takes any tag.
-pub const ANY_TAG: u8 = 2;
+pub(super) const ANY_TAG: u8 = 2;
 
 impl Operation {
     /// Whether it has `mark`.
     #[inline]
-    pub const fn has(&self, mark: u8) -> bool {
+    pub(super) const fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
     }
 
     /// Has `mark`, or not.
     #[inline]
-    pub const fn mark(&mut self, mark: u8, has: bool) {
+    pub(super) const fn mark(&mut self, mark: u8, has: bool) {
         self.marks = if has { self.marks | mark } else { self.marks & !mark };
     }
 
     /// An empty operation of `endpoint`.
-    pub const fn new(state: State, endpoint: EndpointId, ticket: Ticket, number: u64) -> Self {
+    pub(super) const fn new(state: State, endpoint: EndpointId, ticket: Ticket, number: u64) -> Self {
         Self {
             ticket,
             number,
@@ -109,27 +109,27 @@ impl Operation {
     }
 
     /// Size of a message.
-    pub const fn bytes(&self) -> Bytes {
+    pub(super) const fn bytes(&self) -> Bytes {
         Bytes(self.amount)
     }
 }
 
 /// All operations of a host model, by id.
 #[derive(Clone, Debug)]
-pub struct Operations {
+pub(super) struct Operations {
     slots: Vec<Operation>,
     free: u32,
 }
 
 impl Operations {
     /// None.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { slots: Vec::new(), free: NONE }
     }
 
     /// Takes an operation in.
     #[inline]
-    pub fn insert(&mut self, operation: Operation) -> u32 {
+    pub(super) fn insert(&mut self, operation: Operation) -> u32 {
         let id = self.free;
         if id == NONE {
             self.slots.push(operation);
@@ -142,7 +142,7 @@ impl Operations {
 
     /// Gives a slot back.
     #[inline]
-    pub fn release(&mut self, id: u32) {
+    pub(super) fn release(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         slot.state = State::Free;
         slot.next = self.free;
@@ -150,7 +150,7 @@ impl Operations {
     }
 
     /// All slots, free ones included, by id.
-    pub fn slots(&self) -> &[Operation] {
+    pub(super) fn slots(&self) -> &[Operation] {
         &self.slots
     }
 }

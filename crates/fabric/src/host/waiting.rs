@@ -24,7 +24,7 @@ impl EventOrder for Number {
 
 /// What waits together: operations of one endpoint that need the same resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub(super) struct Group {
     /// Whose resources.
     pub endpoint: EndpointId,
     /// Kind (and whether its NIC is shared), stream and NIC.
@@ -47,7 +47,7 @@ struct Line {
 
 /// The lines of all endpoints. An endpoint has a handful of lines at most, so they are found by looking through them.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub(super) struct Waiting {
     lines_of: Vec<SmallVec<[Entry; 2]>>,
     lines: Vec<Line>,
     free: Vec<u32>,
@@ -55,13 +55,13 @@ pub struct Waiting {
 
 impl Waiting {
     /// For `endpoints` endpoints.
-    pub fn new(endpoints: usize) -> Self {
+    pub(super) fn new(endpoints: usize) -> Self {
         Self { lines_of: vec![SmallVec::new(); endpoints], lines: Vec::new(), free: Vec::new() }
     }
 
     /// The line of the group, if an operation of it waits.
     #[inline]
-    pub fn line(&self, group: Group) -> Option<u32> {
+    pub(super) fn line(&self, group: Group) -> Option<u32> {
         let lines = &self.lines_of[group.endpoint.0 as usize];
         lines.iter().find(|(needs, _)| *needs == group.needs).map(|&(_, line)| line)
     }
@@ -69,7 +69,7 @@ impl Waiting {
     /// Lets `operation` wait until the group's resources are free at `due`. If it is now the head of its line, that is
     /// returned and needs an event at (`due`, `number`).
     #[inline]
-    pub fn join(&mut self, group: Group, number: u64, operation: u32, due: Time) -> Option<u32> {
+    pub(super) fn join(&mut self, group: Group, number: u64, operation: u32, due: Time) -> Option<u32> {
         let Some(id) = self.line(group) else {
             let id = self.free.pop().unwrap_or_else(|| {
                 let (due, rest) = (Time::ZERO, EventQueue::new());
@@ -94,19 +94,19 @@ impl Waiting {
     /// The head, if the event (`time`, `number`) is the one it waits for; `None` if the event is out of date. Numbers are
     /// unique, so that an event of an earlier use of the line is out of date too.
     #[inline]
-    pub fn head(&self, line: u32, time: Time, number: u64) -> Option<u32> {
+    pub(super) fn head(&self, line: u32, time: Time, number: u64) -> Option<u32> {
         let line = &self.lines[line as usize];
         (line.head != NONE && (line.due, line.number) == (time, number)).then_some(line.head)
     }
 
     /// Notes that the head's event is now due at `time`.
     #[inline]
-    pub fn put_off(&mut self, line: u32, time: Time) {
+    pub(super) fn put_off(&mut self, line: u32, time: Time) {
         self.lines[line as usize].due = time;
     }
 
     /// Forgets all that waits for resources of `endpoint`, and calls `lost` for each.
-    pub fn clear(&mut self, endpoint: EndpointId, mut lost: impl FnMut(u32)) {
+    pub(super) fn clear(&mut self, endpoint: EndpointId, mut lost: impl FnMut(u32)) {
         for (_, id) in std::mem::take(&mut self.lines_of[endpoint.0 as usize]) {
             let line = &mut self.lines[id as usize];
             lost(std::mem::replace(&mut line.head, NONE));
@@ -119,7 +119,7 @@ impl Waiting {
 
     /// Takes the head off; returns the insertion number of the next, whose event will be due at `due`.
     #[inline]
-    pub fn take(&mut self, id: u32, due: Time) -> Option<u64> {
+    pub(super) fn take(&mut self, id: u32, due: Time) -> Option<u64> {
         let line = &mut self.lines[id as usize];
         if let Some((Number(number), operation)) = line.rest.pop() {
             (line.head, line.number, line.due) = (operation, number, due);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use windtunnel_kernel::digest::EventDigest;
-use windtunnel_kernel::executor::{Crew, End, Process, RunStatistics, Verdict};
+use windtunnel_kernel::executor::{Control, Crew, End, Process, RunStatistics};
 use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
@@ -577,7 +577,7 @@ impl<T: Transport> Many<T> {
         let until = Time(limit.0.saturating_add(1));
         let outcome = self.crew.run(until, |progress| {
             let completed = first_done.load(Relaxed) != u64::MAX;
-            if completed || progress.events >= budget { Verdict::Cancel } else { Verdict::Continue }
+            if completed || progress.events >= budget { Control::Cancel } else { Control::Continue }
         });
         let outcome = outcome.unwrap_or_else(|error| panic!("a process broke a rule: {error}"));
         let mut fresh = std::mem::take(&mut self.fresh);

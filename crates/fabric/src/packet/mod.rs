@@ -20,6 +20,7 @@ mod abandon;
 mod account;
 mod background;
 mod balance;
+mod choice;
 mod credit;
 mod crossing;
 mod engine;
@@ -64,11 +65,12 @@ mod totals;
 pub mod transport;
 
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
+pub use choice::TransportChoice;
 pub use engine::{Completion, Engine, OpenRequest, QueuePair};
 pub use engines::{Engines, Spread};
 pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
-pub use model::{NetworkOf, PacketModel, TransportChoice};
+pub use model::{NetworkOf, PacketModel};
 pub use network::{PacketNetwork, PacketNetworkError, too_long};
 pub use queue_settings::{
     Color, ColorProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,

@@ -62,25 +62,25 @@ impl Kind {
 /// Bits of [`Packet::flags`].
 pub(super) mod flag {
     /// Congestion experienced.
-    pub const MARKED: u8 = 1;
+    pub(crate) const MARKED: u8 = 1;
     /// To be acknowledged at once: it is the last of its message, or fills a window of fewer packets than are
     /// answered together.
-    pub const ASKS: u8 = 2;
+    pub(crate) const ASKS: u8 = 2;
     /// `hash` is a place in the engine's paths, not a hash.
-    pub const ROUTED: u8 = 4;
+    pub(crate) const ROUTED: u8 = 4;
     /// Has not met a switch.
-    pub const FRESH: u8 = 8;
+    pub(crate) const FRESH: u8 = 8;
     /// Trimmed at the port that leads to its receiver.
-    pub const LAST_HOP: u8 = 16;
+    pub(crate) const LAST_HOP: u8 = 16;
     /// Of a data packet, which has no use for [`LAST_HOP`]: sent after a time-out for want of credit, so a PULL may have been
     /// lost.
-    pub const RESCUES: u8 = 16;
+    pub(crate) const RESCUES: u8 = 16;
     /// The sender has nothing more to send.
-    pub const FINAL: u8 = 32;
+    pub(crate) const FINAL: u8 = 32;
     /// Of a reduction: switches take it in.
-    pub const REDUCED: u8 = 64;
+    pub(crate) const REDUCED: u8 = 64;
     /// Its link has gone down: it is forgotten as it reaches the far end.
-    pub const DOOMED: u8 = 128;
+    pub(crate) const DOOMED: u8 = 128;
 }
 
 /// A packet: one cache line.

@@ -7,19 +7,18 @@ use super::settings::{EcnSettings, PacketError};
 /// Data queues of a port at most: a packet carries its queue in 3 bits, as Ethernet carries a priority.
 pub const MOST_QUEUES: usize = 8;
 
-/// Which of the data queues of equal priority that may send goes next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Discipline {
-    /// The one whose first packet came first.
-    #[default]
-    Fifo,
-    /// The one listed first.
-    Strict,
-    /// In turns of `weight` packets.
-    WeightedRoundRobin,
-    /// In turns of `weight` full packets' bytes; what is left of a turn is kept while packets wait. Shreedhar and Varghese,
-    /// "Efficient fair queueing using deficit round robin", SIGCOMM 1995.
-    DeficitRoundRobin,
+windtunnel_kernel::named! {
+    /// Which of the data queues of equal priority that may send goes next.
+    #[derive(Default, Hash)]
+    pub enum Discipline: "discipline" {
+        #[default]
+        Fifo = "fifo", "the queue whose first packet came first";
+        Strict = "strict", "the queue listed first";
+        WeightedRoundRobin = "wrr", "turns of `weight` packets";
+        /// What is left of a turn is kept while packets wait. Shreedhar and Varghese, "Efficient fair queueing using deficit round
+        /// robin", SIGCOMM 1995.
+        DeficitRoundRobin = "dwrr", "turns of `weight` full packets' bytes (deficit round robin)";
+    }
 }
 
 /// A token bucket: no more than `burst` + `rate` × t bytes begin in any time t.
@@ -34,17 +33,16 @@ pub struct Shaper {
 /// RED for packets that are not marked but dropped: sizes as in [`EcnSettings`].
 pub type DropProfile = EcnSettings;
 
-/// How much a packet is worth when queues grow (RFC 2697, 2698; the drop precedence of RFC 2597).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Color {
-    /// Dropped last.
-    #[default]
-    Green,
-    /// Dropped before.
-    Yellow,
-    /// Dropped first.
-    Red,
+windtunnel_kernel::named! {
+    /// How much a packet is worth when queues grow (RFC 2697, 2698; the drop precedence of RFC 2597).
+    #[derive(Default, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Color: "color" {
+        #[default]
+        Green = "green", "dropped last";
+        Yellow = "yellow", "dropped before";
+        Red = "red", "dropped first";
+    }
 }
 
 impl Color {
@@ -86,16 +84,17 @@ pub enum Meter {
     },
 }
 
-/// Whose packet a NIC port takes next, of the queue pairs that may send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Pull {
-    /// Queue pairs in turn, whatever their traffic.
-    #[default]
-    RoundRobin,
-    /// Queues of higher priority first; those of equal priority in turns of `weight` packets; the queue pairs of each in turn.
-    Strict,
-    /// All queues in turns of `weight` packets, the queue pairs of each in turn.
-    Weighted,
+windtunnel_kernel::named! {
+    /// Whose packet a NIC port takes next, of the queue pairs that may send.
+    #[derive(Default, Hash)]
+    pub enum Pull: "pull" {
+        #[default]
+        RoundRobin = "round_robin", "queue pairs in turn";
+        /// The queue pairs of each queue go in turn.
+        Strict = "strict", "those of the queue with the highest `priority`; of equal priority in turns of `weight` packets";
+        /// The queue pairs of each queue go in turn.
+        Weighted = "wrr", "those of all queues in turns of `weight` packets";
+    }
 }
 
 /// One data queue of every port.

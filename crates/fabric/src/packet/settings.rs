@@ -10,14 +10,14 @@ use super::timeline::PORT_BITS;
 use super::transport::{Endpoint, Feature, Need, Recovery, Uses};
 use crate::reduction::ReductionSettings;
 
-/// When a switch may pass a packet on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Forwarding {
-    /// Once its last bit is in.
-    #[default]
-    StoreAndForward,
-    /// Once its header is in, where no port of the switch is faster than the one it came by; otherwise as above.
-    CutThrough,
+windtunnel_kernel::named! {
+    /// When a switch may pass a packet on.
+    #[derive(Default, Hash)]
+    pub enum Forwarding: "forwarding" {
+        #[default]
+        StoreAndForward = "store_and_forward", "once its last bit is in";
+        CutThrough = "cut_through", "once its header is in, where no port of the switch is faster than the one it came by";
+    }
 }
 
 /// How the packets of a queue pair are spread over equal paths.
@@ -71,14 +71,14 @@ pub struct ChosenRoute {
     pub links: Vec<LinkId>,
 }
 
-/// Where a packet is marked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MarkAt {
-    /// As it joins the queue, by what it finds.
-    #[default]
-    Enqueue,
-    /// As its transmission begins, by what it leaves behind.
-    Dequeue,
+windtunnel_kernel::named! {
+    /// Where a packet is marked.
+    #[derive(Default, Hash)]
+    pub enum MarkAt: "place of marks" {
+        #[default]
+        Enqueue = "enqueue", "as it joins the queue, by what it finds";
+        Dequeue = "dequeue", "as its transmission begins, by what it leaves behind";
+    }
 }
 
 /// RED on the instantaneous queue. Sizes are those of a port of `rate` and grow in proportion for others.

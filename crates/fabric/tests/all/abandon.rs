@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops};
 use windtunnel_fabric::packet::{
-    PacketModel, PacketSettings, ParallelSettings, TransportChoice, TrimSettings,
+    NetworkOf, PacketModel, PacketSettings, ParallelSettings, TransportChoice, TrimSettings,
 };
 use windtunnel_fabric::reroute::{Rerouter, lock};
 use windtunnel_fabric::{Abandon, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};

@@ -6,8 +6,8 @@ use windtunnel_fabric::packet::transport::{
     Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Rccc, Recovery, Swift, Transport,
 };
 use windtunnel_fabric::packet::{
-    BufferSettings, Completion, EcnSettings, Engine, MarkAt, OpenRequest, PacketSettings, TransportChoice,
-    TrimSettings,
+    BufferSettings, Completion, EcnSettings, Engine, MarkAt, NetworkOf, OpenRequest, PacketSettings,
+    TransportChoice, TrimSettings,
 };
 use windtunnel_kernel::{BitRate, Bytes, Span, Time, math};
 use windtunnel_topology::{

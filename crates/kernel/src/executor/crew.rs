@@ -14,7 +14,7 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 
 use super::parallel::{Leader, Parallel, SendHome, Shared};
-use super::process::{ExecutorError, Outcome, Process, Progress, Verdict, homes};
+use super::process::{Control, ExecutorError, Outcome, Process, Progress, homes};
 use super::statistics::RunStatistics;
 use crate::units::{Span, Time};
 
@@ -110,7 +110,7 @@ where
     pub fn run(
         &mut self,
         until: Time,
-        control: impl FnMut(&Progress) -> Verdict,
+        control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError> {
         let begun = super::parallel::now();
         let result = self.leader.run(&mut self.balance, until, control);

@@ -46,6 +46,6 @@ mod statistics;
 
 pub use crew::{Crew, Loan};
 pub use parallel::Parallel;
-pub use process::{End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Verdict};
+pub use process::{Control, End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress};
 pub use sequential::Sequential;
 pub use statistics::{RunStatistics, ThreadStatistics};

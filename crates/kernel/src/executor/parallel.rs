@@ -27,7 +27,7 @@ use super::barrier::Barrier;
 use super::inbox::Inbox;
 use super::mailbox::Mailboxes;
 use super::process::{
-    End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Verdict, homes, window_end,
+    Control, End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, homes, window_end,
 };
 use super::sequential::Sequential;
 use super::statistics::{RunStatistics, ThreadStatistics};
@@ -81,7 +81,7 @@ impl Parallel {
         processes: &mut [P],
         lookahead: Span,
         until: Time,
-        control: impl FnMut(&Progress) -> Verdict,
+        control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError>
     where
         P: Process + Send,
@@ -108,7 +108,7 @@ impl Parallel {
         processes: &mut [P],
         lookahead: Span,
         until: Time,
-        control: impl FnMut(&Progress) -> Verdict,
+        control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError> {
         let start = now();
         let outcome = Sequential::run(processes, lookahead, until, control)?;
@@ -127,7 +127,7 @@ impl Parallel {
         processes: &mut [P],
         lookahead: Span,
         until: Time,
-        control: impl FnMut(&Progress) -> Verdict,
+        control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError>
     where
         P: Process + Send,
@@ -356,7 +356,7 @@ impl<P: Process> Leader<P> {
         &mut self,
         balance: &mut Parallel,
         until: Time,
-        control: impl FnMut(&Progress) -> Verdict,
+        control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError> {
         self.since = now();
         self.own.last = self.since;
@@ -383,7 +383,7 @@ impl<P: Process> Leader<P> {
         &mut self,
         balance: &mut Parallel,
         until: Time,
-        mut control: impl FnMut(&Progress) -> Verdict,
+        mut control: impl FnMut(&Progress) -> Control,
         tally: &mut Tally,
     ) -> Option<End> {
         let mut earliest = self.own.shared.earliest();
@@ -393,7 +393,7 @@ impl<P: Process> Leader<P> {
             if end.is_some() && tally.progress.windows == 0 {
                 return end;
             }
-            if end.is_none() && tally.progress.windows > 0 && control(&tally.progress) == Verdict::Cancel {
+            if end.is_none() && tally.progress.windows > 0 && control(&tally.progress) == Control::Cancel {
                 end = Some(End::Cancelled);
             }
             self.own.shared.window.store(self.windows, Relaxed);

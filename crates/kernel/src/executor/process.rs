@@ -266,7 +266,7 @@ pub struct Progress {
 
 /// The answer to a [`Progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Control {
     /// Go on.
     Continue,
     /// End the run here; the processes are whole and may be run on.
@@ -280,7 +280,7 @@ pub enum End {
     Idle,
     /// The next event is at or after the stop time.
     Stop,
-    /// [`Verdict::Cancel`].
+    /// [`Control::Cancel`].
     Cancelled,
 }
 

@@ -1,7 +1,7 @@
 //! All processes on the calling thread, one after another.
 
 use super::inbox::Inbox;
-use super::process::{End, ExecutorError, Outbox, Outcome, Process, Progress, Verdict, homes, window_end};
+use super::process::{Control, End, ExecutorError, Outbox, Outcome, Process, Progress, homes, window_end};
 use crate::queue::EventKey;
 use crate::units::{Span, Time};
 
@@ -19,7 +19,7 @@ impl Sequential {
         processes: &mut [P],
         lookahead: Span,
         until: Time,
-        mut control: impl FnMut(&Progress) -> Verdict,
+        mut control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError> {
         if processes.len() > 1 && lookahead == Span::ZERO {
             return Err(ExecutorError::NoLookahead { processes: processes.len() });
@@ -34,7 +34,7 @@ impl Sequential {
             if let Some(end) = End::before(earliest, until) {
                 return Ok(Outcome { end, progress });
             }
-            if progress.windows > 0 && control(&progress) == Verdict::Cancel {
+            if progress.windows > 0 && control(&progress) == Control::Cancel {
                 return Ok(Outcome { end: End::Cancelled, progress });
             }
             let horizon =

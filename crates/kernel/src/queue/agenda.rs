@@ -261,7 +261,7 @@ impl Agenda {
     /// Lines up the next bucket with entities if it is less than `within` buckets away; whether it did.
     fn fill(&mut self, within: u64) -> bool {
         let Some(number) = self.next_bucket(within) else { return false };
-        if number << self.shift > self.now + FARTHEST {
+        if number << self.shift > self.now.saturating_add(FARTHEST) {
             return false;
         }
         self.cursor = number;
@@ -343,15 +343,17 @@ impl Agenda {
 
     /// The first bucket with entities after the cursor, less than `within` buckets away.
     fn next_occupied(&self, within: u64) -> Option<u64> {
-        let mut number = self.cursor + 1;
-        let end = self.cursor.saturating_add(within.min(self.heads.len() as u64));
-        while number < end {
+        // Distances and no numbers, of which the last one has none after it.
+        let within = within.min(self.heads.len() as u64);
+        let mut distance = 1;
+        while distance < within {
+            let number = self.cursor.checked_add(distance)?;
             let slot = self.slot(number);
             let word = self.occupied[slot / 64] >> (slot % 64);
             if word != 0 {
-                return Some(number + u64::from(word.trailing_zeros()));
+                return Some(number.saturating_add(u64::from(word.trailing_zeros())));
             }
-            number += 64 - (slot % 64) as u64;
+            distance += 64 - (slot % 64) as u64;
         }
         None
     }
@@ -661,6 +663,33 @@ mod tests {
                 let found: Vec<_> = std::iter::from_fn(|| agenda.pop()).collect();
                 assert_eq!(found, expected);
             }
+        }
+    }
+
+    /// Up to the last picosecond that there is, whatever the width.
+    #[test]
+    fn nothing_is_lost_at_the_end_of_time() {
+        const ENTITIES: u32 = 200;
+        for bits in [6, 20, 34, 50] {
+            let mut agenda = Agenda::new(ENTITIES as usize);
+            agenda.look = 16;
+            let mut set = std::collections::BTreeSet::new();
+            for entity in 0..ENTITIES {
+                let before = crate::mix64(u64::from(entity) << 8 | bits) >> (64 - bits);
+                agenda.push(entity, Time(u64::MAX - before));
+                set.insert((u64::MAX - before, entity));
+            }
+            for round in 0..5_000u64 {
+                let Some((time, entity)) = set.pop_first() else { break };
+                assert_eq!(agenda.pop(), Some((Time(time), entity)), "{bits} bits");
+                let delay = crate::mix64(round) >> (64 - bits) >> 4;
+                if round < 4_000 {
+                    let time = time.saturating_add(delay);
+                    agenda.push(entity, Time(time));
+                    set.insert((time, entity));
+                }
+            }
+            assert_eq!((agenda.pop(), set.pop_first()), (None, None));
         }
     }
 }

@@ -271,7 +271,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
                 let next = number + u64::from(word.trailing_zeros());
                 return (next < end).then_some(next);
             }
-            number += 64 - (slot % 64) as u64;
+            number = number.saturating_add(64 - (slot % 64) as u64);
         }
         None
     }
@@ -483,5 +483,33 @@ mod tests {
             widths.push(calendar.shift);
         }
         assert!(widths[0] > widths[1] + 5 && widths[2] > widths[1] + 5, "{widths:?}");
+    }
+
+    /// Up to the last picosecond that there is, whatever the width.
+    #[test]
+    fn nothing_is_lost_at_the_end_of_time() {
+        for bits in [6, 20, 34, 50] {
+            let mut calendar = CalendarQueue::new();
+            let mut heap = EventQueue::new();
+            calendar.look = 16;
+            let push = |calendar: &mut CalendarQueue<u64>, heap: &mut EventQueue<u64>, time, count| {
+                let key = EventKey { time: Time(time), count, ..EventKey::default() };
+                calendar.push(key, count);
+                heap.push(key, count);
+            };
+            for count in 0..200 {
+                let before = crate::mix64(count << 8 | bits) >> (64 - bits);
+                push(&mut calendar, &mut heap, u64::MAX - before, count);
+            }
+            for count in 200..5_200 {
+                let Some((key, event)) = heap.pop() else { break };
+                assert_eq!(calendar.pop(), Some((key, event)), "{bits} bits");
+                let delay = crate::mix64(count) >> (64 - bits) >> 4;
+                if count < 4_200 {
+                    push(&mut calendar, &mut heap, key.time.0.saturating_add(delay), count);
+                }
+            }
+            assert_eq!((calendar.pop(), heap.pop()), (None, None));
+        }
     }
 }

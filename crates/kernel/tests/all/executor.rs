@@ -3,14 +3,14 @@
 use crate::phold::{ENTITIES, LOOKAHEAD, Phold, deal, digest};
 use proptest::prelude::*;
 use windtunnel_kernel::executor::{
-    End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Sequential, Verdict,
+    Control, End, Envelope, ExecutorError, Outbox, Outcome, Process, Progress, Sequential,
 };
 use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time};
 
 fn run(processes: &mut [Phold], until: Time) -> Outcome {
-    Sequential::run(processes, LOOKAHEAD, until, |_| Verdict::Continue).unwrap()
+    Sequential::run(processes, LOOKAHEAD, until, |_| Control::Continue).unwrap()
 }
 
 const UNTIL: Time = Time(1_000_000);
@@ -60,7 +60,7 @@ fn a_cancelled_run_goes_on_where_it_ended() {
     let mut seen: Vec<Progress> = Vec::new();
     let control = |progress: &Progress| {
         seen.push(*progress);
-        if seen.len() == 10 { Verdict::Cancel } else { Verdict::Continue }
+        if seen.len() == 10 { Control::Cancel } else { Control::Continue }
     };
     let outcome = Sequential::run(&mut processes, LOOKAHEAD, UNTIL, control).unwrap();
     assert_eq!((outcome.end, outcome.progress), (End::Cancelled, seen[9]));
@@ -94,19 +94,19 @@ fn a_window_is_as_long_as_the_lookahead_and_a_stop_is_not_reached() {
     let process =
         |id, times: &[u64]| Horizons(id, times.iter().rev().map(|&time| Time(time)).collect(), vec![]);
     let mut pair = [process(0, &[5, 12, 40]), process(1, &[15, 16, 50])];
-    let outcome = Sequential::run(&mut pair, Span(10), Time(50), |_| Verdict::Continue).unwrap();
+    let outcome = Sequential::run(&mut pair, Span(10), Time(50), |_| Control::Continue).unwrap();
     // Windows [5, 15), [15, 25), [40, 50).
     assert_eq!((&pair[0].2, &pair[1].2), (&vec![Time(15), Time(50)], &vec![Time(25)]));
     assert_eq!((outcome.end, outcome.progress.events, outcome.progress.time), (End::Stop, 5, Time(50)));
-    let outcome = Sequential::run(&mut pair, Span(10), Time::NEVER, |_| Verdict::Continue).unwrap();
+    let outcome = Sequential::run(&mut pair, Span(10), Time::NEVER, |_| Control::Continue).unwrap();
     assert_eq!((outcome.end, outcome.progress.events, outcome.progress.time), (End::Idle, 1, Time::NEVER));
     let mut lone = [process(0, &[5, 12, 40])];
-    Sequential::run(&mut lone, Span::ZERO, Time(41), |_| Verdict::Continue).unwrap();
+    Sequential::run(&mut lone, Span::ZERO, Time(41), |_| Control::Continue).unwrap();
     assert_eq!(lone[0].2, [Time(41)], "a single process has no windows and needs no lookahead");
 }
 
 fn error(processes: &mut [Phold], lookahead: Span) -> ExecutorError {
-    Sequential::run(processes, lookahead, UNTIL, |_| Verdict::Continue).unwrap_err()
+    Sequential::run(processes, lookahead, UNTIL, |_| Control::Continue).unwrap_err()
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_key_used_twice_is_caught() {
         fn receive(&mut self, _: Envelope<u8>) {}
     }
     let error =
-        Sequential::run(&mut [Twice(0, false), Twice(1, true)], Span(5), UNTIL, |_| Verdict::Continue);
+        Sequential::run(&mut [Twice(0, false), Twice(1, true)], Span(5), UNTIL, |_| Control::Continue);
     assert_eq!(
         error.unwrap_err().to_string(),
         "expected a new count for each event of entity 7, found 0 twice at 30 ps"
@@ -175,6 +175,6 @@ fn a_key_used_twice_is_caught() {
 
 #[test]
 fn a_run_without_processes_is_idle() {
-    let outcome = Sequential::run::<Phold>(&mut [], Span::ZERO, UNTIL, |_| Verdict::Continue).unwrap();
+    let outcome = Sequential::run::<Phold>(&mut [], Span::ZERO, UNTIL, |_| Control::Continue).unwrap();
     assert_eq!((outcome.end, outcome.progress.events), (End::Idle, 0));
 }

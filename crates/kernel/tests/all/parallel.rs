@@ -7,7 +7,7 @@ use crate::phold::{ENTITIES, LOOKAHEAD, Phold, deal, digest, log};
 use proptest::prelude::*;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::executor::{
-    Crew, End, Envelope, ExecutorError, Outbox, Outcome, Parallel, Process, Progress, Sequential, Verdict,
+    Control, Crew, End, Envelope, ExecutorError, Outbox, Outcome, Parallel, Process, Progress, Sequential,
 };
 use windtunnel_kernel::partition::{Edge, PartitionOptions, partition};
 use windtunnel_kernel::queue::EventKey;
@@ -25,12 +25,12 @@ fn executor(threads: usize) -> Parallel {
 fn a_leader_alone_makes_no_difference() {
     let until = Time(2_000_000);
     let mut one = deal(1, u64::from);
-    let outcome = Sequential::run(&mut one, LOOKAHEAD, until, |_| Verdict::Continue).unwrap();
+    let outcome = Sequential::run(&mut one, LOOKAHEAD, until, |_| Control::Continue).unwrap();
     let mut alone = 0;
     // As slow a control as makes any number of threads slower than one.
     let slow = |_: &Progress| {
         std::thread::sleep(std::time::Duration::from_micros(50));
-        Verdict::Continue
+        Control::Continue
     };
     for threads in 2..=4 {
         let mut processes = deal(7, u64::from);
@@ -55,13 +55,13 @@ fn scatter(seed: u64, count: u64) -> Vec<Phold> {
 
 /// Runs and returns what was told on the way, too.
 fn watched(
-    run: impl FnOnce(&mut [Phold], &mut dyn FnMut(&Progress) -> Verdict) -> Result<Outcome, ExecutorError>,
+    run: impl FnOnce(&mut [Phold], &mut dyn FnMut(&Progress) -> Control) -> Result<Outcome, ExecutorError>,
     processes: &mut [Phold],
 ) -> (Result<Outcome, ExecutorError>, Vec<Progress>) {
     let mut seen = Vec::new();
     let outcome = run(processes, &mut |progress| {
         seen.push(*progress);
-        Verdict::Continue
+        Control::Continue
     });
     (outcome, seen)
 }
@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn neither_threads_nor_partitions_matter(seed: u64, count in 1..12u64, budget in 1..50u64, stop in 1..300_000u64) {
         let mut one = deal(1, u64::from);
-        let events = Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap().progress.events;
+        let events = Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap().progress.events;
         let expected = digest(&one);
 
         let pausing = || {
@@ -99,9 +99,9 @@ proptest! {
             // Stopped on the way and run on, by the same executor.
             let mut many = pausing();
             let mut parallel = executor(threads);
-            let first = parallel.run(&mut many, LOOKAHEAD, Time(stop), |_| Verdict::Continue).unwrap();
+            let first = parallel.run(&mut many, LOOKAHEAD, Time(stop), |_| Control::Continue).unwrap();
             prop_assert_eq!((first.end, first.progress.time), (End::Stop, Time(stop)));
-            let second = parallel.run(&mut many, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap();
+            let second = parallel.run(&mut many, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap();
             prop_assert_eq!(digest(&many), expected, "{} threads", threads);
             prop_assert_eq!(first.progress.events + second.progress.events, events);
             let statistics = parallel.statistics();
@@ -133,7 +133,7 @@ fn logged(threads: usize, tampered: Option<u32>, focus: &EventDigest) -> EventDi
             process.tamper(entity);
         }
     }
-    executor(threads).run(&mut processes, partition.lookahead, UNTIL, |_| Verdict::Continue).unwrap();
+    executor(threads).run(&mut processes, partition.lookahead, UNTIL, |_| Control::Continue).unwrap();
     log(&processes)
 }
 
@@ -158,13 +158,13 @@ fn the_first_differing_time_of_two_runs_is_found() {
 #[test]
 fn a_cancelled_run_goes_on_where_it_ended() {
     let mut one = deal(1, u64::from);
-    Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap();
+    Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap();
     let mut processes = deal(5, u64::from);
     let mut parallel = executor(3);
     let mut runs = 0;
     loop {
         let control =
-            |progress: &Progress| if progress.windows < 7 { Verdict::Continue } else { Verdict::Cancel };
+            |progress: &Progress| if progress.windows < 7 { Control::Continue } else { Control::Cancel };
         let outcome = parallel.run(&mut processes, LOOKAHEAD, UNTIL, control).unwrap();
         runs += 1;
         match outcome.end {
@@ -183,7 +183,7 @@ fn a_cancelled_run_goes_on_where_it_ended() {
 #[test]
 fn a_crew_does_in_steps_what_one_run_does() {
     let mut one = deal(1, u64::from);
-    let whole = Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap().progress;
+    let whole = Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap().progress;
     for threads in 1..=4 {
         let threads = NonZeroUsize::new(threads).unwrap();
         for together in [false, true] {
@@ -195,7 +195,7 @@ fn a_crew_does_in_steps_what_one_run_does() {
             loop {
                 stop += 1 + 777 * (runs % 3);
                 // Every other run ends after a window.
-                let control = |_: &Progress| if runs % 2 == 0 { Verdict::Cancel } else { Verdict::Continue };
+                let control = |_: &Progress| if runs % 2 == 0 { Control::Cancel } else { Control::Continue };
                 let outcome = crew.run(Time(stop).min(UNTIL), control).unwrap();
                 (events, runs) = (events + outcome.progress.events, runs + 1);
                 let mut earliest = Time::NEVER;
@@ -281,7 +281,7 @@ fn processes_change_hands_when_the_load_drifts() {
         let mut processes: Vec<Shifting> = (0..PROCESSES).map(Shifting::new).collect();
         let mut parallel = executor(threads).keep_together();
         let outcome =
-            parallel.run(&mut processes, Span(1_000), Time(1_000_000), |_| Verdict::Continue).unwrap();
+            parallel.run(&mut processes, Span(1_000), Time(1_000_000), |_| Control::Continue).unwrap();
         let seen: Vec<u64> = processes.iter().map(|process| process.seen).collect();
         (outcome, seen, parallel.statistics().clone())
     };
@@ -299,9 +299,9 @@ fn processes_change_hands_when_the_load_drifts() {
 
 /// The error, from either executor with any number of threads.
 fn errors(processes: impl Fn() -> Vec<Phold>) -> ExecutorError {
-    let expected = Sequential::run(&mut processes(), LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap_err();
+    let expected = Sequential::run(&mut processes(), LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap_err();
     for threads in 1..=4 {
-        let found = executor(threads).run(&mut processes(), LOOKAHEAD, UNTIL, |_| Verdict::Continue);
+        let found = executor(threads).run(&mut processes(), LOOKAHEAD, UNTIL, |_| Control::Continue);
         assert_eq!(found, Err(expected), "{threads} threads");
     }
     expected
@@ -337,7 +337,7 @@ fn errors_are_those_of_the_sequential_executor() {
         processes
     });
     assert!(matches!(shared, ExecutorError::SharedEntity { first: 0, second: 1, .. }));
-    let none = executor(2).run(&mut deal(6, u64::from), Span::ZERO, UNTIL, |_| Verdict::Continue);
+    let none = executor(2).run(&mut deal(6, u64::from), Span::ZERO, UNTIL, |_| Control::Continue);
     assert_eq!(none, Err(ExecutorError::NoLookahead { processes: 6 }));
 }
 
@@ -377,11 +377,11 @@ fn four(panics: [bool; 4]) -> Vec<Once> {
 
 #[test]
 fn a_key_used_twice_is_caught_even_in_the_last_window() {
-    let expected = Sequential::run(&mut four([false; 4]), Span(5), UNTIL, |_| Verdict::Continue).unwrap_err();
+    let expected = Sequential::run(&mut four([false; 4]), Span(5), UNTIL, |_| Control::Continue).unwrap_err();
     assert!(matches!(expected, ExecutorError::RepeatedKey { key } if key.receiver == 0));
     // The stop, the cancel and the next window come when the mail has been posted and not yet been read.
     for until in [Time(10), UNTIL] {
-        for verdict in [Verdict::Continue, Verdict::Cancel] {
+        for verdict in [Control::Continue, Control::Cancel] {
             for threads in 1..=4 {
                 let found = executor(threads).run(&mut four([false; 4]), Span(5), until, |_| verdict);
                 assert_eq!(found, Err(expected), "{threads} threads");
@@ -396,7 +396,7 @@ fn a_panic_ends_the_run_with_this_panic() {
         // The lowest of two, whatever their threads.
         let run = || {
             executor(threads)
-                .run(&mut four([false, true, false, true]), Span(5), UNTIL, |_| Verdict::Continue)
+                .run(&mut four([false, true, false, true]), Span(5), UNTIL, |_| Control::Continue)
         };
         let payload = catch_unwind(run).unwrap_err();
         assert_eq!(payload.downcast_ref::<String>().unwrap(), "process 1 gives up", "{threads} threads");
@@ -407,8 +407,8 @@ fn a_panic_ends_the_run_with_this_panic() {
 fn a_panic_of_the_control_ends_the_run_with_this_panic() {
     for threads in 1..=4 {
         let mut processes = deal(6, u64::from);
-        let control = |progress: &Progress| -> Verdict {
-            if progress.windows == 5 { panic!("seen enough") } else { Verdict::Continue }
+        let control = |progress: &Progress| -> Control {
+            if progress.windows == 5 { panic!("seen enough") } else { Control::Continue }
         };
         let mut parallel = executor(threads);
         let run = AssertUnwindSafe(|| parallel.run(&mut processes, LOOKAHEAD, UNTIL, control));
@@ -421,16 +421,16 @@ fn a_panic_of_the_control_ends_the_run_with_this_panic() {
 #[test]
 fn more_threads_than_cores_make_progress() {
     let mut one = deal(1, u64::from);
-    Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap();
+    Sequential::run(&mut one, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap();
     let mut processes = deal(21, u64::from);
     let mut parallel = executor(16);
-    parallel.run(&mut processes, LOOKAHEAD, UNTIL, |_| Verdict::Continue).unwrap();
+    parallel.run(&mut processes, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap();
     assert_eq!(digest(&processes), digest(&one));
     assert_eq!(parallel.statistics().threads.len(), 16);
 }
 
 #[test]
 fn a_run_without_processes_is_idle() {
-    let outcome = executor(4).run::<Phold>(&mut [], Span::ZERO, UNTIL, |_| Verdict::Continue).unwrap();
+    let outcome = executor(4).run::<Phold>(&mut [], Span::ZERO, UNTIL, |_| Control::Continue).unwrap();
     assert_eq!((outcome.end, outcome.progress.events), (End::Idle, 0));
 }

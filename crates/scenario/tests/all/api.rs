@@ -4,7 +4,7 @@ use serde_json::Value;
 use windtunnel_kernel::{Bytes, Span};
 use windtunnel_scenario::api::{self, Failure, RunRequest, Why};
 use windtunnel_scenario::load;
-use windtunnel_scenario::schema::{Fold, LoadBalancerName, MemoryPolicy, Scenario};
+use windtunnel_scenario::schema::{Fold, MemoryPolicy, Scenario};
 use windtunnel_scenario::table::{Batch, Discard, ProgressSink, TableSink};
 
 const SMALLEST: &str = "
@@ -49,7 +49,7 @@ fn what_is_left_out_has_the_documented_value() {
     let read: Scenario = load::scenario(SMALLEST, "smallest.yaml", &[]).unwrap();
     assert_eq!(read.seed, 0);
     assert_eq!((read.network.mtu.0, read.network.header.0), (Bytes(4_150), Bytes(66)));
-    assert_eq!(read.network.load_balancer.name, LoadBalancerName::Ecmp);
+    assert_eq!(read.network.load_balancer.of.entry.name, "ecmp");
     assert_eq!((read.memory, read.fold), (MemoryPolicy::Refuse, Fold::Auto));
     assert_eq!(read.cluster.scheduler, "fcfs");
     assert_eq!(read.cluster.episodes.iterations, 3);

@@ -59,7 +59,8 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn the_example_runs_under_every_scheduler() {
-    let waits = SCHEDULERS.map(|(scheduler, _)| {
+    let waits = SCHEDULERS.map(|built_in| {
+        let scheduler = built_in.entry.name;
         let overrides = [("cluster.scheduler", scheduler), ("jobs.count", "6000")];
         let (summary, rows) = run(&example(), Path::new("."), &overrides).unwrap();
         assert_conserved(&summary["cluster"], 512.0);

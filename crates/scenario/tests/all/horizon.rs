@@ -85,7 +85,7 @@ fn packets_are_followed_for_200_days_too() {
     assert!((37.0..39.0).contains(&days), "{days}");
     match slow("8 MB") {
         Err(Failure::Run(Why::Horizon, message)) => {
-            assert!(message.contains("more than 200 days"), "{message}")
+            assert!(message.contains("more than 200 days"), "{message}");
         }
         other => panic!("{other:?}"),
     }

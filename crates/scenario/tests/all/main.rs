@@ -23,6 +23,7 @@ mod operations;
 mod packet;
 mod progress;
 mod reduction;
+mod registry;
 mod resumed;
 mod shapes;
 mod topology;

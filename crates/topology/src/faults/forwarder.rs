@@ -13,14 +13,14 @@ use crate::port::{Itinerary, PortSet, SwitchId, Target};
 use crate::shape::{Shape, each};
 use crate::topology::Topology;
 
-/// What becomes of a pair without a legal path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Detour {
-    /// It takes an illegal one, if there is any.
-    #[default]
-    Allow,
-    /// It is unreachable.
-    Forbid,
+windtunnel_kernel::named! {
+    /// What becomes of a pair without a legal path.
+    #[derive(Default, Hash)]
+    pub enum Detour: "detour" {
+        #[default]
+        Allow = "allow", "they go any way there is, and are counted";
+        Forbid = "forbid", "they are unreachable; a message between them ends the run";
+    }
 }
 
 /// How a fabric copes with faults.

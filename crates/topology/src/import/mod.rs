@@ -24,27 +24,20 @@ mod text;
 use crate::graph::{Defaults, GraphError, GraphProblem, GraphSpec, Place};
 use crate::spec::ClosSpec;
 
-/// A format that can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
-    /// CSV with a header: `src,dst,rate,latency`, …
-    EdgeList,
-    /// GraphML, as networkx writes it.
-    GraphMl,
-    /// Node-link JSON, as networkx writes it.
-    NodeLink,
-    /// htsim's `.topo`.
-    Htsim,
-    /// `topology.txt` of ns-3's HPCC and SimAI forks.
-    Ns3,
-    /// The network description of ASTRA-sim's analytical backends.
-    AstraSim,
-    /// Slurm's `topology.conf`.
-    Slurm,
-    /// What `ibnetdiscover` prints.
-    InfiniBand,
-    /// CSV with a row per host that names its switches, tier by tier (Alibaba's production traces).
-    Locations,
+windtunnel_kernel::named! {
+    /// A format that can be read.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Format: "graph format" {
+        EdgeList = "edge-list", "CSV with a header: `src,dst,rate,latency`, …";
+        GraphMl = "graphml", "GraphML, as networkx writes it";
+        NodeLink = "node-link", "node-link JSON, as networkx writes it";
+        Htsim = "htsim", "the `.topo` file of htsim";
+        Ns3 = "ns3", "`topology.txt` of ns-3's HPCC and SimAI forks";
+        AstraSim = "astra-sim", "the network description of ASTRA-sim's analytical backends";
+        Slurm = "slurm", "Slurm's `topology.conf`";
+        InfiniBand = "infiniband", "what `ibnetdiscover` prints";
+        Locations = "locations", "CSV with a row per host that names its switches, tier by tier (Alibaba's production traces)";
+    }
 }
 
 /// What a file held.
@@ -54,41 +47,6 @@ pub enum Imported {
     Graph(GraphSpec),
     /// A Clos by its sizes.
     Clos(ClosSpec),
-}
-
-impl Format {
-    /// All.
-    pub const ALL: [Self; 9] = [
-        Self::EdgeList,
-        Self::GraphMl,
-        Self::NodeLink,
-        Self::Htsim,
-        Self::Ns3,
-        Self::AstraSim,
-        Self::Slurm,
-        Self::InfiniBand,
-        Self::Locations,
-    ];
-
-    /// `edge-list`, `graphml`, `node-link`, `htsim`, `ns3`, `astra-sim`, `slurm`, `infiniband`, `locations`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::EdgeList => "edge-list",
-            Self::GraphMl => "graphml",
-            Self::NodeLink => "node-link",
-            Self::Htsim => "htsim",
-            Self::Ns3 => "ns3",
-            Self::AstraSim => "astra-sim",
-            Self::Slurm => "slurm",
-            Self::InfiniBand => "infiniband",
-            Self::Locations => "locations",
-        }
-    }
-
-    /// The format of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
 }
 
 /// The format of `text`, by what it holds; `file` is for the message.

@@ -5,7 +5,13 @@
 //! domain goes to the neighbour with that index, then each index sends each domain what its neighbours gave it, so
 //! messages between domains are fewer, longer and stay on their rail.
 
+use windtunnel_kernel::registry::Entry;
+
+use super::CollectiveKind;
+use super::method::{Arrangement, Method, Rings};
 use super::parts::{Part, Round, Sink, back, share};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
 
 /// Bytes from one index to another.
 #[derive(Clone, Copy)]
@@ -101,4 +107,86 @@ pub(super) fn direct_reduce_scatter(n: u32, index: u32, round: u32, sink: &mut i
     let to = (index + round + 1) % n;
     sink.send(to, Part::one(to, n));
     sink.receive(back(index, round + 1, n), Part::one(index, n));
+}
+
+/// Of direct and pairwise exchanges: each member has a buffer and keeps one block of it; or each block goes to all others.
+fn each_block_to_others(plan: &Plan) -> Option<Traffic> {
+    let (n, bytes) = (u128::from(plan.members()), plan.bytes());
+    let equal = plan.kind() != CollectiveKind::AllToAllV;
+    equal.then(|| Traffic { messages: n.min(bytes.into()), bytes: bytes.into() } * (n - 1))
+}
+
+/// Every pair at once.
+pub(super) struct Direct;
+
+impl Method for Direct {
+    const ENTRY: Entry = Entry::new("direct", "every pair at once, at most `outstanding` in flight");
+    const KINDS: &'static [CollectiveKind] = &[
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,
+        CollectiveKind::AllToAllV,
+    ];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = false;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(_: &mut Plan) {}
+
+    fn rounds(plan: &Plan, outstanding: u32) -> Arrangement {
+        let rounds = plan.members() - 1;
+        Arrangement { depth: outstanding.min(rounds), ..Arrangement::of(rounds) }
+    }
+
+    fn emit(plan: &Plan, index: u32, _: u32, round: u32, sink: &mut impl Sink) {
+        match plan.kind() {
+            CollectiveKind::ReduceScatter => direct_reduce_scatter(plan.members(), index, round, sink),
+            _ => direct_all_gather(plan.members(), index, round, sink),
+        }
+    }
+
+    fn exchange(plan: &Plan, index: u32, round: u32, out: &mut Round) {
+        direct(plan.sizes(), index, round, out);
+    }
+
+    fn coupled(plan: &Plan) -> Option<CoupledShape> {
+        CoupledShape::pairs(plan)
+    }
+
+    fn traffic(plan: &Plan) -> Option<Traffic> {
+        each_block_to_others(plan)
+    }
+}
+
+/// Pair by pair.
+pub(super) struct Pairwise;
+
+impl Method for Pairwise {
+    const ENTRY: Entry = Entry::new("pairwise", "pair by pair");
+    const KINDS: &'static [CollectiveKind] = &[CollectiveKind::AllToAll, CollectiveKind::AllToAllV];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = false;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(_: &mut Plan) {}
+
+    fn rounds(plan: &Plan, _: u32) -> Arrangement {
+        Arrangement::of(plan.members() - 1)
+    }
+
+    fn emit(_: &Plan, _: u32, _: u32, _: u32, _: &mut impl Sink) {}
+
+    fn exchange(plan: &Plan, index: u32, round: u32, out: &mut Round) {
+        pairwise(plan.sizes(), index, round, out);
+    }
+
+    fn coupled(plan: &Plan) -> Option<CoupledShape> {
+        CoupledShape::pairs(plan)
+    }
+
+    fn traffic(plan: &Plan) -> Option<Traffic> {
+        each_block_to_others(plan)
+    }
 }

@@ -2,7 +2,13 @@
 //! multiport message-passing systems", TPDS 1997) and the dissemination barrier (Hensgen, Finkel, Manber, 1988), which is
 //! the same pattern with empty blocks. All take ⌈log2 n⌉ rounds for any n.
 
-use super::parts::{Part, Round, Sink, back};
+use windtunnel_kernel::registry::Entry;
+
+use super::CollectiveKind;
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Part, Round, Sink, back, log2_ceil};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
 
 /// All-gather: in round s an index that holds the 2^s blocks from its own on passes them 2^s back.
 pub(super) fn all_gather(n: u32, index: u32, round: u32, sink: &mut impl Sink) {
@@ -40,4 +46,42 @@ pub(super) fn barrier(n: u32, index: u32, round: u32, out: &mut Round) {
     let distance = 1 << round;
     out.send((index + distance) % n, 1);
     out.receive(back(index, distance, n), 1);
+}
+
+/// Bruck's all-gather and all-to-all, and the barrier.
+pub(super) struct Bruck;
+
+impl Method for Bruck {
+    const ENTRY: Entry = Entry::new("bruck", "Bruck");
+    const KINDS: &'static [CollectiveKind] =
+        &[CollectiveKind::AllGather, CollectiveKind::AllToAll, CollectiveKind::Barrier];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = false;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(_: &mut Plan) {}
+
+    fn rounds(plan: &Plan, _: u32) -> Arrangement {
+        Arrangement::of(log2_ceil(plan.members()))
+    }
+
+    fn emit(plan: &Plan, index: u32, _: u32, round: u32, sink: &mut impl Sink) {
+        all_gather(plan.members(), index, round, sink);
+    }
+
+    fn exchange(plan: &Plan, index: u32, round: u32, out: &mut Round) {
+        match plan.kind() {
+            CollectiveKind::Barrier => barrier(plan.members(), index, round, out),
+            _ => all_to_all(plan.members(), plan.bytes(), index, round, out),
+        }
+    }
+
+    fn coupled(_: &Plan) -> Option<CoupledShape> {
+        None
+    }
+
+    fn traffic(_: &Plan) -> Option<Traffic> {
+        None
+    }
 }

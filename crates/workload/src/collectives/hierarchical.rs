@@ -9,9 +9,14 @@
 //! By messages each step of a ring is a round. By rings ([`Levels::by_rings`]) each ring is one round without messages, in which its
 //! members meet: their edges advance together, as those of a ring over the whole group do.
 
+use windtunnel_kernel::registry::Entry;
+
 use super::in_network::Meeting;
-use super::parts::{Part, Sink};
-use super::{Algorithm, recursive, ring};
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Part, Round, Sink};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
+use super::{Algorithm, CollectiveKind, SizeRule, all_to_all, recursive, ring};
 
 /// What is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,5 +179,57 @@ impl<S: Sink> Sink for Between<'_, S> {
     fn receive(&mut self, from: u32, part: Part) {
         let (from, part) = self.map(from, part);
         self.sink.receive(from, part);
+    }
+}
+
+/// Inside the domains and between them in turn.
+pub(super) struct Hierarchical;
+
+impl Method for Hierarchical {
+    const ENTRY: Entry = Entry::new("hierarchical", "inside the scale-up domain first");
+    const KINDS: &'static [CollectiveKind] = &[
+        CollectiveKind::AllReduce,
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,
+        CollectiveKind::AllToAllV,
+    ];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = true;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(plan: &mut Plan) {
+        let (inner, outer) = (u64::from(plan.domain()), plan.members() / plan.domain());
+        plan.goes_between(SizeRule::between_domains(plan.bytes() / inner, outer));
+    }
+
+    fn rounds(plan: &Plan, outstanding: u32) -> Arrangement {
+        let (n, inner) = (plan.members(), plan.domain());
+        if !matches!(plan.kind(), CollectiveKind::AllToAll | CollectiveKind::AllToAllV) {
+            return Arrangement::of(plan.levels().rounds());
+        }
+        let depth = outstanding.min((inner - 1).max(n / inner - 1));
+        Arrangement { depth, ..Arrangement::of(all_to_all::hierarchical_rounds(n, inner, depth)) }
+    }
+
+    fn emit(plan: &Plan, index: u32, _: u32, round: u32, sink: &mut impl Sink) {
+        plan.levels().round(index, round, sink);
+    }
+
+    fn exchange(plan: &Plan, index: u32, round: u32, out: &mut Round) {
+        all_to_all::hierarchical(plan.sizes(), plan.domain(), plan.depth(0), index, round, out);
+    }
+
+    fn coupled(plan: &Plan) -> Option<CoupledShape> {
+        match plan.kind() {
+            CollectiveKind::AllToAll => CoupledShape::pairs(plan),
+            CollectiveKind::AllToAllV => None,
+            _ => (plan.domain() >= plan.members()).then(|| CoupledShape::ring(plan)),
+        }
+    }
+
+    fn traffic(_: &Plan) -> Option<Traffic> {
+        None
     }
 }

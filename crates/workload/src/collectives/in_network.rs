@@ -12,7 +12,13 @@
 //! m parts of every member's vector leave it) and store the sum to all (`multimem.st`: an m-th more leaves it), so that a
 //! member's link carries (m + 1) / m vectors each way, in two dependent steps.
 
-use super::parts::Part;
+use windtunnel_kernel::registry::Entry;
+
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Part, Round, Sink};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
+use super::{Algorithm, CollectiveKind};
 
 /// What some members do together in place of a round's messages: a reduction by switches, or all steps of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,4 +60,43 @@ pub(super) fn meeting(n: u32, inner: u32, bytes: u64, index: u32) -> (Meeting, P
     let meeting =
         Meeting { first: local, stride: inner, count: n / inner, bytes: column.bytes(bytes), ..all };
     (meeting, column)
+}
+
+/// Switches sum.
+pub(super) struct InNetwork;
+
+impl Method for InNetwork {
+    const ENTRY: Entry = Entry::new(
+        "in_network",
+        "switches sum (all-reduce): those of the fabric (`network.reduction`), or of a scale-up domain",
+    );
+    const KINDS: &'static [CollectiveKind] = &[CollectiveKind::AllReduce];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = true;
+    const IN_TURN: bool = false;
+    const SUMS: bool = true;
+
+    fn settle(plan: &mut Plan) {
+        plan.goes_between(Algorithm::InNetwork);
+    }
+
+    fn rounds(plan: &Plan, _: u32) -> Arrangement {
+        Arrangement::of(if plan.has_levels() { plan.levels().rounds() } else { 1 })
+    }
+
+    fn emit(plan: &Plan, index: u32, _: u32, round: u32, sink: &mut impl Sink) {
+        if plan.has_levels() {
+            plan.levels().round(index, round, sink);
+        }
+    }
+
+    fn exchange(_: &Plan, _: u32, _: u32, _: &mut Round) {}
+
+    fn coupled(_: &Plan) -> Option<CoupledShape> {
+        None
+    }
+
+    fn traffic(_: &Plan) -> Option<Traffic> {
+        None
+    }
 }

@@ -17,6 +17,7 @@ mod binomial;
 mod bruck;
 mod hierarchical;
 mod in_network;
+mod method;
 pub mod mpi;
 mod multi_ring;
 pub mod nccl;
@@ -32,12 +33,14 @@ mod tree;
 mod tuner;
 
 pub use in_network::Meeting;
+pub use method::{Algorithm, Rings};
 pub use parts::Round;
 pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
 pub use traffic::Traffic;
 pub use tuner::{OneByOne, SizeRule, Tuner};
 
 use windtunnel_kernel::math::gcd;
+use windtunnel_kernel::registry::{Entry, Listed};
 use windtunnel_kernel::{Bytes, RankId};
 
 /// What a collective computes. `bytes` of a [`CollectiveSpec`] are counted as nccl-tests does.
@@ -67,46 +70,15 @@ pub enum CollectiveKind {
     Barrier,
 }
 
-/// How it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Algorithm {
-    /// Chosen by a simple size rule.
-    #[default]
-    Auto,
-    /// Ring.
-    Ring,
-    /// Two complementary binary trees, each half of the data, pipelined in chunks.
-    DoubleBinaryTree,
-    /// Recursive halving and doubling (Rabenseifner); also the recursive doubling all-gather and halving reduce-scatter.
-    Recursive,
-    /// Bruck's algorithm.
-    Bruck,
-    /// NCCL's parallel aggregated trees.
-    Pat,
-    /// Binomial tree.
-    Binomial,
-    /// Every pair at once, at most `outstanding` in flight.
-    Direct,
-    /// Pair by pair in n − 1 rounds.
-    Pairwise,
-    /// NCCL's rings, as many at once as a scale-up domain has members.
-    MultiRing,
-    /// Inside the scale-up domain first, then between domains.
-    Hierarchical,
-    /// Switches sum: SHARP between hosts, NVLS inside a scale-up domain.
-    InNetwork,
-}
-
-/// How the edges of a collective are simulated (docs/architecture.md, Coupled groups).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Form {
-    /// Coupled where that agrees with the step-by-step form, by steps elsewhere.
-    #[default]
-    Auto,
-    /// One rate for all edges; all ranks finish together.
-    Coupled,
-    /// Message by message.
-    Steps,
+windtunnel_kernel::named! {
+    /// How the edges of a collective are simulated (docs/architecture.md, Coupled groups).
+    #[derive(Default, Hash)]
+    pub enum Form: "form" {
+        #[default]
+        Auto = "auto", "coupled where that agrees with the step-by-step form, by steps elsewhere";
+        Coupled = "coupled", "one rate for all edges; all ranks finish together";
+        Steps = "steps", "message by message";
+    }
 }
 
 /// A collective as an operation names it.
@@ -129,6 +101,32 @@ pub struct CollectiveSpec {
 }
 
 impl CollectiveKind {
+    /// All, in the order in which they are listed, with rank 0 for roots.
+    pub const ALL: [Self; 8] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::Broadcast { root: 0 },
+        Self::Reduce { root: 0 },
+        Self::AllToAll,
+        Self::AllToAllV,
+        Self::Barrier,
+    ];
+
+    /// Its name in a scenario, and a line about it.
+    const fn described(self) -> &'static Entry {
+        match self {
+            Self::AllReduce => const { &Entry::new("all_reduce", "all-reduce") },
+            Self::AllGather => const { &Entry::new("all_gather", "all-gather") },
+            Self::ReduceScatter => const { &Entry::new("reduce_scatter", "reduce-scatter") },
+            Self::Broadcast { .. } => const { &Entry::new("broadcast", "broadcast from rank 0") },
+            Self::Reduce { .. } => const { &Entry::new("reduce", "reduce to rank 0") },
+            Self::AllToAll => const { &Entry::new("all_to_all", "all-to-all") },
+            Self::AllToAllV => const { &Entry::new("all_to_all_v", "all-to-all with a size for each pair") },
+            Self::Barrier => const { &Entry::new("barrier", "barrier") },
+        }
+    }
+
     /// The field's name for it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -143,79 +141,74 @@ impl CollectiveKind {
         }
     }
 
-    /// The algorithms that compute it, `Auto` apart.
-    pub const fn algorithms(self) -> &'static [Algorithm] {
+    /// Its place in [`Self::ALL`].
+    const fn number(self) -> usize {
         match self {
-            Self::AllReduce => &[
-                Algorithm::Ring,
-                Algorithm::DoubleBinaryTree,
-                Algorithm::Recursive,
-                Algorithm::MultiRing,
-                Algorithm::Hierarchical,
-                Algorithm::InNetwork,
-            ],
-            Self::AllGather => &[
-                Algorithm::Ring,
-                Algorithm::Recursive,
-                Algorithm::Bruck,
-                Algorithm::Pat,
-                Algorithm::Direct,
-                Algorithm::MultiRing,
-                Algorithm::Hierarchical,
-            ],
-            Self::ReduceScatter => &[
-                Algorithm::Ring,
-                Algorithm::Recursive,
-                Algorithm::Pat,
-                Algorithm::Direct,
-                Algorithm::MultiRing,
-                Algorithm::Hierarchical,
-            ],
-            Self::Broadcast { .. } | Self::Reduce { .. } => {
-                &[Algorithm::Ring, Algorithm::Binomial, Algorithm::DoubleBinaryTree]
-            }
-            Self::AllToAll => {
-                &[Algorithm::Direct, Algorithm::Pairwise, Algorithm::Bruck, Algorithm::Hierarchical]
-            }
-            Self::AllToAllV => &[Algorithm::Direct, Algorithm::Pairwise, Algorithm::Hierarchical],
-            Self::Barrier => &[Algorithm::Bruck],
+            Self::AllReduce => 0,
+            Self::AllGather => 1,
+            Self::ReduceScatter => 2,
+            Self::Broadcast { .. } => 3,
+            Self::Reduce { .. } => 4,
+            Self::AllToAll => 5,
+            Self::AllToAllV => 6,
+            Self::Barrier => 7,
         }
+    }
+
+    /// Whether its messages are no parts of one buffer that is passed on.
+    const fn is_exchange(self) -> bool {
+        matches!(self, Self::AllToAll | Self::AllToAllV | Self::Barrier)
     }
 }
 
-impl Algorithm {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
-        Self::Auto,
-        Self::Ring,
-        Self::DoubleBinaryTree,
-        Self::Recursive,
-        Self::Bruck,
-        Self::Pat,
-        Self::Binomial,
-        Self::Direct,
-        Self::Pairwise,
-        Self::MultiRing,
-        Self::Hierarchical,
-        Self::InNetwork,
-    ];
+/// A collective that a scenario may ask for whole, with one size: any but the all-to-all-v. Roots are rank 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole(pub CollectiveKind);
 
-    /// The name under which a scenario chooses it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Ring => "ring",
-            Self::DoubleBinaryTree => "double_binary_tree",
-            Self::Recursive => "recursive",
-            Self::Bruck => "bruck",
-            Self::Pat => "pat",
-            Self::Binomial => "binomial",
-            Self::Direct => "direct",
-            Self::Pairwise => "pairwise",
-            Self::MultiRing => "multi_ring",
-            Self::Hierarchical => "hierarchical",
-            Self::InNetwork => "in_network",
+impl Listed for CollectiveKind {
+    const WHAT: &'static str = "collective";
+    const ALL: &'static [Self] = &Self::ALL;
+    const NAMES: &'static [&'static str] = &{
+        let mut names = [""; Self::ALL.len()];
+        let mut place = 0;
+        while place < names.len() {
+            names[place] = Self::ALL[place].described().name;
+            place += 1;
         }
+        names
+    };
+
+    fn entry(self) -> &'static Entry {
+        self.described()
+    }
+}
+
+impl Listed for Whole {
+    const WHAT: &'static str = "collective";
+    const ALL: &'static [Self] = &{
+        let mut all = [Self(CollectiveKind::Barrier); CollectiveKind::ALL.len() - 1];
+        let (mut place, mut from) = (0, 0);
+        while place < all.len() {
+            if !matches!(CollectiveKind::ALL[from], CollectiveKind::AllToAllV) {
+                all[place] = Self(CollectiveKind::ALL[from]);
+                place += 1;
+            }
+            from += 1;
+        }
+        all
+    };
+    const NAMES: &'static [&'static str] = &{
+        let mut names = [""; CollectiveKind::ALL.len() - 1];
+        let mut place = 0;
+        while place < names.len() {
+            names[place] = Self::ALL[place].0.described().name;
+            place += 1;
+        }
+        names
+    };
+
+    fn entry(self) -> &'static Entry {
+        self.0.described()
     }
 }
 

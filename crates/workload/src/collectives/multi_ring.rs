@@ -11,19 +11,29 @@
 //!
 //! Blocks: a lane's part of the buffer is cut into a share for each member, and that into a block for each ring of the lane.
 
-use super::MAX_LANES;
-use super::parts::{Part, Sink, back};
+use windtunnel_kernel::registry::Entry;
+
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Part, Round, Sink, back, share};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
+use super::{Algorithm, CollectiveKind, MAX_LANES};
 
 /// The rings of a group.
 #[derive(Clone, Copy)]
-pub(super) struct Rings {
+pub(super) struct RingsOfGroup {
     /// Members of a domain, at least 2.
     pub inner: u32,
     /// Domains, at least 2.
     pub outer: u32,
 }
 
-impl Rings {
+impl RingsOfGroup {
+    /// Those of a plan with levels.
+    fn of(plan: &Plan) -> Self {
+        Self { inner: plan.domain(), outer: plan.members() / plan.domain() }
+    }
+
     /// Lanes over which the rings are spread evenly.
     pub(super) fn lanes(self) -> u32 {
         (1..=MAX_LANES).rev().find(|&lanes| self.inner.is_multiple_of(lanes)).unwrap_or(1)
@@ -105,6 +115,63 @@ impl Rings {
     }
 }
 
+/// As many rings as a scale-up domain has members.
+pub(super) struct MultiRing;
+
+impl Method for MultiRing {
+    const ENTRY: Entry = Entry::new(
+        "multi_ring",
+        "NCCL's rings: as many at once as a scale-up domain has members, each leaving by a NIC of its own",
+    );
+    const KINDS: &'static [CollectiveKind] =
+        &[CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter];
+    const RINGS: Rings = Rings::Several;
+    const WHOLE_DOMAINS: bool = true;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(plan: &mut Plan) {
+        // Domains of one member, or a single domain, have one ring.
+        if !plan.has_levels() {
+            plan.becomes(Algorithm::Ring);
+        }
+    }
+
+    fn rounds(plan: &Plan, _: u32) -> Arrangement {
+        let n = plan.members();
+        let rounds = if plan.kind() == CollectiveKind::AllReduce { 2 * (n - 1) } else { n - 1 };
+        Arrangement { lanes: RingsOfGroup::of(plan).lanes(), ..Arrangement::of(rounds) }
+    }
+
+    fn emit(plan: &Plan, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+        let (rings, half) = (RingsOfGroup::of(plan), plan.members() - 1);
+        match plan.kind() {
+            CollectiveKind::AllReduce if round >= half => rings.all_gather(index, lane, round - half, sink),
+            CollectiveKind::AllGather => rings.all_gather(index, lane, round, sink),
+            _ => rings.reduce_scatter(index, lane, round, sink),
+        }
+    }
+
+    fn exchange(_: &Plan, _: u32, _: u32, _: &mut Round) {}
+
+    fn coupled(plan: &Plan) -> Option<CoupledShape> {
+        let blocks = u128::from(plan.members()) * u128::from(plan.domain());
+        let steps = plan.rounds(0);
+        let bytes = (u128::from(steps) * u128::from(plan.bytes())).div_ceil(blocks) as u64;
+        Some(CoupledShape { edges: RingsOfGroup::of(plan).edges(), bytes, steps })
+    }
+
+    fn traffic(plan: &Plan) -> Option<Traffic> {
+        let (n, bytes, lanes) = (u128::from(plan.members()), plan.bytes(), plan.lanes());
+        // In each round each block goes one hop, and what a member sends to one peer in a round of a lane is one message: it leaves
+        // its domain in one ring, and goes to its neighbour there in the others.
+        let rings = u128::from(plan.domain() / lanes);
+        let messages = n * (u128::from(lanes) + u128::from(rings > 1));
+        let all = u128::from(share(bytes, lanes, lanes - 1)) >= n * rings;
+        all.then(|| Traffic { messages, bytes: bytes.into() } * plan.rounds(0).into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +179,7 @@ mod tests {
     #[test]
     fn positions_are_those_of_members_and_leave_by_every_rail_once() {
         for (inner, outer) in [(2, 2), (4, 2), (8, 3), (8, 4), (3, 5)] {
-            let rings = Rings { inner, outer };
+            let rings = RingsOfGroup { inner, outer };
             let n = inner * outer;
             let mut used = vec![(0, 0); n as usize];
             for ring in 0..inner {
@@ -143,7 +210,7 @@ mod tests {
             fn receive(&mut self, _: u32, _: Part) {}
         }
         for (inner, outer) in [(2, 2), (4, 3), (8, 4), (16, 2)] {
-            let rings = Rings { inner, outer };
+            let rings = RingsOfGroup { inner, outer };
             let mut sends = Sends::default();
             for index in 0..inner * outer {
                 sends.1 = index;

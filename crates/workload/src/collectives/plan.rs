@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use super::all_to_all::{self, Sizes};
+use super::all_to_all::Sizes;
 use super::hierarchical::{Levels, Task};
 use super::in_network::{self, Meeting};
-use super::multi_ring::Rings;
-use super::parts::{Part, Sink, Weigh, back, log2_ceil, share};
-use super::tree::Flow;
+use super::method::Arrangement;
+use super::parts::{Part, Sink, Weigh, share};
 use super::{Algorithm, CollectiveKind, CollectiveSpec, Round, SizeRule, Tuner};
-use super::{binomial, bruck, pat, recursive, ring, tree};
 
 /// No plan has more lanes.
 pub const MAX_LANES: u32 = 8;
@@ -162,7 +160,7 @@ impl Plan {
         if algorithm == Algorithm::Auto {
             algorithm = SizeRule.choose(spec, n);
         }
-        if !kind.algorithms().contains(&algorithm) {
+        if !algorithm.computes(kind) {
             return Err(CollectiveError::Unsupported { kind, algorithm });
         }
         let mut plan = Self {
@@ -179,63 +177,35 @@ impl Plan {
             lanes: 1,
             matrix: spec.matrix.clone(),
         };
-        if matches!(algorithm, Algorithm::MultiRing | Algorithm::Hierarchical | Algorithm::InNetwork) {
-            if !n.is_multiple_of(plan.domain) {
-                return Err(CollectiveError::Domain { kind, algorithm, n, domain: plan.domain });
-            }
-            // Domains of one member, or a single domain, have one ring.
-            if algorithm == Algorithm::MultiRing && !plan.has_levels() {
-                plan.algorithm = Algorithm::Ring;
-            }
-            let outer = n / plan.domain;
-            plan.between = match algorithm {
-                Algorithm::InNetwork => Algorithm::InNetwork,
-                _ => SizeRule::between_domains(bytes / u64::from(plan.domain), outer),
-            };
+        if algorithm.wants_whole_domains() && !n.is_multiple_of(plan.domain) {
+            return Err(CollectiveError::Domain { kind, algorithm, n, domain: plan.domain });
         }
+        algorithm.settle(&mut plan);
         plan.set_rounds(spec.outstanding);
         Ok(plan)
     }
 
+    /// Is done by another algorithm after all.
+    pub(super) fn becomes(&mut self, algorithm: Algorithm) {
+        self.algorithm = algorithm;
+    }
+
+    /// Goes between domains by `algorithm`.
+    pub(super) fn goes_between(&mut self, algorithm: Algorithm) {
+        self.between = algorithm;
+    }
+
     fn set_rounds(&mut self, outstanding: u32) {
-        use {Algorithm as A, CollectiveKind as K};
-        let n = self.n;
-        let sized = !matches!(self.kind, K::AllToAllV | K::Barrier);
-        if n == 1 || sized && self.bytes == 0 {
+        let sized = !matches!(self.kind, CollectiveKind::AllToAllV | CollectiveKind::Barrier);
+        if self.n == 1 || sized && self.bytes == 0 {
             return;
         }
-        let levels = log2_ceil(n);
-        if self.algorithm == A::DoubleBinaryTree {
-            self.lanes = 2;
-            self.chunks = chunks(self.bytes.div_ceil(2));
-            self.depth = self.flow().window();
-        } else if self.algorithm == A::MultiRing {
-            self.lanes = self.rings().lanes();
-        } else if self.algorithm == A::Ring && matches!(self.kind, K::Broadcast { .. } | K::Reduce { .. }) {
-            self.chunks = chunks(self.bytes);
-        }
-        let exchange = matches!(self.kind, K::AllToAll | K::AllToAllV);
-        if self.algorithm == A::Direct {
-            self.depth = outstanding.min(n - 1);
-        } else if self.algorithm == A::Hierarchical && exchange {
-            self.depth = outstanding.min((self.domain - 1).max(n / self.domain - 1));
-        }
-        self.rounds = match (self.algorithm, self.kind) {
-            (A::Hierarchical, _) if exchange => all_to_all::hierarchical_rounds(n, self.domain, self.depth),
-            (A::InNetwork, _) if !self.has_levels() => 1,
-            (A::Hierarchical | A::InNetwork, _) => self.levels().rounds(),
-            (A::Ring | A::MultiRing, K::AllReduce) => 2 * (n - 1),
-            (A::Ring, K::Broadcast { .. } | K::Reduce { .. }) => self.chunks + n - 2,
-            (A::DoubleBinaryTree, _) => self.flow().rounds(n, self.chunks),
-            (A::Recursive, K::AllReduce) => recursive::all_reduce_rounds(n),
-            (A::Recursive, _) => recursive::phase_rounds(n),
-            (A::Bruck | A::Pat | A::Binomial, _) => levels,
-            _ => n - 1,
-        };
+        let Arrangement { lanes, rounds, depth, chunks } = self.algorithm.rounds(self, outstanding);
+        (self.lanes, self.rounds, self.depth, self.chunks) = (lanes, rounds, depth, chunks);
     }
 
     /// Whether there are several domains of several members.
-    fn has_levels(&self) -> bool {
+    pub(super) fn has_levels(&self) -> bool {
         self.domain > 1 && self.domain < self.n
     }
 
@@ -263,7 +233,7 @@ impl Plan {
         if self.by_rings {
             return Some(self.levels().meeting(self.bytes, index, round));
         }
-        if self.algorithm != Algorithm::InNetwork {
+        if !self.algorithm.sums() {
             return None;
         }
         // A part of no bytes needs none.
@@ -281,7 +251,7 @@ impl Plan {
     /// Whether a member's send is over only when its receiver has the message, as with MPI's blocking sends of long messages: where a
     /// member sends in several rounds and receives in none between, they would otherwise leave at once and share its NIC.
     pub fn sends_in_turn(&self) -> bool {
-        self.algorithm == Algorithm::Binomial
+        self.algorithm.sends_in_turn()
     }
 
     /// Group size.
@@ -339,24 +309,18 @@ impl Plan {
     /// Writes the messages of `index` in round `round` of `lane` to `out`.
     pub fn round(&self, index: u32, lane: u32, round: u32, out: &mut Round) {
         out.clear();
-        let exchange = match self.kind {
-            CollectiveKind::AllToAll => Sizes::Equal { bytes: self.bytes, n: self.n },
-            CollectiveKind::AllToAllV => {
-                Sizes::Matrix { matrix: self.matrix.as_deref().unwrap_or_default(), n: self.n }
-            }
-            CollectiveKind::Barrier => return bruck::barrier(self.n, index, round, out),
-            _ => {
-                let sink = &mut Weigh { bytes: self.lane_bytes(lane), out };
-                return self.emit(index, lane, round, sink);
-            }
-        };
-        match self.algorithm {
-            Algorithm::Pairwise => all_to_all::pairwise(exchange, index, round, out),
-            Algorithm::Bruck => bruck::all_to_all(self.n, self.bytes, index, round, out),
-            Algorithm::Hierarchical => {
-                all_to_all::hierarchical(exchange, self.domain, self.depth, index, round, out);
-            }
-            _ => all_to_all::direct(exchange, index, round, out),
+        if self.kind.is_exchange() {
+            self.algorithm.exchange(self, index, round, out);
+        } else {
+            self.emit(index, lane, round, &mut Weigh { bytes: self.lane_bytes(lane), out });
+        }
+    }
+
+    /// What each member of an all-to-all has for each other.
+    pub(super) fn sizes(&self) -> Sizes<'_> {
+        match &self.matrix {
+            Some(matrix) if self.kind == CollectiveKind::AllToAllV => Sizes::Matrix { matrix, n: self.n },
+            _ => Sizes::Equal { bytes: self.bytes, n: self.n },
         }
     }
 
@@ -365,15 +329,7 @@ impl Plan {
         share(self.bytes, self.lanes, lane)
     }
 
-    fn flow(&self) -> Flow {
-        match self.kind {
-            CollectiveKind::Broadcast { .. } => Flow::Broadcast,
-            CollectiveKind::Reduce { .. } => Flow::Reduce,
-            _ => Flow::AllReduce,
-        }
-    }
-
-    fn levels(&self) -> Levels {
+    pub(super) fn levels(&self) -> Levels {
         let task = match self.kind {
             CollectiveKind::AllGather => Task::AllGather,
             CollectiveKind::ReduceScatter => Task::ReduceScatter,
@@ -388,50 +344,10 @@ impl Plan {
         }
     }
 
-    fn rings(&self) -> Rings {
-        Rings { inner: self.domain, outer: self.n / self.domain }
-    }
-
     /// Tells `sink` what `index` sends and receives; not for exchanges and barriers.
+    #[inline]
     pub(super) fn emit(&self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
-        use {Algorithm as A, CollectiveKind as K};
-        let n = self.n;
-        match (self.algorithm, self.kind) {
-            (A::InNetwork, _) if !self.has_levels() => {}
-            (A::Hierarchical | A::InNetwork, _) => self.levels().round(index, round, sink),
-            (A::MultiRing, K::AllReduce) if round >= n - 1 => {
-                self.rings().all_gather(index, lane, round - (n - 1), sink);
-            }
-            (A::MultiRing, K::AllGather) => self.rings().all_gather(index, lane, round, sink),
-            (A::MultiRing, _) => self.rings().reduce_scatter(index, lane, round, sink),
-            (A::Ring, K::Broadcast { root }) => {
-                ring::chain(n, index, back(index, root, n), self.chunks, round, sink);
-            }
-            (A::Ring, K::Reduce { root }) => {
-                ring::chain(n, index, back(index, root + 1, n), self.chunks, round, sink);
-            }
-            (A::Ring, K::AllReduce) if round >= n - 1 => ring::all_gather(n, index, round - (n - 1), sink),
-            (A::Ring, K::AllReduce | K::ReduceScatter) => ring::reduce_scatter(n, index, round, sink),
-            (A::Ring, _) => ring::all_gather(n, index, round, sink),
-            (A::DoubleBinaryTree, K::Broadcast { root } | K::Reduce { root }) => {
-                tree::round(self.flow(), n, root, self.chunks, index, lane, round, sink);
-            }
-            (A::DoubleBinaryTree, _) => {
-                tree::round(Flow::AllReduce, n, 0, self.chunks, index, lane, round, sink);
-            }
-            (A::Recursive, K::AllReduce) => recursive::all_reduce(n, index, round, sink),
-            (A::Recursive, K::ReduceScatter) => recursive::reduce_scatter(n, index, round, sink),
-            (A::Recursive, _) => recursive::all_gather(n, index, round, sink),
-            (A::Bruck, _) => bruck::all_gather(n, index, round, sink),
-            (A::Pat, K::ReduceScatter) => pat::reduce_scatter(n, index, round, sink),
-            (A::Pat, _) => pat::all_gather(n, self.rounds, index, round, sink),
-            (A::Binomial, K::Broadcast { root }) => {
-                binomial::broadcast(n, root, self.rounds, index, round, sink);
-            }
-            (A::Binomial, K::Reduce { root }) => binomial::reduce(n, root, index, round, sink),
-            (_, K::ReduceScatter) => all_to_all::direct_reduce_scatter(n, index, round, sink),
-            _ => all_to_all::direct_all_gather(n, index, round, sink),
-        }
+        self.algorithm.emit(self, index, lane, round, sink);
     }
 
     /// Of an all-to-all: what each member has for each other, if it is to run as one exchange instead of by rounds.
@@ -457,45 +373,29 @@ impl Plan {
     /// each member but two (the pipeline's filling is then under 1%); inside one scale-up domain also equal direct and
     /// pairwise exchanges, whose pairs share the members' ports evenly.
     pub fn coupled(&self) -> Option<CoupledShape> {
-        use {Algorithm as A, CollectiveKind as K};
-        if self.is_empty() {
+        if self.is_empty() { None } else { self.algorithm.coupled(self) }
+    }
+}
+
+impl CoupledShape {
+    /// One ring over all members, which pass on what the plan's rounds do.
+    pub(super) fn ring(plan: &Plan) -> Self {
+        let (n, steps) = (plan.members(), plan.rounds(0));
+        let bytes = (u128::from(steps) * u128::from(plan.bytes())).div_ceil(u128::from(n)) as u64;
+        Self { edges: (0..n).map(|index| (index, (index + 1) % n, 1)).collect(), bytes, steps }
+    }
+
+    /// All pairs of a scale-up domain's members, where each has as much for every other.
+    pub(super) fn pairs(plan: &Plan) -> Option<Self> {
+        let n = plan.members();
+        if plan.domain() < n || plan.kind() == CollectiveKind::AllToAllV {
             return None;
         }
-        let n = self.n;
-        let inside = self.domain >= n;
-        let ring = self.algorithm == A::Ring || self.algorithm == A::Hierarchical && inside;
-        match self.kind {
-            K::AllReduce | K::AllGather | K::ReduceScatter if ring => {
-                let bytes = (u128::from(self.rounds) * u128::from(self.bytes)).div_ceil(u128::from(n));
-                Some(CoupledShape {
-                    edges: (0..n).map(|index| (index, (index + 1) % n, 1)).collect(),
-                    bytes: bytes as u64,
-                    steps: self.rounds,
-                })
-            }
-            K::AllReduce | K::AllGather | K::ReduceScatter if self.algorithm == A::MultiRing => {
-                let blocks = u128::from(n) * u128::from(self.domain);
-                let bytes = (u128::from(self.rounds) * u128::from(self.bytes)).div_ceil(blocks);
-                Some(CoupledShape { edges: self.rings().edges(), bytes: bytes as u64, steps: self.rounds })
-            }
-            K::Broadcast { root } | K::Reduce { root }
-                if ring && u64::from(n - 2) * 100 <= u64::from(self.chunks) =>
-            {
-                let first = if matches!(self.kind, K::Reduce { .. }) { root + 1 } else { root };
-                let edge = |position| ((first + position) % n, (first + position + 1) % n, 1);
-                Some(CoupledShape { edges: (0..n - 1).map(edge).collect(), bytes: self.bytes, steps: n - 1 })
-            }
-            K::AllGather | K::ReduceScatter | K::AllToAll
-                if inside && matches!(self.algorithm, A::Direct | A::Pairwise | A::Hierarchical) =>
-            {
-                let from = |index| (1..n).map(move |offset| (index, (index + offset) % n, 1));
-                Some(CoupledShape {
-                    edges: (0..n).flat_map(from).collect(),
-                    bytes: self.bytes.div_ceil(u64::from(n)),
-                    steps: (n - 1).div_ceil(self.depth),
-                })
-            }
-            _ => None,
-        }
+        let from = |index| (1..n).map(move |offset| (index, (index + offset) % n, 1));
+        Some(Self {
+            edges: (0..n).flat_map(from).collect(),
+            bytes: plan.bytes().div_ceil(u64::from(n)),
+            steps: (n - 1).div_ceil(plan.depth(0)),
+        })
     }
 }

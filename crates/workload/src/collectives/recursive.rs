@@ -13,7 +13,13 @@
 //! reduce-scatter the even index leaves at once, with its whole vector. MPICH gathers over other numbers by Bruck's algorithm;
 //! here an all-gather by `recursive` is folded too.
 
-use super::parts::{Part, Sink};
+use windtunnel_kernel::registry::Entry;
+
+use super::CollectiveKind;
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Part, Round, Sink};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
 
 /// The fold of a group.
 #[derive(Clone, Copy)]
@@ -161,6 +167,47 @@ pub(super) fn all_reduce(n: u32, index: u32, round: u32, sink: &mut impl Sink) {
             swap(fold, index, bit, reduces, part, sink);
         }
         Step::Out => hand_over(fold, index, false, |_| Part::range(0, core, core), sink),
+    }
+}
+
+/// Rabenseifner's all-reduce, and its two halves.
+pub(super) struct Recursive;
+
+impl Method for Recursive {
+    const ENTRY: Entry = Entry::new("recursive", "recursive halving and doubling");
+    const KINDS: &'static [CollectiveKind] =
+        &[CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = false;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(_: &mut Plan) {}
+
+    fn rounds(plan: &Plan, _: u32) -> Arrangement {
+        Arrangement::of(match plan.kind() {
+            CollectiveKind::AllReduce => all_reduce_rounds(plan.members()),
+            _ => phase_rounds(plan.members()),
+        })
+    }
+
+    fn emit(plan: &Plan, index: u32, _: u32, round: u32, sink: &mut impl Sink) {
+        let n = plan.members();
+        match plan.kind() {
+            CollectiveKind::AllReduce => all_reduce(n, index, round, sink),
+            CollectiveKind::ReduceScatter => reduce_scatter(n, index, round, sink),
+            _ => all_gather(n, index, round, sink),
+        }
+    }
+
+    fn exchange(_: &Plan, _: u32, _: u32, _: &mut Round) {}
+
+    fn coupled(_: &Plan) -> Option<CoupledShape> {
+        None
+    }
+
+    fn traffic(_: &Plan) -> Option<Traffic> {
+        None
     }
 }
 

@@ -5,9 +5,8 @@
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 
-use super::parts::share;
+use super::Round;
 use super::plan::Plan;
-use super::{Algorithm, CollectiveKind, Round};
 
 /// Messages, and the payload that they carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,43 +66,7 @@ impl Plan {
     }
 
     fn closed_form(&self) -> Option<Traffic> {
-        use {Algorithm as A, CollectiveKind as K};
-        let n = u128::from(self.members());
-        let (bytes, lanes) = (self.bytes(), self.lanes());
-        // Of a buffer in n blocks, those that have a byte.
-        let blocks = |bytes: u64| n.min(bytes.into());
-        match (self.algorithm(), self.kind()) {
-            // In each round each block goes one hop.
-            (A::Ring, K::AllReduce | K::AllGather | K::ReduceScatter) => {
-                Some(Traffic { messages: blocks(bytes), bytes: bytes.into() } * self.rounds(0).into())
-            }
-            // Likewise, and what a member sends to one peer in a round of a lane is one message: it leaves its domain in one ring,
-            // and goes to its neighbour there in the others.
-            (A::MultiRing, _) => {
-                let rings = u128::from(self.domain() / lanes);
-                let messages = n * (u128::from(lanes) + u128::from(rings > 1));
-                let all = u128::from(share(bytes, lanes, lanes - 1)) >= n * rings;
-                all.then(|| Traffic { messages, bytes: bytes.into() } * self.rounds(0).into())
-            }
-            // Each block goes to all others; or each member has a buffer, and keeps one block of it.
-            (A::Direct, K::AllGather | K::ReduceScatter) | (A::Direct | A::Pairwise, K::AllToAll) => {
-                Some(Traffic { messages: blocks(bytes), bytes: bytes.into() } * (n - 1))
-            }
-            // Each chunk passes each edge.
-            (A::Ring, K::Broadcast { .. } | K::Reduce { .. }) => {
-                Some(Traffic { messages: self.chunks().into(), bytes: bytes.into() } * (n - 1))
-            }
-            (A::DoubleBinaryTree, kind) => {
-                let ways = if kind == K::AllReduce { 2 } else { 1 };
-                let lane = |lane| {
-                    let bytes = share(bytes, lanes, lane);
-                    let messages = u64::from(self.chunks()).min(bytes);
-                    Traffic { messages: messages.into(), bytes: bytes.into() } * (ways * (n - 1))
-                };
-                Some((0..lanes).map(lane).sum())
-            }
-            _ => None,
-        }
+        self.algorithm().traffic(self)
     }
 }
 
@@ -111,7 +74,7 @@ impl Plan {
 mod tests {
     use windtunnel_kernel::Bytes;
 
-    use super::super::CollectiveSpec;
+    use super::super::{Algorithm, CollectiveKind, CollectiveSpec};
     use super::*;
 
     const KINDS: [CollectiveKind; 7] = [

@@ -9,7 +9,13 @@
 //! at depth d sends chunk k up in round k + w(D − d) and down in round k + wd, wD rounds later in an all-reduce. There a
 //! parent and a child wait for each other's messages, and w > 1 keeps their latency from adding to every chunk.
 
-use super::parts::{Part, Sink, back, log2_ceil};
+use windtunnel_kernel::registry::Entry;
+
+use super::CollectiveKind;
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Part, Round, Sink, back, log2_ceil, share};
+use super::plan::{CoupledShape, Plan, chunks};
+use super::traffic::Traffic;
 
 /// What flows through the trees.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,6 +136,67 @@ pub(super) fn round(
         {
             sink.receive(index_of(parent(n, node)), part);
         }
+    }
+}
+
+/// What flows for a kind.
+fn flow(kind: CollectiveKind) -> Flow {
+    match kind {
+        CollectiveKind::Broadcast { .. } => Flow::Broadcast,
+        CollectiveKind::Reduce { .. } => Flow::Reduce,
+        _ => Flow::AllReduce,
+    }
+}
+
+/// Two trees, each with half of the data.
+pub(super) struct DoubleBinaryTree;
+
+impl Method for DoubleBinaryTree {
+    const ENTRY: Entry = Entry::new(
+        "double_binary_tree",
+        "two complementary binary trees, each with half of the data, pipelined in chunks",
+    );
+    const KINDS: &'static [CollectiveKind] = &[
+        CollectiveKind::AllReduce,
+        CollectiveKind::Broadcast { root: 0 },
+        CollectiveKind::Reduce { root: 0 },
+    ];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = false;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(_: &mut Plan) {}
+
+    fn rounds(plan: &Plan, _: u32) -> Arrangement {
+        let chunks = chunks(plan.bytes().div_ceil(2));
+        let flow = flow(plan.kind());
+        Arrangement { lanes: 2, rounds: flow.rounds(plan.members(), chunks), depth: flow.window(), chunks }
+    }
+
+    fn emit(plan: &Plan, index: u32, lane: u32, turn: u32, sink: &mut impl Sink) {
+        let root = match plan.kind() {
+            CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } => root,
+            _ => 0,
+        };
+        round(flow(plan.kind()), plan.members(), root, plan.chunks(), index, lane, turn, sink);
+    }
+
+    fn exchange(_: &Plan, _: u32, _: u32, _: &mut Round) {}
+
+    fn coupled(_: &Plan) -> Option<CoupledShape> {
+        None
+    }
+
+    fn traffic(plan: &Plan) -> Option<Traffic> {
+        let ways = if plan.kind() == CollectiveKind::AllReduce { 2 } else { 1 };
+        let n = u128::from(plan.members());
+        let lane = |lane| {
+            let bytes = share(plan.bytes(), plan.lanes(), lane);
+            let messages = u64::from(plan.chunks()).min(bytes);
+            Traffic { messages: messages.into(), bytes: bytes.into() } * (ways * (n - 1))
+        };
+        Some((0..plan.lanes()).map(lane).sum())
     }
 }
 

@@ -1,5 +1,11 @@
 //! Which algorithm `Auto` stands for.
 
+use windtunnel_kernel::registry::Entry;
+
+use super::method::{Arrangement, Method, Rings};
+use super::parts::{Round, Sink};
+use super::plan::{CoupledShape, Plan};
+use super::traffic::Traffic;
 use super::{Algorithm, CollectiveKind, CollectiveSpec};
 
 /// Chooses an algorithm where a specification leaves it open.
@@ -92,5 +98,35 @@ impl Tuner for SizeRule {
             CollectiveKind::AllToAll | CollectiveKind::AllToAllV => Algorithm::Direct,
             CollectiveKind::Barrier => Algorithm::Bruck,
         }
+    }
+}
+
+/// What a tuner replaces before there is a plan: it computes nothing itself.
+pub(super) struct Auto;
+
+impl Method for Auto {
+    const ENTRY: Entry = Entry::new("auto", "chosen by size");
+    const KINDS: &'static [CollectiveKind] = &[];
+    const RINGS: Rings = Rings::None;
+    const WHOLE_DOMAINS: bool = false;
+    const IN_TURN: bool = false;
+    const SUMS: bool = false;
+
+    fn settle(_: &mut Plan) {}
+
+    fn rounds(_: &Plan, _: u32) -> Arrangement {
+        Arrangement::of(0)
+    }
+
+    fn emit(_: &Plan, _: u32, _: u32, _: u32, _: &mut impl Sink) {}
+
+    fn exchange(_: &Plan, _: u32, _: u32, _: &mut Round) {}
+
+    fn coupled(_: &Plan) -> Option<CoupledShape> {
+        None
+    }
+
+    fn traffic(_: &Plan) -> Option<Traffic> {
+        None
     }
 }

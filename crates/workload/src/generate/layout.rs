@@ -19,30 +19,19 @@ use crate::collectives::{Algorithm, Form};
 use crate::program::Dimension;
 use crate::schedules::ScheduleSettings;
 
-/// A dimension of parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Axis {
-    /// Tensor.
-    Tp,
-    /// Context.
-    Cp,
-    /// Expert.
-    Ep,
-    /// Pipeline.
-    Pp,
-    /// Data.
-    Dp,
+windtunnel_kernel::named! {
+    /// A dimension of parallelism; in the order of coordinates.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Axis: "dimension of parallelism" {
+        Tp = "tp", "tensor";
+        Cp = "cp", "context";
+        Ep = "ep", "expert";
+        Pp = "pp", "pipeline";
+        Dp = "dp", "data";
+    }
 }
 
 impl Axis {
-    /// All; the order of coordinates.
-    pub const ALL: [Self; 5] = [Self::Tp, Self::Cp, Self::Ep, Self::Pp, Self::Dp];
-
-    /// The name in a scenario.
-    pub const fn name(self) -> &'static str {
-        self.dimension().name()
-    }
-
     /// The dimension under which its communication is booked.
     pub const fn dimension(self) -> Dimension {
         match self {

@@ -3,15 +3,22 @@
 mod programs;
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_kernel::units::Dimension as Unit;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag, nearest};
 
 use super::fields::{Fields, Value};
-use super::names::{self, ALGORITHMS, FORMS, KINDS};
 use super::{Fault, MOST_RANKS};
 use crate::collectives::{CollectiveKind, CollectiveSpec, neighbours};
 use crate::program::{Binding, Communicator};
 use crate::{Dimension, OpKind, Peer};
+
+windtunnel_kernel::named! {
+    /// What `ranks` may say in place of a list.
+    enum Everyone: "list of ranks" {
+        All = "all", "all ranks";
+    }
+}
 
 const COMMON: [&str; 9] =
     ["rank", "ranks", "id", "after", "after_start", "stream", "dimension", "label", "comment"];
@@ -275,7 +282,7 @@ impl Draft {
             None => id.as_ref().map_or_else(String::new, |(id, _)| id.clone()),
         };
         let dimension = match fields.get("dimension") {
-            Some(value) => value.name("a dimension", &names::dimensions())?,
+            Some(value) => value.name("a dimension")?,
             None => Dimension::Other,
         };
         let mut after = Vec::new();
@@ -301,7 +308,7 @@ impl Draft {
             (Some(value), None) => vec![(self.rank(value)?, value.column)],
             (None, Some(value)) if value.text.starts_with('[') => self.rank_list(value)?,
             (None, Some(value)) => {
-                value.name("a list of ranks or `all`", &[("all", ())])?;
+                value.name::<Everyone>("a list of ranks or `all`")?;
                 return self.everyone(fields, work);
             }
             (None, None) => {
@@ -370,7 +377,7 @@ impl Draft {
     }
 
     fn collective(&self, fields: &Fields, named: Value, stream: StreamId) -> Result<Work, Fault> {
-        let mut kind = named.name("a collective", &KINDS)?;
+        let mut kind = named.name("a collective")?;
         let family = match fields.get("communicator") {
             None => 0,
             Some(value) => {
@@ -393,7 +400,7 @@ impl Draft {
                 *root = value.integer("the root's position in the communicator", smallest - 1)? as u32;
             }
             (_, Some(_)) => {
-                return Err(fields.fault_at_key("root", format!("`{}` has no root", names::kind_name(kind))));
+                return Err(fields.fault_at_key("root", format!("`{}` has no root", kind.entry().name)));
             }
             (_, None) => {}
         }
@@ -418,16 +425,16 @@ impl Draft {
             (Some(value), _) => value.quantity(Unit::Size)?,
             (None, Some(matrix)) => matrix.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)),
             (None, None) if kind == CollectiveKind::Barrier => 0,
-            (None, None) => return Err(named.fault(format!("`{}` needs `bytes`", names::kind_name(kind)))),
+            (None, None) => return Err(named.fault(format!("`{}` needs `bytes`", kind.entry().name))),
         };
         let mut spec = CollectiveSpec::new(kind, Bytes(bytes));
         spec.matrix = matrix.map(Into::into);
         spec.domain = self.families[family].domain;
         if let Some(value) = fields.get("algorithm") {
-            spec.algorithm = value.name("an algorithm", &ALGORITHMS)?;
+            spec.algorithm = value.name("an algorithm")?;
         }
         if let Some(value) = fields.get("form") {
-            spec.form = value.name("a form", &FORMS)?;
+            spec.form = value.name("a form")?;
         }
         for (key, field) in [("outstanding", &mut spec.outstanding), ("domain", &mut spec.domain)] {
             if let Some(value) = fields.get(key) {

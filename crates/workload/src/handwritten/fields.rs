@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use windtunnel_kernel::nearest;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_kernel::units::{self, parse_quantity};
 
 use super::Fault;
@@ -185,17 +186,16 @@ impl<'a> Value<'a> {
     }
 
     /// One of the names of `table`.
-    pub(super) fn name<T: Copy>(&self, what: &str, table: &[(&'static str, T)]) -> Result<T, Fault> {
+    pub(super) fn name<T: Listed>(&self, what: &str) -> Result<T, Fault> {
         let found: String = self.of(what)?;
-        if let Some(&(_, value)) = table.iter().find(|(name, _)| *name == found) {
+        if let Some(value) = T::by_name(&found) {
             return Ok(value);
         }
-        let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
-        let near = nearest(&found, names.iter().copied());
+        let near = nearest(&found, T::NAMES.iter().copied());
         let fault = self.fault(format!("expected {what}, found `{found}`"));
         Err(match near {
             Some(_) => fault.near(near),
-            None => fault.hint(format!("there are `{}`", names.join("`, `"))),
+            None => fault.hint(format!("there are `{}`", T::NAMES.join("`, `"))),
         })
     }
 }

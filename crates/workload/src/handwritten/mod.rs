@@ -22,7 +22,6 @@
 
 mod draft;
 mod fields;
-mod names;
 mod write;
 
 use std::fmt;

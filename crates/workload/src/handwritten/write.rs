@@ -8,10 +8,10 @@ use std::path::Path;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value, json};
+use windtunnel_kernel::registry::Listed;
 use windtunnel_kernel::units::Dimension as Unit;
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId};
 
-use super::names::{ALGORITHMS, FORMS, kind_name, name_of};
 use super::{Fault, HandwrittenError};
 use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form};
 use crate::output::write_beside;
@@ -171,17 +171,17 @@ fn describe(
 
 fn collective(spec: &CollectiveSpec, communicator: &str, members: usize, fields: &mut Map<String, Value>) {
     let usual = CollectiveSpec::new(spec.kind, spec.bytes);
-    fields.insert("collective".to_owned(), json!(kind_name(spec.kind)));
+    fields.insert("collective".to_owned(), json!(spec.kind.entry().name));
     fields.insert("communicator".to_owned(), json!(communicator));
     fields.insert("bytes".to_owned(), json!(size(spec.bytes)));
     if let CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } = spec.kind {
         fields.insert("root".to_owned(), json!(root));
     }
     if spec.algorithm != Algorithm::Auto {
-        fields.insert("algorithm".to_owned(), json!(name_of(&ALGORITHMS, &spec.algorithm)));
+        fields.insert("algorithm".to_owned(), json!(spec.algorithm.name()));
     }
     if spec.form != Form::Auto {
-        fields.insert("form".to_owned(), json!(name_of(&FORMS, &spec.form)));
+        fields.insert("form".to_owned(), json!(spec.form.name()));
     }
     if spec.outstanding != usual.outstanding {
         fields.insert("outstanding".to_owned(), json!(spec.outstanding));

@@ -7,7 +7,7 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Id, RankId};
 
 use super::ReplayOptions;
-use crate::collectives::{Algorithm, CollectiveError, CollectiveSpec, Form, MAX_LANES, Plan};
+use crate::collectives::{CollectiveError, CollectiveSpec, Form, MAX_LANES, Plan, Rings};
 use crate::program::{CommSlot, OpKind, Peer, Program, Workload};
 
 /// Bits of a collective's tag: 1 (collective), communicator, sequence (cyclic), lane, round.
@@ -326,7 +326,7 @@ impl Prepared {
         let mut plan = Plan::with_tuner(spec, n, &*options.tuner)?;
         let allowed = match options.coupling {
             Coupling::Anywhere => true,
-            Coupling::ExceptSeveralRings => plan.algorithm() != Algorithm::MultiRing,
+            Coupling::ExceptSeveralRings => plan.algorithm().rings() != Rings::Several,
             Coupling::InsideDomain => spec.domain >= n,
             Coupling::Never => false,
         };

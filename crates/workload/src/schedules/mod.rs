@@ -36,56 +36,25 @@ use std::fmt;
 use std::str::FromStr;
 
 use windtunnel_kernel::Span;
+use windtunnel_kernel::registry::Listed;
 
-/// Which schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum ScheduleName {
-    /// All forwards, then all backwards.
-    Gpipe,
-    /// One forward, one backward.
-    #[default]
-    OneForwardOneBackward,
-    /// Several chunks a rank in a loop (flexible when the run length is not P).
-    Interleaved,
-    /// Split backward with the memory of 1F1B, one chunk a rank.
-    ZbH1,
-    /// Split backward, any number of chunks.
-    Zb1p,
-    /// Zero bubble on the V-shaped placement.
-    Zbv,
-    /// Flexible schedule with split backward.
-    DoraPp,
-    /// Both directions at once.
-    DualPipe,
+windtunnel_kernel::named! {
+    /// Which schedule.
+    #[derive(Default, Hash)]
+    pub enum ScheduleName: "schedule" {
+        Gpipe = "gpipe", "all forwards, then all backwards";
+        #[default]
+        OneForwardOneBackward = "1f1b", "one forward, one backward";
+        Interleaved = "interleaved", "several chunks a rank in a loop (flexible when the run length is not the number of ranks)";
+        ZbH1 = "zb-h1", "input and weight gradients apart, with the memory of 1F1B and one chunk a rank";
+        Zb1p = "zb1p", "input and weight gradients apart, any number of chunks";
+        Zbv = "zbv", "input and weight gradients apart, zero bubble on the V-shaped placement";
+        DoraPp = "dorapp", "input and weight gradients apart, flexible";
+        DualPipe = "dualpipe", "both directions at once";
+    }
 }
 
 impl ScheduleName {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 8] = [
-        Self::Gpipe,
-        Self::OneForwardOneBackward,
-        Self::Interleaved,
-        Self::ZbH1,
-        Self::Zb1p,
-        Self::Zbv,
-        Self::DoraPp,
-        Self::DualPipe,
-    ];
-
-    /// The name in a scenario.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gpipe => "gpipe",
-            Self::OneForwardOneBackward => "1f1b",
-            Self::Interleaved => "interleaved",
-            Self::ZbH1 => "zb-h1",
-            Self::Zb1p => "zb1p",
-            Self::Zbv => "zbv",
-            Self::DoraPp => "dorapp",
-            Self::DualPipe => "dualpipe",
-        }
-    }
-
     /// Whether the backward pass is always split into its two gradients.
     pub const fn splits_backward(self) -> bool {
         matches!(self, Self::ZbH1 | Self::Zb1p | Self::Zbv | Self::DoraPp)
@@ -110,10 +79,7 @@ impl FromStr for ScheduleName {
     type Err = ScheduleError;
 
     fn from_str(text: &str) -> Result<Self, ScheduleError> {
-        Self::ALL
-            .into_iter()
-            .find(|name| name.name() == text)
-            .ok_or_else(|| ScheduleError::UnknownName { found: text.to_owned() })
+        Self::by_name(text).ok_or_else(|| ScheduleError::UnknownName { found: text.to_owned() })
     }
 }
 

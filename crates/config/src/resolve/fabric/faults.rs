@@ -6,7 +6,7 @@ use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_topology::{Forwarder, LinkId, Names, NoLink, Policy, SwitchId, Topology};
 
 use super::place::Place;
-use super::shape::list;
+use crate::resolve::names::list;
 use crate::schema::TopologyFile;
 
 /// Names that a hint lists.
@@ -33,7 +33,7 @@ impl Part {
 
 /// How the file says that pairs without a legal path are treated.
 pub fn policy(written: &TopologyFile) -> Policy {
-    Policy { detour: written.detour.policy(), weighted: written.weighted }
+    Policy { detour: written.detour.0, weighted: written.weighted }
 }
 
 /// The parts that `failed` names, in its order; `at` is the place of number i for messages.
@@ -67,7 +67,7 @@ fn part(names: &Names, topology: &Topology, text: &str) -> Result<Part, (String,
         let near =
             nearest(found, all.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
         near.or_else(|| {
-            let some = list(all.iter().take(LISTED).map(String::as_str));
+            let some = list(all.iter().take(LISTED).map(String::as_str), "and");
             let more = if all.len() > LISTED { ", …" } else { "" };
             (!all.is_empty()).then(|| format!("there are {some}{more}"))
         })
@@ -93,7 +93,7 @@ fn part(names: &Names, topology: &Topology, text: &str) -> Result<Part, (String,
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {
                     let more = if all.len() > LISTED { ", …" } else { "" };
-                    format!("there are {}{more}", list(all.iter().take(LISTED).map(String::as_str)))
+                    format!("there are {}{more}", list(all.iter().take(LISTED).map(String::as_str), "and"))
                 }
             };
             (format!("no link `{name}`"), Some(hint))

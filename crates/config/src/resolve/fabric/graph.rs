@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_topology::graph::{GraphProblem, Recognised, recognise};
@@ -11,7 +12,7 @@ use windtunnel_topology::import::{Format, Imported, detect, import};
 use windtunnel_topology::{Defaults, GraphError, HostSpec, TopologySpec};
 
 use super::place::Place;
-use super::shape::list;
+use crate::resolve::names::list;
 use crate::schema::GraphFile;
 use crate::sheets;
 
@@ -28,7 +29,7 @@ pub(super) fn read(
     let file = path.display().to_string();
     let format = match given.format.as_deref() {
         None => detect(&file, &text).map_err(|error| fault(&error))?,
-        Some(name) => Format::from_name(name).ok_or_else(|| unknown(name, place))?,
+        Some(name) => Format::by_name(name).ok_or_else(|| unknown(name, place))?,
     };
     let defaults =
         Defaults { rate: given.rate.map(|rate| rate.0), latency: given.latency.map(|latency| latency.0) };
@@ -71,7 +72,7 @@ fn text(path: &Path, place: &str) -> Result<String, InputError> {
 
 fn unknown(name: &str, place: &Place) -> InputError {
     let known = Format::ALL.map(Format::name);
-    let message = format!("no format `{name}`, expected one of {}", list(known.into_iter()));
+    let message = format!("no format `{name}`, expected one of {}", list(known, "and"));
     let error = InputError::new(place.at("graph.format"), message);
     match nearest(name, known) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
@@ -91,7 +92,7 @@ fn fault(error: &GraphError) -> InputError {
             Some("the file does not say it: add a default to `graph`, such as `latency: 500 ns`".to_owned())
         }
         GraphProblem::UnknownFormat => {
-            let formats = list(Format::ALL.map(Format::name).into_iter());
+            let formats = list(Format::ALL.map(Format::name), "and");
             Some(format!("name it with `format` in `graph`, one of {formats}"))
         }
         _ => error.hint(),

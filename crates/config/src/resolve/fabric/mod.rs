@@ -12,12 +12,12 @@ use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
-use windtunnel_topology::{EcmpHash, HostSpec, ScaleUpSpec, Topology, TopologySpec};
+use windtunnel_topology::{EcmpHash, HostSpec, ScaleUpSpec, ShapeName, Topology, TopologySpec};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
 use self::shape::Builder;
-use crate::schema::{ClosTier, Host, Length, NicBus, Rails, Rate, ShapeName, TopologyFile};
+use crate::schema::{ClosTier, Host, Length, Name, NicBus, Rails, Rate, TopologyFile};
 use crate::{load, sheets};
 
 /// A scale-up link between GPUs of unknown make: as fast as nothing waits for it.
@@ -93,7 +93,7 @@ impl<'a> Draft<'a> {
     /// [`InputError`] for a missing key, one of another shape, or an unknown sheet.
     pub fn new(written: &'a Written, evidence: &mut EvidenceList) -> Result<Self, InputError> {
         let (keys, base, place) = (&written.keys, &written.base, written.place());
-        let shape = keys.shape.ok_or_else(|| place.missing("shape", "shape: clos"))?;
+        let Name(shape) = keys.shape.ok_or_else(|| place.missing("shape", "shape: clos"))?;
         // The file of a graph may say what is inside its hosts.
         let host = match &keys.host {
             Some(host) => host.clone(),
@@ -181,7 +181,7 @@ pub fn without_switches(keys: &mut TopologyFile) -> bool {
     };
     // One port each, of no make that a rate would have to match.
     (host.nics, host.nic, host.rails) = (1, None, Rails::No);
-    keys.shape = Some(ShapeName::Clos);
+    keys.shape = Some(Name(ShapeName::Clos));
     keys.tiers = vec![ClosTier {
         ports_down: hosts,
         oversubscription: 1.0,

@@ -1,9 +1,7 @@
 //! Where a key of the topology stands, for messages.
 
 use windtunnel_plan::error::InputError;
-use windtunnel_topology::TopologyError;
-
-use crate::schema::ShapeName;
+use windtunnel_topology::{ShapeName, TopologyError};
 
 /// A topology's file, and its path in there: empty where the topology is the root.
 #[derive(Clone, Copy, Debug)]

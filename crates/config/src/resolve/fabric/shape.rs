@@ -5,14 +5,15 @@ use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_topology::{
     BCubeSpec, BuildingSpec, CableSpec, ClosSpec, CrossSpec, Dimension, DirectSpec, DragonflyPlusSpec,
-    DragonflyRouting, DragonflySpec, FullMeshSpec, HammingMeshSpec, HostSpec, MeshRouting, RegionsSpec, Tier,
-    TopologySpec, TorusRouting, TorusSpec,
+    DragonflyRouting, DragonflySpec, FullMeshSpec, HammingMeshSpec, HostSpec, MeshRouting, RegionsSpec,
+    Routing, ShapeName, Tier, TopologySpec, TorusRouting, TorusSpec,
 };
 use windtunnel_workload::model::sheets::NicSheet;
 
 use super::graph;
 use super::place::Place;
-use crate::schema::{CableKind, ClosTier, KEYS, MeshDimension, RoutingName, ShapeName, TopologyFile};
+use crate::resolve::names::list;
+use crate::schema::{CableKind, ClosTier, KEYS, MeshDimension, Name, TopologyFile};
 
 /// What a spec is built from.
 pub(super) struct Builder<'a> {
@@ -55,8 +56,8 @@ impl Builder<'_> {
         let stranger =
             |key: &&crate::schema::ShapeKey| (key.given)(self.written) && !key.shapes.contains(&shape);
         let Some(key) = KEYS.iter().find(stranger) else { return Ok(()) };
-        let theirs = list(key.shapes.iter().map(|shape| shape.name()));
-        let own = list(KEYS.iter().filter(|key| key.shapes.contains(&shape)).map(|key| key.name));
+        let theirs = list(key.shapes.iter().map(|shape| shape.name()), "and");
+        let own = list(KEYS.iter().filter(|key| key.shapes.contains(&shape)).map(|key| key.name), "and");
         let message =
             format!("`{}` means nothing in shape `{}`, it belongs to {theirs}", key.name, shape.name());
         Err(InputError::new(self.place.at(key.name), message).hint(format!("`{}` has {own}", shape.name())))
@@ -196,28 +197,18 @@ impl Builder<'_> {
     }
 
     fn torus(&self) -> Result<TorusSpec, InputError> {
-        let routing = self.routing(&[
-            (RoutingName::DimensionOrder, TorusRouting::DimensionOrder),
-            (RoutingName::MinimalAdaptive, TorusRouting::MinimalAdaptive),
-        ])?;
+        let routing = self.routing(TorusRouting::NAMED)?;
         let dimensions = self.dimensions(Some(self.shape == ShapeName::Torus))?;
         Ok(TorusSpec { direct: self.direct(None)?, dimensions, routing })
     }
 
     fn full_mesh(&self) -> Result<FullMeshSpec, InputError> {
-        let routing = self.routing(&[
-            (RoutingName::Minimal, MeshRouting::Minimal),
-            (RoutingName::OneDetour, MeshRouting::OneDetour),
-        ])?;
+        let routing = self.routing(MeshRouting::NAMED)?;
         Ok(FullMeshSpec { dimensions: self.dimensions(None)?, direct: self.direct(None)?, routing })
     }
 
     fn dragonfly_routing(&self) -> Result<DragonflyRouting, InputError> {
-        self.routing(&[
-            (RoutingName::Minimal, DragonflyRouting::Minimal),
-            (RoutingName::Valiant, DragonflyRouting::Valiant),
-            (RoutingName::UgalL, DragonflyRouting::UgalL),
-        ])
+        self.routing(DragonflyRouting::NAMED)
     }
 
     fn dragonfly(&self) -> Result<DragonflySpec, InputError> {
@@ -307,7 +298,7 @@ impl Builder<'_> {
                     let known = written.buildings.iter().map(|building| building.name.as_str());
                     match nearest(name, known.clone()) {
                         Some(near) => error.hint(format!("did you mean `{near}`?")),
-                        None => error.hint(format!("there are {}", list(known))),
+                        None => error.hint(format!("there are {}", list(known, "and"))),
                     }
                 })
             };
@@ -337,10 +328,10 @@ impl Builder<'_> {
     }
 
     /// The routing, one of those of the shape; the first if none is given.
-    fn routing<R: Copy>(&self, known: &[(RoutingName, R)]) -> Result<R, InputError> {
-        let Some(given) = self.written.routing else { return Ok(known[0].1) };
+    fn routing<R: Copy>(&self, known: &[(Routing, R)]) -> Result<R, InputError> {
+        let Some(Name(given)) = self.written.routing else { return Ok(known[0].1) };
         known.iter().find(|(name, _)| *name == given).map(|(_, routing)| *routing).ok_or_else(|| {
-            let names = list(known.iter().map(|(name, _)| name.name()));
+            let names = list(known.iter().map(|(name, _)| name.name()), "and");
             let message = format!("`{}` is no routing of shape `{}`", given.name(), self.shape.name());
             InputError::new(self.place.at("routing"), message).hint(format!("it has {names}"))
         })
@@ -353,14 +344,5 @@ impl Builder<'_> {
         let (given, most) = (gbps(rate), gbps(nic.rate.value));
         let message = format!("the host links run at {given} Gbps, but a {} has {most} Gbps", nic.name);
         Err(InputError::new(self.place.at(key), message).hint("lower the rate, or name another `host.nic`"))
-    }
-}
-
-/// `a`, `b` and `c`, each in backticks.
-pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    match names.as_slice() {
-        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
-        _ => names.concat(),
     }
 }

@@ -11,10 +11,11 @@ mod queues;
 mod recovery;
 pub mod transport;
 
+use windtunnel_fabric::balancers::{self, BALANCERS};
 use windtunnel_fabric::packet::transport::{Dcqcn, Endpoint, Recovery};
 use windtunnel_fabric::packet::{
-    Background, Balancer, BufferSettings, ChosenRoute, Forwarding, Impairments, MOST_PORTS, PacketError,
-    PacketSettings, ParallelSettings, TrimSettings,
+    Background, Balancer, BufferSettings, ChosenRoute, Impairments, MOST_PORTS, PacketError, PacketSettings,
+    ParallelSettings, TrimSettings,
 };
 use windtunnel_fabric::reduction::ReductionSettings;
 use windtunnel_plan::error::InputError;
@@ -24,12 +25,13 @@ use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::modules::Modules;
 use windtunnel_plan::network::{Chosen, NetworkPlan, PacketPlan};
 use windtunnel_plan::troubles::Troubles;
-use windtunnel_topology::{LinkId, LoadBalancer};
+use windtunnel_topology::LinkId;
 
 use self::queues::{Switching, switching};
 use super::marks::{Marks, marking};
+use super::names::list;
 use super::reduce;
-use crate::schema::{Fidelity, ForwardingName, LoadBalancerName, Network, Scenario};
+use crate::schema::{Fidelity, Network, Scenario};
 
 /// What the scenario says beside `network:` and packets feel.
 pub struct Around<'a> {
@@ -49,27 +51,10 @@ pub struct Around<'a> {
     pub marks: &'a Marks,
 }
 
-/// The topology's name for the scenario's.
-pub const fn balancer(name: LoadBalancerName) -> LoadBalancer {
-    match name {
-        LoadBalancerName::Ecmp | LoadBalancerName::Flowlet => LoadBalancer::Ecmp,
-        LoadBalancerName::DestinationModulo => LoadBalancer::DestinationModulo,
-        LoadBalancerName::Spray | LoadBalancerName::Adaptive | LoadBalancerName::Reps => LoadBalancer::Spray,
-        LoadBalancerName::Ideal => LoadBalancer::Ideal,
-    }
-}
-
-/// The packet model's name for the scenario's; `None` for `ideal`, which is no choice among real paths.
+/// What packets take the scenario's load balancer for; `None` for one that is no choice among real paths.
 fn packet_balancer(network: &Network) -> Option<Balancer> {
-    Some(match network.load_balancer.name {
-        LoadBalancerName::Ecmp => Balancer::Ecmp,
-        LoadBalancerName::DestinationModulo => Balancer::DestinationModulo,
-        LoadBalancerName::Spray => Balancer::Spray { paths: network.paths },
-        LoadBalancerName::Flowlet => Balancer::Flowlet { gap: network.flowlet_gap.0 },
-        LoadBalancerName::Adaptive => Balancer::Adaptive,
-        LoadBalancerName::Reps => Balancer::Reps { paths: network.paths },
-        LoadBalancerName::Ideal => return None,
-    })
+    let around = balancers::Around { paths: network.paths, gap: network.flowlet_gap.0 };
+    network.load_balancer.of.packets.map(|make| make(around))
 }
 
 /// Checks `network:` and everything about it.
@@ -88,7 +73,7 @@ pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPl
     let reduction = reduce::settings(network, source)?;
     let message = message::plan(network, source)?;
     let backend = network.backend.as_ref().map(|given| backend::plan(given, base));
-    let balancer = balancer(network.load_balancer.name);
+    let balancer = network.load_balancer.of.flows;
     let (mtu, header) = (network.mtu.0, network.header.0);
     let packet = packet(around, reduction, source)?;
     let exchange = network.exchange;
@@ -111,10 +96,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
         header: network.header.0,
         control: network.control.0,
         ack_every: network.ack_every,
-        forwarding: match network.forwarding {
-            ForwardingName::StoreAndForward => Forwarding::StoreAndForward,
-            ForwardingName::CutThrough => Forwarding::CutThrough,
-        },
+        forwarding: network.forwarding.0,
         balancer,
         buffers,
         ecn: Some(marking(&network.ecn, marks)),
@@ -222,10 +204,9 @@ const TRACKED: u32 = 512;
 /// Packets that a queue pair may have under way.
 fn in_flight(network: &Network, fabric: &FabricParts, balancer: Balancer, transport: &Chosen) -> u32 {
     let roce = transport.name == Dcqcn::NAME;
-    let spreads = matches!(balancer, Balancer::Spray { .. } | Balancer::Adaptive | Balancer::Reps { .. });
     let sheet = fabric.nic.as_ref().and_then(|nic| nic.in_flight.as_ref());
     let tracked = sheet.map_or(TRACKED, |figure| u32::try_from(figure.value).unwrap_or(u32::MAX));
-    let default = if roce && spreads { tracked } else { u32::MAX };
+    let default = if roce && balancer.spreads() { tracked } else { u32::MAX };
     network.in_flight.unwrap_or(default)
 }
 
@@ -253,10 +234,14 @@ pub fn meet(
     if scenario.fidelity != Fidelity::Packet || plan.backend.is_some() {
         return Ok(());
     }
-    if scenario.network.load_balancer.name == LoadBalancerName::Ideal {
-        let message = "`ideal` shares no path inside the fabric, but packets take real ones";
+    let balancer = scenario.network.load_balancer.of;
+    if balancer.packets.is_none() {
+        let name = balancer.entry.name;
+        let message = format!("`{name}` shares no path inside the fabric, but packets take real ones");
+        let real = BALANCERS.iter().filter(|known| known.packets.is_some());
+        let known = list(real.map(|known| known.entry.name), "or");
         return Err(InputError::new(format!("{source}: network.load_balancer"), message)
-            .hint("expected `ecmp`, `destination_modulo`, `spray`, `flowlet`, `adaptive` or `reps`"));
+            .hint(format!("expected {known}")));
     }
     let settings = &mut plan.packet.settings;
     settings.impairments = troubles.impairments.clone();

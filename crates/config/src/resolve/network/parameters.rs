@@ -1,11 +1,9 @@
-//! `network.parameters` for the transports that are built in: what a transport calls its constants, and what they may be.
-//!
-//! Windows count in bandwidth–delay products of the idle path unless a key says packets, rates in shares of the line rate;
-//! times carry units. `docs/transports.md` says what each does.
+//! `network.parameters` for the transports that are built in: from what a scenario writes to the constants. Their keys, and what they may
+//! be, stand with each transport ([`BuiltIn`](windtunnel_fabric::packet::transport::BuiltIn)).
 
 use serde_json::Value;
 use windtunnel_fabric::packet::TransportChoice;
-use windtunnel_fabric::packet::transport::Recovery;
+use windtunnel_fabric::packet::transport::{Place, Recovery, Unfit};
 use windtunnel_kernel::Span;
 use windtunnel_kernel::units::{Dimension, parse_quantity};
 use windtunnel_plan::error::nearest;
@@ -13,7 +11,7 @@ use windtunnel_plan::modules::Parameters;
 
 /// What is wrong with a parameter: its key, what was found and expected, a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(super) struct Refused {
     /// The key.
     pub key: String,
     /// In words.
@@ -22,191 +20,69 @@ pub struct Refused {
     pub hint: Option<String>,
 }
 
-/// Numbers from the first on, up to the second; the first itself only where zero makes sense.
-#[derive(Clone, Copy)]
-enum Range {
-    /// 0 < x ≤ 1.
-    Part,
-    /// 0 < x.
-    Positive,
-    /// 0 ≤ x.
-    Any,
+/// Puts a value that a scenario writes where a parameter is kept; what is no such value is given back with what was expected.
+fn put(found: &Value, place: Place<'_>) -> Result<(), &'static str> {
+    let expected = place.expected();
+    let number = |fits: fn(f64) -> bool| found.as_f64().filter(|&x| fits(x)).ok_or(expected);
+    let count = || found.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|&count| count > 0);
+    match place {
+        Place::Part(kept) => *kept = number(|x| x > 0.0 && x <= 1.0)?,
+        Place::Positive(kept) => *kept = number(|x| x > 0.0)?,
+        Place::Any(kept) => *kept = number(|x| x >= 0.0)?,
+        Place::Count(kept) => *kept = count().ok_or(expected)?,
+        Place::Packets(kept) => *kept = Some(count().ok_or(expected)?),
+        Place::Flag(kept) => *kept = found.as_bool().ok_or(expected)?,
+        Place::Time(kept) => {
+            let read = found.as_str().and_then(|text| parse_quantity(text, Dimension::Time).ok());
+            *kept = Span(read.filter(|&span| span > 0).ok_or(expected)?);
+        }
+    }
+    Ok(())
 }
 
-/// Reads keys into the places they stand for, and knows in the end which were left over.
-struct Reader<'a> {
-    given: &'a Parameters,
-    known: Vec<&'static str>,
-    refused: Option<Refused>,
-}
-
-impl Reader<'_> {
-    fn find(&mut self, key: &'static str) -> Option<&Value> {
-        self.known.push(key);
-        self.given.get(key)
-    }
-
-    fn refuse(&mut self, key: &str, found: &Value, expected: &str) {
-        let message = format!("expected {expected}, found {found}");
-        self.refused.get_or_insert(Refused { key: key.to_owned(), message, hint: None });
-    }
-
-    fn number(&mut self, key: &'static str, range: Range, place: &mut f64) {
-        let Some(found) = self.find(key).cloned() else { return };
-        let (fits, expected): (fn(f64) -> bool, _) = match range {
-            Range::Part => (|x| x > 0.0 && x <= 1.0, "a number above 0, at most 1"),
-            Range::Positive => (|x| x > 0.0, "a number above 0"),
-            Range::Any => (|x| x >= 0.0, "a number from 0 on"),
-        };
-        match found.as_f64().filter(|&x| fits(x)) {
-            Some(value) => *place = value,
-            None => self.refuse(key, &found, expected),
-        }
-    }
-
-    fn count(&mut self, key: &'static str, place: &mut u32) {
-        let Some(found) = self.find(key).cloned() else { return };
-        match found.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|&count| count > 0) {
-            Some(count) => *place = count,
-            None => self.refuse(key, &found, "a whole number from 1 on"),
-        }
-    }
-
-    fn flag(&mut self, key: &'static str, place: &mut bool) {
-        let Some(found) = self.find(key).cloned() else { return };
-        match found.as_bool() {
-            Some(value) => *place = value,
-            None => self.refuse(key, &found, "`true` or `false`"),
-        }
-    }
-
-    fn packets(&mut self, key: &'static str, place: &mut Option<u32>) {
-        let mut count = place.unwrap_or(0);
-        self.count(key, &mut count);
-        if count > 0 {
-            *place = Some(count);
-        }
-    }
-
-    fn time(&mut self, key: &'static str, place: &mut Span) {
-        let Some(found) = self.find(key).cloned() else { return };
-        let read = found.as_str().and_then(|text| parse_quantity(text, Dimension::Time).ok());
-        match read.filter(|&span| span > 0) {
-            Some(span) => *place = Span(span),
-            None => self.refuse(key, &found, "a time with a unit, such as `55 us`"),
-        }
-    }
-
-    fn end(self, name: &str) -> Result<(), Refused> {
-        if let Some(refused) = self.refused {
-            return Err(refused);
-        }
-        let Some(key) = self.given.keys().find(|key| !self.known.contains(&key.as_str())) else {
-            return Ok(());
-        };
-        let hint = match (nearest(key, self.known.iter().copied()), self.known.is_empty()) {
-            (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, true) => "`network.window` limits it".to_owned(),
-            (None, false) => format!("expected `{}`", self.known.join("`, `")),
-        };
-        let message = format!("`{name}` has no such parameter");
-        Err(Refused { key: key.clone(), message, hint: Some(hint) })
-    }
-}
+/// The parameter of all transports but the one that mends nothing: later packets that show a loss.
+const REORDER: &str = "reorder";
 
 /// A transport with the parameters of a scenario in place of its own.
 ///
 /// # Errors
 /// [`Refused`] for a key that this transport does not have or a value that makes no sense for it.
-pub fn tuned(
+pub(super) fn tuned(
     mut transport: TransportChoice,
     given: &Parameters,
     name: &str,
 ) -> Result<TransportChoice, Refused> {
-    use Range::{Any, Part, Positive};
-    let mut read = Reader { given, known: Vec::new(), refused: None };
-    match &mut transport {
-        TransportChoice::None(_) => {}
-        TransportChoice::Dcqcn(dcqcn) => {
-            read.time("cnp_interval", &mut dcqcn.cnp_interval);
-            read.time("alpha_interval", &mut dcqcn.alpha_interval);
-            read.time("increase_timer", &mut dcqcn.increase_timer);
-            read.time("byte_counter", &mut dcqcn.byte_counter);
-            read.number("g", Part, &mut dcqcn.gain);
-            read.count("f", &mut dcqcn.stages);
-            read.number("r_ai", Part, &mut dcqcn.additive);
-            read.number("r_hai", Part, &mut dcqcn.hyper);
-            read.number("min_rate", Part, &mut dcqcn.least);
-            read.flag("clamp_target", &mut dcqcn.clamp_target);
-            read.number("max_window", Positive, &mut dcqcn.window);
-        }
-        TransportChoice::Dctcp(dctcp) => {
-            read.number("g", Part, &mut dctcp.gain);
-            read.number("initial_window", Positive, &mut dctcp.initial);
-            read.number("max_window", Positive, &mut dctcp.largest);
-        }
-        TransportChoice::Swift(swift) => {
-            read.number("ai", Positive, &mut swift.increase);
-            read.number("beta", Part, &mut swift.beta);
-            read.number("max_mdf", Part, &mut swift.max_decrease);
-            read.number("base_target", Positive, &mut swift.base);
-            read.number("hop_scaling", Any, &mut swift.per_hop);
-            read.number("fs_range", Any, &mut swift.range);
-            read.number("fs_min_window", Positive, &mut swift.scaled[0]);
-            read.number("fs_max_window", Positive, &mut swift.scaled[1]);
-            read.number("min_window", Part, &mut swift.least);
-            read.number("initial_window", Positive, &mut swift.initial);
-            read.number("max_window", Positive, &mut swift.largest);
-            if swift.scaled[0] >= swift.scaled[1] {
-                let message = format!("expected less than `fs_max_window`: {}", swift.scaled[1]);
-                let key = "fs_min_window".to_owned();
-                read.refused.get_or_insert(Refused { key, message, hint: None });
-            }
-        }
-        TransportChoice::NewReno(newreno) => {
-            read.count("initial_packets", &mut newreno.initial);
-            read.number("max_window", Positive, &mut newreno.largest);
-        }
-        TransportChoice::Cubic(cubic) => {
-            read.number("c", Positive, &mut cubic.c);
-            read.number("beta", Part, &mut cubic.beta);
-            read.count("initial_packets", &mut cubic.initial);
-            read.number("max_window", Positive, &mut cubic.largest);
-        }
-        TransportChoice::MpRdma(mprdma) => {
-            read.number("initial_window", Positive, &mut mprdma.initial);
-            read.number("max_window", Positive, &mut mprdma.largest);
-        }
-        TransportChoice::Uec(nscc) => {
-            read.number("max_window", Positive, &mut nscc.largest);
-            read.number("target_delay", Positive, &mut nscc.target);
-        }
-        TransportChoice::Rccc(rccc) => {
-            read.number("initial_window", Positive, &mut rccc.largest);
-            read.count("grant_packets", &mut rccc.packets);
-            read.number("credit_rate", Part, &mut rccc.share);
-        }
-        TransportChoice::Hpcc(hpcc) => {
-            read.number("eta", Part, &mut hpcc.target);
-            read.count("max_stage", &mut hpcc.stages);
-            read.number("flows", Positive, &mut hpcc.flows);
-        }
-        TransportChoice::Ndp(ndp) => {
-            read.number("initial_window", Positive, &mut ndp.initial);
-            read.packets("initial_packets", &mut ndp.packets);
-            read.number("pull_rate", Part, &mut ndp.share);
-        }
-        TransportChoice::Eqds(eqds) => {
-            read.number("initial_window", Positive, &mut eqds.largest);
-            read.packets("initial_packets", &mut eqds.packets);
-            read.number("credit_rate", Part, &mut eqds.share);
+    let refused = |key: &str, found: &Value, expected: &str| {
+        let message = format!("expected {expected}, found {found}");
+        Refused { key: key.to_owned(), message, hint: None }
+    };
+    let mut known: Vec<&str> = transport.parameters().iter().map(|parameter| parameter.key).collect();
+    for &key in &known {
+        if let (Some(found), Some(place)) = (given.get(key), transport.place(key)) {
+            put(found, place).map_err(|expected| refused(key, found, expected))?;
         }
     }
+    transport.check_parameters().map_err(|Unfit { key, message }| Refused {
+        key: key.to_owned(),
+        message,
+        hint: None,
+    })?;
     let mut reorder = None;
     if !matches!(transport, TransportChoice::None(_)) {
-        read.packets("reorder", &mut reorder);
+        known.push(REORDER);
+        if let Some(found) = given.get(REORDER) {
+            put(found, Place::Packets(&mut reorder)).map_err(|expected| refused(REORDER, found, expected))?;
+        }
     }
-    read.end(name)?;
+    if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
+        let hint = match (nearest(key, known.iter().copied()), known.is_empty()) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, true) => "`network.window` limits it".to_owned(),
+            (None, false) => format!("expected `{}`", known.join("`, `")),
+        };
+        let message = format!("`{name}` has no such parameter");
+        return Err(Refused { key: key.clone(), message, hint: Some(hint) });
+    }
     Ok(match reorder {
         Some(reorder) => transport.mending(Recovery::Selective { reorder }),
         None => transport,

@@ -6,16 +6,14 @@ use windtunnel_fabric::packet::{
 };
 use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
+use windtunnel_workload::Dimension;
 
 use crate::resolve::marks::{Marks, marking};
-use crate::schema::{
-    self as written, ClassColors, ClassName, ColorName, DisciplineName, DropProfile, Network, Pfc, PullName,
-    Queue,
-};
+use crate::schema::{self as written, ClassColors, DropProfile, Name, Network, Pfc, Queue};
 
 /// Queues of every port, which goes next, the queue of each traffic class, and pauses.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Switching {
+pub(super) struct Switching {
     pub queues: Vec<QueueSettings>,
     pub discipline: Discipline,
     pub classes: Vec<u8>,
@@ -27,14 +25,14 @@ pub struct Switching {
 
 /// # Errors
 /// [`InputError`] for keys that exclude one another, or a class that two queues take.
-pub fn switching(network: &Network, marks: &Marks, source: &str) -> Result<Switching, InputError> {
+pub(super) fn switching(network: &Network, marks: &Marks, source: &str) -> Result<Switching, InputError> {
     let at = |key: &str| format!("{source}: network.{key}");
     let mtu = network.mtu.0;
-    let mut classes = vec![0u8; 6];
-    let mut taken: [Option<usize>; 6] = [None; 6];
+    let mut classes = vec![0u8; Dimension::ALL.len()];
+    let mut taken: [Option<usize>; Dimension::ALL.len()] = [None; Dimension::ALL.len()];
     for (index, queue) in network.queues.iter().enumerate() {
         for (place, &class) in queue.classes.iter().enumerate() {
-            let number = number(class);
+            let number = class.0 as usize;
             if let Some(before) = taken[number] {
                 let place = at(&format!("queues[{index}].classes[{place}]"));
                 let name = &network.queues[before].name;
@@ -55,45 +53,24 @@ pub fn switching(network: &Network, marks: &Marks, source: &str) -> Result<Switc
     });
     let queues = queues.collect::<Result<Vec<_>, _>>()?;
     let ClassColors { tp, cp, ep, pp, dp, other } = network.colors;
-    let mut colors: Vec<Color> = [tp, cp, ep, pp, dp, other].map(color).to_vec();
+    let mut colors: Vec<Color> = [tp, cp, ep, pp, dp, other].map(|Name(color)| color).to_vec();
     if colors.iter().all(|&color| color == Color::Green) {
         colors.clear();
     }
     if queues.is_empty() && !colors.is_empty() {
         return Err(InputError::new(at("colors"), "`colors` are for `queues`, of which there are none"));
     }
-    if queues.is_empty() && network.nic_pull != PullName::RoundRobin {
+    if queues.is_empty() && network.nic_pull.0 != Pull::RoundRobin {
         return Err(InputError::new(at("nic_pull"), "NICs go by `queues`, of which there are none"));
     }
     Ok(Switching {
         colors,
-        pull: match network.nic_pull {
-            PullName::RoundRobin => Pull::RoundRobin,
-            PullName::Strict => Pull::Strict,
-            PullName::Wrr => Pull::Weighted,
-        },
-        discipline: match network.discipline {
-            DisciplineName::Fifo => Discipline::Fifo,
-            DisciplineName::Strict => Discipline::Strict,
-            DisciplineName::Wrr => Discipline::WeightedRoundRobin,
-            DisciplineName::Dwrr => Discipline::DeficitRoundRobin,
-        },
+        pull: network.nic_pull.0,
+        discipline: network.discipline.0,
         pfc: network.pfc.as_ref().map(|pfc| pauses(pfc, mtu, source)).transpose()?,
         classes: if queues.is_empty() { Vec::new() } else { classes },
         queues,
     })
-}
-
-/// Place of a class among the dimensions of traffic.
-const fn number(class: ClassName) -> usize {
-    match class {
-        ClassName::Tp => 0,
-        ClassName::Cp => 1,
-        ClassName::Ep => 2,
-        ClassName::Pp => 3,
-        ClassName::Dp => 4,
-        ClassName::Other => 5,
-    }
 }
 
 fn settings_of(queue: &Queue, mtu: Bytes, marks: &Marks) -> QueueSettings {
@@ -120,14 +97,6 @@ fn settings_of(queue: &Queue, mtu: Bytes, marks: &Marks) -> QueueSettings {
 /// Drops at random as the model has them.
 const fn dropping(red: &DropProfile) -> EcnSettings {
     EcnSettings { rate: red.rate.0, kmin: red.kmin.0, kmax: red.kmax.0, pmax: red.pmax, at: MarkAt::Enqueue }
-}
-
-const fn color(name: ColorName) -> Color {
-    match name {
-        ColorName::Green => Color::Green,
-        ColorName::Yellow => Color::Yellow,
-        ColorName::Red => Color::Red,
-    }
 }
 
 /// A meter of one rate or of two.

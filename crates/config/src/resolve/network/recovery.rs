@@ -1,10 +1,11 @@
 //! How losses are mended: what a scenario writes, or what goes with its transport and its paths.
 
-use windtunnel_fabric::packet::TransportChoice;
-use windtunnel_fabric::packet::transport::Recovery;
+use windtunnel_fabric::packet::transport::{Recovery, SELECTIVE};
+use windtunnel_fabric::packet::{Balancer, TransportChoice};
 
+use super::packet_balancer;
 use super::parameters::Refused;
-use crate::schema::{LoadBalancerName, Network, RecoveryName};
+use crate::schema::Network;
 
 /// Later packets that show a loss where packets take many paths: the reach of MP-RDMA's bitmap.
 const FAR: u32 = 64;
@@ -13,15 +14,12 @@ const NEAR: u32 = 3;
 
 /// Whether packets of a queue pair take many paths at a time.
 fn spreads(network: &Network) -> bool {
-    matches!(
-        network.load_balancer.name,
-        LoadBalancerName::Spray | LoadBalancerName::Adaptive | LoadBalancerName::Reps
-    )
+    packet_balancer(network).is_some_and(Balancer::spreads)
 }
 
 /// What takes the place of a transport's usual recovery where packets overtake one another: what goes by their order would take
 /// those overtaken for lost.
-pub fn usual(recovery: Recovery, network: &Network) -> Recovery {
+pub(super) fn usual(recovery: Recovery, network: &Network) -> Recovery {
     match recovery {
         Recovery::GoBackN if spreads(network) => Recovery::Rack,
         Recovery::Selective { reorder } if reorder < u32::MAX && spreads(network) => Recovery::Rack,
@@ -33,7 +31,7 @@ pub fn usual(recovery: Recovery, network: &Network) -> Recovery {
 ///
 /// # Errors
 /// [`Refused`] for packets to be counted where nothing counts them, or in two places.
-pub fn mending(
+pub(super) fn mending(
     law: TransportChoice,
     usual: Recovery,
     network: &Network,
@@ -43,7 +41,7 @@ pub fn mending(
         Err((place, Refused { key: String::new(), message: message.to_owned(), hint: Some(hint.to_owned()) }))
     };
     let counted = network.parameters.contains_key("reorder");
-    if counted && (written.name != RecoveryName::Selective || written.reorder.is_some()) {
+    if counted && (*written.of != SELECTIVE || written.reorder.is_some()) {
         let message = "expected `recovery: selective` beside packets that show a loss";
         return refused("parameters.reorder", message, "write `recovery: {selective: {reorder: …}}` alone");
     }
@@ -54,25 +52,17 @@ pub fn mending(
             "3 is usual",
         );
     }
-    let one_path =
-        matches!(network.load_balancer.name, LoadBalancerName::Ecmp | LoadBalancerName::DestinationModulo);
+    let one_path = packet_balancer(network).is_some_and(Balancer::is_fixed);
     let own = match usual {
         Recovery::Selective { reorder } if reorder < u32::MAX => reorder,
         _ => 0,
     };
     let reorder = written.reorder.unwrap_or(own.max(if one_path { NEAR } else { FAR }));
-    Ok(match written.name {
-        RecoveryName::Selective if counted => law,
-        RecoveryName::Selective => law.mending(Recovery::Selective { reorder }),
-        RecoveryName::None => law.mending(Recovery::None),
-        RecoveryName::GoBackN => law.mending(Recovery::GoBackN),
-        RecoveryName::Rack => law.mending(Recovery::Rack),
-        RecoveryName::Timer => law.mending(Recovery::TIMER),
-    })
+    Ok(if counted { law } else { law.mending((written.of.recovery)(reorder)) })
 }
 
 /// In words.
-pub fn words(recovery: Recovery) -> String {
+pub(super) fn words(recovery: Recovery) -> String {
     match recovery {
         Recovery::None => "none".to_owned(),
         Recovery::GoBackN => "go-back-N".to_owned(),

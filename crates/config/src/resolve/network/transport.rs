@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use windtunnel_fabric::balancers::{ADAPTIVE, SPRAY};
 use windtunnel_fabric::packet::TransportChoice;
-use windtunnel_fabric::packet::transport::{Endpoint, NoTransport, Nscc, Recovery};
+use windtunnel_fabric::packet::transport::{NoTransport, Recovery};
 use windtunnel_kernel::Span;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::modules::{self, Kind, Modules, Names, Written};
@@ -11,21 +12,18 @@ use windtunnel_plan::network::Chosen;
 
 use super::parameters::{Refused, tuned};
 use super::recovery;
-use crate::schema::{LoadBalancerName, Module, Network};
+use crate::schema::{Module, Network};
 
 /// The transport of a scenario that names none.
 pub const DEFAULT: &str = "dctcp";
 
-/// The law of Ultra Ethernet's sender, which alone has another name than its transport.
-const NSCC: &str = "nscc";
-
 /// The transport whose law sends, by name: what `network.congestion` or `network.transport` says.
 pub fn law_of(network: &Network) -> &str {
-    match network.congestion.as_deref() {
-        Some(NSCC) => Nscc::NAME,
-        Some(law) => law,
-        None => network.transport.as_deref().unwrap_or(DEFAULT),
-    }
+    let Some(law) = network.congestion.as_deref() else {
+        return network.transport.as_deref().unwrap_or(DEFAULT);
+    };
+    let laws = TransportChoice::LAWS.into_iter().zip(TransportChoice::NAMES);
+    laws.into_iter().find(|(known, _)| *known == law).map_or(law, |(_, name)| name)
 }
 
 /// Finds the transport that the scenario names, among the program's own and ours.
@@ -81,11 +79,8 @@ pub fn transport(network: &Network, modules: &Modules, source: &str) -> Result<C
     };
     let known = match network.congestion.as_deref() {
         None => whole.clone(),
-        Some(law) => {
-            let laws = TransportChoice::NAMES.map(|name| if name == Nscc::NAME { NSCC } else { name });
-            let known = TransportChoice::by_name(name).filter(|_| law != Nscc::NAME);
-            known.ok_or_else(|| unknown(place("congestion"), "congestion law", law, &laws))?
-        }
+        Some(law) => TransportChoice::by_law(law)
+            .ok_or_else(|| unknown(place("congestion"), "congestion law", law, &TransportChoice::LAWS))?,
     };
     // A law on its own is mended as its own transport is.
     let usual = if network.transport.is_some() { whole.recovery() } else { known.recovery() };
@@ -140,17 +135,11 @@ impl<'a> Found<'a> {
             let name = module.name.as_str();
             let (what, needs) = match kind {
                 Kind::PathChooser => {
-                    let spray = (LoadBalancerName::Spray, "spray", "chooses paths where packets are sprayed");
-                    ("path chooser", Some(spray))
+                    ("path chooser", Some((&SPRAY, "chooses paths where packets are sprayed")))
                 }
                 Kind::Stage => ("stage of switches", None),
                 Kind::SwitchBalancer => {
-                    let adaptive = (
-                        LoadBalancerName::Adaptive,
-                        "adaptive",
-                        "chooses where switches do, packet by packet",
-                    );
-                    ("balancer of switches", Some(adaptive))
+                    ("balancer of switches", Some((&ADAPTIVE, "chooses where switches do, packet by packet")))
                 }
             };
             let known: Vec<&str> = modules.of(kind).map(|(name, _)| name).collect();
@@ -161,11 +150,12 @@ impl<'a> Found<'a> {
             if !known.contains(&name) {
                 return Err(unknown(place, what, name, &known));
             }
-            if let Some((balancer, key, does)) = needs
-                && network.load_balancer.name != balancer
+            if let Some((balancer, does)) = needs
+                && network.load_balancer.of != balancer
             {
                 let message = format!("`{name}` {does}");
-                return Err(InputError::new(place, message).hint(format!("set `load_balancer: {key}`")));
+                return Err(InputError::new(place, message)
+                    .hint(format!("set `load_balancer: {}`", balancer.entry.name)));
             }
             found.names[kind as usize] = Some(name);
             found.written[kind as usize] = &module.parameters;

@@ -4,7 +4,9 @@ use ShapeName::{
     BCube, Clos, Dragonfly, DragonflyPlus, FatTree, FullMesh, Graph, HammingMesh, Mesh, Regions, Torus,
 };
 
-use super::{ShapeName, TopologyFile};
+use windtunnel_topology::ShapeName;
+
+use super::TopologyFile;
 
 /// A key that not every shape has.
 pub struct ShapeKey {

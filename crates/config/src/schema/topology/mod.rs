@@ -9,10 +9,10 @@ pub use host::{Host, NicBus, Rails, ScaleUp};
 pub use keys::{KEYS, ShapeKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
-pub use shapes::{
-    Building, CableKind, ClosTier, CrossLinks, DetourName, GraphFile, MeshDimension, RoutingName, ShapeName,
-};
+pub use shapes::{Building, CableKind, ClosTier, CrossLinks, GraphFile, MeshDimension};
+use windtunnel_topology::{Detour, Routing, ShapeName};
 
+use super::name::Name;
 use super::quantity::{Duration, Length, Rate};
 
 /// A fabric: a shape with its keys, or `file` alone.
@@ -22,7 +22,7 @@ pub struct TopologyFile {
     /// A file whose root is a topology, relative to the scenario's folder; no other key beside it.
     pub file: Option<String>,
     /// Which shape. It decides which of the keys below have a meaning; another one is an error.
-    pub shape: Option<ShapeName>,
+    pub shape: Option<Name<ShapeName>>,
     /// `clos`, `fat-tree`: number of hosts; a fat tree is full if it is left out.
     pub hosts: Option<u32>,
     /// `clos`: tiers from the hosts upwards.
@@ -48,7 +48,7 @@ pub struct TopologyFile {
     pub nic_link: Option<CableKind>,
     /// `torus`, `mesh`: `dimension-order` or `minimal-adaptive`. `full-mesh`: `minimal` or `one-detour`. `dragonfly`,
     /// `dragonfly-plus`: `minimal`, `valiant` or `ugal-l`. The first of each if left out.
-    pub routing: Option<RoutingName>,
+    pub routing: Option<Name<Routing>>,
     /// `dragonfly`, `dragonfly-plus`: number of groups.
     pub groups: Option<u32>,
     /// `dragonfly`: routers of a group.
@@ -88,7 +88,7 @@ pub struct TopologyFile {
     /// Cables and switches that have failed, and everybody knows: `leaf0 -> spine1` (both directions), `spine0`.
     pub failed: Vec<String>,
     /// What becomes of pairs that the routing can no longer join.
-    pub detour: DetourName,
+    pub detour: Name<Detour>,
     /// Whether flows are spread over equal paths in proportion to what failures have left of them (weighted ECMP).
     pub weighted: bool,
 }

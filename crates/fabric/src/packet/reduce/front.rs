@@ -70,28 +70,28 @@ pub(in crate::packet) struct Front {
 }
 
 impl Front {
-    pub fn new(settings: &PacketSettings) -> Self {
+    pub(crate) fn new(settings: &PacketSettings) -> Self {
         let (settings, mtu, payload) = (settings.reduction, settings.mtu, settings.payload());
         Self { settings, mtu, payload, ..Self::default() }
     }
 
     /// Whether a group's name is a reduction's.
-    pub const fn is_one(group: CoupledId) -> bool {
+    pub(crate) const fn is_one(group: CoupledId) -> bool {
         group.0 & REDUCTION != 0
     }
 
     /// Whether a completion's token is a reduction's.
-    pub const fn owns(token: u64) -> bool {
+    pub(crate) const fn owns(token: u64) -> bool {
         token & TOKEN != 0
     }
 
     /// Whether none is under way.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.runs.len() == self.free.len()
     }
 
     /// See [`crate::Fabric::prepare_reduction`].
-    pub fn prepare(
+    pub(crate) fn prepare(
         &mut self,
         topology: &Topology,
         rerouter: Option<&SharedRerouter>,
@@ -130,14 +130,14 @@ impl Front {
     }
 
     /// Time that a run takes on an idle fabric, at most.
-    pub fn span(&self, group: CoupledId, bytes: Bytes) -> Span {
+    pub(crate) fn span(&self, group: CoupledId, bytes: Bytes) -> Span {
         let group = &self.groups[(group.0 & !REDUCTION) as usize];
         let trip = group.prepared.as_ref().map_or(0, |prepared| prepared.round_trip);
         group.packet_time * bytes.0.div_ceil(self.payload) + Span(trip)
     }
 
     /// A run is to start at `at`; it waits for its turn.
-    pub fn start<T: Transport>(
+    pub(crate) fn start<T: Transport>(
         &mut self,
         engines: &mut Engines<T>,
         at: Time,
@@ -181,7 +181,7 @@ impl Front {
     }
 
     /// A member has the whole sum at `at`; what has ended if it was the last.
-    pub fn completed<T: Transport>(
+    pub(crate) fn completed<T: Transport>(
         &mut self,
         engines: &mut Engines<T>,
         token: u64,

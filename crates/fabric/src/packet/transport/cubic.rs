@@ -118,6 +118,16 @@ impl Cubic {
     }
 }
 
+super::built_in::built_in! {
+    Cubic: "TCP CUBIC: window by loss and time", recovery: recovery, timeout: least_timeout,
+    parameters: {
+        "c" => Positive(c), "C in packets/s³";
+        "beta" => Part(beta), "β: share of the window that a loss leaves";
+        "initial_packets" => Count(initial), "first window in packets";
+        "max_window" => Positive(largest), "largest window in bandwidth–delay products";
+    }
+}
+
 impl Endpoint for Cubic {
     type Flow = CubicFlow;
     type Peer = ();

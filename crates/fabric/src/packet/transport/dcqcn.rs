@@ -156,6 +156,23 @@ impl Dcqcn {
     }
 }
 
+super::built_in::built_in! {
+    Dcqcn: "RoCEv2's rate control by marks", recovery: recovery, timeout: timeout,
+    parameters: {
+        "cnp_interval" => Time(cnp_interval), "N: time between notifications of a receiver";
+        "alpha_interval" => Time(alpha_interval), "K: time without a notification after which α decays";
+        "increase_timer" => Time(increase_timer), "T: time between increases";
+        "byte_counter" => Time(byte_counter), "B: bytes between increases, as time at line rate";
+        "g" => Part(gain), "weight of a notification in α";
+        "f" => Count(stages), "F: increases by time or by bytes before the rate goes beyond the old one";
+        "r_ai" => Part(additive), "R_AI: additive increase, as a share of the line rate";
+        "r_hai" => Part(hyper), "R_HAI: hyper increase, as a share of the line rate";
+        "min_rate" => Part(least), "smallest rate, as a share of the line rate";
+        "clamp_target" => Flag(clamp_target), "whether every notification brings R_T down to R_C";
+        "max_window" => Positive(window), "bytes in flight at most, in bandwidth–delay products";
+    }
+}
+
 impl Endpoint for Dcqcn {
     type Flow = DcqcnFlow;
     type Peer = DcqcnPeer;

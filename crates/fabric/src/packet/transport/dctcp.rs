@@ -72,6 +72,15 @@ impl DctcpFlow {
     }
 }
 
+super::built_in::built_in! {
+    Dctcp: "window by the share of marked packets", recovery: recovery, timeout: timeout,
+    parameters: {
+        "g" => Part(gain), "weight of the newest window in α";
+        "initial_window" => Positive(initial), "first window in bandwidth–delay products";
+        "max_window" => Positive(largest), "largest window in bandwidth–delay products";
+    }
+}
+
 impl Endpoint for Dctcp {
     type Flow = DctcpFlow;
     type Peer = ();

@@ -67,6 +67,15 @@ impl Begun {
     }
 }
 
+super::built_in::built_in! {
+    Eqds: "credits of the receiver over many paths", recovery: recovery, timeout: timeout,
+    parameters: {
+        "initial_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
+        "initial_packets" => Packets(packets), "the same in packets, instead";
+        "credit_rate" => Part(share), "credit as a share of the link's rate";
+    }
+}
+
 impl Endpoint for Eqds {
     type Flow = EqdsFlow;
     type Peer = Begun;

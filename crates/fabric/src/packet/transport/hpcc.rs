@@ -115,6 +115,15 @@ fn same(before: &[Hop], hops: &[Hop]) -> bool {
     before.len() == hops.len() && before.iter().zip(hops).all(|(one, other)| one.port == other.port)
 }
 
+super::built_in::built_in! {
+    Hpcc: "window by telemetry of every hop", recovery: recovery, timeout: timeout,
+    parameters: {
+        "eta" => Part(target), "η: share of links that may be in use";
+        "max_stage" => Count(stages), "maxStage: increases in a row";
+        "flows" => Positive(flows), "N in W_AI = W_init (1 − η)/N: flows that may share a link without a standing queue";
+    }
+}
+
 impl Endpoint for Hpcc {
     type Flow = HpccFlow;
     type Peer = ();

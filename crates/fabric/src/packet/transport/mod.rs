@@ -24,6 +24,7 @@
 
 mod around;
 mod balanced;
+mod built_in;
 mod cubic;
 mod dcqcn;
 mod dctcp;
@@ -41,6 +42,7 @@ mod patience;
 mod policy;
 mod probe;
 mod rccc;
+mod recoveries;
 mod staged;
 mod steered;
 mod swift;
@@ -51,6 +53,7 @@ use windtunnel_kernel::Span;
 
 pub use around::Around;
 pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, SwitchBalancer};
+pub use built_in::{BuiltIn, Parameter, Place, Unfit};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
 pub use dctcp::{Dctcp, DctcpFlow};
@@ -70,6 +73,7 @@ pub use nscc::{Nscc, NsccFlow};
 pub use policy::{SwitchPolicy, Unasked};
 pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
 pub use rccc::{Rccc, RcccFlow};
+pub use recoveries::{Mending, RECOVERIES, SELECTIVE};
 pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, Staging, SwitchStage};
 pub use steered::{Choosing, PathChooser, Steered};
 pub use swift::{Swift, SwiftFlow};

@@ -49,6 +49,14 @@ pub struct MpRdmaFlow {
     timeout: Span,
 }
 
+super::built_in::built_in! {
+    MpRdma: "window by marks, packet by packet over many paths", recovery: recovery, timeout: timeout,
+    parameters: {
+        "initial_window" => Positive(initial), "first window in bandwidth–delay products";
+        "max_window" => Positive(largest), "largest window in bandwidth–delay products";
+    }
+}
+
 impl Endpoint for MpRdma {
     type Flow = MpRdmaFlow;
     type Peer = ();

@@ -53,6 +53,15 @@ pub struct NdpFlow {
     timeout: Span,
 }
 
+super::built_in::built_in! {
+    Ndp: "trimmed packets, pulled by the receiver", recovery: recovery, timeout: timeout,
+    parameters: {
+        "initial_window" => Positive(initial), "first window in bandwidth–delay products";
+        "initial_packets" => Packets(packets), "first window in packets, instead";
+        "pull_rate" => Part(share), "pulls, as a share of the rate at which full packets fill the link";
+    }
+}
+
 impl Endpoint for Ndp {
     type Flow = NdpFlow;
     type Peer = ();

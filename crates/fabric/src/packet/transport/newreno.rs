@@ -61,6 +61,14 @@ impl NewRenoFlow {
     }
 }
 
+super::built_in::built_in! {
+    NewReno: "TCP NewReno: window by loss", recovery: recovery, timeout: least_timeout,
+    parameters: {
+        "initial_packets" => Count(initial), "first window in packets";
+        "max_window" => Positive(largest), "largest window in bandwidth–delay products";
+    }
+}
+
 impl Endpoint for NewReno {
     type Flow = NewRenoFlow;
     type Peer = ();

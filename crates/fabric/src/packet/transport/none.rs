@@ -22,6 +22,11 @@ impl Default for NoTransport {
     }
 }
 
+super::built_in::built_in! {
+    NoTransport: "line rate, or a fixed window", recovery: recovery, timeout: timeout,
+    parameters: {}
+}
+
 impl Endpoint for NoTransport {
     type Flow = ();
     type Peer = ();

@@ -123,6 +123,15 @@ fn micros(us: f64) -> Span {
     Span((us * 1e6) as u64)
 }
 
+super::built_in::built_in! {
+    Nscc: "Ultra Ethernet's NSCC: window by marks and delay", recovery: recovery, timeout: timeout,
+    law: "nscc",
+    parameters: {
+        "max_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
+        "target_delay" => Positive(target), "queueing delay that is aimed at, in base round trips";
+    }
+}
+
 impl Endpoint for Nscc {
     type Flow = NsccFlow;
     type Peer = ();

@@ -44,6 +44,15 @@ pub struct RcccFlow {
     paths: Mixed,
 }
 
+super::built_in::built_in! {
+    Rccc: "Ultra Ethernet's credits of the receiver", recovery: recovery, timeout: timeout,
+    parameters: {
+        "initial_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
+        "grant_packets" => Count(packets), "packets' worth of credit in one grant";
+        "credit_rate" => Part(share), "credit as a share of the link's rate";
+    }
+}
+
 impl Endpoint for Rccc {
     type Flow = RcccFlow;
     type Peer = Begun;

@@ -107,6 +107,30 @@ impl Swift {
     }
 }
 
+super::built_in::built_in! {
+    Swift: "window by delay", recovery: recovery, timeout: timeout,
+    parameters: {
+        "ai" => Positive(increase), "packets added to the window each round trip";
+        "beta" => Part(beta), "β: share of the delay beyond the target that is taken off";
+        "max_mdf" => Part(max_decrease), "largest decrease, as a share of the window";
+        "base_target" => Positive(base), "target without hops and flow scaling, in base round trips";
+        "hop_scaling" => Any(per_hop), "ħ: full packets of queue allowed for each link of the way there";
+        "fs_range" => Any(range), "largest flow scaling, in base round trips";
+        "fs_min_window" => Positive(scaled[0]), "smallest window over which the target is scaled, in packets";
+        "fs_max_window" => Positive(scaled[1]), "largest window over which the target is scaled, in packets";
+        "min_window" => Part(least), "smallest window in packets";
+        "initial_window" => Positive(initial), "first window in bandwidth–delay products";
+        "max_window" => Positive(largest), "largest window in bandwidth–delay products";
+    }
+    check: |swift| {
+        if swift.scaled[0] < swift.scaled[1] {
+            return Ok(());
+        }
+        let message = format!("expected less than `fs_max_window`: {}", swift.scaled[1]);
+        Err(super::Unfit { key: "fs_min_window", message })
+    },
+}
+
 impl Endpoint for Swift {
     type Flow = SwiftFlow;
     type Peer = ();

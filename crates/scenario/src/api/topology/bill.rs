@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windtunnel_config::cost::{CableGroup, Inventory, SwitchGroup};
 use windtunnel_config::schema::TopologyFile;
 use windtunnel_kernel::BitRate;
-use windtunnel_topology::{Cables, SwitchId, Topology, cables};
+use windtunnel_topology::{Cables, ShapeName, SwitchId, Topology, cables};
 
 /// Tiers that forward but are no switches: they come with their hosts.
 const NOT_BOUGHT: [&str; 2] = ["server", "accelerator"];
@@ -49,7 +49,7 @@ pub(super) fn parameters(written: &TopologyFile) -> Value {
     if written.dimensions.is_empty() {
         return Value::Null;
     }
-    let ring = written.shape == Some(windtunnel_config::schema::ShapeName::Torus);
+    let ring = written.shape.is_some_and(|name| name.0 == ShapeName::Torus);
     let dimensions: Vec<Value> = written
         .dimensions
         .iter()

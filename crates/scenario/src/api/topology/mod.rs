@@ -21,7 +21,7 @@ use windtunnel_kernel::memory;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_run::machine::{Stopwatch, peak_rss_bytes};
-use windtunnel_topology::{Detour, Forwarder, Topology, TopologySpec};
+use windtunnel_topology::{Forwarder, Topology, TopologySpec};
 
 use self::request::{Repair, Request};
 use super::{Failure, ready_to_route};
@@ -77,7 +77,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let domains = u64::from(summary.endpoints).div_ceil(u64::from(summary.scale_up_size.max(1)));
     let scale_up_links = if summary.scale_up_size > 1 { 2 * u64::from(summary.endpoints) } else { 0 };
     Ok(json!({
-        "shape": written.keys.shape.map_or(summary.shape, windtunnel_config::schema::ShapeName::name),
+        "shape": written.keys.shape.map_or(summary.shape, |name| name.0.name()),
         "hosts": summary.hosts,
         "gpus": summary.endpoints,
         "nics": summary.nics,
@@ -136,7 +136,7 @@ fn forwarder(
 ) -> Result<Forwarder, Failure> {
     let mut policy = faults::policy(written);
     if let Some(detour) = request.detour {
-        policy.detour = detour.policy();
+        policy.detour = detour.0;
     }
     policy.weighted = request.weighted.unwrap_or(policy.weighted);
     let mut forwarder = Forwarder::new(Arc::clone(topology), policy);
@@ -169,7 +169,7 @@ fn faults_json(forwarder: &Forwarder, request: &Request) -> Value {
     json!({
         "links": links,
         "switches": switches,
-        "detour": match policy.detour { Detour::Allow => "allow", Detour::Forbid => "forbid" },
+        "detour": policy.detour.name(),
         "repair": request.repair.name(),
         "weighted": policy.weighted,
     })

@@ -53,7 +53,7 @@ fn path(index: usize, query: &PathQuery, forwarder: &mut Forwarder) -> Result<Va
         "to": gpu(&topology, to),
         "nic": query.nic,
         "entropy": query.entropy,
-        "balancer": balancer.name().replace('-', "_"),
+        "balancer": balancer.name(),
         "seed": query.seed,
         "class": class.name(),
         "verdict": verdict.name(),

@@ -1,10 +1,10 @@
 //! Tiers, checks and analysis as JSON.
 
 use serde_json::{Value, json};
-use windtunnel_config::schema::{RoutingName, ShapeName, TopologyFile};
+use windtunnel_config::schema::TopologyFile;
 use windtunnel_topology::{
-    Forwarder, Limits, LinkTier, Node, SwitchId, TierSummary, cable_tier, cables, check as run_check,
-    distances,
+    Forwarder, Limits, LinkTier, Node, Routing, ShapeName, SwitchId, TierSummary, cable_tier, cables,
+    check as run_check, distances,
 };
 
 use super::paths::whole;
@@ -51,17 +51,15 @@ pub(super) fn tier(tier: &TierSummary) -> Value {
 
 /// Name of the routing; `recognised` is the shape that an imported graph is routed as.
 pub(super) fn routing(written: &TopologyFile, recognised: Option<&str>) -> &'static str {
-    let or = |default: RoutingName| written.routing.unwrap_or(default).name();
-    match written.shape {
+    let or = |default: Routing| written.routing.map_or(default, |name| name.0).name();
+    match written.shape.map(|name| name.0) {
         None | Some(ShapeName::Clos | ShapeName::FatTree | ShapeName::Regions) => "up-down",
-        Some(ShapeName::Torus | ShapeName::Mesh) => or(RoutingName::DimensionOrder),
-        Some(ShapeName::FullMesh | ShapeName::Dragonfly | ShapeName::DragonflyPlus) => {
-            or(RoutingName::Minimal)
-        }
-        Some(ShapeName::BCube | ShapeName::HammingMesh) => RoutingName::Minimal.name(),
+        Some(ShapeName::Torus | ShapeName::Mesh) => or(Routing::DimensionOrder),
+        Some(ShapeName::FullMesh | ShapeName::Dragonfly | ShapeName::DragonflyPlus) => or(Routing::Minimal),
+        Some(ShapeName::BCube | ShapeName::HammingMesh) => Routing::Minimal.name(),
         Some(ShapeName::Graph) => match recognised {
             Some("clos") => "up-down",
-            Some(_) => RoutingName::DimensionOrder.name(),
+            Some(_) => Routing::DimensionOrder.name(),
             None => "table",
         },
     }

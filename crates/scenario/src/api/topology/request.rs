@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use windtunnel_config::schema::{DetourName, EcmpKeys, LoadBalancerName};
+use windtunnel_config::schema::{EcmpKeys, Name};
+use windtunnel_fabric::balancers::Balancing;
 use windtunnel_kernel::EndpointId;
 use windtunnel_plan::error::InputError;
-use windtunnel_topology::{LoadBalancer, Topology};
+use windtunnel_topology::{Detour, LoadBalancer, Topology};
 
 /// A request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -14,7 +15,7 @@ pub(super) struct Request {
     /// `link:NAME`, `switch:NAME`, or a name alone.
     pub(super) fail: Vec<String>,
     /// Instead of what the file says.
-    pub(super) detour: Option<DetourName>,
+    pub(super) detour: Option<Name<Detour>>,
     /// Whether all know of `fail`, or the neighbours only.
     pub(super) repair: Repair,
     /// Instead of what the file says.
@@ -66,15 +67,15 @@ pub(super) struct PathQuery {
     #[serde(default)]
     pub(super) entropy: u32,
     #[serde(default)]
-    pub(super) balancer: LoadBalancerName,
+    pub(super) balancer: Name<&'static Balancing>,
     #[serde(default)]
     pub(super) seed: u64,
 }
 
 impl PathQuery {
-    /// The topology's word for the load balancer.
+    /// What flows take the load balancer for.
     pub(super) const fn balancer(&self) -> LoadBalancer {
-        windtunnel_config::resolve::network::balancer(self.balancer)
+        self.balancer.0.flows
     }
 }
 

@@ -8,8 +8,9 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use windtunnel_kernel::nearest;
+use windtunnel_kernel::registry::Listed;
 
-use super::super::{Fault, names};
+use super::super::Fault;
 use super::{Draft, Draftling, Ranks, Work};
 use crate::program::{Binding, ProgramError};
 use crate::{CommSlot, OpKind, Peer, Program, ProgramBuilder, Workload};
@@ -224,7 +225,7 @@ impl Draft {
                     let describe = |list: &[usize]| match list.get(at) {
                         Some(&index) => {
                             let operation = &self.operations[index];
-                            let kind = names::kind_name(spec(index).kind);
+                            let kind = spec(index).kind.entry().name;
                             format!("`{kind}` of {} bytes (line {})", spec(index).bytes.0, operation.line)
                         }
                         None => "missing".to_owned(),
