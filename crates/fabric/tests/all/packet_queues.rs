@@ -108,8 +108,11 @@ fn deficits_count_bytes_and_turns_count_packets() {
 #[test]
 fn idle_queues_save_no_deficit() {
     let weight = 4_u64;
-    let mut engine = engine(3, settings(Discipline::DeficitRoundRobin, weighted(&[weight as u32; 2])));
-    send(&mut engine, 0, 1, 0, 400 * PAYLOAD, 0);
+    let mut engine = engine(4, settings(Discipline::DeficitRoundRobin, weighted(&[weight as u32; 2])));
+    // Two of them, so that it never runs empty, and has nothing to lose itself.
+    for from in [1, 3] {
+        send(&mut engine, 0, from, 0, 200 * PAYLOAD, 0);
+    }
     for index in 0..20 {
         send(&mut engine, (10 + 4 * index) * S, 2, 0, PAYLOAD, 1);
     }
