@@ -21,7 +21,7 @@ from windtunnel.source import read_source
 from windtunnel.studies import design
 from windtunnel.studies.design import axis, points, zipped
 from windtunnel.studies.expression import Expression
-from windtunnel.studies.memory import INTERPRETER, Room
+from windtunnel.studies.memory import FLOOR, INTERPRETER, PER_GPU, Room, estimate
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
@@ -314,17 +314,44 @@ def test_a_worker_that_dies_takes_no_other_point_along(tmp_path: Path, scenario:
 
 def test_room_is_learnt_from_what_ended() -> None:
     gib = 2**30
-    room = Room(8, available=24 * gib)
-    assert room.at_once() == 1
-    room.learn(6 * gib - INTERPRETER)
-    assert room.at_once() == 3
-    room.learn(gib)
-    assert room.at_once() == 3
-    room.learn(40 * gib)
-    assert room.at_once() == 1
-    small = Room(8, available=24 * gib)
-    small.learn(2**20)
-    assert small.at_once() == 8
+    size = gib
+    room = Room(8, 24 * gib)
+
+    def at_once(estimated: int) -> int:
+        beside: list[int] = []
+        while room.fits(estimated, beside):
+            beside.append(estimated)
+        return len(beside)
+
+    room.learn(size, 6 * gib - INTERPRETER)
+    assert at_once(size) == 4
+    room.learn(size, gib)
+    assert at_once(size) == 4, "the largest counts"
+    assert at_once(2 * size) == 2, "what is twice as large takes twice as much"
+    room.grow(size, 10 * gib)
+    assert at_once(size) == 2, "so does one that has not ended"
+    room.learn(size, 40 * gib)
+    assert at_once(size) == 1
+    small = Room(8, 24 * gib)
+    assert at_once(size) == 1
+    small.learn(size, 2**20)
+    beside: list[int] = []
+    while small.fits(size, beside):
+        beside.append(size)
+    assert len(beside) == 8
+
+
+def test_the_estimate_follows_the_size_of_the_topology(scenario: Path) -> None:
+    source = read_source(scenario)
+
+    def gpus(*overrides: tuple[str, str]) -> float:
+        return (estimate(Point(source, overrides)) - FLOOR) / PER_GPU
+
+    assert gpus() == 8
+    assert gpus(("topology.hosts", "64")) == 64
+    assert gpus(("topology.hosts", "64"), ("topology.host.gpus", "4"), ("jobs[0].iterations", "9")) == 256
+    assert gpus(("topology", "{shape: clos, hosts: 5, host: {gpus: 3}}")) == 15
+    assert gpus(("topology", "{file: elsewhere.yaml}")) == 1
 
 
 # The command

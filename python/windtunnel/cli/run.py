@@ -81,7 +81,7 @@ def run(
         "allow_native": allow_native,
     }
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
-        _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
+        show_result(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
     source = read_source(scenario)
     if lenient:
@@ -91,6 +91,7 @@ def run(
     # Read before the run, which may take its place.
     earlier = None if compare is None else _earlier(compare)
     result = _run(source, pairs, options, out=out, report=report)
+    _list(result, anyway=out is None)
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
             _talk(f"warning: {warning}")
@@ -101,11 +102,20 @@ def run(
     comparison = None
     if compare is not None and earlier is not None and not result.summary["partial"]:
         comparison = _comparison(result, compare, earlier, threads)
-    _show(result, comparison, as_json=json)
+    show_result(result, comparison, as_json=json)
     if result.summary["partial"]:
         _talk(f"interrupted: the result is partial, `{result.path}`")
         return interrupted_status(result.manifest.get("interrupted_by"))
     return _check(result, source, pairs, options) if check_determinism else DONE
+
+
+def _list(result: Result, *, anyway: bool) -> None:
+    """Lists the run in the store that it is in."""
+    from windtunnel.studies.store import list_run
+
+    complaint = list_run(result.path, anyway=anyway)
+    if complaint is not None:
+        _talk(f"warning: {complaint}")
 
 
 def interrupted_status(name: str | None) -> int:
@@ -176,7 +186,8 @@ def _comparison(result: Result, path: Path, earlier: Result | Source, threads: i
         return compare(result, then, then_name=str(path))
 
 
-def _show(result: Result, comparison: Comparison | None, *, as_json: bool) -> None:
+def show_result(result: Result, comparison: Comparison | None, *, as_json: bool) -> None:
+    """Prints a run, and how it differs from another."""
     if not as_json:
         from windtunnel.cli.show_run import show
 
