@@ -26,6 +26,8 @@ class Point:
     varied: dict[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, str], ...] = ()
     """Texts by file name that the scenario finds in its folder, in place of what is there: then nothing else is."""
+    policies: tuple[tuple[str, str], ...] = ()
+    """Of `scheduler` and `placement`, classes of one's own as `FILE.py:CLASS`, the file's path absolute."""
     explain: bool = False
     """Whether only the engine's explanation is asked for (layers, memory, schedule), which is then the summary."""
 
@@ -44,3 +46,10 @@ class Outcome:
     cpu_s: float
     stored: bool
     """Whether it was there already."""
+    detail: str | None = None
+    """The message with its hint, where that has more lines."""
+
+
+def first_line(message: str | None) -> str | None:
+    """A message without its hint."""
+    return None if message is None else message.partition("\n")[0]

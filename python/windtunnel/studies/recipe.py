@@ -49,7 +49,15 @@ def _text_digest(text: str) -> str:
 
 def _options(point: Point) -> list[object]:
     files = [(name, _text_digest(text)) for name, text in sorted(point.files)]
-    return [engine_build(), point.seed, point.fidelity, point.full, point.explain, files]
+    policies = [(what, name.rpartition(":")[2], _policy_digest(name)) for what, name in point.policies]
+    return [engine_build(), point.seed, point.fidelity, point.full, point.explain, files, policies]
+
+
+def _policy_digest(name: str) -> str | None:
+    try:
+        return file_digest(Path(name.rpartition(":")[0]))
+    except OSError:
+        return None
 
 
 def recipe(point: Point) -> str:

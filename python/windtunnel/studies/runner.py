@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from windtunnel.engine import InputError
 from windtunnel.studies import memory
 from windtunnel.studies.executor import Answer, Death, Executor, Task
-from windtunnel.studies.point import Outcome, Point
+from windtunnel.studies.point import Outcome, Point, first_line
 from windtunnel.studies.recipe import recipe
 from windtunnel.studies.store import is_full
 
@@ -267,7 +267,16 @@ class _Runner:
         self.state.ended.append((point, answer))
         self._settle(
             answer.number,
-            Outcome(answer.state, summary, answer.message, folder, answer.wall_s, answer.cpu_s, stored=False),
+            Outcome(
+                answer.state,
+                summary,
+                first_line(answer.message),
+                folder,
+                answer.wall_s,
+                answer.cpu_s,
+                stored=False,
+                detail=answer.message,
+            ),
         )
 
     def _mourn(self, death: Death) -> None:

@@ -25,7 +25,7 @@ from windtunnel.engine import InputError
 from windtunnel.results.owner import is_gone, owner
 from windtunnel.studies import folders, index
 from windtunnel.studies.inputs import unchanged
-from windtunnel.studies.point import Outcome
+from windtunnel.studies.point import Outcome, first_line
 from windtunnel.studies.recipe import Digests, content_key, engine_build, meaning, recipe
 from windtunnel.version import __version__
 
@@ -257,7 +257,8 @@ class Store:
             }
         return index.row(
             recipe=recipe(point), windtunnel=__version__, build=engine_build(), varied=point.varied,
-            inputs=answer.inputs, state=answer.state, message=answer.message, wall_s=answer.wall_s, cpu_s=answer.cpu_s,
+            inputs=answer.inputs, state=answer.state, message=first_line(answer.message), wall_s=answer.wall_s,
+            cpu_s=answer.cpu_s,
             begun=answer.begun or time.time(), **given,
         )  # fmt: skip
 

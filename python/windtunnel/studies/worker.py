@@ -74,9 +74,9 @@ def perform(task: Task, digests: Digests) -> Answer:
     try:
         text, meant, read = _run(task, digests, begun)
     except InputError as error:
-        state, message = "refused", _line(error)
+        state, message = "refused", str(error)
     except RunError as error:
-        state, message = "failed", _line(error)
+        state, message = "failed", str(error)
     except MemoryError:
         state, message = "failed", "no memory left"
     except OSError as error:
@@ -86,10 +86,6 @@ def perform(task: Task, digests: Digests) -> Answer:
         task.number, state, text, message, time.monotonic() - wall, time.process_time() - cpu,  # type: ignore[arg-type]
         meant, tuple(read), full, begun,
     )  # fmt: skip
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tuple[str, str]]]:
@@ -145,7 +141,12 @@ def _simulated(point: Point, base: Path, sink: Any) -> str:  # noqa: ANN401
     from windtunnel import engine
 
     source: Source = point.source
-    return engine.run(source.text, source.name, str(base), list(point.overrides), _options(point), sink, _quiet)
+    options = _options(point)
+    if point.policies:
+        from windtunnel.policies import engine_options
+
+        options = engine_options({**options, **dict(point.policies)})
+    return engine.run(source.text, source.name, str(base), list(point.overrides), options, sink, _quiet)
 
 
 def _explained(point: Point, base: Path) -> str:
