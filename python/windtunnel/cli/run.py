@@ -172,17 +172,19 @@ def _earlier(path: Path) -> Result | Source:
 
 
 def _comparison(result: Result, path: Path, earlier: Result | Source, threads: int | None) -> Comparison:
-    """Compares with a run, or with a scenario, which is run as it is written and not kept."""
-    import tempfile
-
+    """Compares with a run, or with a scenario, which is run as it is written, or taken from the store if it was."""
+    from windtunnel.api import RUNS
+    from windtunnel.cli.study_progress import study_progress
     from windtunnel.comparison import compare
     from windtunnel.results import Result
+    from windtunnel.studies.ask import opened, results
+    from windtunnel.studies.point import Point
+    from windtunnel.studies.runner import Limits
 
     if isinstance(earlier, Result):
         return compare(result, earlier)
-    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
-        options: RunOptions = {"threads": threads, "seed": None, "fidelity": None, "full": False, "explain": False}
-        then = _run(earlier, [], options, out=Path(folder) / "then", report=False)
+    with opened(RUNS) as store, study_progress(1) as progress:
+        (then,) = results([Point(earlier)], store, limits=Limits(threads=threads), progress=progress)
         return compare(result, then, then_name=str(path))
 
 

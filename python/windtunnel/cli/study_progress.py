@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from windtunnel.cli.console import talk
 from windtunnel.cli.progress import PLAIN_PERIOD_S
+from windtunnel.studies.runner import Progress
 from windtunnel.text import duration
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from windtunnel.studies.point import Point
-    from windtunnel.studies.runner import Progress
 
 WIDTH = 24
 """Letters of the bar."""
@@ -86,9 +86,13 @@ class StudyProgress:
             self._said = now
             talk().print(line(progress, now - self._began), markup=False)
 
+    def count(self, done: int, total: int) -> None:
+        """Hears how many runs are done of how many."""
+        self(Progress(done=done, total=total, stored=0, running=0, slowest=None, slowest_s=0.0))
+
     def kept(self) -> str:
         """How many are done of how many."""
-        return f"{0 if self.last is None else self.last.done} of {self.total}"
+        return f"0 of {self.total}" if self.last is None else f"{self.last.done} of {self.last.total}"
 
     def say_end(self) -> None:
         """Says what was done."""

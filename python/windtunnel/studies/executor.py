@@ -24,6 +24,8 @@ class Task:
     point: Point
     place: Path
     tables: bool
+    threads: int = 1
+    """The result does not depend on them."""
     need_bytes: int = 0
     """Memory that it will take, as far as that can be told."""
 

@@ -60,7 +60,7 @@ class Written:
         tables: bool,
     ) -> None:
         """Writes summary, manifest and scenario, and gives the folder its place."""
-        options = {"threads": 1, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
+        options = {"seed": point.seed, "fidelity": point.fidelity, "full": point.full}
         record = manifest(
             summary, source=point.source.name, overrides=list(point.overrides), options=options, rows=rows
         )

@@ -50,6 +50,8 @@ class Limits:
     """Wall time of a run, which fails when it takes longer."""
     memory_bytes: int | None = None
     """Memory of a run's process, which fails when it takes more."""
+    threads: int | None = None
+    """Of each run; one, or as many as leave no core idle where there are fewer runs than cores, if None."""
     together_bytes: int | None = None
     """Memory that all runs may take together; most of what is free if None."""
 
@@ -140,6 +142,7 @@ class _Runner:
         self.made_s = 0.0
         self.longest: tuple[float, Point | None] = (0.0, None)
         self.used = 0
+        self.threads = 1
         self.looked = self.flushed = time.monotonic()
 
     def outcomes(self) -> Iterator[Outcome]:
@@ -171,6 +174,7 @@ class _Runner:
                 self.state.waiting.append(i)
             else:
                 self.state.twins.setdefault(original, []).append(i)
+        self.threads = self.limits.threads or max(1, self.executor.most // max(1, len(self.state.waiting)))
         self._write(lambda: self.store.queue([self.points[i] for i in self.state.waiting]))
 
     def close(self) -> None:
@@ -232,7 +236,14 @@ class _Runner:
         self.state.begun += points
         self.executor.start(
             [
-                Task(number, point, self.store.place(point), self.tables, self.room.need(self._estimate(number)))
+                Task(
+                    number,
+                    point,
+                    self.store.place(point),
+                    self.tables,
+                    self.threads,
+                    self.room.need(self._estimate(number)),
+                )
                 for number, point in zip(numbers, points, strict=True)
             ]
         )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-    from windtunnel.source import Source
     from windtunnel.studies.point import Point
     from windtunnel.studies.recipe import Digests
 
@@ -99,15 +98,15 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
     with _base(point) as base, written(task.place, begun) as folder:
         rows: dict[str, int] = {}
         if point.explain:
-            text = _explained(point, base)
+            text = _explained(task, base)
         elif task.tables:
             from windtunnel.results import TableWriter
 
             with TableWriter(folder.path) as writer:
-                text = _simulated(point, base, writer.sink)
+                text = _simulated(task, base, writer.sink)
             rows = writer.rows
         else:
-            text = _simulated(point, base, _dropped)
+            text = _simulated(task, base, _dropped)
         summary: dict[str, Any] = json.loads(text)
         own = {name for name, _ in point.files}
         if point.explain:  # which does not say what it read
@@ -133,15 +132,16 @@ def _base(point: Point) -> Iterator[Path]:
         yield Path(made)
 
 
-def _options(point: Point) -> dict[str, object]:
-    return {"threads": 1, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
+def _options(task: Task) -> dict[str, object]:
+    point = task.point
+    return {"threads": task.threads, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
 
 
-def _simulated(point: Point, base: Path, sink: Any) -> str:  # noqa: ANN401
+def _simulated(task: Task, base: Path, sink: Any) -> str:  # noqa: ANN401
     from windtunnel import engine
 
-    source: Source = point.source
-    options = _options(point)
+    point, source = task.point, task.point.source
+    options = _options(task)
     if point.policies:
         from windtunnel.policies import engine_options
 
@@ -149,11 +149,11 @@ def _simulated(point: Point, base: Path, sink: Any) -> str:  # noqa: ANN401
     return engine.run(source.text, source.name, str(base), list(point.overrides), options, sink, _quiet)
 
 
-def _explained(point: Point, base: Path) -> str:
+def _explained(task: Task, base: Path) -> str:
     from windtunnel import engine
 
-    source: Source = point.source
-    return engine.explain(source.text, source.name, str(base), list(point.overrides), _options(point))
+    point, source = task.point, task.point.source
+    return engine.explain(source.text, source.name, str(base), list(point.overrides), _options(task))
 
 
 def _dropped(_table: str, _columns: object) -> None:
