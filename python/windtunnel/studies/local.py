@@ -1,4 +1,8 @@
-"""Points on worker processes of this machine."""
+"""Points on worker processes of this machine.
+
+Idle workers outlive their executor, for the next one of this process: a worker costs half a second to start, and who
+asks often (a fit, a drain) asks for few runs each time. They end with the process.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
 
 HEAVY = 1 << 30
 """A worker that keeps so many bytes after a run is replaced."""
+
+
+_idle: list[_Worker] = []
+"""Workers of executors that are closed."""
 
 
 @dataclass
@@ -50,6 +58,12 @@ class LocalExecutor:
             return  # it died idle, which `wait` finds
 
     def _hire(self) -> _Worker:
+        while _idle:
+            kept = _idle.pop()
+            if kept.process.is_alive():
+                self._workers.append(kept)
+                return kept
+            kept.pipe.close()
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=serve, args=(there,), daemon=True)
@@ -92,8 +106,7 @@ class LocalExecutor:
     def _dismiss(self, worker: _Worker) -> None:
         self._workers.remove(worker)
         worker.pipe.close()
-        if worker.tasks:
-            worker.process.kill()
+        worker.process.kill()
         worker.process.join()
 
     def running(self) -> dict[int, float]:
@@ -119,13 +132,12 @@ class LocalExecutor:
         return behind
 
     def close(self) -> None:
-        """Ends all workers; what runs is undone."""
+        """Ends workers whose runs are undone, and keeps the others for the next executor."""
         for worker in list(self._workers):
-            if worker.tasks:
-                worker.process.kill()
-            worker.pipe.close()
-        for worker in self._workers:
-            worker.process.join()
+            if worker.tasks or len(_idle) >= cores():
+                self._dismiss(worker)
+            else:
+                _idle.append(worker)
         self._workers.clear()
 
 

@@ -239,7 +239,7 @@ class _Runner:
                 Task(
                     number,
                     point,
-                    self.store.place(point),
+                    self.store.place(point).absolute(),
                     self.tables,
                     self.threads,
                     self.room.need(self._estimate(number)),
