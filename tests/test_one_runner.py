@@ -96,7 +96,7 @@ title: {title}
 scenario: scenario.yaml
 vary: [{{name: hosts, path: topology.hosts, values: [4, 8]}}]
 claims:
-  - {{claim: it takes time, observe: jobs[0].finish_s, at: {{hosts: 4}}, expected: {{min: {least}}}}}
+  - {{claim: it takes time, observe: "jobs[0].finish_s", at: {{hosts: 4}}, expected: {{min: {least}}}}}
 figure: {{x: hosts, y: "jobs[0].finish_s", kind: line}}
 """
 

@@ -446,6 +446,38 @@ def test_studies_of_the_examples_say_what_they_show(command: Command, tmp_path: 
     assert (tmp_path / "runs" / "oversubscription.parquet").is_file()
 
 
+def example(tmp_path: Path, name: str, *smaller: tuple[str, str]) -> Path:
+    """A study of the examples with fewer values."""
+    folder = Path(__file__).resolve().parents[1] / "examples"
+    text = (folder / "studies" / f"{name}.yaml").read_text(encoding="utf-8")
+    for whole, part in (("scenario: ../", f"scenario: {folder}/"), *smaller):
+        assert whole in text
+        text = text.replace(whole, part)
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_larger_job_pays_more_for_oversubscription(command: Command, tmp_path: Path) -> None:
+    study = example(tmp_path, "job-size", ("[4, 8, 16]", "[4, 8]"), ("[1, 2, 4, 8]", "[1, 2]"))
+    rows = json.loads(command("sweep", study, "--json").stdout)["rows"]
+    times = {tuple(row["varied"].values()): row["metrics"]["jobs[0].iteration_time_s.mean"] for row in rows}
+    assert 1.25 < times[4, 2] / times[4, 1] < 1.4
+    assert 1.6 < times[8, 2] / times[8, 1] < 1.75
+
+
+def test_buffers_end_losses_and_not_the_time(command: Command, tmp_path: Path) -> None:
+    study = example(tmp_path, "buffers", ("[500 KB, 1 MB, 2 MB, 4 MB, 8 MB]", "[1 MB, 8 MB]"))
+    rows = json.loads(command("sweep", study, "--json").stdout)["rows"]
+    at = {tuple(row["varied"].values()): row["metrics"] for row in rows}
+    for transport in ("dctcp", "swift"):
+        assert at[transport, "8 MB"]["network.packets_dropped"] == 0
+        assert at[transport, "1 MB"]["network.packets_dropped"] > 100
+        assert at[transport, "8 MB"]["jobs[0].finish_s"] < 1.06 * 2.56e-3
+    assert at["dcqcn", "8 MB"]["network.packets_dropped"] > 10_000
+    assert at["dcqcn", "8 MB"]["jobs[0].finish_s"] > 1.8 * 2.56e-3
+
+
 def test_large_designs_are_counted_before_they_are_made() -> None:
     axes = [axis("a", {"from": 1, "to": 1000}, "a"), axis("b", {"from": 1, "to": 1000}, "b")]
     assert design.size("grid", axes, [], None) == 1_000_000

@@ -50,10 +50,10 @@ def limits_of(
     from windtunnel.studies.runner import Limits
 
     return Limits(
-        workers,
-        seconds,
-        None if memory_limit is None else size_bytes(memory_limit, "--memory-limit"),
-        None if memory is None else size_bytes(memory, "--memory"),
+        workers=workers,
+        seconds=seconds,
+        memory_bytes=None if memory_limit is None else size_bytes(memory_limit, "--memory-limit"),
+        together_bytes=None if memory is None else size_bytes(memory, "--memory"),
     )
 
 

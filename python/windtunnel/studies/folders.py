@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 PART = ".run-"
 """Begin of the names of folders in the making."""
+
+SHARED = ".scenarios"
+"""Folder of scenarios' texts, beside those in the making."""
 
 HEADLINES = ("simulated_time_s", "wall_time_s", "events", "peak_memory_bytes")
 """Figures of a summary that the index has, and those of its first job and of its cluster below."""
@@ -71,10 +75,23 @@ class Written:
         for name, content in (
             ("summary.json", text.rstrip("\n") + "\n"),
             ("manifest.json", json.dumps(record) + "\n"),
-            ("scenario.yaml", point.source.text),
         ):
             (self.path / name).write_text(content, encoding="utf-8")
+        self._keep_scenario(point.source.text)
         place_at(self.path, self.place)
+
+    def _keep_scenario(self, text: str) -> None:
+        """The scenario, as a further name of a file that all points share: a file of its own costs time."""
+        name = f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.yaml"
+        path, shared = self.path / "scenario.yaml", self.path.parent / SHARED / name
+        with suppress(OSError):
+            path.hardlink_to(shared)
+            return
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o444)
+        with suppress(OSError):  # there already, with as many names as it may have; or no such thing here
+            shared.parent.mkdir(exist_ok=True)
+            shared.hardlink_to(path)
 
 
 @contextmanager

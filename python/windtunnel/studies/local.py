@@ -141,6 +141,14 @@ class LocalExecutor:
         self._workers.clear()
 
 
+def end_idle() -> None:
+    """Ends the workers that wait for a next executor."""
+    while _idle:
+        worker = _idle.pop()
+        worker.pipe.close()
+        worker.process.join()
+
+
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

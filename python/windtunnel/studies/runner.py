@@ -23,7 +23,7 @@ from windtunnel.studies import memory
 from windtunnel.studies.executor import Answer, Death, Executor, Task
 from windtunnel.studies.point import Outcome, Point, first_line
 from windtunnel.studies.recipe import recipe
-from windtunnel.studies.store import is_full
+from windtunnel.studies.store import Ended, is_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ class _State:
     twins: dict[int, list[int]] = field(default_factory=dict)
     """Points that are equal to one that runs."""
     begun: list[Point] = field(default_factory=list)
-    ended: list[tuple[Point, Answer]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
     """What the store is not told yet."""
 
 
@@ -275,7 +275,7 @@ class _Runner:
         self.made += 1
         self.made_s += answer.wall_s
         self.longest = max(self.longest, (answer.wall_s, point), key=lambda one: one[0])
-        self.state.ended.append((point, answer))
+        self.state.ended.append((point, answer, summary))
         self._settle(
             answer.number,
             Outcome(
@@ -344,7 +344,7 @@ class _Runner:
 
     def _fail(self, number: int, message: str, wall_s: float) -> None:
         answer = Answer(number, "failed", None, message, wall_s, 0.0)
-        self.state.ended.append((self.points[number], answer))
+        self.state.ended.append((self.points[number], answer, None))
         self._settle(number, Outcome("failed", None, message, None, wall_s, 0.0, stored=False))
 
     # What others are told

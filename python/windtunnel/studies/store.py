@@ -46,6 +46,10 @@ STAMP = 8
 """Bytes of a recipe by which a study remembers its points."""
 
 
+Ended = tuple["Point", "Answer", "dict[str, Any] | None"]
+"""A point, how its run ended, and its summary, which is the answer's text."""
+
+
 class Store:
     """A folder of runs with its index, made if it is not there. Close it, or use it in a `with`."""
 
@@ -75,8 +79,7 @@ class Store:
 
     def place(self, point: Point) -> Path:
         """Where the folder of `point` is, or will be."""
-        key = recipe(point)
-        return self.root / POINTS / key[:2] / key
+        return self.root / _place(recipe(point))
 
     def find(self, point: Point, *, tables: bool = False) -> Outcome | None:
         """The stored result of `point`, if nothing that decided it has changed, with tables if those are asked for.
@@ -150,7 +153,7 @@ class Store:
         with index.writing(self._db):
             self._db.executemany(index.INSERT, rows)
 
-    def note(self, begun: Sequence[Point], ended: Sequence[tuple[Point, Answer]], *, tables: bool = False) -> None:
+    def note(self, begun: Sequence[Point], ended: Sequence[Ended], *, tables: bool = False) -> None:
         """Notes runs that have begun, and what became of those that ended, whose folders (with tables?) are there."""
         now = time.time()
         with index.writing(self._db):
@@ -158,7 +161,7 @@ class Store:
                 "update runs set state = 'running', owner = ?, begun = ? where recipe = ?",
                 [(self._owner, now, recipe(point)) for point in begun],
             )
-            self._db.executemany(index.INSERT, [self._row(point, answer, tables) for point, answer in ended])
+            self._db.executemany(index.INSERT, [self._row(*one, tables=tables) for one in ended])
 
     def forget(self, points: Sequence[Point]) -> None:
         """Takes out the rows of `points` that this process queued or began: their runs were cut off."""
@@ -244,15 +247,14 @@ class Store:
         with index.writing(self._db):
             self._db.executemany(index.INSERT, rows)
 
-    def _row(self, point: Point, answer: Answer, tables: bool) -> tuple[object, ...]:
-        summary = None if answer.text is None else json.loads(answer.text)
+    def _row(self, point: Point, answer: Answer, summary: dict[str, Any] | None, *, tables: bool) -> tuple[object, ...]:
         given: dict[str, Any] = {"seed": index.signed(point.seed), "fidelity": point.fidelity}
         if summary is not None:
             given = {
                 **_of_summary(summary),
                 "meaning": answer.meaning,
                 "content": content_key(answer.meaning or "", answer.inputs),
-                "folder": self.place(point).relative_to(self.root).as_posix(),
+                "folder": _place(recipe(point)),
                 "tables": int(tables),
             }
         return index.row(
@@ -284,6 +286,10 @@ class Store:
             given |= {"recipe": f"{BY_NAME}{place}", "begun": folders.modified(folder) - (given["wall_s"] or 0.0)}
         whole = isinstance(given["recipe"], str) and isinstance(given["begun"], int | float)
         return index.row(**given) if whole else None
+
+
+def _place(key: str) -> str:
+    return f"{POINTS}/{key[:2]}/{key}"
 
 
 def _of_summary(summary: dict[str, Any]) -> dict[str, Any]:
