@@ -239,7 +239,7 @@ def test_two_processes_use_one_store(tmp_path: Path, scenario: Path) -> None:
     assert {row["state"] for rows in answers for row in rows} == {"done"}
     with Store(tmp_path / "runs") as store:
         assert sorted(row["varied"]["topology.hosts"] for row in store.rows("state = 'done'")) == list(range(4, 25))
-        assert not list((tmp_path / "runs" / "points").glob(".*"))
+        assert not list((tmp_path / "runs" / "points").glob(".run-*"))
 
 
 def test_a_folder_whose_row_is_behind_is_taken_up(tmp_path: Path, scenario: Path) -> None:
@@ -346,7 +346,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, scenari
             _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
         assert b"of 297 points are kept; the same command goes on" in b" ".join(errors.split())
-        assert not list((tmp_path / "runs" / "points").glob(".*"))
+        assert not list((tmp_path / "runs" / "points").glob(".run-*"))
     with Store(tmp_path / "runs") as store:
         states = {row["state"] for row in store.rows()}
         kept = len(store.rows("state = 'done'"))
@@ -464,3 +464,51 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="as a store"):
         Store(tmp_path / "runs")
+
+
+def test_no_name_leads_out_of_the_store(command: Command, tmp_path: Path, scenario: Path) -> None:
+    """Of a scenario, a study, a file of a point; and not what somebody wrote into the index."""
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    (outside / "summary.json").write_text("{}", encoding="utf-8")
+    path = tmp_path / "named.yaml"
+    path.write_text(SCENARIO.replace("name: exchange", "name: ../../precious"), encoding="utf-8")
+    study = ("--vary", "topology.hosts=4,8", "--metric", "jobs[0].finish_s", "--name", "../precious")
+    command("sweep", path, *study)
+    command("run", path, "--no-report")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["exchange.yaml", "named.yaml", "precious", "runs"]
+    with Store(tmp_path / "runs") as store:
+        (refused,) = run_points([Point(read_source(scenario), files=(("../a.csv", ""),))], store)
+        assert (refused.state, refused.message) == (
+            "refused", "expected the name of a file beside the scenario, found `../a.csv`"
+        )  # fmt: skip
+        number = store.rows("state = 'done'")[0]["id"]
+    with sqlite3.connect(tmp_path / "runs" / "index.sqlite") as db:
+        db.execute("update runs set folder = '../precious' where id = ?", (number,))
+    command("runs", "rm", str(number))
+    assert (outside / "summary.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ("vary: {topology.hosts: []}", "expected one value or more, found none"),
+        ("vary: {topology.hosts: {from: 1, to: .inf}}", "expected a number or a quantity"),
+        ("vary: {topology.hosts: {from: .nan, to: 8}}", "expected a number or a quantity"),
+        ("vary: {topology.hosts: {from: 1, to: 10000000}}", "expected a whole number from 1 to 1000000"),
+        ("vary: {topology.hosts: [4, 8]}\nfilter: hosts > 8", "every combination is left out by a filter"),
+        ("vary: {topology.hosts: [4, 8]}\nfilter: hostz > 8", "unknown name `hostz`"),
+        ("vary: {topology.hosts: [4, 8]}\nmetrics: ['jobs[0].finish']", "did you mean `jobs[0].finish_s`?"),
+        ("vary: {topology.hostz: [4, 8]}", "did you mean `hosts`?"),
+        ("vary: {'topology.tiers[0].rate': {from: 100, to: 400}}", "a unit is missing"),
+        ("vary: {topology.hosts: [4, 8]}\nname: 7\nseeds: two", "seeds: expected a whole number from 1"),
+    ],
+)
+def test_designs_that_cannot_be_are_told_before_they_cost(
+    command: Command, tmp_path: Path, scenario: Path, changes: str, said: str
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(f"study: 1\nscenario: {scenario.name}\n{changes}\n", encoding="utf-8")
+    done = command("sweep", study, check=2)
+    assert said in " ".join(done.stderr.split())
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*.parquet"))

@@ -218,7 +218,7 @@ class Store:
             found = self._db.execute("select folder from runs where id = ?", (i,)).fetchone()
             if found is None:
                 continue
-            if found[0] is not None:
+            if found[0] is not None and (self.root / found[0]).resolve().is_relative_to(self.root.resolve()):
                 # The folder first: a row without one is put right by the next who asks, a folder without one stays.
                 shutil.rmtree(self.root / found[0], ignore_errors=True)
             with index.writing(self._db):

@@ -123,11 +123,15 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
 @contextmanager
 def _base(point: Point) -> Iterator[Path]:
     """The folder in which the scenario finds its files."""
+    from windtunnel.engine import InputError
+
     if not point.files:
         yield point.source.base
         return
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as made:
         for name, text in point.files:
+            if Path(name).name != name:
+                raise InputError(f"expected the name of a file beside the scenario, found `{name}`")
             (Path(made) / name).write_text(text, encoding="utf-8")
         yield Path(made)
 
