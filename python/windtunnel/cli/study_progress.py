@@ -34,7 +34,7 @@ def line(progress: Progress, elapsed_s: float) -> str:
         left = (progress.total - progress.done) * elapsed_s / made
         words.append(f"{duration(round(left, 1))} left")
     if progress.slowest is not None and progress.slowest_s > PLAIN_PERIOD_S:
-        words.append(f"slowest for {duration(round(progress.slowest_s))}: {_values(progress.slowest)}")
+        words.append(f"slowest for {duration(round(progress.slowest_s))}{_named(progress.slowest)}")
     return " · ".join(words)
 
 
@@ -59,13 +59,14 @@ def end(progress: Progress, elapsed_s: float) -> str:
             beside += f", {progress.gave_way} put off as memory ran out"
         words.append(beside)
     if progress.longest is not None:
-        named = _values(progress.longest)
-        words.append(f"slowest {duration(progress.longest_s)}{': ' if named else ''}{named}")
+        words.append(f"slowest {duration(progress.longest_s)}{_named(progress.longest)}")
     return " · ".join(words)
 
 
-def _values(point: Point) -> str:
-    return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.varied.items())
+def _named(point: Point) -> str:
+    """What distinguishes a point, if anything does."""
+    values = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.varied.items())
+    return f": {values}" if values else ""
 
 
 class StudyProgress:
