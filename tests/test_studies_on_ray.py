@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +22,6 @@ from windtunnel.studies.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.runner import Progress
@@ -107,6 +112,59 @@ def test_a_node_killed_in_mid_study_costs_nothing(tmp_path: Path, cluster: Any) 
         one, two = (json.loads((folder / "manifest.json").read_text()) for folder in (here.folder, there.folder))
         assert {**one["study"], "begun": 0} == {**two["study"], "begun": 0}
         assert (here.folder / "scenario.yaml").read_bytes() == (there.folder / "scenario.yaml").read_bytes()
+
+
+STUDY = """
+study: 1
+scenario: small.yaml
+metrics: ['jobs[0].finish_s']
+vary: {topology.hosts: {from: 4, to: 13}, 'jobs[0].iterations': {from: -2, to: 17}}
+"""
+
+SMALL = """
+windtunnel: 1
+name: small
+fidelity: flow
+topology: {shape: clos, hosts: 8, tiers: [{ports_down: 16, rate: 100 Gbps, length: 5 m}], host: {gpus: 1, nics: 1}}
+jobs: [{name: a, workload: {flows: {pattern: all-to-all, bytes: 1 MiB}}}]
+"""
+
+
+def test_200_points_on_ray_killed_five_times(tmp_path: Path, cluster: Any) -> None:  # noqa: ANN401
+    """Who asks is killed: 200 rows, 30 of them refused, no point twice to its end, those of an undisturbed sweep."""
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    program = Path(sys.executable).with_name("windtunnel")
+    local = [str(program), "sweep", str(tmp_path / "study.yaml"), "--json"]
+    call = [*local, "--engine", f"ray:{cluster.address}"]
+    draw = random.Random(3)  # noqa: S311
+    seen: dict[str, float] = {}
+
+    def placed() -> dict[str, float]:
+        found = (tmp_path / "runs" / "points").glob("[0-9a-f]*/*/manifest.json")
+        return {str(path): path.stat().st_mtime for path in found}
+
+    for _ in range(5):
+        with subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            enough = len(seen) + draw.randint(1, 25)
+            while len(placed()) < enough:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+        now = placed()
+        assert seen.items() <= now.items(), "a point was run twice to its end"
+        seen = now
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    answers = [
+        json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout)["rows"]
+        for command, folder in ((call, tmp_path), (local, whole))
+    ]
+    assert seen.items() <= placed().items()
+    shown, undisturbed = answers
+    assert len(shown) == 200
+    assert [row["state"] for row in shown].count("refused") == 30
+    assert shown == undisturbed, "rows, and the places of their folders"
 
 
 def test_files_keep_their_places(tmp_path: Path) -> None:
