@@ -20,7 +20,7 @@ PACKAGE = ROOT / "python" / "windtunnel"
 
 POOLS = {"multiprocessing", "concurrent", "joblib", "ray", "subprocess", "threading"}
 
-MAY_START = {"studies/local.py": {"multiprocessing"}, "studies/worker.py": {"multiprocessing"}}
+MAY_START = {"studies/local.py": {"multiprocessing", "subprocess"}, "studies/worker.py": {"multiprocessing"}}
 """Who may start processes, and by what."""
 
 MAY_HEED = {"api.py", "cli/study_progress.py"}

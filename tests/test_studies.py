@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from conftest import children
 from windtunnel.engine import InputError
 from windtunnel.source import read_source
 from windtunnel.studies import design
@@ -302,8 +302,8 @@ def test_a_worker_that_dies_takes_no_other_point_along(tmp_path: Path, scenario:
         nonlocal killed
         if progress.slowest is not None and progress.slowest.varied.get("hunted") and killed < deaths:
             killed += 1
-            for process in multiprocessing.active_children():
-                process.kill()
+            for number in children():
+                os.kill(number, signal.SIGKILL)
 
     with Store(tmp_path / "runs") as store:
         found = list(run_points([one, hunted, two], store, limits=Limits(1), progress=hunt))

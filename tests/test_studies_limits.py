@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conftest import children
 from windtunnel.engine import InputError
 from windtunnel.source import Source, read_source
 from windtunnel.studies.executor import Answer
@@ -83,7 +83,7 @@ def test_a_sweep_keeps_within_its_memory(tmp_path: Path, scenario: Path) -> None
 
     def watch(progress: Progress) -> None:
         last.append(progress)
-        sums.append(sum(resident_bytes(child.pid or 0) for child in multiprocessing.active_children()))
+        sums.append(sum(map(resident_bytes, children())))
 
     limits = Limits(8, together_bytes=together)
     with Store(tmp_path / "runs") as store:
@@ -512,3 +512,16 @@ def test_designs_that_cannot_be_are_told_before_they_cost(
     done = command("sweep", study, check=2)
     assert said in " ".join(done.stderr.split())
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*.parquet"))
+
+
+def test_a_script_without_a_guard_asks_for_many_runs(tmp_path: Path, scenario: Path) -> None:
+    """Workers do not run the user's script again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom windtunnel import whatif\n"
+        f"found = whatif.add({str(scenario)!r}, 8, means=whatif.Means(2))\nprint(found.differences[0].metric)\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""

@@ -111,8 +111,10 @@ def study_progress(total: int) -> Iterator[StudyProgress]:
         if not sys.stderr.isatty():
             yield StudyProgress(total, None)
             return
+        from rich.text import Text
+
         with talk().status(f"{total} points", spinner="dots") as status:
-            yield StudyProgress(total, status.update)
+            yield StudyProgress(total, lambda text: status.update(Text(text)))
 
 
 @contextmanager

@@ -6,20 +6,21 @@ asks often (a fit, a drain) asks for few runs each time. They end with the proce
 
 from __future__ import annotations
 
-import multiprocessing
+import atexit
+import json
 import os
+import subprocess
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING
+from multiprocessing.connection import Connection, Pipe, wait
 
 from windtunnel.studies.executor import Answer, Death, Task
 from windtunnel.studies.memory import resident_bytes
-from windtunnel.studies.worker import serve
 
-if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
+START = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from windtunnel.studies.worker import main; main()"
+"""What a worker runs: it is told its pipe and where modules are found."""
 
 HEAVY = 1 << 30
 """A worker that keeps so many bytes after a run is replaced."""
@@ -31,7 +32,7 @@ _idle: list[_Worker] = []
 
 @dataclass
 class _Worker:
-    process: BaseProcess
+    process: subprocess.Popen[bytes]
     pipe: Connection
     tasks: deque[Task] = field(default_factory=deque)
     """That of the run under way first."""
@@ -60,14 +61,17 @@ class LocalExecutor:
     def _hire(self) -> _Worker:
         while _idle:
             kept = _idle.pop()
-            if kept.process.is_alive():
+            if kept.process.poll() is None:
                 self._workers.append(kept)
                 return kept
             kept.pipe.close()
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=serve, args=(there,), daemon=True)
-        process.start()
+        here, there = Pipe()
+        # Not by `multiprocessing`, which would import the user's own script in each worker.
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, str(there.fileno()), json.dumps(sys.path)],
+            pass_fds=[there.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
         there.close()
         worker = _Worker(process, here)
         self._workers.append(worker)
@@ -92,14 +96,14 @@ class LocalExecutor:
         except (EOFError, OSError):
             found.append(self._bury(worker))
             return found
-        if not worker.tasks and resident_bytes(worker.process.pid or 0) > HEAVY:
+        if not worker.tasks and resident_bytes(worker.process.pid) > HEAVY:
             self._dismiss(worker)
         return found
 
     def _bury(self, worker: _Worker) -> Death:
         self._dismiss(worker)
-        code = worker.process.exitcode
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+        code = worker.process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
         running, *behind = (task.number for task in worker.tasks)
         return Death(running, how, tuple(behind))
 
@@ -107,7 +111,7 @@ class LocalExecutor:
         self._workers.remove(worker)
         worker.pipe.close()
         worker.process.kill()
-        worker.process.join()
+        worker.process.wait()
 
     def running(self) -> dict[int, float]:
         """Numbers of the tasks that run now, with the seconds for which they have."""
@@ -117,7 +121,7 @@ class LocalExecutor:
     def used_bytes(self, number: int) -> int:
         """What the process that runs `number` has in memory."""
         worker = self._with(number)
-        return 0 if worker is None else resident_bytes(worker.process.pid or 0)
+        return 0 if worker is None else resident_bytes(worker.process.pid)
 
     def _with(self, number: int) -> _Worker | None:
         return next((w for w in self._workers if w.tasks and w.tasks[0].number == number), None)
@@ -146,7 +150,10 @@ def end_idle() -> None:
     while _idle:
         worker = _idle.pop()
         worker.pipe.close()
-        worker.process.join()
+        worker.process.wait()
+
+
+atexit.register(end_idle)
 
 
 def cores() -> int:

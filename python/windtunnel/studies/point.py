@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from windtunnel.source import Source
 
-State = Literal["done", "refused", "failed", "interrupted"]
+State = Literal["done", "refused", "failed"]
 """`refused`: the scenario was no good (exit status 2 of `run`); `failed`: the run was (1), or it took too much."""
 
 

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 
 
+def main() -> None:
+    """Serves the pipe whose number is the first argument."""
+    from multiprocessing.connection import Connection
+
+    serve(Connection(int(sys.argv[1])))
+
+
 def serve(pipe: Connection) -> None:
     """Runs what `pipe` gives until it is closed; answers each task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
