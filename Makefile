@@ -74,6 +74,7 @@ bench: $(ENGINE) $(TOOLS)
 	cargo bench --workspace --exclude windtunnel-python
 	$(BIN)/python benches/python_side.py
 	$(BIN)/python benches/table.py
+	$(BIN)/python benches/studies.py
 
 # docs/scenario.md comes from the schema; the site is optional, the pages read as they are.
 docs: $(ENGINE) $(DOCS)

@@ -48,6 +48,20 @@ def command(tmp_path: Path) -> Command:
     return run
 
 
+def children() -> list[int]:
+    """Numbers of the processes that this one has started and that live."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            stat = (entry / "stat").read_text() if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        state, parent, *_ = [*stat.rpartition(")")[2].split(), "", ""]
+        if parent == str(os.getpid()) and state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
 Interrupted = Callable[..., "Result"]
 
 

@@ -16,6 +16,7 @@ from windtunnel.calibrate import collectives, kernels, training
 from windtunnel.cli.app import main
 from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
+from windtunnel.studies.runner import Limits
 from windtunnel.validate import validate
 from windtunnel.validate.systems import System
 
@@ -185,7 +186,7 @@ def test_a_share_that_made_the_rows_is_found_again(tmp_path: Path) -> None:
     system = folder / "systems" / "grand-teton.yaml"
     plain = system.read_text()
     system.write_text(plain + "constants: {compute_share: {value: 0.6, evidence: calibrated, source: made}}\n")
-    (score,) = validate(["torchtitan"], data=folder, processes=1).scores
+    (score,) = validate(["torchtitan"], data=folder, limits=Limits(1)).scores
     system.write_text(plain)
     folder = titan(tmp_path, 16 * 8192 / 8 / score.predicted[0])
     outcome = training.fit("grand-teton", "compute_share", ["torchtitan/*"], folder)
@@ -194,7 +195,7 @@ def test_a_share_that_made_the_rows_is_found_again(tmp_path: Path) -> None:
     path = training.write("grand-teton", "compute_share", record, folder)
     assert path == folder / "systems" / "constants" / "grand-teton.json"
     # What was fitted on is read again, and never scored.
-    (score,) = validate(["torchtitan"], data=folder, processes=1).scores
+    (score,) = validate(["torchtitan"], data=folder, limits=Limits(1)).scores
     assert [e.reason for e in score.excluded] == ["used to fit a constant"]
     with pytest.raises(InputError, match="no row of `grand-teton` that runs matches"):
         training.fit("grand-teton", "compute_share", ["torchtitan/nothing*"], folder)

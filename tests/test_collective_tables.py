@@ -13,6 +13,7 @@ from windtunnel import engine
 from windtunnel.calibrate import collectives as fitting
 from windtunnel.calibrate.fit import PRIOR, fit
 from windtunnel.engine import InputError
+from windtunnel.studies.runner import Limits
 from windtunnel.validate import validate
 from windtunnel.validate.collectives import Asked, Ranks, hardware, question
 from windtunnel.validate.quantities import quantity, written
@@ -67,7 +68,7 @@ def test_a_large_ring_takes_what_its_bytes_take(tmp_path: Path) -> None:
     size = 8 << 30
     ideal = size * 62 / 32 / (200e9 * 0.92)
     data = folder(tmp_path, [run("1")], [f"1,{size},{ideal * 1e6:.3f},0"])
-    (score,) = validate(["nccl-tests"], data=data, processes=1).scores
+    (score,) = validate(["nccl-tests"], data=data, limits=Limits(1)).scores
     assert score.rows[0].id == "nccl-tests/1/8589934592"
     assert score.predicted[0] == pytest.approx(ideal, rel=0.01)
     assert score.predicted[0] > ideal
@@ -110,7 +111,7 @@ def test_rows_are_left_out_by_rule_and_counted(tmp_path: Path) -> None:
         "5,Made cluster,all_reduce,1,1,1,,,,,1,raw_log,log",
     ]
     rows = [f"{i},1048576,100,0" for i in range(1, 7)] + ["4,1048576,,9"]
-    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows), processes=1).scores
+    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows), limits=Limits(1)).scores
     assert len(score.rows) == 1
     assert {e.reason: e.rows for e in score.excluded} == {
         "quality `doc_sample`: a sample in a document, no raw log": 1,
@@ -125,7 +126,7 @@ def test_rows_are_left_out_by_rule_and_counted(tmp_path: Path) -> None:
 def test_settings_in_a_variant_are_followed(tmp_path: Path) -> None:
     runs = [run("1"), run("2", variant="NCCL_ALGO_Tree_nccl-tests"), run("3", variant="NCCL_PROTO=Simple")]
     rows = [f"{i},{1 << 30},10000,0" for i in (1, 2)] + [f"{i},1024,50,0" for i in (1, 3)]
-    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows), processes=1).scores
+    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows), limits=Limits(1)).scores
     predicted = dict(zip([row.id for row in score.rows], score.predicted, strict=True))
     assert predicted["nccl-tests/2/1073741824"] > predicted["nccl-tests/1/1073741824"]
     assert predicted["nccl-tests/3/1024"] > predicted["nccl-tests/1/1024"]
@@ -135,7 +136,7 @@ def test_the_median_of_set_ups_of_unknown_setting_is_compared(tmp_path: Path) ->
     system = SYSTEM.replace("  cpu:", "  group_by_variant: env-setup\n  cpu:")
     runs = [run(str(i), variant=f"site env-setup({i})") for i in (1, 2, 3)]
     rows = [f"{i},1048576,{time},0" for i, time in ((1, 100), (2, 900), (3, 200))]
-    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows, system), processes=1).scores
+    (score,) = validate(["nccl-tests"], data=folder(tmp_path, runs, rows, system), limits=Limits(1)).scores
     (row,) = score.rows
     assert row.id == "nccl-tests/site/all_reduce-4x8/1048576"
     assert row.measured == pytest.approx(200e-6)
@@ -155,7 +156,7 @@ def test_the_median_of_set_ups_of_unknown_setting_is_compared(tmp_path: Path) ->
 )
 def test_a_bad_cell_is_named_with_file_and_line(tmp_path: Path, runs: list[str], rows: list[str], message: str) -> None:
     with pytest.raises(InputError) as error:
-        validate(["nccl-tests"], data=folder(tmp_path, runs, rows), processes=1)
+        validate(["nccl-tests"], data=folder(tmp_path, runs, rows), limits=Limits(1))
     assert message in str(error.value)
 
 
@@ -163,14 +164,14 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     data = folder(tmp_path, [run("1")], [])
     (data / "collectives" / "nccl_tests_rows.csv.gz").write_bytes(b"no gzip")
     with pytest.raises(InputError, match=r"rows.csv.gz: not a table"):
-        validate(["nccl-tests"], data=data, processes=1)
+        validate(["nccl-tests"], data=data, limits=Limits(1))
     (data / "collectives" / "nccl_tests_runs.csv").write_text("run_id,system\n")
     with pytest.raises(InputError, match=r"runs.csv:1: column `collective` is missing"):
-        validate(["nccl-tests"], data=data, processes=1)
+        validate(["nccl-tests"], data=data, limits=Limits(1))
     (data / "systems" / "made.yaml").write_text(SYSTEM.replace("length: 0 m", "length: long"))
     folder(tmp_path, [run("1")], ["1,8,1,0"], None)
     with pytest.raises(InputError, match=r"made.yaml: topology.tiers: expected a length such as `1 mm`, found `long`"):
-        validate(["nccl-tests"], data=data, processes=1)
+        validate(["nccl-tests"], data=data, limits=Limits(1))
 
 
 def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_calibration_finds_the_constants_that_made_the_rows(tmp_path: Path) -> N
     assert {int(row.rpartition("/")[2]).bit_length() % 2 for row in fitted.ids} == {1}
     path = fitting.write(read_systems(data)["made"], fitting.record(found, fitted))
     assert path == data / "systems" / "constants" / "made.json"
-    (score,) = validate(["nccl-tests"], data=data, processes=1).scores
+    (score,) = validate(["nccl-tests"], data=data, limits=Limits(1)).scores
     assert {e.reason: e.rows for e in score.excluded} == {"used to fit a constant": len(fitted.ids)}
     assert score.figures.median_abs_error is not None
     assert score.figures.median_abs_error < 0.03
@@ -380,7 +381,7 @@ def test_mpi_rows_name_their_algorithm_or_are_left_out(tmp_path: Path) -> None:
     (place / "pico_mpi_collectives.csv.gz").write_bytes(
         gzip.compress((PICO + "".join(f"{r}\n" for r in rows)).encode())
     )
-    board = validate(["pico"], data=tmp_path, processes=1)
+    board = validate(["pico"], data=tmp_path, limits=Limits(1))
     (score,) = board.scores
     assert [row.groups["algorithm"] for row in score.rows] == ["all_reduce by ring", "all_reduce by bine_whole"]
     assert sum(e.rows for e in score.excluded) == 4
@@ -444,7 +445,7 @@ def test_a_note_and_an_allocation_say_how_many_ranks_a_host_had(tmp_path: Path) 
     (place / "pico_allocations.csv.gz").write_bytes(
         gzip.compress(("system,timestamp,alloc_file,mpi_rank,node\n" + "".join(f"{h}\n" for h in hosts)).encode())
     )
-    (score,) = validate(["pico"], data=tmp_path, processes=1).scores
+    (score,) = validate(["pico"], data=tmp_path, limits=Limits(1)).scores
     # The second has no such note, the third no such allocation.
     assert [row.groups["scale"] for row in score.rows] == ["16 ranks", "4 ranks", "4 ranks"]
     assert score.predicted[0] > 2 * score.predicted[1]
@@ -459,7 +460,7 @@ def test_a_table_with_another_hosts_times_is_left_out(tmp_path: Path) -> None:
     rows = "".join(f"{size / 350e9 * 1e3},2,{size},2,0\n" for size in (1 << 24, 1 << 25))
     for host in ("a100_pairwise_nvlink", "h100_pairwise_nvlink"):
         (place / f"{host}__send_recv.csv.gz").write_bytes(gzip.compress((head + rows).encode()))
-    (score,) = validate(["vidur-network"], data=tmp_path, processes=1).scores
+    (score,) = validate(["vidur-network"], data=tmp_path, limits=Limits(1)).scores
     assert {row.system for row in score.rows} == {"vidur-h100-pairs"}
     reason = "a table with another host's times, faster than this host's links"
     assert [(e.reason, e.rows) for e in score.excluded] == [(reason, 2)]

@@ -100,7 +100,7 @@ def test_commands_are_ones(
         # A sentence may leave out what the command is applied to.
         short = "missing argument" in said or "usage: " in said
         assert status == 0 or (not written.of_block and short), said
-        if arguments[:2] == ["experiments", "run"] and arguments[2] != "NAME":
+        if arguments[:2] == ["experiments", "run"] and arguments[2] not in ("NAME", "--all"):
             assert (ROOT / "experiments" / arguments[2] / "experiment.yaml").exists()
     elif program == "make":
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -10,12 +10,15 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import windtunnel
-from windtunnel.experiments import find, run_experiment, runner
+from windtunnel.experiments import find, run_experiment
 from windtunnel.experiments.check import Results, judge, lookup
+from windtunnel.experiments.runs import Means
 from windtunnel.experiments.spec import Claim, parse_yaml, read_experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from windtunnel.studies.point import Point
 
 FILE = """
 title: Ring against tree
@@ -54,6 +57,9 @@ def observe(results):
     return {"total": sum(times), "times": pl.DataFrame({"time_s": times})}
 """
 
+places: list[dict[str, Any]] = []
+"""Of the points that were run."""
+
 TIMES = {("1", "ring"): 8.0, ("1", "tree"): 3.0, ("100", "ring"): 100.5, ("100", "tree"): 200.5}
 
 
@@ -65,22 +71,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "experiment.yaml").write_text(FILE)
     (folder / "experiment.py").write_text(CODE)
 
-    def run(scenario: Path, *, overrides: dict[str, Any], out: Path, fidelity: str, seed: int) -> SimpleNamespace:
-        assert (scenario, fidelity, seed) == (folder / "scenario.yaml", "message", 3)
-        assert out.parent.is_dir()
-        time_s = TIMES[str(overrides["bytes"]), overrides["jobs[0].algorithm"]]
-        return SimpleNamespace(summary={"partial": False, "time_s": time_s})
+    (folder / "scenario.yaml").write_text("windtunnel: 1\n")
 
-    monkeypatch.setattr(runner, "run", run)
+    def results(_means: Means, points: list[Point]) -> list[SimpleNamespace]:
+        assert {(p.source.name, p.fidelity, p.seed) for p in points} == {(str(folder / "scenario.yaml"), "message", 3)}
+        times = [TIMES[values["bytes"], values["jobs[0].algorithm"]] for values in (dict(p.overrides) for p in points)]
+        places.extend(point.varied for point in points)
+        return [SimpleNamespace(summary={"partial": False, "time_s": time_s}) for time_s in times]
+
+    monkeypatch.setattr(Means, "results", results)
+    places.clear()
     monkeypatch.chdir(tmp_path)
     return folder
 
 
 def test_claims_are_checked_and_the_figure_is_drawn(folder: Path, tmp_path: Path) -> None:
-    places: list[dict[str, Any]] = []
-    outcome = run_experiment(
-        find("ring-tree"), out=tmp_path / "out", started=lambda _i, _of, point: places.append(point.place)
-    )
+    outcome = run_experiment(find("ring-tree"), out=tmp_path / "out")
     assert [verdict.record() for verdict in outcome.verdicts] == [
         {"claim": "ring moves the bytes at line rate", "source": "Thakur 2005", "expected": 100, "observed": 100.5,
          "holds": True},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from conftest import children
 from windtunnel.engine import InputError
 from windtunnel.source import read_source
 from windtunnel.studies import design
 from windtunnel.studies.design import axis, points, zipped
 from windtunnel.studies.expression import Expression
-from windtunnel.studies.memory import INTERPRETER, Room
+from windtunnel.studies.memory import FLOOR, INTERPRETER, PER_GPU, Room, estimate
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
@@ -302,8 +302,8 @@ def test_a_worker_that_dies_takes_no_other_point_along(tmp_path: Path, scenario:
         nonlocal killed
         if progress.slowest is not None and progress.slowest.varied.get("hunted") and killed < deaths:
             killed += 1
-            for process in multiprocessing.active_children():
-                process.kill()
+            for number in children():
+                os.kill(number, signal.SIGKILL)
 
     with Store(tmp_path / "runs") as store:
         found = list(run_points([one, hunted, two], store, limits=Limits(1), progress=hunt))
@@ -314,17 +314,44 @@ def test_a_worker_that_dies_takes_no_other_point_along(tmp_path: Path, scenario:
 
 def test_room_is_learnt_from_what_ended() -> None:
     gib = 2**30
-    room = Room(8, available=24 * gib)
-    assert room.at_once() == 1
-    room.learn(6 * gib - INTERPRETER)
-    assert room.at_once() == 3
-    room.learn(gib)
-    assert room.at_once() == 3
-    room.learn(40 * gib)
-    assert room.at_once() == 1
-    small = Room(8, available=24 * gib)
-    small.learn(2**20)
-    assert small.at_once() == 8
+    size = gib
+    room = Room(8, 24 * gib)
+
+    def at_once(estimated: int) -> int:
+        beside: list[int] = []
+        while room.fits(estimated, beside):
+            beside.append(estimated)
+        return len(beside)
+
+    room.learn(size, 6 * gib - INTERPRETER)
+    assert at_once(size) == 4
+    room.learn(size, gib)
+    assert at_once(size) == 4, "the largest counts"
+    assert at_once(2 * size) == 2, "what is twice as large takes twice as much"
+    room.grow(size, 10 * gib)
+    assert at_once(size) == 2, "so does one that has not ended"
+    room.learn(size, 40 * gib)
+    assert at_once(size) == 1
+    small = Room(8, 24 * gib)
+    assert at_once(size) == 1
+    small.learn(size, 2**20)
+    beside: list[int] = []
+    while small.fits(size, beside):
+        beside.append(size)
+    assert len(beside) == 8
+
+
+def test_the_estimate_follows_the_size_of_the_topology(scenario: Path) -> None:
+    source = read_source(scenario)
+
+    def gpus(*overrides: tuple[str, str]) -> float:
+        return (estimate(Point(source, overrides)) - FLOOR) / PER_GPU
+
+    assert gpus() == 8
+    assert gpus(("topology.hosts", "64")) == 64
+    assert gpus(("topology.hosts", "64"), ("topology.host.gpus", "4"), ("jobs[0].iterations", "9")) == 256
+    assert gpus(("topology", "{shape: clos, hosts: 5, host: {gpus: 3}}")) == 15
+    assert gpus(("topology", "{file: elsewhere.yaml}")) == 1
 
 
 # The command
@@ -417,6 +444,38 @@ def test_studies_of_the_examples_say_what_they_show(command: Command, tmp_path: 
     for size in ("1 MiB", "64 MiB"):
         assert times[8, size] > 1.4 * times[4, size]
     assert (tmp_path / "runs" / "oversubscription.parquet").is_file()
+
+
+def example(tmp_path: Path, name: str, *smaller: tuple[str, str]) -> Path:
+    """A study of the examples with fewer values."""
+    folder = Path(__file__).resolve().parents[1] / "examples"
+    text = (folder / "studies" / f"{name}.yaml").read_text(encoding="utf-8")
+    for whole, part in (("scenario: ../", f"scenario: {folder}/"), *smaller):
+        assert whole in text
+        text = text.replace(whole, part)
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_larger_job_pays_more_for_oversubscription(command: Command, tmp_path: Path) -> None:
+    study = example(tmp_path, "job-size", ("[4, 8, 16]", "[4, 8]"), ("[1, 2, 4, 8]", "[1, 2]"))
+    rows = json.loads(command("sweep", study, "--json").stdout)["rows"]
+    times = {tuple(row["varied"].values()): row["metrics"]["jobs[0].iteration_time_s.mean"] for row in rows}
+    assert 1.25 < times[4, 2] / times[4, 1] < 1.4
+    assert 1.6 < times[8, 2] / times[8, 1] < 1.75
+
+
+def test_buffers_end_losses_and_not_the_time(command: Command, tmp_path: Path) -> None:
+    study = example(tmp_path, "buffers", ("[500 KB, 1 MB, 2 MB, 4 MB, 8 MB]", "[1 MB, 8 MB]"))
+    rows = json.loads(command("sweep", study, "--json").stdout)["rows"]
+    at = {tuple(row["varied"].values()): row["metrics"] for row in rows}
+    for transport in ("dctcp", "swift"):
+        assert at[transport, "8 MB"]["network.packets_dropped"] == 0
+        assert at[transport, "1 MB"]["network.packets_dropped"] > 100
+        assert at[transport, "8 MB"]["jobs[0].finish_s"] < 1.06 * 2.56e-3
+    assert at["dcqcn", "8 MB"]["network.packets_dropped"] > 10_000
+    assert at["dcqcn", "8 MB"]["jobs[0].finish_s"] > 1.8 * 2.56e-3
 
 
 def test_large_designs_are_counted_before_they_are_made() -> None:

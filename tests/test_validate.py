@@ -12,6 +12,7 @@ import pytest
 from windtunnel import engine
 from windtunnel.cli.app import FAILED, main
 from windtunnel.engine import InputError
+from windtunnel.studies.runner import Limits
 from windtunnel.validate import NAMES, Figures, Row, Score, targets, validate
 from windtunnel.validate.output import html
 from windtunnel.validate.predict import runs_of
@@ -88,7 +89,7 @@ def test_a_slow_host_is_predicted_and_fitted_rows_are_never_scored(tmp_path: Pat
     # Bound by launches: the time of the two rows differs by the number of micro-batches.
     fitted = "8,128,1,1024,16,12,1024,1,8,1,160"
     rows = ["2,8,1,1024,16,16,1024,1,2,1,230", "2,16,1,1024,16,16,1024,1,2,1,430", fitted]
-    board = validate(["vtrain-single"], data=table(tmp_path, *rows), processes=1)
+    board = validate(["vtrain-single"], data=table(tmp_path, *rows), limits=Limits(1))
     (score,) = board.scores
     assert [e.reason for e in score.excluded] == ["used to fit a constant"]
     four, eight = score.predicted
@@ -118,7 +119,7 @@ def test_a_row_that_cannot_be_run_is_a_failure_of_the_board(
     monkeypatch.chdir(tmp_path)
     assert main(["validate", "--data", str(folder), "--table", "vtrain-single"]) == FAILED
     assert "2048" in capsys.readouterr().err
-    board = validate(["vtrain-single"], data=folder, processes=1)
+    board = validate(["vtrain-single"], data=folder, limits=Limits(1))
     (score,) = board.scores
     ((row, reason),) = ((f.row, f.reason) for f in score.failed)
     assert (score.figures.rows, row.scenario["topology"]["hosts"]) == (1, 256)
@@ -207,7 +208,7 @@ def test_the_board_reads_every_table_there_is(measured: Path) -> None:
 
 
 def test_korthikanti_within_its_target(measured: Path) -> None:
-    (score,) = validate(["korthikanti"], data=measured, processes=2).scores
+    (score,) = validate(["korthikanti"], data=measured, limits=Limits(2)).scores
     assert score.figures.rows == 8
     assert score.figures.median_abs_error is not None
     assert score.figures.median_abs_error <= 0.08

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from windtunnel.cli.app import main
 from windtunnel.engine import InputError
+from windtunnel.source import Source
+from windtunnel.studies.point import Point
+from windtunnel.studies.runner import Limits, run_points
+from windtunnel.studies.store import Store
 from windtunnel.validate import Row, Score, targets, validate
 from windtunnel.validate.bands import bands, kind_of
 from windtunnel.validate.board import Board
 from windtunnel.validate.page import ROOT, block, rows_of_page
-from windtunnel.validate.predict import _run
+from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.rounds import shortened
 from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import READERS
@@ -264,7 +268,7 @@ def scenario(batch: int, pp: int = 4) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_a_long_iteration_is_that_of_its_short_ones() -> None:
+def test_a_long_iteration_is_that_of_its_short_ones(tmp_path: Path) -> None:
     long = scenario(2 * 4 * 10)
     short = shortened(long)
     assert [run["jobs"][0]["workload"]["global_batch"] for run, _ in short] == [16, 24]
@@ -272,12 +276,20 @@ def test_a_long_iteration_is_that_of_its_short_ones() -> None:
     assert [weight for _, weight in short] == [-7.0, 8.0]
     assert shortened(scenario(24)) == [(scenario(24), 1.0)]
 
-    def time(what: dict[str, object]) -> float:
-        result = _run((json.dumps(what), "{}", "time"))
-        assert isinstance(result, dict), result
-        return float(result["jobs"][0]["iteration_time_s"]["mean"])
+    # Each for itself: what is short already is not shortened.
+    rows = [Row(str(i), "s", 1.0, run, {}) for i, (run, _) in enumerate(short)]
+    found = predict(rows)
+    assert all(len(runs_of(row)) == 1 for row in rows)
+    parts = [found[key] for row in rows for key, *_ in runs_of(row)]
+    with Store(tmp_path) as store:
+        (whole,) = run_points([Point(Source(json.dumps(long), "long", tmp_path))], store)
 
-    assert sum(time(run) * weight for run, weight in short) == pytest.approx(time(long), rel=1e-3)
+    def time(summary: dict[str, Any] | str | None) -> float:
+        assert isinstance(summary, dict), summary
+        return float(summary["jobs"][0]["iteration_time_s"]["mean"])
+
+    weighted = sum(time(part) * weight for part, (_, weight) in zip(parts, short, strict=True))
+    assert weighted == pytest.approx(time(whole.summary), rel=1e-3)
 
 
 def test_errors_are_told_by_kind() -> None:
@@ -339,7 +351,7 @@ def test_bad_tables_name_file_and_line(
 
 
 def test_memory_of_korthikanti_within_the_target(measured: Path) -> None:
-    (score,) = validate(["memory"], data=measured, processes=2).scores
+    (score,) = validate(["memory"], data=measured, limits=Limits(2)).scores
     found = [(p / r.measured - 1) for r, p in zip(score.rows, score.predicted, strict=True) if "korthikanti" in r.id]
     assert len(found) == 8
     assert max(abs(error) for error in found) < 0.1

@@ -12,7 +12,7 @@ import pytest
 import windtunnel
 from windtunnel.engine import InputError
 from windtunnel.student import cdf, quantile
-from windtunnel.whatif import drain
+from windtunnel.whatif import Means, add, change, drain, fail
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,3 +195,87 @@ def test_bad_questions_are_told_what_is_wrong(command: Command, tmp_path: Path) 
     assert "did you mean `host0`?" in done.stderr
     with pytest.raises(InputError, match="at: expected a time such as `4 h`, found `10`"):
         drain(SCENARIO, "host0", at="10", lasts="2 h")
+
+
+# Other changes
+
+
+FABRIC: dict[str, Any] = {
+    "windtunnel": 1,
+    "name": "fabric",
+    "fidelity": "flow",
+    "topology": {
+        "shape": "clos",
+        "hosts": 8,
+        "tiers": [
+            {"ports_down": 4, "oversubscription": 2, "rate": "100 Gbps", "length": "5 m"},
+            {"ports_down": 2, "rate": "100 Gbps", "length": "5 m"},
+        ],
+        "host": {"gpus": 1, "nics": 1},
+    },
+    "network": {"load_balancer": "spray"},
+    "jobs": [{"name": "a", "workload": {"flows": {"pattern": "all-to-all", "bytes": "100 MB"}}}],
+}
+
+
+def test_a_failed_spine_takes_its_share_of_the_capacity() -> None:
+    """Of two spines: 16 pairs cross at 2/16 of a cable each, which is less than a NIC's 1/7; with one spine at 1/16."""
+    found = change(FABRIC, {"topology.failed": ["spine0"]}, means=Means(2))
+    same = fail(FABRIC, "spine0", means=Means(2))
+    assert found.differences == same.differences
+    (makespan,) = [one for one in same.differences if one.metric == "cluster.makespan_s"]
+    assert makespan.after / makespan.before == pytest.approx(2, rel=0.01)
+    assert makespan.interval is None
+    assert same.seeds == (0,)
+    with pytest.raises(InputError, match="spine9"):
+        fail(FABRIC, "spine9", means=Means(2))
+
+
+def test_a_failure_at_a_time_costs_what_it_undoes() -> None:
+    """As a drain without notice: 1.8 h of work since the second checkpoint, and the restart."""
+    found = fail(SCENARIO, "host1", at="10 h", lasts="2 h", means=Means(2, ("cluster.lost_gpu_s",)))
+    (lost,) = found.differences
+    assert lost.difference == pytest.approx(16 * 3600 * (10 - 8.2 + 0.5), rel=1e-6)
+    with pytest.raises(InputError, match="together"):
+        fail(SCENARIO, "host1", at="10 h")
+
+
+def test_differences_are_paired_and_have_an_interval() -> None:
+    """Mean and interval are those of the differences seed by seed, by hand."""
+    scenario = {**SCENARIO, "cluster": {"faults": [{"class": "host", "mtbf": "60 h", "repair": "3 h"}]}}
+    found = change(scenario, {"jobs[0].restart": "2 h"}, means=Means(5, ("cluster.lost_gpu_s",)))
+    (lost,) = found.differences
+    assert found.seeds == (1, 2, 3, 4, 5)
+    each = []
+    for seed in found.seeds:
+        here, there = (
+            windtunnel.run(scenario, seed=seed, overrides=more).summary["cluster"]["lost_gpu_s"]
+            for more in ({}, {"jobs[0].restart": "2 h"})
+        )
+        each.append(there - here)
+    assert lost.by_seed == pytest.approx(each)
+    assert lost.difference == pytest.approx(sum(each) / 5)
+    assert lost.interval is not None
+    mean = sum(each) / 5
+    half = 2.776 * (sum((value - mean) ** 2 for value in each) / 4 / 5) ** 0.5
+    assert lost.interval == pytest.approx((mean - half, mean + half), rel=1e-3)
+
+
+def test_more_hosts_let_jobs_wait_less(command: Command, tmp_path: Path) -> None:
+    crowded = {**SCENARIO, "jobs": [{"name": f"j{i}", "gpus": 16, "duration": "10 h"} for i in range(4)]}
+    found = add(crowded, 4, means=Means(2))
+    waiting = {one.metric: one for one in found.differences}["cluster.waiting_s.mean"]
+    assert waiting.before == pytest.approx(5 * 3600)
+    assert waiting.after == 0
+    with pytest.raises(InputError, match="expected hosts to remain"):
+        add(crowded, -4, means=Means(2))
+    (tmp_path / "crowded.yaml").write_text(json.dumps(crowded))
+    shown = command("whatif", "add", "4", "crowded.yaml", "--seeds", "2").stdout
+    assert "4 hosts more; nothing is drawn: 1 run each" in shown
+    again = command("whatif", "set", "topology.hosts=8", "crowded.yaml", "--seeds", "2", "--json").stdout
+    assert (
+        json.loads(again)["differences"][0]["before"]
+        == json.loads(json.dumps(found.record()))["differences"][0]["before"]
+    )
+    bad = command("whatif", "set", "topology.hostz=8", "crowded.yaml", check=2).stderr
+    assert "did you mean `hosts`?" in bad

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import io
 import random
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-import windtunnel
+from windtunnel.experiments.runs import Asked, run_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +27,7 @@ NAMES = {"fifo": "first-fit", "easy": "easy", "conservative": "conservative", "m
 START = dt.datetime(2017, 10, 1, tzinfo=dt.UTC)
 
 
-def scenario(log: Path, scheduler: str) -> dict[str, Any]:
+def scenario(log: str, scheduler: str) -> dict[str, Any]:
     """The jobs of `log` on the cluster under `scheduler`."""
     return {
         "windtunnel": 1,
@@ -36,7 +35,7 @@ def scenario(log: Path, scheduler: str) -> dict[str, Any]:
         "seed": 1,
         "fidelity": "job",
         "topology": {"hosts": GPUS // 8, "host": {"gpus": 8}},
-        "jobs": {"log": str(log), "format": "philly", "scale": {"gpus": 8, "max_gpus": 2048},
+        "jobs": {"log": log, "format": "philly", "scale": {"gpus": 8, "max_gpus": 2048},
                  "locality": "fewest-hosts"},
         "cluster": {"scheduler": scheduler},
     }  # fmt: skip
@@ -46,46 +45,57 @@ def drawn(seed: int) -> list[tuple[float, float, int]]:
     """Submission, duration and GPUs of jobs like Philly's, as the engine draws them."""
     scale = {"gpus": 256, "max_gpus": 2048, "max_duration": "12 h"}
     jobs = {"like": "philly", "count": JOBS, "load": 4, "scale": scale}
-    text = {**scenario(Path(), "first-fit"), "jobs": jobs, "seed": seed}
-    table = windtunnel.run(text).jobs.sort("job")
+    text = {**scenario("", "first-fit"), "jobs": jobs, "seed": seed}
+    (result,) = run_all([Asked(text)])
+    table = result.jobs.sort("job")
     return list(table.select("submit_s", "duration_s", "gpus").iter_rows())
 
 
-def write(path: Path, jobs: list[tuple[float, float, int]]) -> None:
-    """Writes a log in Philly's format."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["timestamp", "duration", "num_gpus", "gpu_time", "cluster"])
-        for submit, duration, gpus in jobs:
-            at = START + dt.timedelta(seconds=round(submit))
-            writer.writerow([at.strftime("%Y-%m-%d %H:%M:%S"), max(duration, 1.0), gpus // 8, duration * gpus, "a"])
+def written(jobs: list[tuple[float, float, int]]) -> str:
+    """A log in Philly's format."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["timestamp", "duration", "num_gpus", "gpu_time", "cluster"])
+    for submit, duration, gpus in jobs:
+        at = START + dt.timedelta(seconds=round(submit))
+        writer.writerow([at.strftime("%Y-%m-%d %H:%M:%S"), max(duration, 1.0), gpus // 8, duration * gpus, "a"])
+    return text.getvalue()
 
 
-def makespan(folder: Path, jobs: list[tuple[float, float, int]], scheduler: str) -> float:
-    """When the last job ends, in seconds, with the log and the run in `folder`."""
-    log = folder / "log.csv"
-    write(log, jobs)
-    return float(windtunnel.run(scenario(log, scheduler)).summary["cluster"]["makespan_s"])
+Case = list[tuple[float, float, int]]
+"""Submission, duration and GPUs of each job."""
+
+
+def makespans(cases: list[Case]) -> list[dict[str, float]]:
+    """When the last job of each case ends, in seconds, by scheduler."""
+    logs = [{"log.csv": written(case)} for case in cases]
+    asked = [Asked(scenario("log.csv", scheduler), files=log) for log in logs for scheduler in SCHEDULERS]
+    ends = iter([float(result.summary["cluster"]["makespan_s"]) for result in run_all(asked)])
+    return [{scheduler: next(ends) for scheduler in SCHEDULERS} for _ in cases]
 
 
 def observe(_results: Results) -> dict[str, Any]:
     """Gain of each group under each scheduler."""
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="windtunnel-") as name:
-        folder = Path(name)
-        for seed in SEEDS:
-            jobs = drawn(seed)
-            # Durations in whole seconds, as the log has them.
-            jobs = [(submit, float(max(round(duration), 1)), gpus) for submit, duration, gpus in jobs]
-            sizes = sorted({gpus for _, _, gpus in jobs})
-            before = {scheduler: makespan(folder, jobs, scheduler) for scheduler in SCHEDULERS}
-            for size in sizes:
-                group = sorted(duration for _, duration, gpus in jobs if gpus == size)
-                fastest = group[len(group) // 10]
-                after = [(s, min(d, fastest) if gpus == size else d, gpus) for s, d, gpus in jobs]
-                for share, changed in (("all", after), ("a tenth faster", faster(jobs, size, seed))):
-                    gains = {s: before[s] / makespan(folder, changed, s) for s in SCHEDULERS}
-                    rows.append({"seed": seed, "size": size, "jobs": len(group), "change": share, **gains})
+    rows: list[dict[str, Any]] = []
+    cases: list[Case] = []
+    first: list[int] = []
+    for seed in SEEDS:
+        # Durations in whole seconds, as the log has them.
+        jobs = [(submit, float(max(round(duration), 1)), gpus) for submit, duration, gpus in drawn(seed)]
+        before = len(cases)
+        cases.append(jobs)
+        for size in sorted({gpus for _, _, gpus in jobs}):
+            group = sorted(duration for _, duration, gpus in jobs if gpus == size)
+            fastest = group[len(group) // 10]
+            after = [(s, min(d, fastest) if gpus == size else d, gpus) for s, d, gpus in jobs]
+            for share, changed in (("all", after), ("a tenth faster", faster(jobs, size, seed))):
+                rows.append({"seed": seed, "size": size, "jobs": len(group), "change": share, "case": len(cases)})
+                first.append(before)
+                cases.append(changed)
+    ends = makespans(cases)
+    for row, before in zip(rows, first, strict=True):
+        after_s = ends[row.pop("case")]
+        row |= {s: ends[before][s] / after_s[s] for s in SCHEDULERS}
     table = pl.DataFrame(rows)
     return {
         "gains": table.with_columns(pl.col(pl.Float64).round(5)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from ruamel.yaml import YAML
 
-import windtunnel
+from windtunnel.experiments.runs import Asked, run_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,17 +40,18 @@ def job(name: str, hosts: int, submit_days: float, iterations: int) -> dict[str,
     }
 
 
-def run(jobs: Jobs) -> Result:
-    """The jobs on the scenario's fabric."""
+def run(several: list[Jobs]) -> list[Result]:
+    """Each of several lists of jobs on the scenario's fabric."""
     scenario = YAML(typ="safe").load((HERE / "scenario.yaml").read_text(encoding="utf-8"))
-    scenario["jobs"] = jobs
-    return windtunnel.run(scenario, threads=2, placement=f"{HERE / 'placement.py'}:InTurn")
+    placement = f"{HERE / 'placement.py'}:InTurn"
+    return run_all([Asked({**scenario, "jobs": jobs}, placement=placement) for jobs in several])
 
 
-def a_day(hosts: int) -> float:
-    """Iterations a day of a job that is alone but for one inside a pod."""
-    result = run([job("alone", hosts, 0, 3), job("other", INSIDE, 0, 3)])
-    return DAY_S / float(result.jobs.filter(pl.col("job") == "alone")["iteration_time_s"][0])
+def a_day(sizes: tuple[int, ...]) -> dict[int, float]:
+    """Iterations a day of a job of each size that is alone but for one inside a pod."""
+    ran = run([[job("alone", hosts, 0, 3), job("other", INSIDE, 0, 3)] for hosts in sizes])
+    alone = [result.jobs.filter(pl.col("job") == "alone")["iteration_time_s"][0] for result in ran]
+    return {hosts: DAY_S / float(time_s) for hosts, time_s in zip(sizes, alone, strict=True)}
 
 
 def drawn(case: str, rates: dict[int, float]) -> tuple[Jobs, list[str]]:
@@ -79,22 +80,22 @@ def drawn(case: str, rates: dict[int, float]) -> tuple[Jobs, list[str]]:
 def suspects(jobs: Jobs, result: Result) -> list[str]:
     """Jobs without any one of which the congestion would not have been: each is left out in turn."""
     whole = covered(result.congestion)
-    found = []
-    for left_out in jobs:
-        others = [other for other in jobs if other is not left_out]
-        if covered(run(others).congestion) <= 0.05 * whole:
-            found.append(left_out["name"])
-    return found
+    without = run([[other for other in jobs if other is not left_out] for left_out in jobs])
+    return [
+        left_out["name"]
+        for left_out, rest in zip(jobs, without, strict=True)
+        if covered(rest.congestion) <= 0.05 * whole
+    ]
 
 
 def observe(_results: Results) -> dict[str, Any]:
     """Periods of congestion in both cases, and what follows from them."""
-    rates = {hosts: a_day(hosts) for hosts in (SMALL, LARGE, INSIDE)}
+    rates = a_day((SMALL, LARGE, INSIDE))
     found: dict[str, Any] = {}
     tables = []
     for case in ("a", "b"):
         jobs, truth = drawn(case, rates)
-        result = run(jobs)
+        (result,) = run([jobs])
         periods = result.congestion
         tables.append(periods.with_columns(case=pl.lit(case)))
         stays = {

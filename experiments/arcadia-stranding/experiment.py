@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-import windtunnel
+from windtunnel.experiments.runs import Asked, run_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from windtunnel.experiments.check import Results
+    from windtunnel.results import Result
 
 HERE = Path(__file__).resolve().parent
 HOSTS = (128, 256, 512)
 SCALES = (8, 16, 32, 64)
 
 
-def jobs(hosts: int, scale: int) -> dict[str, Any]:
+def jobs(result: Result, hosts: int, scale: int) -> dict[str, Any]:
     """Job mode: idle GPUs and waiting."""
-    result = windtunnel.run(HERE / "jobs.yaml", overrides={"topology.hosts": hosts, "jobs.scale.gpus": scale})
     table = result.jobs
     # Up to the last submission: afterwards the queue is no longer kept filled.
     end = float(table["submit_s"].max())  # type: ignore[arg-type]
@@ -36,9 +36,8 @@ def jobs(hosts: int, scale: int) -> dict[str, Any]:
     }
 
 
-def speed(scale: int) -> dict[str, Any]:
+def speed(result: Result, scale: int) -> dict[str, Any]:
     """Flow mode: samples per second and GPU."""
-    result = windtunnel.run(HERE / "speed.yaml", overrides={"jobs.scale.gpus": scale})
     cluster, table = result.summary["cluster"], result.jobs
     ran = table.filter(pl.col("iteration_time_s").is_not_nan())
     return {
@@ -53,8 +52,12 @@ def speed(scale: int) -> dict[str, Any]:
 
 def observe(_results: Results) -> dict[str, Any]:
     """Both figures, and how the paper compares them."""
-    table = pl.DataFrame([jobs(hosts, scale) for hosts in HOSTS for scale in SCALES])
-    speeds = pl.DataFrame([speed(scale) for scale in SCALES])
+    places = [(hosts, scale) for hosts in HOSTS for scale in SCALES]
+    asked = [Asked(HERE / "jobs.yaml", {"topology.hosts": hosts, "jobs.scale.gpus": scale}) for hosts, scale in places]
+    asked += [Asked(HERE / "speed.yaml", {"jobs.scale.gpus": scale}) for scale in SCALES]
+    ran = run_all(asked)
+    table = pl.DataFrame([jobs(result, *place) for result, place in zip(ran, places, strict=False)])
+    speeds = pl.DataFrame([speed(result, scale) for result, scale in zip(ran[len(places) :], SCALES, strict=True)])
     at = {(row["hosts"], row["scale"]): row for row in table.iter_rows(named=True)}
 
     def rises(key: str) -> bool:

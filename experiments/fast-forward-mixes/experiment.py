@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-import windtunnel
+from windtunnel.experiments.runs import Asked, run_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,19 +44,24 @@ def places(result: Result) -> dict[str, set[int]]:
     return found
 
 
+def _mix(number: int, writing: float) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
+    """A mix's scenario, the texts of the files that it names, and the lengths of its jobs."""
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
+        scenario, lengths = mixes.mix(number, Path(folder), writing=writing)
+        files = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(folder).iterdir())}
+    return scenario, files, lengths
+
+
 def compared(numbers: range, *, writing: float = 0.0) -> tuple[pl.DataFrame, dict[str, float]]:
     """Error of each job of these mixes; mixes left out as jobs stood elsewhere, and CPU seconds of both."""
     rows: list[dict[str, Any]] = []
     elsewhere, fast_s, full_s = 0, 0.0, 0.0
-    for number in numbers:
-        with tempfile.TemporaryDirectory() as folder:
-            scenario, lengths = mixes.mix(number, Path(folder), writing=writing)
-            text = json.dumps(scenario)
-            begun = time.process_time()
-            fast = windtunnel.run(text, threads=1)
-            between = time.process_time()
-            full = windtunnel.run(text, threads=1, full=True)
-            fast_s, full_s = fast_s + between - begun, full_s + time.process_time() - between
+    made = [_mix(number, writing) for number in numbers]
+    asked = [Asked(text, files=files, full=full) for text, files, _ in made for full in (False, True)]
+    ran = iter(run_all(asked))
+    for number, (*_, lengths) in zip(numbers, made, strict=True):
+        fast, full = next(ran), next(ran)
+        fast_s, full_s = fast_s + fast.summary["cpu_time_s"], full_s + full.summary["cpu_time_s"]
         if places(fast) != places(full):
             elsewhere += 1
             continue
@@ -87,12 +91,9 @@ def figures(errors: pl.DataFrame) -> dict[str, float]:
 
 def stream_error() -> float:
     """The largest error of the long job over three seeds."""
-    errors = []
-    for seed in (1, 2, 3):
-        text = json.dumps(mixes.stream(seed))
-        fast, full = (spans(windtunnel.run(text, threads=1, full=full))["long"] for full in (False, True))
-        errors.append(abs(fast / full - 1))
-    return max(errors)
+    asked = [Asked(json.dumps(mixes.stream(seed)), full=full) for seed in (1, 2, 3) for full in (False, True)]
+    found = [spans(result)["long"] for result in run_all(asked)]
+    return max(abs(fast / full - 1) for fast, full in zip(found[::2], found[1::2], strict=True))
 
 
 def observe(_results: Results) -> dict[str, Any]:

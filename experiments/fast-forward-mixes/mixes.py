@@ -42,7 +42,10 @@ def _workload(rng: random.Random, ranks: int, length_s: float, path: Path) -> No
 
 
 def mix(number: int, folder: Path, *, writing: float = 0.0) -> tuple[dict[str, Any], dict[str, float]]:
-    """A scenario, and the length of each job's iterations over that of the longest; `writing` of its jobs write."""
+    """A scenario, and the length of each job's iterations over that of the longest; `writing` of its jobs write.
+
+    The files that it names are written into `folder`.
+    """
     rng = random.Random(number)  # noqa: S311 (a draw for a simulation)
     count = rng.randint(2, 12)
     base = 10 ** rng.uniform(-2, 1)
@@ -61,7 +64,7 @@ def mix(number: int, folder: Path, *, writing: float = 0.0) -> tuple[dict[str, A
         _workload(rng, ranks, length, path)
         job: dict[str, Any] = {
             "name": f"job-{index}",
-            "workload": {"file": str(path)},
+            "workload": {"file": path.name},
             "iterations": max(1, min(2000, round(span / length))),
             "submit": f"{at:.9f} s",
             "placement": rng.choice(["random", "spread"]),

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 class InputError(ValueError): ...
+
 class RunError(RuntimeError):
     why: str  # stuck, lost, cut off, pause cycle, silent, horizon, starved, sink, model, parted or defect
 

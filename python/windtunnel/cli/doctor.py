@@ -16,7 +16,7 @@ NEEDED = ("numpy", "polars", "matplotlib", "rich", "typer", "ruamel.yaml")
 OPTIONAL = (
     ("torch", "module", "measuring kernels and collectives on GPUs"),
     ("mpi4py", "module", "measuring message times with MPI"),
-    ("ray", "module", "nothing yet: runs on many machines are to come"),
+    ("ray", "module", "studies on a cluster (`--engine ray`)"),
     ("chromium", "program", "tests of the web page; not needed to read reports"),
 )
 """Optional parts: name, what it is, what it is for."""

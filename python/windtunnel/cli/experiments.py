@@ -10,14 +10,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from windtunnel.cli.app import DONE, FAILED
+from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.study_options import FreshOption, MemoryOption, WorkersOption, limits_of
+from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from windtunnel.experiments import Outcome
-    from windtunnel.experiments.spec import Point
+    from windtunnel.studies.runner import Limits
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -47,28 +49,84 @@ def list_experiments(json: Json = False) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="Name of an experiment, or its folder.", metavar="NAME")],
+    name: Annotated[str | None, typer.Argument(help="Name of an experiment, or its folder.", metavar="NAME")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All experiments, and one page that sums them up.")] = False,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the figure (default: runs/experiments/NAME).")
+        Path | None,
+        typer.Option("--out", help="Folder of the figure (default: runs/experiments/NAME; with --all of all)."),
     ] = None,
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
     json: Json = False,
 ) -> int:
     """Run NAME, print every claim with what was expected and observed, and draw the figure; exit 1 if one fails."""
+    from windtunnel.cli.study_progress import study_progress
     from windtunnel.experiments import find, run_experiment
+    from windtunnel.experiments.runner import points_of
 
+    if (name is None) == (not every):
+        raise InputError(
+            "expected the name of an experiment or `--all`, not both\n\nhint: `windtunnel experiments list`"
+        )
+    limits = limits_of(workers, memory=memory)
+    if name is None:
+        return _run_all(folder or Path("runs") / "experiments", store, limits, fresh=fresh, as_json=json)
     experiment = find(name)
-
-    def started(i: int, of: int, point: Point) -> None:
-        place = ", ".join(f"{key} {value}" for key, value in point.place.items() if value not in ("", "scenario"))
-        talk().print(f"run {i + 1} of {of}{': ' if place else ''}{place}", markup=False, style="dim")
-
     target = folder or Path("runs") / "experiments" / experiment.name
-    outcome = run_experiment(experiment, out=target, started=started)
+    with study_progress(len(points_of(experiment))) as progress:
+        try:
+            outcome = run_experiment(experiment, out=target, store=store, limits=limits, fresh=fresh, progress=progress)
+        except KeyboardInterrupt:
+            talk().print(f"interrupted: {progress.kept()} runs are kept; the same command goes on")
+            return INTERRUPTED
+    progress.say_end()
     if json:
         print_json(json_module.dumps({"claims": [v.record() for v in outcome.verdicts]}, indent=2, ensure_ascii=False))
     else:
         _show(outcome)
     return DONE if outcome.holds else FAILED
+
+
+def _run_all(out_folder: Path, store: Path, limits: Limits, *, fresh: bool, as_json: bool) -> int:
+    from windtunnel.cli.study_progress import study_progress
+    from windtunnel.experiments import Broken, find, names, run_experiments
+    from windtunnel.experiments.page import page
+    from windtunnel.results.folder import write_beside
+
+    every = [find(name) for name in names()]
+    with study_progress(0) as progress:
+        try:
+            found = run_experiments(every, out=out_folder, store=store, limits=limits, fresh=fresh, progress=progress)
+        except KeyboardInterrupt:
+            talk().print("interrupted: the runs that were done are kept; the same command goes on")
+            return INTERRUPTED
+    target = out_folder / "index.html"
+    write_beside(target, page(found, out_folder).encode())
+    if as_json:
+        records = [
+            {"name": one.experiment.name, "error": one.message, "claims": []}
+            if isinstance(one, Broken)
+            else {"name": one.experiment.name, "error": None, "claims": [v.record() for v in one.verdicts]}
+            for one in found
+        ]
+        print_json(json_module.dumps({"experiments": records}, indent=2, ensure_ascii=False))
+    else:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for title in ("experiment", "claims", "hold", ""):
+            table.add_column(title)
+        for one in found:
+            if isinstance(one, Broken):
+                said = Text(one.message.partition("\n")[0], style="bold red")
+                table.add_row(one.experiment.name, str(len(one.experiment.claims)), "", said)
+                continue
+            held = sum(verdict.holds for verdict in one.verdicts)
+            sign = Text("") if one.holds else Text("FAILS", style="bold red")
+            table.add_row(one.experiment.name, str(len(one.verdicts)), str(held), sign)
+        out().print(table)
+        out().print(f"wrote {target}", markup=False, soft_wrap=True)
+    return DONE if all(one.holds for one in found) else FAILED
 
 
 def _show(outcome: Outcome) -> None:

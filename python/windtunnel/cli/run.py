@@ -104,11 +104,13 @@ def run(
                 "--allow-native": allow_native,
             }
         )
-        return _told(_resumed(resume, threads, report=report), as_json=json)
+        result = _resumed(resume, threads, report=report)
+        _list(result, anyway=False)
+        return _told(result, as_json=json)
     if scenario is None:
         raise InputError("expected a SCENARIO\n\nhint: `windtunnel run FILE.yaml`, or `--resume FOLDER`")
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
-        _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
+        show_result(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
     source = read_source(scenario)
     if lenient:
@@ -118,6 +120,7 @@ def run(
     # Read before the run, which may take its place.
     earlier = None if compare is None else _earlier(compare)
     result = _run(source, pairs, options, out=out, report=report)
+    _list(result, anyway=out is None)
     _warn(result)
     comparison = None
     if compare is not None and earlier is not None and not result.summary["partial"]:
@@ -172,12 +175,21 @@ def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool
 
     if not warned:
         _warn(result)
-    _show(result, comparison, as_json=as_json)
+    show_result(result, comparison, as_json=as_json)
     if not result.summary["partial"]:
         return DONE
     on = "" if not journal_of(result.path).is_file() else f"; `windtunnel run --resume {result.path}` goes on with it"
     _talk(f"interrupted: the result is partial, `{result.path}`{on}")
     return interrupted_status(result.manifest.get("interrupted_by"))
+
+
+def _list(result: Result, *, anyway: bool) -> None:
+    """Lists the run in the store that it is in."""
+    from windtunnel.studies.store import list_run
+
+    complaint = list_run(result.path, anyway=anyway)
+    if complaint is not None:
+        _talk(f"warning: {complaint}")
 
 
 def interrupted_status(name: str | None) -> int:
@@ -234,21 +246,24 @@ def _earlier(path: Path) -> Result | Source:
 
 
 def _comparison(result: Result, path: Path, earlier: Result | Source, threads: int | None) -> Comparison:
-    """Compares with a run, or with a scenario, which is run as it is written and not kept."""
-    import tempfile
-
+    """Compares with a run, or with a scenario, which is run as it is written, or taken from the store if it was."""
+    from windtunnel.api import RUNS
+    from windtunnel.cli.study_progress import study_progress
     from windtunnel.comparison import compare
     from windtunnel.results import Result
+    from windtunnel.studies.ask import opened, results
+    from windtunnel.studies.point import Point
+    from windtunnel.studies.runner import Limits
 
     if isinstance(earlier, Result):
         return compare(result, earlier)
-    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
-        options: RunOptions = {"threads": threads, "seed": None, "fidelity": None, "full": False, "explain": False}
-        then = _run(earlier, [], options, out=Path(folder) / "then", report=False)
+    with opened(RUNS) as store, study_progress(1) as progress:
+        (then,) = results([Point(earlier)], store, limits=Limits(threads=threads), progress=progress)
         return compare(result, then, then_name=str(path))
 
 
-def _show(result: Result, comparison: Comparison | None, *, as_json: bool) -> None:
+def show_result(result: Result, comparison: Comparison | None, *, as_json: bool) -> None:
+    """Prints a run, and how it differs from another."""
     if not as_json:
         from windtunnel.cli.show_run import show
 

@@ -18,13 +18,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=T
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
-COLUMNS = ("name", "state", "fidelity", "seed", "windtunnel")
+COLUMNS = ("id", "name", "state", "fidelity", "seed", "windtunnel", "folder", "message", "recipe", "content", "build")
 """Columns that a filter may name beside varied keys and figures."""
 
 
 @app.callback()
 def runs() -> None:
-    """List, show and remove the runs of studies."""
+    """List, show, compare and remove the runs of a store."""
 
 
 @app.command(name="list")
@@ -80,6 +80,27 @@ def show(
 
 
 @app.command()
+def compare(
+    number: Annotated[int, typer.Argument(metavar="ID", help="As `windtunnel runs list` has it.")],
+    earlier: Annotated[int, typer.Argument(metavar="EARLIER", help="The run that it is compared with.")],
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
+    """Compare two runs: what differs in their scenarios and in their figures."""
+    from windtunnel.cli.run import show_result
+    from windtunnel.comparison import compare as compared
+    from windtunnel.results import Result
+
+    records = [_one(store, each) for each in (number, earlier)]
+    for record in records:
+        if record["state"] != "done":
+            raise InputError(f"run {record['id']} has no figures: {record['state']}: {record['message']}")
+    later, before = (Result(store / record["folder"]) for record in records)
+    show_result(later, compared(later, before, then_name=f"run {earlier}"), as_json=json)
+    return DONE
+
+
+@app.command()
 def rm(
     numbers: Annotated[list[int], typer.Argument(metavar="ID…")],
     store: StoreOption = Path("runs"),
@@ -102,9 +123,11 @@ def gc(store: StoreOption = Path("runs")) -> int:
 
     _there(store)
     with Store(store) as opened:
-        stale = [record["id"] for record in opened.rows() if record["state"] in ("failed", "refused", "interrupted")]
-        stale += [record["id"] for record in opened.rows("build != ?", (engine_build(),))]
-        talk().print(f"removed {opened.remove(sorted(set(stale)))}")
+        # Runs by name are their owner's, whatever became of them.
+        points = [record for record in opened.rows() if not record["by_name"]]
+        cut_off = ("failed", "refused", "interrupted")
+        stale = [r["id"] for r in points if r["state"] in cut_off or r["build"] != engine_build()]
+        talk().print(f"removed {opened.remove(stale)}")
     return DONE
 
 
@@ -128,19 +151,58 @@ def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str,
     from windtunnel.studies.store import Store
 
     _there(store)
-    conditions, values = [], []
+    conditions: list[str] = []
+    values: list[object] = []
+    interrupted = None
     for text in filters:
         key, separator, value = text.partition("=")
         if not separator:
             raise InputError(f"expected KEY=VALUE, found `{text}`\n\nhint: such as `state=done`")
-        if key in COLUMNS:
-            conditions.append(f"cast({key} as text) = ?")
+        if key == "state":
+            _check_state(value)
+        if key == "state" and value in ("interrupted", "queued", "running"):
+            # Whether one that is noted as running has been cut off, only its process says.
+            conditions.append("state in ('interrupted', 'queued', 'running')")
+            interrupted = value
+        elif key in ("id", "seed") and value.lstrip("-").isdigit():
+            conditions.append(f"{key} = ?")
+            values.append(_signed(int(value)))
+        elif key in COLUMNS:
+            conditions.append(f"{key} = ?")
             values.append(value)
         else:
-            conditions.append("cast((select value from json_each(varied) where key = ?) as text) = ?")
-            values += [key, value]
+            conditions.append("(" + " or ".join(f"{_of_json(column)} = ?" for column in ("varied", "figures")) + ")")
+            values += [_path(key), value, _path(key), value]
     with Store(store) as opened:
-        return opened.rows(" and ".join(conditions), tuple(values), limit)
+        found = opened.rows(" and ".join(conditions), tuple(values), limit if interrupted is None else None)
+    if interrupted is not None:
+        found = [record for record in found if record["state"] == interrupted][:limit]
+    return found
+
+
+def _of_json(column: str) -> str:
+    return f"cast(json_extract({column}, ?) as text)"
+
+
+def _path(key: str) -> str:
+    """A key as SQLite's JSON functions have it."""
+    return '$."' + key.replace('"', "") + '"'
+
+
+def _signed(number: int) -> int:
+    from windtunnel.studies.index import signed
+
+    return signed(number) or 0
+
+
+def _check_state(value: str) -> None:
+    from windtunnel.engine import nearest
+
+    known = ["queued", "running", "done", "refused", "failed", "interrupted"]
+    if value not in known:
+        near = nearest(value, known)
+        hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
+        raise InputError(f"no such state: `{value}`\n\nhint: {hint}")
 
 
 def _one(store: Path, number: int) -> dict[str, Any]:

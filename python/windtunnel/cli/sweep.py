@@ -12,10 +12,23 @@ import typer
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.run import parse_override
+from windtunnel.cli.study_options import (
+    EngineOption,
+    MemoryLimitOption,
+    MemoryOption,
+    TimeLimitOption,
+    WorkersOption,
+    executor_of,
+    limits_of,
+)
 from windtunnel.engine import InputError
+from windtunnel.source import override_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from windtunnel.studies.design import Axis
+    from windtunnel.studies.point import Outcome, Point
     from windtunnel.studies.rows import Row
     from windtunnel.studies.study import Study
 
@@ -47,8 +60,16 @@ def sweep(
     points: Annotated[int | None, typer.Option(min=1, help="Points of a design that draws.")] = None,
     fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the study (default: that of its file).")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes at most (default: as many as cores).")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(metavar="WIDTH", help="Add seeds until half the first metric's interval is within it: `2%`."),
+    ] = None,
+    most_seeds: Annotated[int, typer.Option(min=2, help="Seeds of a point that --follow stops at.")] = 64,
+    workers: WorkersOption = None,
+    time_limit: TimeLimitOption = None,
+    memory_limit: MemoryLimitOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     fresh: Annotated[bool, typer.Option("--fresh", help="Run all points anew.")] = False,
     tables: Annotated[
         bool, typer.Option("--tables", help="Keep the tables of each run, not its summary alone.")
@@ -61,8 +82,10 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
+    from windtunnel.cli.study_progress import study_progress
+    from windtunnel.studies.follow import follow_width, followed
     from windtunnel.studies.rows import DEFAULT_METRICS, rows
-    from windtunnel.studies.runner import Limits, run_points
+    from windtunnel.studies.runner import run_points
     from windtunnel.studies.store import Store
 
     study = (
@@ -73,19 +96,27 @@ def sweep(
     if fidelity is not None:
         study = _with(study, fidelity=fidelity)
     asked = tuple(metrics or study.metrics) or DEFAULT_METRICS
+    width = None if follow is None else follow_width(follow)
+    if width is not None and study.seeds < 2:
+        study = _with(study, seeds=2)
     planned = study.plan()
-    _check_keys(study)
-    with Store(store) as opened, _bar(len(planned)) as progress:
-        outcomes = []
+    _check_values(study, planned[0])
+    limits = limits_of(workers, time_limit, memory_limit, memory)
+    with Store(store) as opened, study_progress(len(planned)) as progress:
+        _say_changes(study, opened.begin_study(study.name, planned))
+
+        def run(points: Sequence[Point]) -> Iterator[Outcome]:
+            executor = executor_of(engine, limits)
+            return run_points(
+                points, opened, limits=limits, fresh=fresh, tables=tables, progress=progress, executor=executor
+            )
+
         try:
-            for outcome in run_points(
-                planned, opened, limits=Limits(workers, time_limit), fresh=fresh, tables=tables, progress=progress
-            ):
-                outcomes.append(outcome)
-                if outcome.summary is not None and len(outcomes) == 1:
-                    rows(planned[:1], [outcome], asked)  # a metric that does not exist is found now
+            outcomes = _outcomes(run(planned), planned, asked)
+            if width is not None:
+                planned, outcomes = followed(planned, outcomes, asked[0], width, most_seeds, run)
         except KeyboardInterrupt:
-            talk().print(f"interrupted: {len(outcomes)} of {len(planned)} points are kept; the same command goes on")
+            talk().print(f"interrupted: {progress.kept()} points are kept; the same command goes on")
             return INTERRUPTED
     found = rows(planned, outcomes, asked)
     target = out_file or store / f"{_file_name(study.name)}.parquet"
@@ -94,6 +125,7 @@ def sweep(
         print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
     else:
         _show(study, found, asked)
+        progress.say_end()
         talk().print(f"table: {target}", markup=False, soft_wrap=True)
     return DONE if any(row.state == "done" for row in found) else FAILED
 
@@ -206,25 +238,54 @@ def _value(text: str) -> Any:  # noqa: ANN401
         return text
 
 
-def _check_keys(study: Study) -> None:
-    """Refuses a key that no scenario has, before anything is run: it would be refused at every point."""
-    from windtunnel import engine
+def _outcomes(found: Iterator[Outcome], planned: Sequence[Point], metrics: tuple[str, ...]) -> list[Outcome]:
+    """All outcomes. A metric that does not exist is found at the first that is done."""
+    from windtunnel.studies.rows import rows
 
-    point = study.plan()[0]
-    options = {"threads": 1, "fidelity": study.fidelity}
+    outcomes: list[Outcome] = []
+    checked = False
+    for outcome in found:
+        if outcome.summary is not None and not checked:
+            rows([planned[len(outcomes)]], [outcome], metrics)
+            checked = True
+        outcomes.append(outcome)
+    return outcomes
+
+
+NO_VALUES = ("unknown key", "there is no [", "a unit is missing", "a number is missing", "unknown value")
+"""What the engine says of a key or value that is wrong at every point, whatever the others are."""
+
+
+def _check_values(study: Study, first: Point) -> None:
+    """Refuses a key that no scenario has and a value without its unit, before anything is run."""
+    ends = [dict(zip(axis.keys, axis.values[-1], strict=True)) for axis in study.axes]
+    for end in ({}, *ends):
+        changed = [(key, override_text(value)) for key, value in end.items()]
+        _check(first, [*first.overrides, *changed])
+
+
+def _check(point: Point, overrides: list[tuple[str, str]]) -> None:
+    from windtunnel.engine import RunError, explain
+
+    source = point.source
+    options = {"threads": 1, "fidelity": point.fidelity}
     try:
-        engine.explain(study.source.text, study.source.name, str(study.source.base), list(point.overrides), options)
+        explain(source.text, source.name, str(source.base), overrides, options)
     except InputError as error:
-        if "unknown key" in str(error) or "there is no [" in str(error):
+        if any(said in str(error) for said in NO_VALUES):
             raise
-    except engine.RunError:
+    except RunError:
         pass
 
 
-def _bar(total: int) -> Any:  # noqa: ANN401
-    from windtunnel.cli.study_progress import study_progress
-
-    return study_progress(total)
+def _say_changes(study: Study, before: tuple[int, int] | None) -> None:
+    """What of a study that is begun again is not as it was."""
+    if before is not None:
+        had, stay = before
+        talk().print(
+            f"`{study.name}` has changed since it was begun: {stay} of its {had} points stay and are not run again",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
 
 
 def _file_name(name: str) -> str:

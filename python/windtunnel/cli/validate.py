@@ -10,8 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from windtunnel.cli.app import DONE, FAILED
+from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
@@ -35,12 +36,16 @@ def validate(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Every tenth row.")] = False,
     folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where rows (CSV) and page (HTML) go.")] = TARGET,
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     write: Annotated[
         bool, typer.Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
     ] = False,
 ) -> int:
     """Predict published measurements and say how far off the predictions are; 1 if a row could not be run."""
+    from windtunnel.cli.study_progress import study_progress
     from windtunnel.results.folder import write_beside
     from windtunnel.validate import NAMES
     from windtunnel.validate import validate as run_board
@@ -48,13 +53,24 @@ def validate(
 
     _known(tables or [], NAMES)
 
-    def done(i: int, of: int) -> None:
-        if i == of or i % max(1, of // 10) == 0:
-            talk().print(f"{i} of {of} predictions", style="dim")
-
     if write and (tables or quick):
         raise InputError("`--write` takes the whole board\n\nhint: leave `--table` and `--quick` out")
-    board = run_board(tables or NAMES, data=data, quick=quick, done=None if json else done)
+    with study_progress(0) as progress:
+        try:
+            board = run_board(
+                tables or NAMES,
+                data=data,
+                quick=quick,
+                store=store,
+                limits=limits_of(workers),
+                fresh=fresh,
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            talk().print(f"interrupted: {progress.kept()} predictions are kept; the same command goes on")
+            return INTERRUPTED
+    if not json:
+        progress.say_end()
     for score in board.scores:
         write_beside(folder / f"{score.name}.csv", rows_csv(score).encode())
     write_beside(folder / "index.html", html(board).encode())

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from windtunnel.cli.app import DONE
+from windtunnel.cli.app import DONE, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.run import parse_override
+from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windtunnel.whatif import Change, Means
+
+KEPT = "interrupted: the runs that were done are kept; the same command goes on"
+
+ScenarioArgument = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
+SeedsOption = Annotated[int, typer.Option("--seeds", min=2, help="Runs of each side, with as many seeds.")]
+MetricOption = Annotated[
+    list[str] | None, typer.Option("--metric", metavar="PATH", help="Figure of the summary. Repeatable.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario on both sides. Repeatable."),
+]
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -54,33 +74,41 @@ def drain(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
 ) -> int:
     """Drain PART of SCENARIO now, later, or after its jobs have moved away: and say whether that is safe."""
+    from windtunnel.cli.study_progress import study_progress
     from windtunnel.text import count, duration, percent
     from windtunnel.whatif import drain as compare
-
-    def done(made: int, of: int) -> None:
-        if made == of or made % max(1, of // 10) == 0:
-            talk().print(f"{made} of {of} runs", style="dim")
 
     pairs: dict[str, object] = dict(parse_override(text) for text in overrides or [])
     if scheduler is not None:
         pairs["cluster.scheduler"] = scheduler
     if lenient:
         pairs["jobs.lenient"] = True
-    found = compare(
-        scenario,
-        part,
-        at=at,
-        lasts=lasts,
-        notice=notice,
-        seeds=seeds,
-        window=window,
-        tolerance=tolerance,
-        overrides=pairs,
-        done=None if json else done,
-    )
+    with study_progress(0) as progress:
+        try:
+            found = compare(
+                scenario,
+                part,
+                at=at,
+                lasts=lasts,
+                notice=notice,
+                seeds=seeds,
+                window=window,
+                tolerance=tolerance,
+                overrides=pairs,
+                store=store,
+                limits=limits_of(workers),
+                fresh=fresh,
+                done=None if json else progress.count,
+            )
+        except KeyboardInterrupt:
+            talk().print(KEPT)
+            return INTERRUPTED
     if json:
         print_json(json_module.dumps(found.record(), indent=2))
         return DONE
@@ -118,4 +146,123 @@ def drain(
             "`--window '1 d'` says how much hangs on the instant",
             markup=False,
         )
+    return DONE
+
+
+@app.command()
+def fail(
+    part: Annotated[str, typer.Argument(metavar="PART", help="A component, such as `spine0` or `leaf0 -> spine1`.")],
+    scenario: ScenarioArgument,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="When it fails; from the start on if left out.")
+    ] = None,
+    lasts: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Until it is repaired.")] = None,
+    seeds: SeedsOption = 10,
+    metrics: MetricOption = None,
+    overrides: SetOption = None,
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
+    """Let PART of SCENARIO fail: what that does, with an interval over the seeds."""
+    from windtunnel import whatif as asked
+
+    pairs: dict[str, object] = dict(parse_override(text) for text in overrides or [])
+
+    def ask(means: Means) -> Change:
+        return asked.fail(scenario, part, at=at, lasts=lasts, overrides=pairs, means=means)
+
+    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def add(
+    hosts: Annotated[int, typer.Argument(metavar="HOSTS", help="How many more, such as `8`.")],
+    scenario: ScenarioArgument,
+    seeds: SeedsOption = 10,
+    metrics: MetricOption = None,
+    overrides: SetOption = None,
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
+    """Add HOSTS to SCENARIO: what that does, with an interval over the seeds."""
+    from windtunnel import whatif as asked
+
+    pairs: dict[str, object] = dict(parse_override(text) for text in overrides or [])
+
+    def ask(means: Means) -> Change:
+        return asked.add(scenario, hosts, overrides=pairs, means=means)
+
+    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+
+
+@app.command(name="set")
+def set_key(
+    key: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="Such as `network.load_balancer=spray`.")],
+    scenario: ScenarioArgument,
+    seeds: SeedsOption = 10,
+    metrics: MetricOption = None,
+    overrides: SetOption = None,
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
+    """Set a key of SCENARIO: what that does, with an interval over the seeds."""
+    from windtunnel import whatif as asked
+
+    pairs: dict[str, object] = dict(parse_override(text) for text in overrides or [])
+    changed: dict[str, object] = dict([parse_override(key)])
+
+    def ask(means: Means) -> Change:
+        return asked.change(scenario, changed, overrides=pairs, means=means)
+
+    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+
+
+def _changed(
+    ask: Callable[[Means], Change],
+    seeds: int,
+    metrics: list[str] | None,
+    *,
+    fresh: bool,
+    workers: int | None,
+    store: Path,
+    as_json: bool,
+) -> int:
+    """Asks, and prints what a change does."""
+    from windtunnel.cli.study_progress import study_progress
+    from windtunnel.text import count, duration
+    from windtunnel.whatif import Means
+
+    with study_progress(0) as progress:
+        try:
+            found = ask(Means(seeds, tuple(metrics or ()), store, limits_of(workers), fresh=fresh, progress=progress))
+        except KeyboardInterrupt:
+            talk().print(KEPT)
+            return INTERRUPTED
+    if as_json:
+        print_json(json_module.dumps(found.record(), indent=2))
+        return DONE
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("figure", overflow="fold")
+    for name in ("before", "after", "change", "95% interval"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for one in found.differences:
+        shown = duration if "_s" in one.metric else count
+        sign = "+" if one.difference > 0 else "-" if one.difference < 0 else ""
+        interval = "–"
+        if one.interval is not None:
+            interval = " to ".join(f"{'-' if end < 0 else ''}{shown(abs(end))}" for end in one.interval)
+        table.add_row(
+            one.metric, shown(one.before), shown(one.after), f"{sign}{shown(abs(one.difference))}", interval,
+            "same" if one.is_same else "" if one.is_sure else "unclear",
+        )  # fmt: skip
+    out().print(table)
+    runs = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else "nothing is drawn: 1 run each"
+    out().print(f"{found.what}; {runs}", markup=False, soft_wrap=True)
     return DONE

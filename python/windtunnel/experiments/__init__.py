@@ -26,6 +26,6 @@ them is printed as a table), and `draw(results, observed, axes)`, which draws th
 scenarios is measured by its `observe`.
 """
 
-from windtunnel.experiments.runner import Outcome, find, names, run_experiment
+from windtunnel.experiments.runner import Broken, Outcome, find, names, run_experiment, run_experiments
 
-__all__ = ["Outcome", "find", "names", "run_experiment"]
+__all__ = ["Broken", "Outcome", "find", "names", "run_experiment", "run_experiments"]

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from windtunnel.api import run
-from windtunnel.engine import InputError, nearest
+from windtunnel.engine import InputError, RunError, nearest
 from windtunnel.experiments.check import Results, Verdict, judge
-from windtunnel.experiments.spec import Experiment, Point, read_experiment
+from windtunnel.experiments.runs import Means, by
+from windtunnel.experiments.spec import Experiment, read_experiment
+from windtunnel.results import Result
+from windtunnel.source import override_text, read_source
+from windtunnel.studies import point as studies
+from windtunnel.studies.ask import opened
+from windtunnel.studies.runner import run_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from windtunnel.results import Result
+    from windtunnel.studies.runner import Limits, Progress
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,19 @@ class Outcome:
     def holds(self) -> bool:
         """Whether every claim holds."""
         return all(verdict.holds for verdict in self.verdicts)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An experiment that found nothing, and why."""
+
+    experiment: Experiment
+    message: str
+
+    @property
+    def holds(self) -> bool:
+        """Nothing was found, so nothing holds."""
+        return False
 
 
 def home() -> Path:
@@ -62,31 +79,87 @@ def find(name: str) -> Experiment:
     return read_experiment(folder)
 
 
+def points_of(experiment: Experiment) -> list[studies.Point]:
+    """What is run of `experiment`, in the order of its points."""
+    options = {key: value for key, value in experiment.options.items() if key != "threads"}
+    found = []
+    for point in experiment.points():
+        overrides = tuple((path, override_text(value)) for path, value in point.overrides.items())
+        found.append(studies.Point(read_source(point.scenario), overrides, varied=point.place, **options))
+    return found
+
+
 def run_experiment(
     experiment: Experiment,
     *,
     out: Path | None = None,
-    started: Callable[[int, int, Point], None] | None = None,
+    store: Path | None = None,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Runs every scenario of `experiment`, checks its claims, and draws its figure into `out`.
 
-    `started` is told of each run: its number from 0, how many there are, and its place.
+    Runs are kept in `store`, where those that are there and unchanged are taken from unless `fresh`; without one they
+    are gone afterwards. Raises what the first run that gave no result says.
     """
-    points = experiment.points()
+    with opened(store) as kept:
+        means = Means(kept, limits, fresh, progress)
+        return _concluded(experiment, means.results(points_of(experiment)), means, out)
+
+
+def run_experiments(
+    experiments: Sequence[Experiment],
+    *,
+    out: Path | None = None,
+    store: Path | None = None,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[Outcome | Broken]:
+    """Runs the scenarios of all `experiments` together, then checks the claims of each; figures go into `out/NAME`."""
+    asked: list[list[studies.Point] | Broken] = []
+    for experiment in experiments:
+        try:
+            asked.append(points_of(experiment))
+        except InputError as error:
+            asked.append(Broken(experiment, str(error)))
+    with opened(store) as kept:
+        means = Means(kept, limits, fresh, progress)
+        every = [point for points in asked if not isinstance(points, Broken) for point in points]
+        ran = iter(list(run_points(every, kept, limits=limits, fresh=fresh, tables=True, progress=progress)))
+        found: list[Outcome | Broken] = []
+        for experiment, points in zip(experiments, asked, strict=True):
+            if isinstance(points, Broken):
+                found.append(points)
+                continue
+            outcomes = [next(ran) for _ in points]
+            folder = None if out is None else out / experiment.name
+            found.append(_concluded_or_broken(experiment, outcomes, means, folder))
+    return found
+
+
+def _concluded_or_broken(
+    experiment: Experiment, outcomes: Sequence[studies.Outcome], means: Means, out: Path | None
+) -> Outcome | Broken:
+    """What an experiment found, or why it found nothing: one that cannot be run does not end the others."""
+    failed = next((outcome for outcome in outcomes if outcome.folder is None), None)
+    if failed is not None:
+        return Broken(experiment, failed.detail or failed.message or failed.state)
+    results = [Result(outcome.folder) for outcome in outcomes if outcome.folder is not None]
+    try:
+        return _concluded(experiment, results, means, out)
+    except (InputError, RunError) as error:
+        return Broken(experiment, str(error))
+
+
+def _concluded(experiment: Experiment, results: list[Result], means: Means, out: Path | None) -> Outcome:
     module = _module(experiment.folder)
-    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
-        runs: list[tuple[Point, Result]] = []
-        for i, point in enumerate(points):
-            if started is not None:
-                started(i, len(points), point)
-            result = run(point.scenario, overrides=point.overrides, out=Path(folder) / f"{i:04d}", **experiment.options)
-            if result.summary["partial"]:
-                raise KeyboardInterrupt
-            runs.append((point, result))
-        results = Results(runs)
-        observed: dict[str, Any] = dict(module.observe(results)) if module and hasattr(module, "observe") else {}
-        verdicts = [judge(claim, results, observed) for claim in experiment.claims]
-        figure = _draw(experiment, module, results, observed, out) if out is not None else None
+    found = Results(list(zip(experiment.points(), results, strict=True)))
+    with by(means):
+        observed: dict[str, Any] = dict(module.observe(found)) if module and hasattr(module, "observe") else {}
+    verdicts = [judge(claim, found, observed) for claim in experiment.claims]
+    figure = _draw(experiment, module, found, observed, out) if out is not None else None
     tables = {name: value for name, value in observed.items() if isinstance(value, pl.DataFrame)}
     return Outcome(experiment, verdicts, tables, figure)
 

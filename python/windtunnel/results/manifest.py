@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from windtunnel.version import __version__
 
 def machine() -> dict[str, Any]:
     """The machine of this process: system, processor, cores usable, memory in bytes, Python version."""
+    return dict(_machine())
+
+
+@cache
+def _machine() -> dict[str, Any]:
     return {
         "system": platform.platform(),
         "processor": _processor(),

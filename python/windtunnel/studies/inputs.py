@@ -1,8 +1,12 @@
-"""The files that a scenario names: what decides a result beside its text.
+"""The files that a run read: what decides a result beside its text.
 
-Every text in the scenario's tree that is the name of a file, as the engine would find it, counts as one, whatever its
-key: too many make a stored result stale too soon, too few would serve a wrong one. Files that are scenarios' parts
-themselves (`topology: {file: …}`) are looked through likewise, folders with all that is in them.
+The engine remembers each file that it looks for and says its name, as the scenario has it, with the SHA-256 of its
+contents (`inputs` of the summary). Names count from the scenario's folder, or from that of a file that named them: the
+one of those places where the contents agree is kept. A name that fits nowhere, or a file that changed while the run
+went on, makes a result that is never served again.
+
+Before a run only the text is known: `named` looks through it for whatever is the name of a file, which is what travels
+to another machine.
 """
 
 from __future__ import annotations
@@ -14,10 +18,19 @@ from typing import TYPE_CHECKING, Any
 from windtunnel import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from windtunnel.studies.point import Point
+    from windtunnel.source import Source
     from windtunnel.studies.recipe import Digests
+
+ABSENT = "absent"
+"""Digest of a file that was looked for and is not there."""
+
+UNKNOWN = "unknown"
+"""Digest of a file that nobody can look up again. No file has it."""
+
+SHEETS = "data/"
+"""Begin of the names of sheets that come with the engine."""
 
 LONGEST = 1024
 """Characters of a text that may be the name of a file."""
@@ -26,12 +39,57 @@ PARTS = (".yaml", ".yml", ".json")
 """Ends of the names of files that may name files themselves."""
 
 
-def inputs(point: Point, digests: Digests) -> list[tuple[str, str]]:
-    """Files that `point` depends on, relative to its folder where they are below it, each with its digest, in order."""
-    tree = json.loads(engine.scenario_tree(point.source.text, point.source.name, list(point.overrides)))
-    base = point.source.base
-    found = {str(path): digests.of(base / path) for path in _files(tree, base, Path())}
-    return sorted((name, digest) for name, digest in found.items() if digest is not None)
+def read_by(summary: Mapping[str, Any], base: Path, digests: Digests, before_ns: int) -> list[tuple[str, str]]:
+    """Files that the run of `summary` read, from `base`, with their digests, in order.
+
+    A file that was changed after `before_ns`, the time at which the run began, is unknown.
+    """
+    found: dict[str, str] = {}
+    folders = [Path()]
+    left = [(str(one["name"]), str(one["sha256"])) for one in summary.get("inputs", [])]
+    progress = True
+    while left and progress:
+        progress = False
+        for name, digest in list(left):
+            path = next((folder / name for folder in folders if digests.of(base / folder / name) == digest), None)
+            if path is None:
+                continue
+            progress = True
+            left.remove((name, digest))
+            found[path.as_posix()] = digest if _older(base / path, before_ns) else UNKNOWN
+            if path.parent not in folders:
+                folders.append(path.parent)
+    for name, digest in left:
+        if name.startswith(SHEETS) and not (base / name).exists():
+            continue
+        found[name] = ABSENT if digest == ABSENT and not (base / name).exists() else UNKNOWN
+    return sorted(found.items())
+
+
+def _older(path: Path, before_ns: int) -> bool:
+    try:
+        # The time of change of the file itself: one that was put in its place may bear an older time of writing.
+        return path.stat().st_ctime_ns < before_ns
+    except OSError:
+        return False
+
+
+def unchanged(inputs: Sequence[Sequence[str]], base: Path, digests: Digests) -> bool:
+    """Whether all of `inputs` are as they were."""
+    return all((digests.of(base / name) or ABSENT) == digest for name, digest in inputs)
+
+
+def named(source: Source, overrides: Sequence[tuple[str, str]]) -> list[Path]:
+    """Files that a scenario names, relative to its folder unless absolute, in order.
+
+    Every text in the tree that is the name of a file counts as one, whatever its key. Files that are scenarios' parts
+    themselves (`topology: {file: …}`) are looked through likewise, folders with all that is in them.
+    """
+    try:
+        tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
+    except engine.InputError:
+        return []
+    return sorted(set(_files(tree, source.base, Path())))
 
 
 def _files(tree: object, base: Path, folder: Path) -> Iterator[Path]:
@@ -45,10 +103,14 @@ def _files(tree: object, base: Path, folder: Path) -> Iterator[Path]:
                 yield path
                 if path.suffix in PARTS:
                     yield from _files(_read(base / path), base, path.parent)
-            elif (base / path).is_dir() and "/" in text:
-                yield from (inner.relative_to(base) for inner in sorted((base / path).rglob("*")) if inner.is_file())
+            elif "/" in text and (base / path).is_dir():
+                yield from (path / inner.relative_to(base / path) for inner in _inside(base / path))
         except (OSError, ValueError):
             continue
+
+
+def _inside(folder: Path) -> list[Path]:
+    return [inner for inner in sorted(folder.rglob("*")) if inner.is_file()]
 
 
 def _texts(tree: object) -> Iterator[str]:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from windtunnel.source import Source
 
-State = Literal["done", "refused", "failed", "interrupted"]
-"""`refused`: the scenario was no good (exit status 2 of `run`); `failed`: the run was (1), or it took too long."""
+State = Literal["done", "refused", "failed"]
+"""`refused`: the scenario was no good (exit status 2 of `run`); `failed`: the run was (1), or it took too much."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,12 @@ class Point:
     fidelity: str | None = None
     full: bool = False
     varied: dict[str, Any] = field(default_factory=dict)
+    files: tuple[tuple[str, str], ...] = ()
+    """Texts by file name that the scenario finds in its folder, in place of what is there: then nothing else is."""
+    policies: tuple[tuple[str, str], ...] = ()
+    """Of `scheduler` and `placement`, classes of one's own as `FILE.py:CLASS`, the file's path absolute."""
+    explain: bool = False
+    """Whether only the engine's explanation is asked for (layers, memory, schedule), which is then the summary."""
 
 
 @dataclass(frozen=True)
@@ -40,5 +46,10 @@ class Outcome:
     cpu_s: float
     stored: bool
     """Whether it was there already."""
-    inputs: tuple[tuple[str, str], ...] = ()
-    """Files that decided it, from the scenario's folder, with their digests."""
+    detail: str | None = None
+    """The message with its hint, where that has more lines."""
+
+
+def first_line(message: str | None) -> str | None:
+    """A message without its hint."""
+    return None if message is None else message.partition("\n")[0]

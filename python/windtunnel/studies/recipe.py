@@ -1,9 +1,10 @@
 """What decides the bytes of a result, as keys: equal keys, equal results.
 
-The *recipe* is a hash of what is at hand before a run: the scenario's text, overrides, seed, fidelity, options and the
-engine's build; never time, place or threads. The files that a scenario names (`inputs.py`) are kept beside it with
-their digests, and a stored result is served when each still has its digest. The *content key* is a hash of all of this
-with the resolved tree in place of the text: two texts that mean the same share it.
+Three keys, each a hash. The *recipe* is of what is at hand before a run: the scenario's text, overrides, seed,
+fidelity, options and the engine's build; never time, place or threads. The *meaning* is the same with the resolved tree
+in place of the text, so that two texts that mean the same share it. The *content key* is the meaning with the digests
+of all files that the run read (`inputs.py`). A stored result is served to an equal recipe or meaning when each of those
+files still has its digest.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING
 from windtunnel import engine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windtunnel.studies.point import Point
 
 
@@ -39,31 +42,54 @@ def _hash(what: object) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
+@lru_cache(maxsize=64)
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _options(point: Point) -> list[object]:
+    files = [(name, _text_digest(text)) for name, text in sorted(point.files)]
+    policies = [(what, name.rpartition(":")[2], _policy_digest(name)) for what, name in point.policies]
+    return [engine_build(), point.seed, point.fidelity, point.full, point.explain, files, policies]
+
+
+def _policy_digest(name: str) -> str | None:
+    try:
+        return file_digest(Path(name.rpartition(":")[0]))
+    except OSError:
+        return None
+
+
 def recipe(point: Point) -> str:
     """The key of what is asked, before anything is read."""
-    return _hash([engine_build(), point.source.text, point.overrides, point.seed, point.fidelity, point.full])
+    return _hash([_text_digest(point.source.text), point.overrides, _options(point)])
 
 
-def content_key(point: Point, inputs: list[tuple[str, str]]) -> str:
-    """The key of what comes out."""
+def meaning(point: Point) -> str:
+    """The key of what is meant. Raises `InputError` where the text or an override is no YAML."""
     tree = json.loads(engine.scenario_tree(point.source.text, point.source.name, list(point.overrides)))
-    return _hash([engine_build(), tree, inputs, point.seed, point.fidelity, point.full])
+    return _hash([tree, _options(point)])
+
+
+def content_key(meant: str, inputs: Sequence[tuple[str, str]]) -> str:
+    """The key of what comes out."""
+    return _hash([meant, inputs])
 
 
 class Digests:
-    """Digests of files, each worked out anew when its size or its time of change differs."""
+    """Digests of files, each worked out anew when the file's size, place or times differ."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[int, int, str]] = {}
+        self._known: dict[Path, tuple[tuple[int, ...], str]] = {}
 
     def of(self, path: Path) -> str | None:
         """The digest of `path`, None if it cannot be read."""
         try:
             stat = path.stat()
+            seen = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
             known = self._known.get(path)
-            if known is None or known[:2] != (stat.st_size, stat.st_mtime_ns):
-                known = (stat.st_size, stat.st_mtime_ns, file_digest(path))
-                self._known[path] = known
+            if known is None or known[0] != seen:
+                known = self._known[path] = (seen, file_digest(path))
         except OSError:
             return None
-        return known[2]
+        return known[1]

@@ -1,75 +1,53 @@
 """The store: run folders, and beside them an SQLite index of every run.
 
-Life cycle of a row: `running` (with the process that runs it) → `done`, `refused`, `failed`; a row whose process is
-gone is `interrupted`. The folder is placed by a rename before its row says `done`, so a kill between the two leaves a
-folder without a row, which `rebuild` finds again, and never a row without its folder.
+Life cycle of a row: `queued` → `running` (with the process that runs it) → `done`, `refused`, `failed`; one whose
+process is gone is `interrupted`. The folder is placed by a rename before its row says `done`, so a kill between the two
+leaves a folder whose row is behind; the next to ask for that point finds the folder and notes it.
 
-Invariants: the index holds nothing that the folders of finished runs do not (`rebuild` makes it anew, refusals
-excepted); paths in it are relative to the store, so that a store may be moved; several processes may use one store.
+Invariants: the index holds nothing that the folders of finished runs do not (`rebuild` makes it anew, refusals and
+failures excepted); paths in it are relative to the store, so that a store may be moved; several processes may use one
+store; no name of a study or scenario becomes a path here, folders of points are named by hashes.
 
-Failure modes: an index of a newer version is refused; one that is not a database is set aside and made again.
+Failure modes: an index of a newer version is refused; one that is not a database is set aside and made again; one of
+an older version is made anew from the folders.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel.engine import InputError
 from windtunnel.results.owner import is_gone, owner
-from windtunnel.studies.point import Outcome
-from windtunnel.studies.recipe import Digests, content_key, engine_build, recipe
+from windtunnel.studies import folders, index
+from windtunnel.studies.inputs import unchanged
+from windtunnel.studies.point import Outcome, first_line
+from windtunnel.studies.recipe import Digests, content_key, engine_build, meaning, recipe
 from windtunnel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from windtunnel.studies.executor import Answer
     from windtunnel.studies.point import Point
-
-INDEX = "index.sqlite"
 
 POINTS = "points"
 """Folder of the runs of studies, by recipe; runs by name lie beside it."""
 
-VERSION = 1
+BY_NAME = "folder "
+"""Begin of what stands for the recipe of a run by name."""
 
-_SCHEMA = """
-create table runs (
-  id integer primary key,
-  recipe text not null unique,
-  content text,
-  name text,
-  windtunnel text not null,
-  build text not null,
-  seed integer,
-  fidelity text,
-  varied text not null,
-  figures text,
-  inputs text not null default '[]',
-  state text not null,
-  message text,
-  wall_s real,
-  cpu_s real,
-  peak_bytes integer,
-  folder text,
-  owner text,
-  begun real not null
-);
-create index runs_by_state on runs (state);
-create index runs_by_name on runs (name);
-create index runs_by_content on runs (content);
-"""
+STAMP = 8
+"""Bytes of a recipe by which a study remembers its points."""
 
-_COLUMNS = (
-    "recipe", "content", "name", "windtunnel", "build", "seed", "fidelity", "varied", "figures", "inputs", "state",
-    "message", "wall_s", "cpu_s", "peak_bytes", "folder", "begun",
-)  # fmt: skip
-_INSERT = f"insert or replace into runs ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+
+Ended = tuple["Point", "Answer", "dict[str, Any] | None"]
+"""A point, how its run ended, and its summary, which is the answer's text."""
 
 
 class Store:
@@ -77,9 +55,15 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot use `{root}` as a store: {error.strerror}") from None
         self._digests = Digests()
-        self._db = self._open()
+        self._owner = owner()
+        self._db, fresh = index.opened(root)
+        if fresh:
+            self._fill()
 
     def __enter__(self) -> Self:
         return self
@@ -91,92 +75,127 @@ class Store:
         """Closes the index."""
         self._db.close()
 
-    def _open(self) -> sqlite3.Connection:
-        path = self.root / INDEX
-        fresh = not path.exists()
-        db = sqlite3.connect(path, timeout=60, isolation_level=None)
-        try:
-            db.execute("pragma journal_mode = wal")
-            db.execute("pragma synchronous = normal")
-            with _writing(db):
-                (version,) = db.execute("pragma user_version").fetchone()
-                if version == 0:
-                    for statement in filter(str.strip, _SCHEMA.split(";")):
-                        db.execute(statement)
-                    db.execute(f"pragma user_version = {VERSION}")
-        except sqlite3.DatabaseError as error:
-            db.close()
-            if isinstance(error, sqlite3.OperationalError):
-                raise InputError(f"cannot use `{path}`: {error}") from None
-            path.rename(path.with_name(f"{INDEX}.broken-{int(time.time())}"))
-            return self._open()
-        if version > VERSION:
-            db.close()
-            raise InputError(
-                f"`{path}` is of version {version}, and this Windtunnel knows versions up to {VERSION}\n\n"
-                "hint: use a newer Windtunnel, or another store"
-            )
-        if fresh:
-            self._fill(db)
-        return db
-
     # What is asked of it
 
-    def find(self, point: Point) -> Outcome | None:
-        """The stored result of `point`, if nothing that decided it has changed.
+    def place(self, point: Point) -> Path:
+        """Where the folder of `point` is, or will be."""
+        return self.root / _place(recipe(point))
+
+    def find(self, point: Point, *, tables: bool = False) -> Outcome | None:
+        """The stored result of `point`, if nothing that decided it has changed, with tables if those are asked for.
 
         Refusals and failures are not served: what they depended on is not known.
         """
-        row = self._db.execute(
-            "select figures, inputs, folder, wall_s, cpu_s from runs where recipe = ? and state = 'done'",
-            (recipe(point),),
-        ).fetchone()
+        (found,) = self.find_all([point], tables=tables)
+        return found
+
+    def find_all(self, points: Sequence[Point], *, tables: bool = False) -> Iterator[Outcome | None]:
+        """`find` of each, in order."""
+        (others,) = self._db.execute("select count(*) from runs where build = ?", (engine_build(),)).fetchone()
+        for point in points:
+            key = recipe(point)
+            found = self._served(point, "recipe", key, tables=tables) or self._adopted(point, key, tables=tables)
+            if found is None and others:
+                found = self._meant(point, tables=tables)
+            yield found
+
+    def _served(self, point: Point, column: str, key: str, *, tables: bool) -> Outcome | None:
+        rows = self._db.execute(
+            f"select inputs, folder, wall_s, cpu_s from runs where {column} = ? and state = 'done' "  # noqa: S608
+            "and tables >= ? order by tables desc",
+            (key, int(tables)),
+        ).fetchall()
+        for inputs, folder, wall_s, cpu_s in rows:
+            if inputs != "[]" and not unchanged(json.loads(inputs), point.source.base, self._digests):
+                continue
+            summary = self._summary(self.root / folder)
+            if summary is not None:
+                return Outcome("done", summary, None, self.root / folder, wall_s, cpu_s, stored=True)
+        return None
+
+    def _meant(self, point: Point, *, tables: bool) -> Outcome | None:
+        """The result of a text that means the same."""
+        try:
+            return self._served(point, "meaning", meaning(point), tables=tables)
+        except InputError:
+            return None
+
+    def _adopted(self, point: Point, key: str, *, tables: bool) -> Outcome | None:
+        """The result whose folder is in its place, though the index does not know it: its process was killed then."""
+        place = self.place(point)
+        if not place.is_dir():
+            return None
+        (known,) = self._db.execute("select count(*) from runs where recipe = ? and state = 'done'", (key,)).fetchone()
+        row = None if known else self._row_of(place)
         if row is None:
             return None
-        figures, inputs, folder, wall_s, cpu_s = row
-        for name, digest in json.loads(inputs):
-            if self._digests.of(point.source.base / name) != digest:
-                return None
-        place = self.root / folder
-        if not (place / "summary.json").is_file():
+        with index.writing(self._db):
+            self._db.execute(index.INSERT, row)
+        return self._served(point, "recipe", key, tables=tables)
+
+    @staticmethod
+    def _summary(folder: Path) -> dict[str, Any] | None:
+        try:
+            found = json.loads((folder / "summary.json").read_bytes())
+        except (OSError, ValueError):
             return None
-        return Outcome("done", json.loads(figures), None, place, wall_s, cpu_s, stored=True)
+        return found if isinstance(found, dict) else None
 
-    def begin(self, point: Point) -> Path:
-        """Notes that this process runs `point`, and returns where its folder will be."""
-        key = recipe(point)
-        place = self.root / POINTS / key[:2] / key
-        with _writing(self._db):
-            self._db.execute(
-                "insert or replace into runs (recipe, windtunnel, build, varied, state, owner, begun) "
-                "values (?, ?, ?, ?, 'running', ?, ?)",
-                (key, __version__, engine_build(), json.dumps(point.varied), owner(), time.time()),
-            )
-        return place
+    def queue(self, points: Sequence[Point]) -> None:
+        """Notes that this process is going to run `points`."""
+        self.sweep()
+        now, build = time.time(), engine_build()
+        rows = [
+            index.row(recipe=recipe(point), windtunnel=__version__, build=build, varied=point.varied, state="queued",
+                      seed=index.signed(point.seed), fidelity=point.fidelity, owner=self._owner, begun=now)
+            for point in points
+        ]  # fmt: skip
+        with index.writing(self._db):
+            self._db.executemany(index.INSERT, rows)
 
-    def end(self, point: Point, outcome: Outcome) -> None:
-        """Notes what became of `point`, whose folder (if it has one) is in place."""
-        self._write([(point, outcome)])
-
-    def _write(self, ended: list[tuple[Point, Outcome]]) -> None:
-        rows = [_row(point, outcome, self.root) for point, outcome in ended]
-        with _writing(self._db):
+    def note(self, begun: Sequence[Point], ended: Sequence[Ended], *, tables: bool = False) -> None:
+        """Notes runs that have begun, and what became of those that ended, whose folders (with tables?) are there."""
+        now = time.time()
+        with index.writing(self._db):
             self._db.executemany(
-                _INSERT,
-                rows,
+                "update runs set state = 'running', owner = ?, begun = ? where recipe = ?",
+                [(self._owner, now, recipe(point)) for point in begun],
+            )
+            self._db.executemany(index.INSERT, [self._row(*one, tables=tables) for one in ended])
+
+    def forget(self, points: Sequence[Point]) -> None:
+        """Takes out the rows of `points` that this process queued or began: their runs were cut off."""
+        with index.writing(self._db):
+            self._db.executemany(
+                "delete from runs where recipe = ? and owner = ? and state in ('queued', 'running')",
+                [(recipe(point), self._owner) for point in points],
             )
 
-    def forget(self, point: Point) -> None:
-        """Takes out the row of `point`: its run was cut off."""
-        with _writing(self._db):
-            self._db.execute("delete from runs where recipe = ?", (recipe(point),))
+    def sweep(self) -> None:
+        """Removes what processes that are gone have left in the making."""
+        folders.sweep(self.root / POINTS)
+
+    def begin_study(self, name: str, points: Sequence[Point]) -> tuple[int, int] | None:
+        """Remembers a study's points; how many of those of the last time it had, and how many stay, if they differ."""
+        stamps = [hashlib.sha256(recipe(point).encode()).digest()[:STAMP] for point in points]
+        last = self._db.execute("select points from studies where name = ?", (name,)).fetchone()
+        with index.writing(self._db):
+            self._db.execute(
+                "insert or replace into studies (name, points, begun) values (?, ?, ?)",
+                (name, b"".join(stamps), time.time()),
+            )
+        if last is None:
+            return None
+        before = {last[0][i : i + STAMP] for i in range(0, len(last[0]), STAMP)}
+        return None if before == set(stamps) else (len(before), len(before & set(stamps)))
 
     # The list
 
     def rows(self, where: str = "", values: tuple[object, ...] = (), limit: int | None = None) -> list[dict[str, Any]]:
         """Runs as records, the newest first; `where` is a condition on columns with `?` for `values`."""
         columns = (
-            "id, name, recipe, windtunnel, seed, fidelity, varied, state, message, wall_s, cpu_s, folder, owner, begun"
+            "id, recipe, name, content, windtunnel, build, seed, fidelity, varied, figures, state, message, wall_s, "
+            "cpu_s, peak_bytes, folder, owner, begun"
         )
         text = f"select {columns} from runs {f'where {where}' if where else ''} order by begun desc, id desc"  # noqa: S608
         if limit is not None:
@@ -185,98 +204,116 @@ class Store:
         found = [dict(zip(names, row, strict=True)) for row in self._db.execute(text, values)]
         for record in found:
             record["varied"] = json.loads(record["varied"])
-            if record["state"] == "running" and is_gone(record["owner"] or ""):
+            record["figures"] = json.loads(record["figures"] or "{}")
+            record["by_name"] = record.pop("recipe").startswith(BY_NAME)
+            record["seed"] = index.unsigned(record["seed"])
+            if record["state"] in ("queued", "running") and is_gone(record["owner"] or ""):
                 record["state"] = "interrupted"
         return found
 
-    def remove(self, ids: list[int]) -> int:
+    def remove(self, ids: Sequence[int]) -> int:
         """Removes runs and their folders; returns how many there were."""
         count = 0
         for i in ids:
-            row = self._db.execute("select folder from runs where id = ?", (i,)).fetchone()
-            if row is None:
+            found = self._db.execute("select folder from runs where id = ?", (i,)).fetchone()
+            if found is None:
                 continue
-            with _writing(self._db):
+            if found[0] is not None and (self.root / found[0]).resolve().is_relative_to(self.root.resolve()):
+                # The folder first: a row without one is put right by the next who asks, a folder without one stays.
+                shutil.rmtree(self.root / found[0], ignore_errors=True)
+            with index.writing(self._db):
                 self._db.execute("delete from runs where id = ?", (i,))
-            if row[0] is not None:
-                shutil.rmtree(self.root / row[0], ignore_errors=True)
             count += 1
         return count
 
+    def add(self, folder: Path) -> None:
+        """Lists a finished run whose folder is in the store, under its readable name."""
+        row = self._row_of(folder)
+        if row is not None:
+            with index.writing(self._db):
+                self._db.execute(index.INSERT, row)
+
     def rebuild(self) -> int:
         """Makes the index anew from the folders; returns how many runs it then lists."""
-        with _writing(self._db):
+        with index.writing(self._db):
             self._db.execute("delete from runs")
-        self._fill(self._db)
+        self._fill()
         (count,) = self._db.execute("select count(*) from runs").fetchone()
         return int(count)
 
-    def _fill(self, db: sqlite3.Connection) -> None:
+    def _fill(self) -> None:
         """Lists the folders of finished runs."""
-        rows = []
-        for manifest in sorted(self.root.glob("**/manifest.json")):
-            if any(part.startswith(".") for part in manifest.relative_to(self.root).parts):
-                continue
-            try:
-                record = json.loads(manifest.read_text(encoding="utf-8"))
-                summary = json.loads((manifest.parent / "summary.json").read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                continue
-            if isinstance(record.get("study"), dict):
-                rows.append(_row_of_folder(record, summary, manifest.parent.relative_to(self.root)))
-        with _writing(db):
-            db.executemany(
-                _INSERT,
-                rows,
-            )
+        rows = [row for folder in folders.finished(self.root) if (row := self._row_of(folder)) is not None]
+        with index.writing(self._db):
+            self._db.executemany(index.INSERT, rows)
+
+    def _row(self, point: Point, answer: Answer, summary: dict[str, Any] | None, *, tables: bool) -> tuple[object, ...]:
+        given: dict[str, Any] = {"seed": index.signed(point.seed), "fidelity": point.fidelity}
+        if summary is not None:
+            given = {
+                **_of_summary(summary),
+                "meaning": answer.meaning,
+                "content": content_key(answer.meaning or "", answer.inputs),
+                "folder": _place(recipe(point)),
+                "tables": int(tables),
+            }
+        return index.row(
+            recipe=recipe(point), windtunnel=__version__, build=engine_build(), varied=point.varied,
+            inputs=answer.inputs, state=answer.state, message=first_line(answer.message), wall_s=answer.wall_s,
+            cpu_s=answer.cpu_s,
+            begun=answer.begun or time.time(), **given,
+        )  # fmt: skip
+
+    def _row_of(self, folder: Path) -> tuple[object, ...] | None:
+        """The row of a finished run, of a study or by name; None if `folder` is none."""
+        found = folders.read(folder)
+        if found is None:
+            return None
+        record, summary = found
+        place = folder.relative_to(self.root).as_posix()
+        given: dict[str, Any] = {
+            **_of_summary(summary), "windtunnel": str(record.get("windtunnel")), "state": "done", "folder": place,
+            "wall_s": summary.get("wall_time_s"), "cpu_s": summary.get("cpu_time_s"),
+        }  # fmt: skip
+        if summary.get("partial"):
+            given |= {"state": "interrupted", "message": "a partial result"}
+        study = record.get("study")
+        if isinstance(study, dict):
+            given |= {key: study.get(key) for key in ("recipe", "meaning", "content", "build", "varied", "inputs")}
+            given |= {"tables": int(bool(study.get("tables"))), "begun": study.get("begun")}
+        else:
+            # A run by name is what lies in its folder now, whatever its inputs.
+            given |= {"recipe": f"{BY_NAME}{place}", "begun": folders.modified(folder) - (given["wall_s"] or 0.0)}
+        whole = isinstance(given["recipe"], str) and isinstance(given["begun"], int | float)
+        return index.row(**given) if whole else None
 
 
-def _row(point: Point, outcome: Outcome, root: Path) -> tuple[object, ...]:
-    summary = outcome.summary
-    folder = None if outcome.folder is None else outcome.folder.relative_to(root).as_posix()
-    return (
-        recipe(point),
-        None if summary is None else content_key(point, list(outcome.inputs)),
-        None if summary is None else summary["scenario"],
-        __version__,
-        engine_build(),
-        None if summary is None else _signed(summary["seed"]),
-        None if summary is None else summary["fidelity"],
-        json.dumps(point.varied),
-        None if summary is None else json.dumps(summary),
-        json.dumps(outcome.inputs),
-        outcome.state,
-        outcome.message,
-        outcome.wall_s,
-        outcome.cpu_s,
-        None if summary is None else summary["peak_rss_bytes"],
-        folder,
-        time.time(),
-    )
+def _place(key: str) -> str:
+    return f"{POINTS}/{key[:2]}/{key}"
 
 
-def _row_of_folder(record: dict[str, Any], summary: dict[str, Any], folder: Path) -> tuple[object, ...]:
-    study = record["study"]
-    return (
-        study["recipe"], study["content"], summary["scenario"], record["windtunnel"], study["build"],
-        _signed(summary["seed"]), summary["fidelity"], json.dumps(study["varied"]), json.dumps(summary),
-        json.dumps(study["inputs"]), "done", None, summary["wall_time_s"], summary["cpu_time_s"],
-        summary["peak_rss_bytes"], folder.as_posix(), study["begun"],
-    )  # fmt: skip
+def _of_summary(summary: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": summary.get("scenario"), "seed": index.signed(summary.get("seed")), "fidelity": summary.get("fidelity"),
+        "figures": folders.headlines(summary), "peak_bytes": summary.get("peak_memory_bytes"),
+    }  # fmt: skip
 
 
-def _signed(seed: int) -> int:
-    """SQLite has signed 64-bit numbers only."""
-    return seed - 2**64 if seed >= 2**63 else seed
+def list_run(folder: Path, *, anyway: bool) -> str | None:
+    """Lists a run by name in the store that its folder is in: in a new one if `anyway`, else in one that is there.
 
-
-@contextmanager
-def _writing(db: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that has the right to write from its start: two writers wait instead of failing."""
-    db.execute("begin immediate")
+    A run does not fail because it cannot be listed: why not is returned.
+    """
+    if not anyway and not (folder.parent / index.NAME).is_file():
+        return None
     try:
-        yield
-    except BaseException:
-        db.execute("rollback")
-        raise
-    db.execute("commit")
+        with Store(folder.parent) as store:
+            store.add(folder)
+    except (InputError, sqlite3.Error, OSError) as error:
+        return f"`{folder}` is not listed: {str(error).partition(chr(10))[0]}"
+    return None
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the index could not be written because no space is left."""
+    return "full" in str(error) or "disk I/O" in str(error)

@@ -6,7 +6,6 @@ combination of the design, derived keys worked out, those that a filter leaves o
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -55,10 +54,6 @@ class Study:
         found = [key for case in self.cases for key in case]
         found += [key for axis in self.axes for key in axis.keys]
         return list(dict.fromkeys([*found, *self.derive]))
-
-    def digest(self) -> str:
-        """A hash of all that decides the points: a study that is begun again must be the same."""
-        return hashlib.sha256(json.dumps([(*p.overrides, p.seed) for p in self.plan()]).encode()).hexdigest()
 
     def plan(self) -> list[Point]:
         """The points, in order: those of one combination differ in the seed and stand together."""

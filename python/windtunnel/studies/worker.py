@@ -1,116 +1,170 @@
-"""A worker process: takes points from a pipe, runs each and leaves its folder. It dies with its parent."""
+"""A worker process: takes tasks from a pipe, runs each and leaves its folder. It dies with its parent."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
-import resource
 import signal
 import sys
+import tempfile
 import time
-from dataclasses import dataclass
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.studies.point import Outcome, Point, State
+from windtunnel.studies.executor import Answer, Task
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
-    from pathlib import Path
+
+    from windtunnel.studies.point import Point
+    from windtunnel.studies.recipe import Digests
 
 PR_SET_PDEATHSIG = 1
 
 
-@dataclass(frozen=True)
-class Task:
-    """A point, where its folder goes, and whether that has tables."""
+def main() -> None:
+    """Serves the pipe whose number is the first argument."""
+    from multiprocessing.connection import Connection
 
-    number: int
-    point: Point
-    place: Path
-    tables: bool
+    serve(Connection(int(sys.argv[1])))
 
 
-def serve(pipe: Connection, memory_bytes: int | None) -> None:
-    """Runs what `pipe` gives until it is closed; answers each task with its number and its outcome."""
+def serve(pipe: Connection) -> None:
+    """Runs what `pipe` gives until it is closed; answers each task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if memory_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    while True:
-        try:
-            task: Task | None = pipe.recv()
-        except (EOFError, OSError):
-            return
-        if task is None:
-            return
-        pipe.send((task.number, perform(task)))
+    digests = known_digests()
+    _import()
+    try:
+        while True:
+            tasks: list[Task] | None = pipe.recv()
+            if tasks is None:
+                return
+            for task in tasks:
+                pipe.send(perform(task, digests))
+    except (EOFError, OSError):
+        return
 
 
-def perform(task: Task) -> Outcome:
-    """Runs a task; what goes wrong is an outcome like any other."""
-    from windtunnel.engine import InputError, RunError
-    from windtunnel.studies.inputs import inputs
+def _import() -> None:
+    """What every run needs, so that no run's time has it."""
+    from windtunnel import engine
+    from windtunnel.studies import folders, inputs, recipe
+
+    _ = engine, folders, inputs
+    recipe.engine_build()
+
+
+@cache
+def known_digests() -> Digests:
+    """Digests that this process has worked out."""
     from windtunnel.studies.recipe import Digests
 
-    wall, cpu = time.monotonic(), time.process_time()
-    summary: dict[str, Any] | None = None
+    return Digests()
+
+
+def perform(task: Task, digests: Digests) -> Answer:
+    """Runs a task; what goes wrong is an answer like any other."""
+    from windtunnel.engine import InputError, RunError
+
+    wall, cpu, begun = time.monotonic(), time.process_time(), time.time()
+    text = message = meant = None
     read: list[tuple[str, str]] = []
-    state: State = "done"
-    message: str | None = None
+    state, full = "done", False
     try:
-        # Before the run: a file that changes meanwhile makes the result stale, and not the other way round.
-        read = inputs(task.point, Digests())
-        summary = _run(task, read)
+        text, meant, read = _run(task, digests, begun)
     except InputError as error:
-        state, message = "refused", _line(error)
+        state, message = "refused", str(error)
     except RunError as error:
-        state, message = "failed", _line(error)
+        state, message = "failed", str(error)
     except MemoryError:
         state, message = "failed", "no memory left"
     except OSError as error:
-        state, message = "failed", f"cannot write {error.filename or task.place}: {error.strerror}"
-    spent = (time.monotonic() - wall, time.process_time() - cpu)
-    folder = None if summary is None else task.place
-    return Outcome(state, summary, message, folder, *spent, stored=False, inputs=tuple(read))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        state, message = "failed", f"cannot write `{error.filename or task.place}`: {error.strerror}"
+    return Answer(
+        task.number, state, text, message, time.monotonic() - wall, time.process_time() - cpu,  # type: ignore[arg-type]
+        meant, tuple(read), full, begun,
+    )  # fmt: skip
 
 
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _run(task: Task, read: list[tuple[str, str]]) -> dict[str, Any]:
-    """The summary; the folder is in place when this returns."""
-    from windtunnel import engine
-    from windtunnel.results import TableWriter
-    from windtunnel.results.folder import written_beside
-    from windtunnel.results.manifest import manifest
-    from windtunnel.studies.recipe import content_key, engine_build, recipe
+def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tuple[str, str]]]:
+    """Summary, meaning and files read; the folder is in place when this returns."""
+    from windtunnel.studies.folders import written
+    from windtunnel.studies.inputs import UNKNOWN, named, read_by
+    from windtunnel.studies.recipe import meaning
 
     point = task.point
-    source, overrides = point.source, list(point.overrides)
-    options = {"threads": 1, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
-    begun = time.time()
-    with written_beside(task.place.parent) as (fresh, place):
-        if task.tables:
-            with TableWriter(fresh) as writer:
-                text = engine.run(source.text, source.name, str(source.base), overrides, options, writer.sink, _quiet)
+    before_ns = time.time_ns()
+    with _base(point) as base, written(task.place, begun) as folder:
+        rows: dict[str, int] = {}
+        if point.explain:
+            text = _explained(task, base)
+        elif task.tables:
+            from windtunnel.results import TableWriter
+
+            with TableWriter(folder.path) as writer:
+                text = _simulated(task, base, writer.sink)
             rows = writer.rows
         else:
-            text = engine.run(source.text, source.name, str(source.base), overrides, options, _dropped, _quiet)
-            rows = {}
+            text = _simulated(task, base, _dropped)
         summary: dict[str, Any] = json.loads(text)
-        record = manifest(summary, source=source.name, overrides=overrides, options=options, rows=rows)
-        record["study"] = {
-            "recipe": recipe(point), "content": content_key(point, read), "inputs": read, "build": engine_build(),
-            "varied": point.varied, "begun": begun,
-        }  # fmt: skip
-        (fresh / "summary.json").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-        (fresh / "manifest.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        (fresh / "scenario.yaml").write_text(source.text, encoding="utf-8")
-        place(task.place)
-    return summary
+        own = {name for name, _ in point.files}
+        if point.explain:  # which does not say what it read
+            known = [(path.as_posix(), digests.of(base / path)) for path in named(point.source, point.overrides)]
+            found = [(name, digest or UNKNOWN) for name, digest in known]
+        else:
+            found = read_by(summary, base, digests, before_ns)
+        read = [one for one in found if one[0] not in own]
+        meant = meaning(point)
+        folder.finish(point, text, summary, meant, read, rows, tables=task.tables)
+    return text, meant, read
+
+
+@contextmanager
+def _base(point: Point) -> Iterator[Path]:
+    """The folder in which the scenario finds its files."""
+    from windtunnel.engine import InputError
+
+    if not point.files:
+        yield point.source.base
+        return
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as made:
+        for name, text in point.files:
+            if Path(name).name != name:
+                raise InputError(f"expected the name of a file beside the scenario, found `{name}`")
+            (Path(made) / name).write_text(text, encoding="utf-8")
+        yield Path(made)
+
+
+def _options(task: Task) -> dict[str, object]:
+    point = task.point
+    return {"threads": task.threads, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
+
+
+def _simulated(task: Task, base: Path, sink: Any) -> str:  # noqa: ANN401
+    from windtunnel import engine
+
+    point, source = task.point, task.point.source
+    options = _options(task)
+    if point.policies:
+        from windtunnel.policies import engine_options
+
+        options = engine_options({**options, **dict(point.policies)})
+    return engine.run(source.text, source.name, str(base), list(point.overrides), options, sink, _quiet)
+
+
+def _explained(task: Task, base: Path) -> str:
+    from windtunnel import engine
+
+    point, source = task.point, task.point.source
+    return engine.explain(source.text, source.name, str(base), list(point.overrides), _options(task))
 
 
 def _dropped(_table: str, _columns: object) -> None:
@@ -119,5 +173,5 @@ def _dropped(_table: str, _columns: object) -> None:
 
 def _quiet(*_: object) -> None:
     """Progress that nobody watches; a parent that is gone ends the worker here on other systems than Linux."""
-    if os.getppid() == 1 and sys.platform != "linux":
+    if sys.platform != "linux" and os.getppid() == 1:
         os._exit(1)

@@ -16,6 +16,7 @@ from windtunnel.validate.tables import NAMES, READERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from windtunnel.studies.runner import Limits, Progress
     from windtunnel.validate.rows import Row, Table
 
 ENVIRONMENT = "WINDTUNNEL_VALIDATION_DATA"
@@ -57,10 +58,15 @@ def validate(
     *,
     data: Path | None = None,
     quick: bool = False,
-    processes: int | None = None,
-    done: Callable[[int, int], None] | None = None,
+    store: Path | None = None,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Board:
-    """Predicts and scores `tables`; those whose files are not in the folder are named as absent."""
+    """Predicts and scores `tables`; those whose files are not in the folder are named as absent.
+
+    Runs are kept in `store`, where unchanged ones are taken from unless `fresh`.
+    """
     folder = data_folder(data)
     systems = read_systems(folder)
     found: list[Table] = []
@@ -73,7 +79,8 @@ def validate(
         if quick:
             table.rows = table.rows[::QUICK]
         found.append(table)
-    results = predict((row for table in found for row in table.rows), processes=processes, done=done)
+    rows = (row for table in found for row in table.rows)
+    results = predict(rows, store=store, limits=limits, fresh=fresh, progress=progress)
     return Board([_score(table, results) for table in found], absent)
 
 

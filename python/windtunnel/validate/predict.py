@@ -1,23 +1,24 @@
-"""Predictions: every distinct scenario runs once, on as many processes as there are processors."""
+"""Predictions: every distinct scenario runs once, through the runner of studies."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel import engine
+from windtunnel.source import Source
+from windtunnel.studies.ask import opened, summaries
+from windtunnel.studies.point import Point
 from windtunnel.validate.collectives import times
 from windtunnel.validate.rounds import shortened
 from windtunnel.validate.tables import pico
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
+    from windtunnel.studies.point import Outcome
+    from windtunnel.studies.runner import Limits, Progress
     from windtunnel.validate.rows import Row
 
 
@@ -36,13 +37,18 @@ def _key(what: object) -> str:
 
 
 def predict(
-    rows: Iterable[Row], *, processes: int | None = None, done: Callable[[int, int], None] | None = None
+    rows: Iterable[Row],
+    *,
+    store: Path | None = None,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, dict[str, Any] | str]:
     """The summary of each distinct scenario by key (`runs_of`), or the error message where it could not run.
 
-    `done` is told of each scenario that has ended, and of how many there are.
+    Runs are kept in `store`, where unchanged ones are taken from unless `fresh`; without one they are gone afterwards.
     """
-    work: dict[str, tuple[str, str, str]] = {}
+    work: dict[str, tuple[str, Row]] = {}
     single: dict[str, Any] = {}
     mpi: dict[str, Any] = {}
     for row in rows:
@@ -52,9 +58,7 @@ def predict(
             elif "mpi" in scenario:
                 mpi[key] = scenario["mpi"]
             elif key not in work:
-                work[key] = (json.dumps(scenario), json.dumps(dict(row.models)), row.quantity)
-    keys = list(work)
-    count = processes or os.cpu_count() or 1
+                work[key] = (json.dumps(scenario), row)
     found: dict[str, dict[str, Any] | str] = {}
     if single:
         (seconds,) = times(single.values())
@@ -62,52 +66,26 @@ def predict(
     if mpi:
         answers = pico.times(list(mpi.values()))
         found.update({key: {"seconds": value} for key, value in zip(mpi, answers, strict=True)})
-    if count == 1 or len(keys) < 2:
-        results: Iterable[dict[str, Any] | str] = map(_run, (work[key] for key in keys))
-        _collect(keys, results, found, done)
-        return found
-    with ProcessPoolExecutor(count) as pool:
-        chunk = max(1, min(16, len(keys) // (4 * count)))
-        _collect(keys, pool.map(_run, (work[key] for key in keys), chunksize=chunk), found, done)
+    if work:
+        with opened(store) as kept:
+            points = [_point(scenario, row) for scenario, row in work.values()]
+            outcomes = summaries(points, kept, limits=limits, fresh=fresh, progress=progress)
+        found.update({key: _found(outcome) for key, outcome in zip(work, outcomes, strict=True)})
     return found
 
 
-def _collect(
-    keys: Sequence[str],
-    results: Iterable[dict[str, Any] | str],
-    found: dict[str, dict[str, Any] | str],
-    done: Callable[[int, int], None] | None,
-) -> None:
-    for i, (key, result) in enumerate(zip(keys, results, strict=True)):
-        found[key] = result
-        if done is not None:
-            done(i + 1, len(keys))
+def _point(scenario: str, row: Row) -> Point:
+    models = ((name, model if isinstance(model, str) else json.dumps(model)) for name, model in row.models.items())
+    return Point(
+        Source(scenario, "row", Path("/")), varied={"row": row.id}, files=tuple(models), explain=row.quantity != "time"
+    )
 
 
-def _run(work: tuple[str, str, str]) -> dict[str, Any] | str:
-    scenario, models, quantity = work
-    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
-        for name, model in json.loads(models).items():
-            (Path(folder) / name).write_text(model if isinstance(model, str) else json.dumps(model), encoding="utf-8")
-        try:
-            if quantity != "time":
-                return _bytes_of(engine.explain(scenario, "row", folder, [], {"threads": 1}))
-            text = engine.run(scenario, "row", folder, [], {"threads": 1}, _ignore_rows, _ignore_progress)
-        except (engine.InputError, engine.RunError) as error:
-            return str(error).partition("\n")[0].removeprefix("row: ")
-    summary: dict[str, Any] = json.loads(text)
-    return summary
-
-
-def _bytes_of(explained: str) -> dict[str, Any]:
-    """What a job says of its memory, in the form of a summary."""
-    jobs = json.loads(explained)["jobs"]
+def _found(outcome: Outcome) -> dict[str, Any] | str:
+    """A summary, or what an explanation says of a job's memory in the form of one; or why there is none."""
+    if outcome.summary is None:
+        return (outcome.message or outcome.state).removeprefix("row: ")
+    if "network" in outcome.summary:
+        return outcome.summary
+    jobs = outcome.summary["jobs"]
     return {"jobs": [{"memory_by_pipeline_rank": job["model"]["memory_by_pipeline_rank"]} for job in jobs]}
-
-
-def _ignore_rows(_table: str, _columns: object) -> None:
-    pass
-
-
-def _ignore_progress(_fraction: float | None, _simulated: float, _events: int, _phase: str) -> None:
-    pass

@@ -20,10 +20,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
-from windtunnel.api import run
 from windtunnel.engine import InputError
+from windtunnel.results import Result
 from windtunnel.source import override_text, read_source
 from windtunnel.student import cdf, quantile
+from windtunnel.studies.ask import failure, opened
+from windtunnel.studies.point import Point
+from windtunnel.studies.runner import run_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from windtunnel.results import Result
     from windtunnel.source import Source
+    from windtunnel.studies.runner import Limits, Progress
+    from windtunnel.studies.store import Store
 
 UNITS = {unit: factor / 1e9 for unit, factor in engine.units("calendar")}
 """Units of the calendar, in seconds."""
@@ -115,6 +119,9 @@ def drain(
     window: str | None = None,
     tolerance: float | None = None,
     overrides: Mapping[str, object] | None = None,
+    store: Path | None = None,
+    limits: Limits | None = None,
+    fresh: bool = False,
     done: Callable[[int, int], None] | None = None,
 ) -> Drain:
     """Compares draining `part` of `scenario` from `at` on for `lasts` with doing it later or after moving jobs away.
@@ -122,7 +129,8 @@ def drain(
     `notice` is how long before jobs move away. With a `window` such as `1 d` every start is put off by a part of it,
     drawn for each seed; without one, where nothing else is drawn either, each option is run once. `tolerance` in
     job-hours tells safe from risky; by default a hundredth of the job-hours that the scenario takes. `done` hears of
-    runs done, and of how many there are. Raises `InputError` for a bad scenario, part or time.
+    runs done, and of how many there are. Runs are kept in `store`, where unchanged ones are taken from unless `fresh`;
+    without one they are gone afterwards. Raises `InputError` for a bad scenario, part or time.
     """
     start, length, ahead = (seconds(at, "at"), seconds(lasts, "for"), seconds(notice, "notice"))
     if length <= 0:
@@ -134,24 +142,32 @@ def drain(
     planned, first = _written(source, overrides or {})
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
-    runs = _Runs(scenario, dict(overrides or {}), planned, (3 + len(begins)) * seeds, done)
+    pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
+    with opened(store) as kept:
+        runs = _Runs(source, pairs, kept, limits, fresh, done)
+        base = runs.taken([(seed, {}) for seed in numbers[:2]], expected=(3 + len(begins)) * seeds)
+        drawn = not base[0].same(base[1])
+        if not drawn:
+            numbers = numbers if span > 0 else numbers[:1]
+        # The same part of the window for all options, so that they can be compared.
+        puts_off = [span * random.Random(f"drain {seed}").random() for seed in numbers]  # noqa: S311
+        draws = list(zip(numbers, puts_off, strict=True))
 
-    base = [runs.base(seed) for seed in numbers[:2]]
-    drawn = not base[0].same(base[1])
-    if drawn:
-        base += [runs.base(seed) for seed in numbers[2:]]
-    else:
-        numbers = numbers if span > 0 else numbers[:1]
-        base = [base[0]] * len(numbers)
-        runs.expect(2 + (2 + len(begins)) * len(numbers))
-    # The same part of the window for all options, so that they can be compared.
-    puts_off = [span * random.Random(f"drain {seed}").random() for seed in numbers]  # noqa: S311
-    draws = list(zip(numbers, puts_off, strict=True))
+        def of(begin: float, more: Mapping[str, object]) -> list[_Asked]:
+            """A run for every seed, with a window of maintenance that begins then, put off as the draw says."""
+            return [
+                (seed, {"cluster.maintenance": [*planned, {**more, "at": _text(begin + later)}]})
+                for seed, later in draws
+            ]
 
-    wanted = {"part": part, "for": _text(length)}
-    now = runs.of(draws, start, wanted)
-    moved = runs.of(draws, start, {**wanted, "notice": _text(ahead), "jobs": "migrate"})
-    begins, later = _later(runs, draws, wanted, begins)
+        wanted = {"part": part, "for": _text(length)}
+        ways = [of(start, wanted), of(start, {**wanted, "notice": _text(ahead), "jobs": "migrate"})]
+        ways += [of(begin, wanted) for begin in begins]
+        rest: list[_Asked] = [(seed, {}) for seed in numbers[2:]] if drawn else []
+        found = iter(runs.tried([*rest, *(one for way in ways for one in way)]))
+        base = [*base, *(_sure(next(found)) for _ in rest)] if drawn else [base[0]] * len(numbers)
+        now, moved = ([_sure(next(found)) for _ in draws] for _ in range(2))
+        begins, later = _possible(begins, [[next(found) for _ in draws] for _ in begins])
 
     hours = _mean([float(taken.hours) for taken in base])
     limit = hours / 100 if tolerance is None else tolerance
@@ -187,25 +203,35 @@ def _written(source: Source, overrides: Mapping[str, object]) -> tuple[list[obje
     return planned if isinstance(planned, list) else [], seed if isinstance(seed, int) else 0
 
 
-def _later(
-    runs: _Runs, draws: Sequence[tuple[int, float]], window: Mapping[str, object], begins: Sequence[float]
+_Asked = tuple[int, dict[str, object]]
+"""A seed, and the keys that are set beside the overrides."""
+
+
+def _possible(
+    begins: Sequence[float], tried: Sequence[list[_Taken | Exception]]
 ) -> tuple[list[float], list[list[_Taken]]]:
     """The later starts that are possible, and their runs.
 
     Nothing but the start tells them from now, so what is refused is when the part is out already, by maintenance that
     the scenario has.
     """
-    possible, found, refusal = [], [], None
-    for begin in begins:
-        try:
-            found.append(runs.of(draws, begin, window))
-        except InputError as error:
-            refusal = error
-        else:
+    possible, found = [], []
+    refusals = [[one for one in runs if isinstance(one, Exception)] for runs in tried]
+    for begin, runs, refused in zip(begins, tried, refusals, strict=True):
+        if any(not isinstance(one, InputError) for one in refused):
+            raise refused[0]
+        if not refused:
             possible.append(begin)
-    if refusal is not None and not found:
-        raise refusal
+            found.append([one for one in runs if isinstance(one, _Taken)])
+    if not found:
+        raise next(one for refused in refusals for one in refused)
     return possible, found
+
+
+def _sure(found: _Taken | Exception) -> _Taken:
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 @dataclass(frozen=True)
@@ -225,48 +251,52 @@ class _Taken:
 class _Runs:
     def __init__(
         self,
-        scenario: str | Path | Mapping[str, Any],
-        overrides: dict[str, object],
-        planned: list[object],
-        count: int,
+        source: Source,
+        overrides: list[tuple[str, str]],
+        store: Store,
+        limits: Limits | None,
+        fresh: bool,
         done: Callable[[int, int], None] | None,
     ) -> None:
-        self._scenario, self._overrides, self._planned = scenario, overrides, planned
-        self._count, self._done, self._made = count, done, 0
+        self._source, self._overrides, self._store = source, overrides, store
+        self._limits, self._fresh, self._done = limits, fresh, done
+        self._made = 0
 
-    def expect(self, count: int) -> None:
-        """There will be so many runs, those that were made among them."""
-        self._count = count
+    def taken(self, asked: Sequence[_Asked], expected: int) -> list[_Taken]:
+        """What is kept of runs of which each must be possible, of so many that are expected."""
+        return [_sure(found) for found in self._run(asked, expected)]
 
-    def base(self, seed: int) -> _Taken:
-        """The run of a seed without the drain."""
-        return self._run(seed, {})
-
-    def of(self, draws: Sequence[tuple[int, float]], start: float, window: Mapping[str, object]) -> list[_Taken]:
-        """A run for every seed, with a window of maintenance more that begins at `start`, put off as the draw says."""
-        found = []
-        for seed, later in draws:
-            more = {**window, "at": _text(start + later)}
-            try:
-                found.append(self._run(seed, {"cluster.maintenance": [*self._planned, more]}))
-            except InputError:
-                # What is not possible for one is not asked of the others.
-                self._count -= len(draws) - len(found)
-                raise
+    def tried(self, asked: Sequence[_Asked]) -> list[_Taken | Exception]:
+        """What is kept of each run, or why there is none."""
+        found = self._run(asked, self._made + len(asked))
+        if self._done is not None:
+            self._done(self._made, self._made)
         return found
 
-    def _run(self, seed: int, more: Mapping[str, object]) -> _Taken:
-        found = _taken(run(self._scenario, seed=seed, overrides={**self._overrides, **more}))
-        self._made += 1
-        if self._done is not None:
-            self._done(self._made, self._count)
+    def _run(self, asked: Sequence[_Asked], expected: int) -> list[_Taken | Exception]:
+        points = []
+        for seed, more in asked:
+            pairs = [(path, override_text(value)) for path, value in more.items()]
+            points.append(Point(self._source, (*self._overrides, *pairs), seed=seed, varied={"seed": seed}))
+
+        def heard(progress: Progress) -> None:
+            if self._done is not None and progress.done:
+                self._done(self._made + progress.done, max(expected, self._made + progress.done))
+
+        found: list[_Taken | Exception] = []
+        for outcome in run_points(
+            points, self._store, limits=self._limits, fresh=self._fresh, tables=True, progress=heard
+        ):
+            try:
+                found.append(failure(outcome) if outcome.folder is None else _taken(Result(outcome.folder)))
+            except InputError as error:
+                found.append(error)
+        self._made += sum(isinstance(one, _Taken) for one in found)
         return found
 
 
 def _taken(result: Result) -> _Taken:
     cluster = result.summary["cluster"]
-    if result.summary["partial"]:
-        raise KeyboardInterrupt
     if cluster["finished"] != cluster["jobs"]:
         raise InputError(
             f"{cluster['finished']} of {cluster['jobs']} jobs ended: a comparison needs all of them\n\n"

@@ -1,0 +1,71 @@
+"""Options of all commands that run many points: how many at once, within which limits, and where."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from windtunnel.engine import InputError, nearest, units
+
+if TYPE_CHECKING:
+    from windtunnel.studies.executor import Executor
+    from windtunnel.studies.runner import Limits
+
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Runs at once, at most (default: as many as cores).")
+]
+TimeLimitOption = Annotated[
+    float | None, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="Longest run.")
+]
+MemoryLimitOption = Annotated[
+    str | None, typer.Option("--memory-limit", metavar="SIZE", help="Most memory of a run, such as `2 GB`.")
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Memory of all runs together (default: 80% of what is free)."),
+]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="local|ray[:ADDRESS]", help="Where: on this machine, or on a Ray cluster.")
+]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Run anew what the store has.")]
+
+
+def size_bytes(text: str, where: str) -> int:
+    """`2 GB` in bytes."""
+    known = dict(units("size"))
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)\s*", text)
+    if found is None or found[2] not in known:
+        near = nearest(found[2], list(known)) if found else None
+        hint = f"did you mean `{near}`?" if near else f"units are {', '.join(f'`{unit}`' for unit in known)}"
+        raise InputError(f"{where}: expected a size such as `2 GB`, found `{text}`\n\nhint: {hint}")
+    return int(float(found[1]) * known[found[2]])
+
+
+def limits_of(
+    workers: int | None, seconds: float | None = None, memory_limit: str | None = None, memory: str | None = None
+) -> Limits:
+    """The limits that options ask for."""
+    from windtunnel.studies.runner import Limits
+
+    return Limits(
+        workers=workers,
+        seconds=seconds,
+        memory_bytes=None if memory_limit is None else size_bytes(memory_limit, "--memory-limit"),
+        together_bytes=None if memory is None else size_bytes(memory, "--memory"),
+    )
+
+
+def executor_of(engine: str, limits: Limits) -> Executor:
+    """Who runs points: processes of this machine, or a Ray cluster."""
+    where, _, address = engine.partition(":")
+    if where == "local" and not address:
+        from windtunnel.studies.local import LocalExecutor
+
+        return LocalExecutor(limits.workers)
+    if where == "ray":
+        from windtunnel.studies.on_ray import RayExecutor
+
+        return RayExecutor(address or None, limits.workers)
+    raise InputError(f"--engine: expected `local`, `ray` or `ray:ADDRESS`, found `{engine}`")

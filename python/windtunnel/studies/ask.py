@@ -1,0 +1,70 @@
+"""What stands above asks here: for all results of some points, from a store or from one for the moment."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windtunnel.engine import InputError, RunError
+from windtunnel.studies.runner import run_points
+from windtunnel.studies.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from windtunnel.results import Result
+    from windtunnel.studies.point import Outcome, Point
+    from windtunnel.studies.runner import Limits, Progress
+
+
+@contextmanager
+def opened(store: Path | None) -> Iterator[Store]:
+    """The store in a folder; without one, a store that is gone afterwards."""
+    if store is not None:
+        with Store(store) as found:
+            yield found
+        return
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder, Store(Path(folder)) as found:
+        yield found
+
+
+def summaries(
+    points: Sequence[Point],
+    store: Store,
+    *,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[Outcome]:
+    """Outcomes of `points`, in order, with summaries but without tables."""
+    return list(run_points(points, store, limits=limits, fresh=fresh, progress=progress))
+
+
+def results(
+    points: Sequence[Point],
+    store: Store,
+    *,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[Result]:
+    """Results of `points` with their tables, in order; they lie in the store.
+
+    Raises what the first that gave none says: `InputError` where it was refused, else `RunError`.
+    """
+    from windtunnel.results import Result
+
+    found = []
+    for outcome in run_points(points, store, limits=limits, fresh=fresh, tables=True, progress=progress):
+        if outcome.folder is None:
+            raise failure(outcome)
+        found.append(Result(outcome.folder))
+    return found
+
+
+def failure(outcome: Outcome) -> Exception:
+    """What went wrong, as an exception."""
+    kind = InputError if outcome.state == "refused" else RunError
+    return kind(outcome.detail or outcome.message or outcome.state)

@@ -1,0 +1,88 @@
+"""What the runner asks of whoever runs points: processes of this machine, or a cluster.
+
+The runner decides what is run, in which order and how often; an executor runs it and tells how it ended. It keeps no
+results and knows no store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from windtunnel.studies.point import Point, State
+
+
+@dataclass(frozen=True)
+class Task:
+    """A point, where its folder goes, and whether that has tables."""
+
+    number: int
+    point: Point
+    place: Path
+    tables: bool
+    threads: int = 1
+    """The result does not depend on them."""
+    need_bytes: int = 0
+    """Memory that it will take, as far as that can be told."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a task ended. The folder of one that is done is in its place."""
+
+    number: int
+    state: State
+    text: str | None
+    """The summary as JSON; None unless done."""
+    message: str | None
+    wall_s: float
+    cpu_s: float
+    meaning: str | None = None
+    inputs: tuple[tuple[str, str], ...] = ()
+    """Files that it read, from the scenario's folder, with their digests."""
+    full_disk: bool = False
+    """Whether it failed because no space was left."""
+    begun: float = 0.0
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker is gone, and the task that it ran is undone."""
+
+    number: int
+    how: str
+    behind: tuple[int, ...] = ()
+    """Tasks that waited for the same worker."""
+    machine: bool = False
+    """Whether the machine is gone and not the process alone: then the run had no part in it."""
+
+
+class Executor(Protocol):
+    """Runs tasks. One thread uses it."""
+
+    most: int
+    """Runs at once, at most."""
+    local: bool
+    """Whether runs take this machine's memory, which the runner then watches."""
+
+    def start(self, tasks: list[Task]) -> None:
+        """Begins the first of `tasks`, and the others after it on the same worker."""
+
+    def wait(self, seconds: float) -> list[Answer | Death]:
+        """What ended since the last call, waiting for it at most so long."""
+
+    def running(self) -> Mapping[int, float]:
+        """Numbers of the tasks that run now, with the seconds for which they have."""
+
+    def used_bytes(self, number: int) -> int:
+        """What the worker that runs `number` has in memory, 0 if unknown."""
+
+    def stop(self, number: int) -> list[int]:
+        """Ends the run of `number` and forgets it; returns the tasks that waited behind it, which are undone."""
+
+    def close(self) -> None:
+        """Ends all workers; what runs is undone."""
