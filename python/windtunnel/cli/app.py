@@ -23,6 +23,7 @@ COMMANDS = {
     "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
     "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
+    "layouts": ("windtunnel.cli.layouts", "List the layouts of a job on its GPUs, the fastest first"),
     "runs": ("windtunnel.cli.runs", "List, show and remove the runs of studies"),
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),

@@ -57,6 +57,10 @@ def run(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
     ] = False,
+    layout: Annotated[
+        str | None,
+        typer.Option(metavar="auto", help="auto: lay the first job out as is fastest (`windtunnel layouts`)."),
+    ] = None,
     allow_native: Annotated[
         bool, typer.Option("--allow-native", help="Let the library of `network.backend` run in this process.")
     ] = False,
@@ -80,12 +84,14 @@ def run(
         "placement": placement,
         "allow_native": allow_native,
     }
-    if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
+    if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or layout or pairs):
         _show(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
     source = read_source(scenario)
     if lenient:
         _add_lenient(source, pairs)
+    if layout is not None:
+        pairs += _layout(layout, source, pairs)
     if explain:
         return _explain(source, pairs, options, as_json=json)
     # Read before the run, which may take its place.
@@ -113,6 +119,17 @@ def interrupted_status(name: str | None) -> int:
     import signal
 
     return INTERRUPTED if name is None else 128 + signal.Signals[name]
+
+
+def _layout(asked: str, source: Source, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Overrides of `--layout`."""
+    if asked != "auto":
+        raise InputError(
+            f"--layout: expected `auto`, found `{asked}`\n\nhint: `--set jobs[0].parallelism.tp=4` sets one of your own"
+        )
+    from windtunnel.cli.layouts import best_layout
+
+    return best_layout(source, pairs)
 
 
 def _add_lenient(source: Source, pairs: list[tuple[str, str]]) -> None:

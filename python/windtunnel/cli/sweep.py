@@ -12,6 +12,7 @@ import typer
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.run import parse_override
+from windtunnel.cli.study_page import write_study_page
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def sweep(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Table (.parquet or .csv; default: STORE/NAME.parquet)."),
     ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Page (default: STORE/NAME.html).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
@@ -90,11 +92,13 @@ def sweep(
     found = rows(planned, outcomes, asked)
     target = out_file or store / f"{_file_name(study.name)}.parquet"
     write_table(found, study.varied_keys(), asked, target)
+    page = html or store / f"{_file_name(study.name)}.html"
+    write_study_page(study, found, asked, page)
     if json:
         print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
     else:
         _show(study, found, asked)
-        talk().print(f"table: {target}", markup=False, soft_wrap=True)
+        talk().print(f"table: {target}\npage: {page}", markup=False, soft_wrap=True)
     return DONE if any(row.state == "done" for row in found) else FAILED
 
 
