@@ -95,6 +95,9 @@ def test_what_is_not_run_could_not_have_been_among_the_best(job: Job, found: lis
     assert [row.ideal_s for row in few[:3]] == [row.ideal_s for row in found[:3]]
     left = [row for row in few if row.state == "slower"]
     assert left
+    for row in few:
+        if row.ideal_s is not None and row.least_s is not None:
+            assert row.least_s <= row.ideal_s * (1 + 1e-9), row.layout
     exact = {row.layout: row.ideal_s for row in found}
     for row in left:
         assert row.message is not None

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from windtunnel.cli.console import out
 from windtunnel.engine import InputError
+from windtunnel.layouts.search import is_own
 from windtunnel.text import UNKNOWN, count, duration, percent, size
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ def show(job: Job, rows: list[Row], fabric: Fabric, *, top: int, refused: bool) 
     console.print()
     if done:
         console.print(_best(job, done[: len(done) if refused else top], fabric))
-    own = next((i for i, row in enumerate(rows) if is_own(job, row)), None)
-    if own is not None and (own >= top or rows[own].state != "done"):
-        row = rows[own]
-        seconds = row.time(fabric)
-        said = row.message if seconds is None else f"number {own + 1}, {duration(seconds)}"
+    own = next((row for row in rows if is_own(job, row.layout)), None)
+    if own is not None and done and own not in done[:top]:
+        seconds, best = own.time(fabric), done[0].time(fabric)
+        said = (
+            own.message if seconds is None or best is None else f"{duration(seconds)}, {seconds / best:.2f} × the best"
+        )
+        console.print()
         console.print(f"the scenario's own layout: {said}", markup=False)
     rest = [row for row in rows if row not in done]
     if rest:
@@ -46,19 +49,6 @@ def show(job: Job, rows: list[Row], fabric: Fabric, *, top: int, refused: bool) 
         return
     for text, number in reasons(rest).items():
         console.print(f"{number:>6,}  {text}", markup=False, style="dim")
-
-
-def is_own(job: Job, row: Row) -> bool:
-    """Whether `row` has the sizes, the ZeRO stage and the micro-batch that the scenario has."""
-    if job.layout is None:
-        return False
-    layout = row.layout
-    sizes = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep, "pp": layout.pp, "dp": layout.dp}
-    return (
-        sizes == job.layout and layout.zero == job.own["zero"] and layout.micro_batch == job.own["micro_batch"]
-        and layout.recompute == (job.own["recompute"] or "none")
-        and (layout.schedule, layout.chunks) == (job.own["schedule"], job.own["chunks"])
-    )  # fmt: skip
 
 
 def reasons(rows: list[Row]) -> dict[str, int]:
@@ -90,7 +80,7 @@ def _best(job: Job, rows: list[Row], fabric: Fabric) -> Table:
         cells = [str(i), duration(row.time(fabric)), *([duration(row.ideal_s)] if fabric == "real" else [])]
         cells += [percent(row.mfu), count(row.tokens_per_s), memory, *(str(getattr(layout, key)) for key in _SIZES)]
         cells += [schedule, str(layout.micro_batch), layout.recompute]
-        table.add_row(*cells, style="bold" if is_own(job, row) else None)
+        table.add_row(*cells, style="bold" if is_own(job, row.layout) else None)
     return table
 
 

@@ -14,6 +14,7 @@ from windtunnel.api import run
 from windtunnel.engine import InputError, nearest
 from windtunnel.experiments.check import Results, Verdict, judge
 from windtunnel.experiments.spec import Experiment, Point, read_experiment
+from windtunnel.shipped import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ class Outcome:
 
 def home() -> Path:
     """The folder `experiments`: of the working folder or one above it, else of the checkout this package is in."""
-    for folder in [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]:
+    for folder in [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents, SHIPPED]:
         if any((folder / "experiments").glob("*/experiment.yaml")):
             return folder / "experiments"
     raise InputError("there is no folder `experiments` here\n\nhint: run this in a checkout of Windtunnel")

@@ -4,8 +4,8 @@ Candidates run in order of the least time they must take, in rounds; when the ne
 of the `top` best found, none that is left can be among them. They are rows all the same, with the time they must take
 and this as the reason. With `top` None all that fit run.
 
-The least time is that of the computations, with what tensor, context and expert parallelism make them wait, which a run
-of one micro-batch on one stage tells. A layout of many micro-batches runs with an eighth of them first: every further
+The least time is that of the computations, with what tensor, context and expert parallelism make them wait, which
+a second micro-batch on one stage tells. A layout of many micro-batches runs with an eighth of them first: every further
 one takes at least as long as alone.
 """
 
@@ -59,6 +59,8 @@ class Row:
     least_s: float | None
     each_s: float | None = None
     """Computations of a micro-batch on the rank that has most."""
+    sharp: bool = False
+    """Whether its least time has what tensor, context and expert parallelism expose."""
     shortened_s: float | None = None
     """The least time as a run of fewer micro-batches gives it."""
     ideal_s: float | None = None
@@ -71,7 +73,9 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         """The row as names and values."""
-        kept = {key: value for key, value in asdict(self).items() if key not in ("layout", "each_s", "shortened_s")}
+        kept = {
+            key: value for key, value in asdict(self).items() if key not in ("layout", "each_s", "shortened_s", "sharp")
+        }
         return {**asdict(self.layout), **kept}
 
     def time(self, fabric: Fabric) -> float | None:
@@ -93,6 +97,8 @@ def search(
 ) -> list[Row]:
     """A row per candidate: the fastest first, then those that must be slower by the least time, then the refused.
 
+    The scenario's own layout runs in any case.
+
     Raises `InputError` if the space holds no layout at all.
     """
     candidates = (space or Space()).layouts(job)
@@ -103,14 +109,29 @@ def search(
     phases: tuple[Fabric, ...] = ("ideal",) if fabric == "ideal" else ("ideal", "real")
     known = {row.layout: row for row in rows}
     runs = _Runs(store, limits or Limits(), fresh, progress)
-    if top is not None:
-        _sharpen(job, known, list(open_rows), runs)
     for phase in phases:
         _best_first(job, known, list(open_rows), phase, top, runs)
+    own = next((row for row in known.values() if is_own(job, row.layout) and row.state == "slower"), None)
+    if own is not None:
+        for phase in phases:
+            (outcome,) = runs.of([_point(job, own.layout, phase)])
+            known[own.layout] = _told(known[own.layout], outcome, job, phase)
     done = {row.layout for row in known.values() if row.time(fabric) is not None}
     slowest = _nth([known[layout].time(fabric) or 0.0 for layout in done], top)
     final = [_settled(row, fabric, slowest) for row in known.values()]
     return sorted(final, key=lambda row: _order(row, fabric))
+
+
+def is_own(job: Job, layout: Layout) -> bool:
+    """Whether `layout` is what the scenario has."""
+    own = job.own
+    sizes = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep, "pp": layout.pp, "dp": layout.dp}
+    settings = (layout.zero, layout.micro_batch, layout.recompute)
+    schedule = (layout.schedule, layout.chunks) if layout.pp > 1 else None
+    return (
+        sizes == job.layout and settings == (own["zero"], own["micro_batch"], own["recompute"] or "none")
+        and schedule in (None, (own["schedule"], own["chunks"]))
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -163,6 +184,9 @@ def _best_first(
         if cut is not None and least(waiting[0])[0] > cut:
             return
         batch = [layout for layout in waiting[:size] if cut is None or least(layout)[0] <= cut]
+        if phase == "ideal" and top is not None and _sharpen(job, known, batch, runs):
+            waiting.sort(key=least)
+            continue
         if phase == "ideal" and top is not None:
             _shorten(job, known, batch, runs)
         if top is not None:
@@ -179,24 +203,38 @@ def _best_first(
                 times.append(seconds)
 
 
-def _sharpen(job: Job, known: dict[Layout, Row], candidates: list[Layout], runs: _Runs) -> None:
+def _kind(layout: Layout) -> Layout:
+    """What layouts share that expose the same of tensor, context and expert parallelism."""
+    return replace(layout, pp=1, dp=1, zero=0, schedule="1f1b", chunks=1)
+
+
+def _sharpen(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Runs) -> bool:
     """Better least times: what tensor, context and expert parallelism expose is not hidden by other micro-batches.
 
-    A micro-batch alone on one pipeline stage without replicas takes its computations and what they wait for; each
-    layout of the same tp, cp, ep, micro-batch and recomputation has at least that share of waiting.
+    A second micro-batch on one pipeline stage without replicas takes its computations and what they wait for; each
+    layout of the same tp, cp, ep, micro-batch and recomputation has at least that share of waiting. Says whether
+    anything was learnt: all layouts of the kinds in `batch` then have it.
     """
-    kinds = sorted({replace(layout, pp=1, dp=1, zero=0, schedule="1f1b", chunks=1) for layout in candidates})
-    points = [_point(job, kind, "ideal", batch=kind.replicas, memory="ignore") for kind in kinds]
+    kinds = sorted({_kind(layout) for layout in batch if not known[layout].sharp})
+    if not kinds:
+        return False
+    points = [
+        _point(job, kind, "ideal", batch=number * kind.replicas, memory="ignore") for kind in kinds for number in (1, 2)
+    ]
+    ended = iter(runs.of(points))
     factors: dict[Layout, float] = {}
-    for kind, outcome in zip(kinds, runs.of(points), strict=True):
+    for kind in kinds:
+        one, two = (_seconds(next(ended), job) for _ in range(2))
         computes = computing(job, kind)
-        if outcome.summary is not None and computes:
-            seconds = (outcome.summary["jobs"][job.index]["iteration_time_s"] or {}).get("mean") or 0.0
-            factors[kind] = max(1.0, seconds / computes)
-    for layout in candidates:
-        factor = factors.get(replace(layout, pp=1, dp=1, zero=0, schedule="1f1b", chunks=1), 1.0)
-        row = known[layout]
-        known[layout] = replace(row, least_s=(row.least_s or 0.0) * factor, each_s=(row.each_s or 0.0) * factor)
+        if one is not None and two is not None and computes:
+            factors[kind] = max(1.0, (two - one) / computes)
+    asked = set(kinds)
+    for layout, row in list(known.items()):
+        if row.state == "slower" and not row.sharp and _kind(layout) in asked:
+            factor = factors.get(_kind(layout), 1.0)
+            least, each = (row.least_s or 0.0) * factor, (row.each_s or 0.0) * factor
+            known[layout] = replace(row, least_s=least, each_s=each, sharp=True)
+    return True
 
 
 def _shorten(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Runs) -> None:
@@ -210,12 +248,18 @@ def _shorten(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Run
     points = [_point(job, layout, "ideal", batch=few * layout.replicas) for layout, few, _ in short]
     for (layout, few, many), outcome in zip(short, runs.of(points) if points else [], strict=True):
         row = known[layout]
-        if outcome.summary is None:
-            continue
-        seconds = (outcome.summary["jobs"][job.index]["iteration_time_s"] or {}).get("mean")
+        seconds = _seconds(outcome, job)
         if seconds is not None and row.least_s is not None:
             told = seconds + (many - few) * (row.each_s or 0.0)
             known[layout] = replace(row, shortened_s=told, least_s=max(row.least_s, told))
+
+
+def _seconds(outcome: Outcome, job: Job) -> float | None:
+    """The iteration time of a run; None if it did not come to its end."""
+    if outcome.summary is None:
+        return None
+    found: float | None = (outcome.summary["jobs"][job.index]["iteration_time_s"] or {}).get("mean")
+    return found
 
 
 def _nth(times: list[float], top: int | None) -> float | None:
