@@ -12,10 +12,10 @@ import pytest
 
 import windtunnel
 from windtunnel.engine import InputError
-from windtunnel.layouts.examine import examine
-from windtunnel.layouts.job import Job, read_job
-from windtunnel.layouts.search import Row, search
-from windtunnel.layouts.space import Layout, Space
+from windtunnel.layout.examine import examine
+from windtunnel.layout.job import Job, read_job
+from windtunnel.layout.search import Row, search
+from windtunnel.layout.space import Layout, Space
 from windtunnel.source import read_source
 from windtunnel.studies.store import Store
 

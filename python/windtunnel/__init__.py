@@ -12,11 +12,27 @@ if TYPE_CHECKING:
     from windtunnel.api import load, run
     from windtunnel.engine import InputError, RunError
     from windtunnel.flows import simulate_flows
+    from windtunnel.look import compare, explain, topology
+    from windtunnel.many import layouts, sweep
     from windtunnel.results import Result
     from windtunnel.version import __version__
     from windtunnel.workload import Workload
 
-__all__ = ["InputError", "Result", "RunError", "Workload", "__version__", "load", "run", "simulate_flows"]
+__all__ = [
+    "InputError",
+    "Result",
+    "RunError",
+    "Workload",
+    "__version__",
+    "compare",
+    "explain",
+    "layouts",
+    "load",
+    "run",
+    "simulate_flows",
+    "sweep",
+    "topology",
+]
 
 _HOMES = {
     "InputError": "windtunnel.engine",
@@ -24,9 +40,14 @@ _HOMES = {
     "RunError": "windtunnel.engine",
     "Workload": "windtunnel.workload",
     "__version__": "windtunnel.version",
+    "compare": "windtunnel.look",
+    "explain": "windtunnel.look",
+    "layouts": "windtunnel.many",
     "load": "windtunnel.api",
     "run": "windtunnel.api",
     "simulate_flows": "windtunnel.flows",
+    "sweep": "windtunnel.many",
+    "topology": "windtunnel.look",
 }
 
 

@@ -9,7 +9,7 @@ from windtunnel import engine
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
-    from windtunnel.layouts.space import Layout
+    from windtunnel.layout.space import Layout
 
 PER_HOST = 8
 """GPUs of a host, as most machines have them."""
@@ -68,9 +68,9 @@ def _topology(hosts: int, each: int, kind: str, fabric: str) -> str:
 
 def _layout(text: str, gpus: int) -> Layout:
     """The first layout that fits: within hosts first, then over pipeline stages, recomputing last."""
-    from windtunnel.layouts.examine import examine  # noqa: PLC0415
-    from windtunnel.layouts.job import read_job  # noqa: PLC0415
-    from windtunnel.layouts.space import Space  # noqa: PLC0415
+    from windtunnel.layout.examine import examine  # noqa: PLC0415
+    from windtunnel.layout.job import read_job  # noqa: PLC0415
+    from windtunnel.layout.space import Space  # noqa: PLC0415
     from windtunnel.source import read_source  # noqa: PLC0415
 
     job = read_job(read_source(text), [], gpus=gpus)

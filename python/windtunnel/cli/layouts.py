@@ -60,9 +60,9 @@ def layouts(
     """List every layout of a job on its GPUs, with its memory, and rank them by the time of an iteration."""
     from windtunnel.cli.run import parse_override
     from windtunnel.cli.show_layouts import show, write_table
-    from windtunnel.layouts.job import read_job
-    from windtunnel.layouts.search import search
-    from windtunnel.layouts.space import Space
+    from windtunnel.layout.job import read_job
+    from windtunnel.layout.search import search
+    from windtunnel.layout.space import Space
     from windtunnel.source import read_source
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
@@ -83,7 +83,7 @@ def layouts(
         try:
             rows = search(
                 asked, opened, space=space, fabric="real" if fabric == "real" else "ideal",
-                top=None if all_ else top, limits=Limits(workers, time_limit), fresh=fresh,
+                top=None if all_ else top, limits=Limits(workers=workers, seconds=time_limit), fresh=fresh,
                 examining=bar.examined, progress=bar.ran,
             )  # fmt: skip
         except KeyboardInterrupt:
@@ -102,8 +102,8 @@ def layouts(
 
 def best_layout(source: Source, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Overrides that lay the first job of a scenario out as is fastest on an ideal fabric: `run --layout auto`."""
-    from windtunnel.layouts.job import read_job
-    from windtunnel.layouts.search import search
+    from windtunnel.layout.job import read_job
+    from windtunnel.layout.search import search
     from windtunnel.source import override_text
     from windtunnel.studies.store import Store
 

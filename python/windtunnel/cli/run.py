@@ -212,14 +212,17 @@ def _show(result: Result, comparison: Comparison | None, *, as_json: bool) -> No
 def _explain(source: Source, pairs: list[tuple[str, str]], options: RunOptions, *, as_json: bool) -> int:
     from windtunnel import engine
     from windtunnel.cli.console import print_json
-    from windtunnel.cli.show_json import show_json
     from windtunnel.policies import engine_options
 
     text = engine.explain(source.text, source.name, str(source.base), pairs, engine_options(options))
     if as_json:
         print_json(text)
     else:
-        show_json(text)
+        import json
+
+        from windtunnel.cli.show_explain import show_explanation
+
+        show_explanation(json.loads(text))
     return DONE
 
 

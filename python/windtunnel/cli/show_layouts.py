@@ -10,14 +10,14 @@ from rich.text import Text
 
 from windtunnel.cli.console import out
 from windtunnel.engine import InputError
-from windtunnel.layouts.search import is_own
+from windtunnel.layout.search import is_own
 from windtunnel.text import UNKNOWN, count, duration, percent, size
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windtunnel.layouts.job import Job
-    from windtunnel.layouts.search import Fabric, Row
+    from windtunnel.layout.job import Job
+    from windtunnel.layout.search import Fabric, Row
 
 _SIZES = ("tp", "cp", "ep", "pp", "dp", "zero")
 

@@ -244,25 +244,10 @@ def _record(row: Row) -> dict[str, Any]:
 
 def write_table(found: list[Row], keys: list[str], metrics: tuple[str, ...], target: Path) -> None:
     """A row per combination: varied keys, metrics, half widths of their 95% intervals, state, message, folder."""
-    import polars as pl
-
     from windtunnel.results.folder import write_beside
+    from windtunnel.study_frame import study_frame
 
-    columns: dict[str, list[Any]] = {}
-    for key in keys:
-        values = [row.varied.get(key) for row in found]
-        same = {type(value) for value in values if value is not None}
-        columns[key] = (
-            values if len(same) <= 1 or same == {int, float} else [None if v is None else str(v) for v in values]
-        )
-    for path in metrics:
-        columns[path] = [row.means[path] for row in found]
-        columns[f"{path} ±"] = [row.halves[path] for row in found]
-    columns |= {
-        "state": [row.state for row in found], "message": [row.message for row in found],
-        "runs": [row.runs for row in found], "folder": [row.folder for row in found],
-    }  # fmt: skip
-    frame = pl.DataFrame(columns, strict=False)
+    frame = study_frame(found, keys, metrics)
     if target.suffix == ".csv":
         write_beside(target, frame.write_csv().encode())
         return

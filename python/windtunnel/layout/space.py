@@ -15,7 +15,7 @@ from windtunnel.engine import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windtunnel.layouts.job import Job
+    from windtunnel.layout.job import Job
 
 SCHEDULES = ("1f1b", "interleaved")
 MICRO_BATCHES = (1, 2, 4)

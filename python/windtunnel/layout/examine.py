@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
-from windtunnel.layouts.job import explain
+from windtunnel.layout.job import explain
 
 if TYPE_CHECKING:
-    from windtunnel.layouts.job import Job
-    from windtunnel.layouts.space import Layout
+    from windtunnel.layout.job import Job
+    from windtunnel.layout.space import Layout
 
 FILLED = ("1f1b", "interleaved", "gpipe")
 """Schedules whose backward pass is whole: what splits it fills its bubble with the halves."""

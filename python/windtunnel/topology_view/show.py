@@ -9,8 +9,8 @@ from rich.text import Text
 
 from windtunnel.cli.console import out
 from windtunnel.text import UNKNOWN, count, counted_words, duration, percent, rate, short_count, size
-from windtunnel.topology.cells import metres
-from windtunnel.topology.show_routes import show_check, show_ecmp, show_faults, show_path
+from windtunnel.topology_view.cells import metres
+from windtunnel.topology_view.show_routes import show_check, show_ecmp, show_faults, show_path
 
 if TYPE_CHECKING:
     from rich.console import Console

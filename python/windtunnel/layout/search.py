@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from windtunnel.engine import InputError
-from windtunnel.layouts.examine import computing, examine
-from windtunnel.layouts.space import Space
+from windtunnel.layout.examine import computing, examine
+from windtunnel.layout.space import Space
 from windtunnel.source import override_text
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
@@ -24,9 +24,9 @@ from windtunnel.studies.runner import Limits, run_points
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from windtunnel.layouts.examine import Examined
-    from windtunnel.layouts.job import Job
-    from windtunnel.layouts.space import Layout
+    from windtunnel.layout.examine import Examined
+    from windtunnel.layout.job import Job
+    from windtunnel.layout.space import Layout
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.runner import Progress
     from windtunnel.studies.store import Store
