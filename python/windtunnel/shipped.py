@@ -15,10 +15,17 @@ SHIPPED = PACKAGE / "shipped"
 
 def root() -> Path:
     """The folder that holds `examples`, `experiments` and `data`. Raises `InputError` if this package has none."""
-    for folder in (SHIPPED, *PACKAGE.parents[1:2]):
+    checkout = PACKAGE.parents[1]
+    for folder in (*([checkout] if (checkout / "crates").is_dir() else []), SHIPPED):
         if any((folder / "examples").glob("*.yaml")):
             return folder
     raise InputError("this installation has no examples\n\nhint: `make wheel` packs them into what `pip install` takes")
+
+
+def data() -> Path:
+    """The folder of data sheets; an empty one where the package has none."""
+    checkout = PACKAGE.parents[1]
+    return checkout / "data" if (checkout / "crates").is_dir() else SHIPPED / "data"
 
 
 def examples() -> dict[str, Path]:
