@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 REQUEST = json.dumps({"repair": "converged", "analyse": True})
 
+LARGEST = 16_384
+"""GPUs of a fabric that is priced with each run: counting the parts of larger ones takes longer than some runs."""
+
 _POWER = re.compile(
     r"(?m)^power: *\{value: *(?P<value>[0-9.]+) *(?P<kilo>k?)W, *evidence: *(?P<kind>[^,}]+), *"
     r'source: *"(?P<source>[^"]*)"\}'
@@ -33,13 +36,14 @@ def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str
     """`summary.cost` of a run; keys and units are in `docs/results.md`."""
     tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
     host = ((tree.get("topology") or {}).get("host") or {}) if isinstance(tree, dict) else {}
-    fabric = _fabric(tree, source)
+    known = _gpus(tree, host)
+    fabric = _fabric(tree, source) if known is None or known <= LARGEST else None
     cost = (fabric or {}).get("cost") or {}
     evidence = [row for row in cost.get("evidence") or [] if row["constant"].endswith((": price", ": power"))]
     named = fabric["host"]["gpu"] if fabric is not None else host.get("gpu")
     each, row = _power(named, host.get("gpu"), source.base)
     evidence += [row] if row is not None else []
-    gpus = fabric["gpus"] if fabric is not None else _gpus(tree, host)
+    gpus = fabric["gpus"] if fabric is not None else known
     gpus_w = _times(each, gpus)
     total_w = None if gpus_w is None or cost.get("power_w") is None else gpus_w + cost["power_w"]
     return {
@@ -49,16 +53,22 @@ def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str
         "gpu_power_w": each,
         "gpus_power_w": gpus_w,
         "power_w": total_w,
-        "energy_j": _times(total_w, summary["simulated_time_s"]),
+        "energy_j": _times(total_w, summary.get("simulated_time_s")),
         "jobs": [_job(job, each, cost.get("power_w"), gpus) for job in summary["jobs"]],
         "evidence": [{key: row[key] for key in ("constant", "kind", "source")} for row in evidence],
     }
 
 
 def with_bill(text: str, source: Source, overrides: Sequence[tuple[str, str]]) -> str:
-    """A summary's text with `cost` as its last key; all else is as the engine wrote it."""
-    body = text.rstrip()
-    return f'{body[:-1]},"cost":{json.dumps(bill(source, overrides, json.loads(text)))}}}'
+    """A summary's text with `cost` as its last key; all else is as the engine wrote it.
+
+    A run is never lost for its bill: what cannot be priced leaves the text as it is.
+    """
+    try:
+        found = bill(source, overrides, json.loads(text))
+    except InputError:
+        return text
+    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}'
 
 
 def _job(job: dict[str, Any], each: float | None, fabric_w: float | None, gpus: int | None) -> dict[str, Any]:

@@ -68,9 +68,10 @@ def reasons(rows: list[Row]) -> dict[str, int]:
 
 def _best(job: Job, rows: list[Row], fabric: Fabric) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("", "iteration", *(["ideal"] if fabric == "real" else []), "MFU", "tokens/s", "memory", *_SIZES):
-        table.add_column(name, justify="right")
-    table.add_column("schedule")
+    sizes = [key for key in _SIZES if key != "ep" or job.experts]
+    for name in ("", "iteration", *(["ideal"] if fabric == "real" else []), "MFU", "tokens/s", "memory", *sizes):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("schedule", no_wrap=True)
     for name in ("micro", "recompute"):
         table.add_column(name)
     for i, row in enumerate(rows, start=1):
@@ -78,7 +79,7 @@ def _best(job: Job, rows: list[Row], fabric: Fabric) -> Table:
         schedule = UNKNOWN if layout.pp == 1 else layout.schedule + (f" {layout.chunks}" if layout.chunks > 1 else "")
         memory = UNKNOWN if row.memory_bytes is None else size(row.memory_bytes)
         cells = [str(i), duration(row.time(fabric)), *([duration(row.ideal_s)] if fabric == "real" else [])]
-        cells += [percent(row.mfu), count(row.tokens_per_s), memory, *(str(getattr(layout, key)) for key in _SIZES)]
+        cells += [percent(row.mfu), count(row.tokens_per_s), memory, *(str(getattr(layout, key)) for key in sizes)]
         cells += [schedule, str(layout.micro_batch), layout.recompute]
         table.add_row(*cells, style="bold" if is_own(job, row.layout) else None)
     return table
