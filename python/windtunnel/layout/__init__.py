@@ -4,6 +4,6 @@ Life cycle: a *job* is read from a scenario (`job.py`); a *space* (`space.py`) s
 candidates; each is *examined* (`examine.py`): refused with a reason, or its memory and least time; the *search*
 (`search.py`) runs those that can be among the best, as points of a study, and gives a row for every one.
 
-Invariants: every candidate is a row; the best are exactly those of a search that runs all, for the least time is what a
-rank's computations take, which nothing hides. Stands on `studies`, which knows nothing of it.
+Invariants: every candidate is a row; the best are those of a search that runs all, as far as no least time is above the
+time of a run, which tests hold the two to. Stands on `studies`, which knows nothing of it.
 """

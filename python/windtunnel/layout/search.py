@@ -6,7 +6,7 @@ and this as the reason. With `top` None all that fit run.
 
 The least time is that of the computations, with what tensor, context and expert parallelism make them wait, which
 a second micro-batch on one stage tells. A layout of many micro-batches runs with an eighth of them first: every further
-one takes at least as long as alone.
+one takes at least as long as alone. What such runs tell is no proof, and taken 2% low (`MARGIN`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 TOP = 20
 """Best layouts that are exact."""
+
+MARGIN = 0.02
+"""How much lower a least time is taken than short runs say: a longer run may hide a little more of its waits."""
 
 FIRST_ROUND = 96
 """Candidates that are looked at first."""
@@ -227,7 +230,7 @@ def _sharpen(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Run
         one, two = (_seconds(next(ended), job) for _ in range(2))
         computes = computing(job, kind)
         if one is not None and two is not None and computes:
-            factors[kind] = max(1.0, (two - one) / computes)
+            factors[kind] = max(1.0, (1 - MARGIN) * (two - one) / computes)
     asked = set(kinds)
     for layout, row in list(known.items()):
         if row.state == "slower" and not row.sharp and _kind(layout) in asked:
@@ -250,7 +253,7 @@ def _shorten(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Run
         row = known[layout]
         seconds = _seconds(outcome, job)
         if seconds is not None and row.least_s is not None:
-            told = seconds + (many - few) * (row.each_s or 0.0)
+            told = (1 - MARGIN) * (seconds + (many - few) * (row.each_s or 0.0))
             known[layout] = replace(row, shortened_s=told, least_s=max(row.least_s, told))
 
 
