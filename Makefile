@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test quick checked fuzz mutants bench loom lint rustdoc format docs setup library clean
+.PHONY: demo test quick wheel checked fuzz mutants bench loom lint rustdoc format docs setup library clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -60,6 +60,18 @@ lint: $(ENGINE) $(TOOLS)
 # The documentation of the crates, for those who change them: no link may lead nowhere.
 rustdoc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+
+# A wheel with its examples, experiments and data sheets, for machines without a checkout: dist/*.whl. It is then installed
+# into a fresh environment and asked for an example there.
+WHEEL_PROFILE ?= release
+wheel: $(VENV)/venv.stamp
+	rm -rf python/windtunnel/shipped dist
+	mkdir -p python/windtunnel/shipped
+	cp -r examples experiments data python/windtunnel/shipped/
+	find python/windtunnel/shipped -name __pycache__ -prune -exec rm -r {} +
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin build --profile $(WHEEL_PROFILE) --out dist; \
+		status=$$?; rm -rf python/windtunnel/shipped; exit $$status
+	$(PYTHON) benches/try_wheel.py dist/*.whl
 
 # For simulators in C and C++: target/release/libwindtunnel_routing.{so,a}; the header is crates/routing/include.
 library:

@@ -47,6 +47,9 @@ IMPLEMENTED = (
     "calibrate",
     "sweep",
     "runs",
+    "layouts",
+    "example",
+    "init",
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import topologies as t
-from windtunnel.topology.draw import compose, draw
-from windtunnel.topology.picture import MARGIN, Picture
-from windtunnel.topology.scene import read_scene, split
+from windtunnel.topology_view.draw import compose, draw
+from windtunnel.topology_view.picture import MARGIN, Picture
+from windtunnel.topology_view.scene import read_scene, split
 
 LARGEST = 300_000
 MOST_ELEMENTS = 1_000

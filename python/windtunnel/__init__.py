@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from windtunnel.api import load, resume, run
     from windtunnel.engine import InputError, RunError
     from windtunnel.flows import simulate_flows
+    from windtunnel.look import compare, explain, topology
+    from windtunnel.many import layouts, sweep
     from windtunnel.plan import Plan
     from windtunnel.results import Result
     from windtunnel.simulation import Simulation
@@ -26,10 +28,15 @@ __all__ = [
     "Simulation",
     "Workload",
     "__version__",
+    "compare",
+    "explain",
+    "layouts",
     "load",
     "resume",
     "run",
     "simulate_flows",
+    "sweep",
+    "topology",
 ]
 
 _HOMES = {
@@ -40,10 +47,15 @@ _HOMES = {
     "Simulation": "windtunnel.simulation",
     "Workload": "windtunnel.workload",
     "__version__": "windtunnel.version",
+    "compare": "windtunnel.look",
+    "explain": "windtunnel.look",
+    "layouts": "windtunnel.many",
     "load": "windtunnel.api",
     "resume": "windtunnel.api",
     "run": "windtunnel.api",
     "simulate_flows": "windtunnel.flows",
+    "sweep": "windtunnel.many",
+    "topology": "windtunnel.look",
 }
 
 

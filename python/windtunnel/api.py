@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.bill import with_bill
 from windtunnel.policies import class_name, engine_options
 from windtunnel.progress import WRITING, with_phases
 from windtunnel.results import Result, TableWriter
@@ -182,6 +183,7 @@ def run_source(
         heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised
+        text = with_bill(text, source, overrides)
         summary = json.loads(text)
         tell(0.5, 0.0, 0, WRITING)
         asked = {key: class_name(value) if isinstance(value, type) else value for key, value in options.items()}

@@ -29,6 +29,7 @@ _APART = {
     "evidence",
     "network",
     "jobs",
+    "cost",
     *MACHINE,
 }
 """Keys of the summary that are no figures, or are taken on their own."""
@@ -161,11 +162,19 @@ def _groups(then: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, di
         for name in dict.fromkeys([*old, *new]):
             yield f"job {name}", old.get(name, {}), new.get(name, {})
     yield "network", _network(then), _network(now)
+    yield "cost", _cost(then), _cost(now)
     tops = [{key: value for key, value in summary.items() if key not in _APART} for summary in (then, now)]
     nested = [key for key in dict.fromkeys([*tops[0], *tops[1]]) if any(isinstance(top.get(key), dict) for top in tops)]
     for key in nested:
         yield key, tops[0].pop(key, None) or {}, tops[1].pop(key, None) or {}
     yield "run", tops[0], tops[1]
+
+
+def _cost(summary: dict[str, Any]) -> dict[str, Any]:
+    """Dollars, watts and joules, those of jobs by name; where they come from is no figure."""
+    cost = {key: value for key, value in (summary.get("cost") or {}).items() if key != "evidence"}
+    jobs = cost.pop("jobs", None) or []
+    return {**cost, "jobs": {job["name"]: job for job in jobs}}
 
 
 def _network(summary: dict[str, Any]) -> dict[str, Any]:

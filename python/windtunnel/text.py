@@ -74,6 +74,23 @@ def short_count(number: float | None) -> str:
     return count(number)
 
 
+def power(watts: float | None) -> str:
+    """Watts: `38.07 kW`."""
+    return UNKNOWN if watts is None else _prefixed(watts, "W")
+
+
+def energy(joules: float | None) -> str:
+    """Joules: `1.667 MJ`."""
+    return UNKNOWN if joules is None else _prefixed(joules, "J")
+
+
+def _prefixed(value: float, unit: str) -> str:
+    for scale, prefix in _COUNTS:
+        if abs(value) >= scale:
+            return f"{_digits(value / scale)} {prefix}{unit}"
+    return f"{_digits(value)} {unit}"
+
+
 def percent(fraction: float | None, *, signed: bool = False) -> str:
     """A fraction as a percentage: `43.2 %`."""
     if fraction is None or not math.isfinite(fraction):

@@ -23,6 +23,7 @@ COMMANDS = {
     "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
     "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
+    "layouts": ("windtunnel.cli.layouts", "List the layouts of a job on its GPUs, the fastest first"),
     "runs": ("windtunnel.cli.runs", "List, show and remove the runs of studies"),
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),
@@ -30,6 +31,8 @@ COMMANDS = {
     "calibrate": ("windtunnel.cli.calibrate", "Fit the constants of a system on measured rows"),
     "validate": ("windtunnel.cli.validate", "Predict published measurements and say how far off that is"),
     "whatif": ("windtunnel.cli.whatif", "Ask what a change would cost: is this drain safe?"),
+    "example": ("windtunnel.cli.example", "List the examples that come with Windtunnel, or write one"),
+    "init": ("windtunnel.cli.init", "Write a first scenario for the answers to three questions"),
     "list": ("windtunnel.cli.names", "List what a scenario may name: gpus, models, topologies, …"),
     "schema": ("windtunnel.cli.schema", "Print the JSON Schema of a scenario"),
     "doctor": ("windtunnel.cli.doctor", "Say what is installed and what each part is for"),
@@ -64,7 +67,7 @@ class LazyGroup(TyperGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -63,6 +63,10 @@ def run(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
     ] = False,
+    layout: Annotated[
+        str | None,
+        typer.Option(metavar="auto", help="auto: lay the first job out as is fastest (`windtunnel layouts`)."),
+    ] = None,
     allow_native: Annotated[
         bool, typer.Option("--allow-native", help="Let the library of `network.backend` run in this process.")
     ] = False,
@@ -102,6 +106,7 @@ def run(
                 "--placement": placement is not None,
                 "--lenient": lenient,
                 "--allow-native": allow_native,
+                "--layout": layout is not None,
             }
         )
         result = _resumed(resume, threads, report=report)
@@ -109,12 +114,14 @@ def run(
         return _told(result, as_json=json)
     if scenario is None:
         raise InputError("expected a SCENARIO\n\nhint: `windtunnel run FILE.yaml`, or `--resume FOLDER`")
-    if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or pairs):
+    if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or layout or pairs):
         show_result(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE
     source = read_source(scenario)
     if lenient:
         _add_lenient(source, pairs)
+    if layout is not None:
+        pairs += _layout(layout, source, pairs)
     if explain:
         return _explain(source, pairs, options, as_json=json)
     # Read before the run, which may take its place.
@@ -197,6 +204,17 @@ def interrupted_status(name: str | None) -> int:
     import signal
 
     return INTERRUPTED if name is None else 128 + signal.Signals[name]
+
+
+def _layout(asked: str, source: Source, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Overrides of `--layout`."""
+    if asked != "auto":
+        raise InputError(
+            f"--layout: expected `auto`, found `{asked}`\n\nhint: `--set jobs[0].parallelism.tp=4` sets one of your own"
+        )
+    from windtunnel.cli.layouts import best_layout
+
+    return best_layout(source, pairs)
 
 
 def _add_lenient(source: Source, pairs: list[tuple[str, str]]) -> None:
@@ -282,14 +300,17 @@ def show_result(result: Result, comparison: Comparison | None, *, as_json: bool)
 def _explain(source: Source, pairs: list[tuple[str, str]], options: RunOptions, *, as_json: bool) -> int:
     from windtunnel import engine
     from windtunnel.cli.console import print_json
-    from windtunnel.cli.show_json import show_json
     from windtunnel.policies import engine_options
 
     text = engine.explain(source.text, source.name, str(source.base), pairs, engine_options(options))
     if as_json:
         print_json(text)
     else:
-        show_json(text)
+        import json
+
+        from windtunnel.cli.show_explain import show_explanation
+
+        show_explanation(json.loads(text))
     return DONE
 
 

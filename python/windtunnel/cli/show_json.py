@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.text import UNKNOWN, count, duration, rate, short_count, size
+from windtunnel.text import UNKNOWN, count, duration, energy, power, rate, short_count, size
 
 
 def show_json(text: str) -> None:
@@ -35,6 +35,12 @@ def value_text(key: str, value: object) -> str:
         return duration(value / 1e12)
     if key.endswith("_s"):
         return duration(value)
+    if key.endswith("power_w"):
+        return power(value)
+    if key.endswith("energy_j"):
+        return energy(value)
+    if key.endswith("_usd"):
+        return f"{count(value)} US$"
     if key.endswith("_bps"):
         return rate(value)
     if "flops" in key:
@@ -94,6 +100,8 @@ def _plain(key: str, value: object) -> str:
 
 def title(key: str) -> str:
     """A key in words, without its unit."""
+    if key.endswith(("power_w", "energy_j")):
+        key = key[:-2]
     for unit in ("_bytes", "_ps", "_bps", "_s"):
         key = key.removesuffix(unit)
     return key.replace("_", " ")

@@ -13,7 +13,7 @@ from windtunnel.cli.show_compare import show_comparison
 from windtunnel.cluster import cluster_figures, size_of
 from windtunnel.ideal import against
 from windtunnel.ideal import remark as beside_ideal
-from windtunnel.text import UNKNOWN, count, duration, percent, size
+from windtunnel.text import UNKNOWN, count, duration, energy, percent, power, size
 from windtunnel.unseen import unseen_line
 
 if TYPE_CHECKING:
@@ -186,11 +186,30 @@ def _show_links(console: Console, summary: dict[str, Any]) -> None:
     console.print(table)
 
 
+def _show_cost(console: Console, summary: dict[str, Any]) -> None:
+    """Dollars, watts and joules, where sheets have them."""
+    cost = summary.get("cost") or {}
+    parts = []
+    if cost.get("fabric_usd") is not None:
+        parts.append(f"fabric US$ {count(cost['fabric_usd'])}")
+    if cost.get("fabric_power_w") is not None:
+        parts.append(f"fabric {power(cost['fabric_power_w'])}")
+    if cost.get("gpus_power_w") is not None:
+        parts.append(f"GPUs {power(cost['gpus_power_w'])}")
+    jobs = cost.get("jobs") or []
+    if len(jobs) == 1 and jobs[0]["iteration_energy_j"] is not None:
+        parts.append(f"{energy(jobs[0]['iteration_energy_j'])} an iteration")
+    if parts:
+        console.print()
+        console.print(f"by data sheets: {', '.join(parts)}", style="dim")
+
+
 def _show_end(console: Console, result: Result) -> None:
     summary = result.summary
     kinds: dict[str, int] = {}
     for entry in summary.get("evidence") or []:
         kinds[entry["kind"]] = kinds.get(entry["kind"], 0) + 1
+    _show_cost(console, summary)
     console.print()
     if kinds:
         parts = ", ".join(f"{n} {name}" for name, n in sorted(kinds.items()))

@@ -21,6 +21,7 @@ from windtunnel.cli.study_options import (
     executor_of,
     limits_of,
 )
+from windtunnel.cli.study_page import write_study_page
 from windtunnel.engine import InputError
 from windtunnel.source import override_text
 
@@ -79,6 +80,7 @@ def sweep(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Table (.parquet or .csv; default: STORE/NAME.parquet)."),
     ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Page (default: STORE/NAME.html).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
@@ -121,12 +123,14 @@ def sweep(
     found = rows(planned, outcomes, asked)
     target = out_file or store / f"{_file_name(study.name)}.parquet"
     write_table(found, study.varied_keys(), asked, target)
+    page = html or store / f"{_file_name(study.name)}.html"
+    write_study_page(study, found, asked, page)
     if json:
         print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
     else:
         _show(study, found, asked)
         progress.say_end()
-        talk().print(f"table: {target}", markup=False, soft_wrap=True)
+        talk().print(f"table: {target}\npage: {page}", markup=False, soft_wrap=True)
     return DONE if any(row.state == "done" for row in found) else FAILED
 
 
@@ -301,25 +305,10 @@ def _record(row: Row) -> dict[str, Any]:
 
 def write_table(found: list[Row], keys: list[str], metrics: tuple[str, ...], target: Path) -> None:
     """A row per combination: varied keys, metrics, half widths of their 95% intervals, state, message, folder."""
-    import polars as pl
-
     from windtunnel.results.folder import write_beside
+    from windtunnel.study_frame import study_frame
 
-    columns: dict[str, list[Any]] = {}
-    for key in keys:
-        values = [row.varied.get(key) for row in found]
-        same = {type(value) for value in values if value is not None}
-        columns[key] = (
-            values if len(same) <= 1 or same == {int, float} else [None if v is None else str(v) for v in values]
-        )
-    for path in metrics:
-        columns[path] = [row.means[path] for row in found]
-        columns[f"{path} ±"] = [row.halves[path] for row in found]
-    columns |= {
-        "state": [row.state for row in found], "message": [row.message for row in found],
-        "runs": [row.runs for row in found], "folder": [row.folder for row in found],
-    }  # fmt: skip
-    frame = pl.DataFrame(columns, strict=False)
+    frame = study_frame(found, keys, metrics)
     if target.suffix == ".csv":
         write_beside(target, frame.write_csv().encode())
         return

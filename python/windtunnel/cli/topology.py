@@ -11,7 +11,7 @@ from windtunnel.cli.app import DONE, FAILED
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
-    from windtunnel.topology.request import Asked
+    from windtunnel.topology_view.request import Asked
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -69,7 +69,7 @@ def topology(
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Count, price, draw and check the topology of FILE, and answer which way packets go."""
-    from windtunnel.topology.request import Asked
+    from windtunnel.topology_view.request import Asked
 
     if output is not None and export is None:
         raise InputError("-o: there is nothing to write without `--export`\n\nhint: such as `--export graphml`")
@@ -82,12 +82,12 @@ def topology(
     )  # fmt: skip
     text, answer = _ask(file, asked)
     if svg is not None:
-        from windtunnel.topology import draw
-        from windtunnel.topology.export import write_text
+        from windtunnel.topology_view import draw
+        from windtunnel.topology_view.export import write_text
 
         write_text(svg, draw(answer))
     if export is not None:
-        from windtunnel.topology.export import write_text
+        from windtunnel.topology_view.export import write_text
 
         write_text(output, answer["export"]["text"])
     if json:
@@ -95,7 +95,7 @@ def topology(
 
         print_json(text)
     elif export is None or output is not None:
-        from windtunnel.topology.show import show
+        from windtunnel.topology_view.show import show
 
         show(answer)
     _say_written(svg, output)

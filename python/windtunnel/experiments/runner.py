@@ -14,6 +14,7 @@ from windtunnel.experiments.check import Results, Verdict, judge
 from windtunnel.experiments.runs import Means, by
 from windtunnel.experiments.spec import Experiment, read_experiment
 from windtunnel.results import Result
+from windtunnel.shipped import SHIPPED
 from windtunnel.source import override_text, read_source
 from windtunnel.studies import point as studies
 from windtunnel.studies.ask import opened
@@ -56,7 +57,7 @@ class Broken:
 
 def home() -> Path:
     """The folder `experiments`: of the working folder or one above it, else of the checkout this package is in."""
-    for folder in [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]:
+    for folder in [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents, SHIPPED]:
         if any((folder / "experiments").glob("*/experiment.yaml")):
             return folder / "experiments"
     raise InputError("there is no folder `experiments` here\n\nhint: run this in a checkout of Windtunnel")

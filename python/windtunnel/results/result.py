@@ -16,6 +16,8 @@ from windtunnel.source import read_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from windtunnel.results.notebook import Plots
+
 _KEYS = {
     "windtunnel": str, "scenario": str, "fidelity": str, "seed": int, "partial": bool,
     "jobs": list, "network": object, "flows": object, "cluster": dict, "evidence": list,
@@ -162,6 +164,18 @@ class Result:
     def congestion(self) -> pl.DataFrame:
         """Periods in which a job could not fill its hosts' bandwidth, and the job that caused each (flow fidelity)."""
         return self.table("congestion")
+
+    @cached_property
+    def plot(self) -> Plots:
+        """Figures of the report one by one: `result.plot.waterfall()`; a notebook shows them."""
+        from windtunnel.results.notebook import Plots  # noqa: PLC0415
+
+        return Plots(self)
+
+    def _repr_html_(self) -> str:
+        from windtunnel.results.notebook import result_html  # noqa: PLC0415
+
+        return result_html(self)
 
     def __repr__(self) -> str:
         summary = self.summary

@@ -121,7 +121,7 @@ fn messages_that_never_end_are_bad_input() {
 #[test]
 fn a_message_of_too_many_packets_ends_the_run_in_words() {
     match go(text("packet", "400 Gbps", "", &ring("40 TB")), &mut Discard) {
-        Err(Failure::Run(Why::Horizon, message)) => {
+        Err(Failure::Run(Why::Model, message)) => {
             assert!(message.contains("on one queue pair, expected fewer than 2^32"), "{message}");
         }
         other => panic!("{other:?}"),

@@ -34,7 +34,7 @@ fn failure(text: String, base: &Path, full: bool) -> String {
         ..RunRequest::default()
     };
     match run(&request, &mut Discard, &mut Discard) {
-        Err(Failure::Run(Why::Lost, message)) => message,
+        Err(Failure::Run(Why::Lost | Why::Stuck, message)) => message,
         Err(other) => panic!("{other:?}"),
         Ok(summary) => panic!("it ended: {summary}"),
     }

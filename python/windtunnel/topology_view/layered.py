@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from windtunnel.topology.cells import Cell, cable_text, cells, draw_cell, size_of, thickness
+from windtunnel.topology_view.cells import Cell, cable_text, cells, draw_cell, size_of, thickness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windtunnel.topology.picture import Box, Picture
-    from windtunnel.topology.scene import Bundle, Group, Scene
+    from windtunnel.topology_view.picture import Box, Picture
+    from windtunnel.topology_view.scene import Bundle, Group, Scene
 
 APART, ABOVE = 34.0, 84.0
 """Between boxes of a row, and between rows."""

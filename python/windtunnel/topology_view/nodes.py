@@ -6,12 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windtunnel.topology.cells import kind_of, thickness
-from windtunnel.topology.picture import width_of
+from windtunnel.topology_view.cells import kind_of, thickness
+from windtunnel.topology_view.picture import width_of
 
 if TYPE_CHECKING:
-    from windtunnel.topology.picture import Picture
-    from windtunnel.topology.scene import Node, Scene
+    from windtunnel.topology_view.picture import Picture
+    from windtunnel.topology_view.scene import Node, Scene
 
 MOST = 24
 """Most boxes of a row; wider fabrics are drawn by groups."""

@@ -7,14 +7,14 @@ import math
 from typing import TYPE_CHECKING
 
 from windtunnel.text import rate
-from windtunnel.topology.cells import Cell, cable_text, cells, draw_cell, metres, size_of, thickness
-from windtunnel.topology.scene import Group, Member
+from windtunnel.topology_view.cells import Cell, cable_text, cells, draw_cell, metres, size_of, thickness
+from windtunnel.topology_view.scene import Group, Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windtunnel.topology.picture import Picture
-    from windtunnel.topology.scene import Bundle, Scene
+    from windtunnel.topology_view.picture import Picture
+    from windtunnel.topology_view.scene import Bundle, Scene
 
 LABELLED = 10
 """Most lines with a label each; of more, what they are is listed below."""

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from windtunnel.cli.console import out
 from windtunnel.text import UNKNOWN, count, counted_words, duration, percent, rate, short_count, size
-from windtunnel.topology.cells import metres
-from windtunnel.topology.show_routes import show_check, show_ecmp, show_faults, show_path
+from windtunnel.topology_view.cells import metres
+from windtunnel.topology_view.show_routes import show_check, show_ecmp, show_faults, show_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,12 +39,37 @@ def _show_whole(console: Console, answer: Record) -> None:
     console.print(_figures(answer))
     console.print()
     console.print(_tiers(answer["tiers"]))
+    hint = bundle_hint(answer)
+    if hint is not None:
+        console.print()
+        console.print(hint, markup=False, soft_wrap=True)
     if answer["analysis"]:
         console.print()
         console.print(_cables(answer["analysis"]))
     if answer["cost"]:
         console.print()
         _cost(console, answer["cost"])
+
+
+def bundle_hint(answer: Record) -> str | None:
+    """What spares the switches of the top tier of a Clos whose ports are mostly idle; None where nothing does."""
+    tiers = answer["tiers"]
+    if answer["shape"] != "clos" or len(tiers) < 2:
+        return None
+    top = tiers[-1]
+    used, there = top["ports_down_used"], top["ports_down_used"] + top["ports_down_unused"]
+    if not used or 2 * used >= there or not top["switches"]:
+        return None
+    each = -(-used // top["switches"])
+    many = min(top["ports_down"] // each, tiers[-2]["ports_up"])
+    fits = [n for n in range(2, many + 1) if tiers[-2]["ports_up"] % n == 0 and top["switches"] % n == 0]
+    if not fits:
+        return None
+    left = top["switches"] // fits[-1]
+    return (
+        f"hint: {used / there:.0%} of the ports of the {count(top['switches'])} {top['name']} switches are in use; "
+        f"`bundle: {fits[-1]}` in that tier puts as many cables to each and needs {counted_words(left, 'switch')}"
+    )
 
 
 def _headline(answer: Record) -> Text:

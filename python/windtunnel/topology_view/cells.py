@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windtunnel.text import rate
-from windtunnel.topology.picture import width_of
+from windtunnel.topology_view.picture import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windtunnel.topology.picture import Picture
-    from windtunnel.topology.scene import Bundle, Group, Member, Scene
+    from windtunnel.topology_view.picture import Picture
+    from windtunnel.topology_view.scene import Bundle, Group, Member, Scene
 
 CHIP, GAP, PAD, HEAD = 24.0, 8.0, 12.0, 26.0
 

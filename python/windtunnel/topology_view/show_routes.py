@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.text import UNKNOWN, count, duration, percent, rate
-from windtunnel.topology.cells import metres
+from windtunnel.topology_view.cells import metres
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,5 +1,5 @@
 """`windtunnel topology`: what is asked of the engine, what is printed, and the drawing."""
 
-from windtunnel.topology.draw import draw
+from windtunnel.topology_view.draw import draw
 
 __all__ = ["draw"]

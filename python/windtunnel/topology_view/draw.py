@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.text import count, counted_words, duration, rate
-from windtunnel.topology.circle import draw_buildings, draw_circle
-from windtunnel.topology.grid import draw_grid, has_grid
-from windtunnel.topology.layered import draw_layered
-from windtunnel.topology.nodes import draw_nodes, fits
-from windtunnel.topology.picture import MARGIN, Picture, width_of
-from windtunnel.topology.scene import read_scene
+from windtunnel.topology_view.circle import draw_buildings, draw_circle
+from windtunnel.topology_view.grid import draw_grid, has_grid
+from windtunnel.topology_view.layered import draw_layered
+from windtunnel.topology_view.nodes import draw_nodes, fits
+from windtunnel.topology_view.picture import MARGIN, Picture, width_of
+from windtunnel.topology_view.scene import read_scene
 
 if TYPE_CHECKING:
-    from windtunnel.topology.scene import Scene
+    from windtunnel.topology_view.scene import Scene
 
 HEADING = 62.0
 NAMED_FAULTS = 6

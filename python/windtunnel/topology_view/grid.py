@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.topology.picture import width_of
-from windtunnel.topology.scene import split
+from windtunnel.topology_view.picture import width_of
+from windtunnel.topology_view.scene import split
 
 if TYPE_CHECKING:
-    from windtunnel.topology.picture import Picture
-    from windtunnel.topology.scene import Scene
+    from windtunnel.topology_view.picture import Picture
+    from windtunnel.topology_view.scene import Scene
 
 SIDE = 8
 """Most nodes of a side that are drawn."""

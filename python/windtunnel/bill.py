@@ -1,0 +1,133 @@
+"""What a run's machine costs and draws: dollars of the fabric, watts of fabric and GPUs, joules of the run.
+
+The fabric is priced by the engine from data sheets of switches and optics, as `windtunnel topology` has it. A GPU draws
+its sheet's board power, all the time: what a run needs at most. What no sheet says is null and never 0: no maker
+publishes prices of GPUs, and NICs, hosts and cooling are not counted. Every figure names its source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from windtunnel import engine
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from windtunnel.source import Source
+
+REQUEST = json.dumps({"repair": "converged", "analyse": True})
+
+LARGEST = 16_384
+"""GPUs of a fabric that is priced with each run: counting the parts of larger ones takes longer than some runs."""
+
+_POWER = re.compile(
+    r"(?m)^power: *\{value: *(?P<value>[0-9.]+) *(?P<kilo>k?)W, *evidence: *(?P<kind>[^,}]+), *"
+    r'source: *"(?P<source>[^"]*)"\}'
+)
+
+
+def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str, Any]) -> dict[str, Any]:
+    """`summary.cost` of a run; keys and units are in `docs/results.md`."""
+    tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
+    host = ((tree.get("topology") or {}).get("host") or {}) if isinstance(tree, dict) else {}
+    known = _gpus(tree, host)
+    fabric = _fabric(tree, source) if known is None or known <= LARGEST else None
+    cost = (fabric or {}).get("cost") or {}
+    evidence = [row for row in cost.get("evidence") or [] if row["constant"].endswith((": price", ": power"))]
+    named = fabric["host"]["gpu"] if fabric is not None else host.get("gpu")
+    each, row = _power(named, host.get("gpu"), source.base)
+    evidence += [row] if row is not None else []
+    gpus = fabric["gpus"] if fabric is not None else known
+    gpus_w = _times(each, gpus)
+    total_w = None if gpus_w is None or cost.get("power_w") is None else gpus_w + cost["power_w"]
+    return {
+        "fabric_usd": cost.get("total_usd"),
+        "gpus_usd": None,
+        "fabric_power_w": cost.get("power_w"),
+        "gpu_power_w": each,
+        "gpus_power_w": gpus_w,
+        "power_w": total_w,
+        "energy_j": _times(total_w, summary.get("simulated_time_s")),
+        "jobs": [_job(job, each, cost.get("power_w"), gpus) for job in summary["jobs"]],
+        "evidence": [{key: row[key] for key in ("constant", "kind", "source")} for row in evidence],
+    }
+
+
+def with_bill(text: str, source: Source, overrides: Sequence[tuple[str, str]]) -> str:
+    """A summary's text with `cost` as its last key; all else is as the engine wrote it.
+
+    A run is never lost for its bill: what cannot be priced leaves the text as it is.
+    """
+    try:
+        found = bill(source, overrides, json.loads(text))
+    except InputError:
+        return text
+    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}'
+
+
+def _job(job: dict[str, Any], each: float | None, fabric_w: float | None, gpus: int | None) -> dict[str, Any]:
+    """Energy of a job's iterations: its GPUs and as large a part of the fabric."""
+    mean = (job["iteration_time_s"] or {}).get("mean")
+    whole = None if each is None or fabric_w is None or not gpus else (each + fabric_w / gpus) * job["ranks"]
+    iteration = _times(whole, mean)
+    tokens = job.get("tokens_per_s")
+    return {
+        "name": job["name"],
+        "power_w": whole,
+        "iteration_energy_j": iteration,
+        "tokens_per_j": None if not tokens or not whole else tokens / whole,
+    }
+
+
+def _fabric(tree: Any, source: Source) -> dict[str, Any] | None:  # noqa: ANN401
+    """The topology as the engine counts and prices it; None where a scenario has none."""
+    try:
+        found: dict[str, Any] = json.loads(engine.topology(json.dumps(tree), source.name, str(source.base), REQUEST))
+    except InputError:
+        return None
+    return found
+
+
+def _gpus(tree: Any, host: dict[str, Any]) -> int | None:  # noqa: ANN401
+    hosts, each = (tree.get("topology") or {}).get("hosts"), host.get("gpus", 1)
+    return hosts * each if isinstance(hosts, int) and isinstance(each, int) else None
+
+
+def _times(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a * b
+
+
+def _power(named: object, written: object, base: Path) -> tuple[float | None, dict[str, str] | None]:
+    """Watts of a GPU by its sheet: one that comes along, or a file of one's own; and the evidence."""
+    if isinstance(written, str) and (base / written).is_file():
+        return _of_sheet(base / written)
+    if not isinstance(named, str):
+        return None, None
+    path = _sheets().get(named.lower())
+    return (None, None) if path is None else _of_sheet(path)
+
+
+@cache
+def _sheets() -> dict[str, Path]:
+    """Sheets of GPUs by stem and by name, which differ in case alone."""
+    from windtunnel.shipped import data  # noqa: PLC0415
+
+    return {path.stem.lower(): path for path in sorted((data() / "gpus").glob("*.yaml"))}
+
+
+def _of_sheet(path: Path) -> tuple[float | None, dict[str, str] | None]:
+    """The figure `power` of a sheet, as all sheets write it: `power: {value: 700 W, evidence: …, source: "…"}`."""
+    text = path.read_text(encoding="utf-8")
+    found = _POWER.search(text)
+    if found is None:
+        return None, None
+    name = re.search(r"(?m)^name: *(.+)$", text)
+    constant = f"GPU {name[1] if name is not None else path.stem}: power"
+    watts = float(found["value"]) * (1000 if found["kilo"] else 1)
+    return watts, {"constant": constant, "kind": found["kind"].strip(), "source": found["source"]}

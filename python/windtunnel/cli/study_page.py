@@ -1,0 +1,42 @@
+"""The page of a sweep: its rows as the report draws them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windtunnel.studies.rows import Row
+    from windtunnel.studies.study import Study
+
+
+def write_study_page(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> None:
+    """Writes the page of `rows` to `target`; links to the runs are relative to it."""
+    from windtunnel.report.study import study_page
+    from windtunnel.report.study.table import PageRow, Table
+    from windtunnel.results.folder import write_beside
+    from windtunnel.studies.study import short_names
+
+    keys = study.varied_keys()
+    short = short_names(keys)
+    drawn = [
+        PageRow(
+            {short.get(key, key): row.varied.get(key) for key in keys},
+            row.means, row.halves, row.state, row.message, _link(row.folder, target),
+        )
+        for row in rows
+    ]  # fmt: skip
+    table = Table(study.name, [short.get(key, key) for key in keys], list(metrics), drawn)
+    write_beside(target, study_page(table).encode())
+
+
+def _link(folder: str | None, target: Path) -> str | None:
+    """The run's report if it has one, else its summary."""
+    if folder is None:
+        return None
+    place = Path(folder)
+    name = "report.html" if (place / "report.html").is_file() else "summary.json"
+    return Path(os.path.relpath(place / name, target.parent)).as_posix()

@@ -1,0 +1,138 @@
+"""Many runs from Python: `sweep` and `layouts`, as frames."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from windtunnel.engine import InputError
+from windtunnel.source import override_text, read_source
+from windtunnel.studies.design import axis
+from windtunnel.studies.rows import DEFAULT_METRICS, rows
+from windtunnel.studies.runner import Limits, run_points
+from windtunnel.studies.store import Store
+from windtunnel.studies.study import Study
+from windtunnel.study_frame import study_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from windtunnel.layout.search import Fabric
+
+
+def sweep(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    vary: Mapping[str, Any] | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    seeds: int = 1,
+    overrides: Mapping[str, object] | None = None,
+    fidelity: str | None = None,
+    workers: int | None = None,
+    fresh: bool = False,
+    store: str | Path | None = None,
+) -> pl.DataFrame:
+    """Runs a scenario at every combination of `vary` and returns a frame of a row each.
+
+    `vary` has keys of the scenario, each with its values (NumPy's too) or `{"from", "to", "scale", "points"}`; without
+    it `scenario` is the path of a study, which says all but `overrides`, `workers`, `fresh` and `store` itself. Columns
+    are the varied keys, each metric and `METRIC ±`, half of its 95% interval over the seeds, `state`, `message`, `runs`
+    and `folder`. Runs are kept in `store`, and served from it; in none if it is None, and `folder` is null.
+
+    Worker processes import the caller's main module: a script calls this under `if __name__ == "__main__":`.
+    Raises `InputError` for a scenario, a key or a metric that is no good. A point that is refused is a row.
+    """
+    study, asked = _study(scenario, vary, metrics, seeds, overrides, fidelity)
+    planned = study.plan()
+    with _opened(store) as opened:
+        outcomes = list(run_points(planned, opened, limits=Limits(workers=workers), fresh=fresh))
+        frame = study_frame(rows(planned, outcomes, asked), study.varied_keys(), asked)
+    return frame if store is not None else frame.with_columns(folder=pl.lit(None, pl.String))
+
+
+def layouts(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    job: str | None = None,
+    gpus: int | None = None,
+    fabric: Fabric = "ideal",
+    top: int | None = 20,
+    schedules: Sequence[str] | None = None,
+    micro_batches: Sequence[int] | None = None,
+    zero: Sequence[int] | None = None,
+    recompute: Sequence[str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    workers: int | None = None,
+    store: str | Path | None = None,
+) -> pl.DataFrame:
+    """Every layout of a job on its GPUs as a frame, the fastest first (`windtunnel.layouts`, `docs/layouts.md`).
+
+    `top` of the best are exact, all that fit if None. Columns are `tp`, `cp`, `ep`, `pp`, `dp`, `zero`, `schedule`,
+    `chunks`, `micro_batch`, `recompute`; `state` and `message`; `memory_bytes`; `least_s`, `ideal_s` and `real_s`,
+    seconds of an iteration; `mfu`, `tokens_per_s`, `folder`. Raises `InputError` where there is nothing to lay out.
+    """
+    from windtunnel.layout.job import read_job  # noqa: PLC0415
+    from windtunnel.layout.search import search  # noqa: PLC0415
+    from windtunnel.layout.space import Space  # noqa: PLC0415
+
+    space = Space(
+        schedules=tuple(schedules) if schedules is not None else Space.schedules,
+        micro_batches=None if micro_batches is None else tuple(micro_batches),
+        zero=None if zero is None else tuple(zero),
+        recompute=None if recompute is None else tuple(recompute),
+    )
+    asked = read_job(read_source(scenario), _pairs(overrides), job, gpus)
+    with _opened(store) as opened:
+        found = search(asked, opened, space=space, fabric=fabric, top=top, limits=Limits(workers=workers))
+    return pl.DataFrame([row.record() for row in found], infer_schema_length=None)
+
+
+@contextmanager
+def _opened(store: str | Path | None) -> Iterator[Store]:
+    """The store in a folder; without one, a store that is gone afterwards."""
+    if store is not None:
+        with Store(Path(store)) as found:
+            yield found
+        return
+    with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder, Store(Path(folder)) as found:
+        yield found
+
+
+def _study(
+    scenario: str | Path | Mapping[str, Any],
+    vary: Mapping[str, Any] | None,
+    metrics: Sequence[str],
+    seeds: int,
+    overrides: Mapping[str, object] | None,
+    fidelity: str | None,
+) -> tuple[Study, tuple[str, ...]]:
+    """What is asked, and the figures."""
+    if vary is None:
+        if not isinstance(scenario, str | Path):
+            raise InputError("expected `vary`, or the path of a study")
+        study = Study.read(Path(scenario))
+        from dataclasses import replace  # noqa: PLC0415
+
+        return replace(study, overrides=(*study.overrides, *_pairs(overrides))), study.metrics or tuple(metrics)
+    source = read_source(scenario)
+    axes = tuple(axis(key, _values(values), f"vary[{key!r}]") for key, values in vary.items())
+    name = Path(source.name).stem if source.name != "<scenario>" else "sweep"
+    study = Study(name, source, tuple(_pairs(overrides)), axes, seeds=seeds, metrics=tuple(metrics), fidelity=fidelity)
+    return study, tuple(metrics)
+
+
+def _values(values: Any) -> object:  # noqa: ANN401
+    """A range as it is; values as a list, NumPy's as plain ones."""
+    if isinstance(values, dict):
+        return values
+    listed = getattr(values, "tolist", None)
+    found = list(values) if listed is None else listed()
+    return [value.item() if hasattr(value, "item") else value for value in found]
+
+
+def _pairs(overrides: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    return [(path, override_text(value)) for path, value in (overrides or {}).items()]

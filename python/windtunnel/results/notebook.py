@@ -1,0 +1,78 @@
+"""A result in a notebook: its main figures as HTML, and the figures of its report one by one."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windtunnel.results.result import Result
+
+
+class Drawing:
+    """A figure: a notebook shows it, `svg` is its text."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def _repr_html_(self) -> str:
+        # The page's colours, which a notebook does not have.
+        return f'<div style="--ink:currentColor;--muted:gray;--line:#8884;max-width:1040px">{self.svg}</div>'
+
+
+class Plots:
+    """Figures of a run: `waterfall`, `gantt`, `cdf`, `heatmap`. Each raises `InputError` if the run lacks its table."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+
+    def waterfall(self, job: int = 0) -> Drawing:
+        """What each simulated iteration of a job is made of."""
+        import polars as pl  # noqa: PLC0415
+
+        from windtunnel.report.waterfall import waterfall  # noqa: PLC0415
+
+        found = self._result.summary["jobs"][job]
+        rows = self._result.iterations.filter(pl.col("job") == found["name"])
+        return Drawing(waterfall(rows, found.get("ideal_iteration_time_s")))
+
+    def gantt(self, job: int = 0) -> Drawing:
+        """One pipeline of a job in its last iteration."""
+        import polars as pl  # noqa: PLC0415
+
+        from windtunnel.report.gantt import gantt  # noqa: PLC0415
+
+        name = self._result.summary["jobs"][job]["name"]
+        scan = self._result.scan("operations").filter(pl.col("job") == name)
+        last = scan.filter(pl.col("episode") == pl.col("episode").max())
+        return Drawing(gantt(last.filter(pl.col("iteration") == pl.col("iteration").max()).collect()))
+
+    def cdf(self) -> Drawing:
+        """How long flows or messages take."""
+        from windtunnel.report.cdf import cdf  # noqa: PLC0415
+
+        table = "flows" if "flows" in self._result.tables else "messages"
+        return Drawing(cdf(self._result.scan(table), table))
+
+    def heatmap(self) -> Drawing:
+        """Utilisation of the links over time."""
+        from windtunnel.report.heatmap import heatmap  # noqa: PLC0415
+
+        return Drawing(heatmap(self._result.links))
+
+
+def result_html(result: Result) -> str:
+    """The main figures of a run as a table."""
+    from windtunnel.text import duration, percent  # noqa: PLC0415
+
+    summary = result.summary
+    head = "".join(f"<th>{name}</th>" for name in ("job", "ranks", "iteration", "ideal fabric", "compute", "MFU"))
+    rows = []
+    for job in summary["jobs"]:
+        cells = (
+            job["name"], f"{job['ranks']:,}", duration((job["iteration_time_s"] or {}).get("mean")),
+            duration(job["ideal_iteration_time_s"]), duration(job["compute_s"]), percent(job["mfu"]),
+        )  # fmt: skip
+        rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
+    title = f"<b>{escape(str(summary['scenario']))}</b> · {summary['fidelity']} fidelity · seed {summary['seed']}"
+    return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -1,0 +1,117 @@
+"""Dollars, watts and joules: in the summary, in comparisons, and what an idle top tier could spare."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import windtunnel
+from windtunnel import shipped
+from windtunnel.bill import _of_sheet
+from windtunnel.topology_view.show import bundle_hint
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+SCENARIO = """
+windtunnel: 1
+name: billed
+fidelity: flow
+topology:
+  shape: clos
+  hosts: 4
+  tiers: [{ports_down: 16, rate: 400 Gbps, length: 5 m}, {ports_down: 8, rate: 400 Gbps, length: 30 m}]
+  host: {gpu: H100-SXM, gpus: 8, nics: 8, nic: ConnectX-7}
+jobs: [{name: a, iterations: 2, workload: {collective: {kind: all_reduce, bytes: 64 MiB}}}]
+"""
+
+
+def test_every_sheet_with_power_is_read_as_it_is_written() -> None:
+    for path in sorted((shipped.data() / "gpus").glob("*.yaml")):
+        written = re.search(r"(?m)^power:.*?([0-9.]+) (k?)W", path.read_text(encoding="utf-8"))
+        watts, row = _of_sheet(path)
+        if written is None:
+            assert watts is None
+            continue
+        assert watts == float(written[1]) * (1000 if written[2] else 1)
+        assert row is not None
+        assert row["source"]
+
+
+def test_a_summary_says_dollars_watts_and_joules() -> None:
+    summary = windtunnel.run(SCENARIO).summary
+    fabric = windtunnel.topology(SCENARIO)["cost"]
+    cost = summary["cost"]
+    assert cost["fabric_usd"] == fabric["total_usd"]
+    assert cost["fabric_power_w"] == fabric["power_w"]
+    assert cost["gpus_power_w"] == 32 * 700
+    assert cost["power_w"] == cost["gpus_power_w"] + cost["fabric_power_w"]
+    assert cost["energy_j"] == pytest.approx(cost["power_w"] * summary["simulated_time_s"])
+    # The only job has all GPUs, so its two iterations are the run.
+    assert 2 * cost["jobs"][0]["iteration_energy_j"] == pytest.approx(cost["energy_j"], rel=1e-6)
+    assert cost["gpus_usd"] is None
+    assert any(row["constant"] == "GPU H100-SXM: power" for row in cost["evidence"])
+    assert all(row["source"] for row in cost["evidence"])
+
+
+def test_what_no_sheet_says_is_unknown_and_not_zero() -> None:
+    nameless = windtunnel.run(SCENARIO.replace("gpu: H100-SXM, ", "")).summary["cost"]
+    assert nameless["gpu_power_w"] is None
+    assert nameless["power_w"] is None
+    assert nameless["energy_j"] is None
+    assert nameless["fabric_usd"] > 0
+    calendar = "windtunnel: 1\nname: c\nfidelity: job\ntopology: {hosts: 2, host: {gpus: 8}}\n"
+    jobs = "jobs: [{name: a, gpus: 8, duration: 1 h}]\n"
+    without = windtunnel.run(calendar + jobs).summary["cost"]
+    assert without["fabric_usd"] is None
+    assert without["power_w"] is None
+
+
+def test_a_sheet_of_ones_own_is_asked(tmp_path: Path) -> None:
+    sheet = (shipped.data() / "gpus" / "h100-sxm.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(sheet.replace("value: 700 W", "value: 1.2 kW"), encoding="utf-8")
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(SCENARIO.replace("gpu: H100-SXM", "gpu: mine.yaml"), encoding="utf-8")
+    assert windtunnel.run(scenario).summary["cost"]["gpu_power_w"] == 1200
+
+
+def test_comparisons_have_them(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(SCENARIO, encoding="utf-8")
+    command("run", "s.yaml", "--no-report", "--out", "then")
+    shown = command(
+        "run", "s.yaml", "--no-report", "--set", "topology.tiers[0].oversubscription=2", "--compare", "then"
+    ).stdout
+    assert "fabric usd" in shown
+    assert "US$" in shown
+    assert re.search(r"by data sheets: fabric US\$ [0-9,]+, fabric [0-9.]+ kW, GPUs 22.40 kW", shown)
+    again = windtunnel.compare(windtunnel.run(tmp_path / "s.yaml"), tmp_path / "then").to_json()
+    assert not [metric for metric in again["metrics"] if metric["key"].startswith("cost")]
+
+
+@pytest.mark.parametrize("hosts", [32, 64, 128])
+def test_the_hint_at_bundles_spares_what_it_says(hosts: int) -> None:
+    scenario = Path(shipped.root() / "examples" / "llama3-70b-256xH100.yaml")
+    given = {"topology.hosts": hosts, "topology.host.rails": False}
+    whole = windtunnel.topology(scenario, overrides=given)
+    hint = bundle_hint(whole)
+    if hint is None:
+        top = whole["tiers"][-1]
+        assert 2 * top["ports_down_used"] >= top["ports_down_used"] + top["ports_down_unused"]
+        return
+    found = re.search(r"`bundle: (\d+)`.* needs (\d+) switch", hint)
+    assert found is not None
+    spared = windtunnel.topology(scenario, overrides={**given, "topology.tiers[1].bundle": int(found[1])})
+    assert spared["tiers"][-1]["switches"] == int(found[2])
+    assert spared["cost"]["total_usd"] < whole["cost"]["total_usd"]
+    assert spared["bisection_bps"] == whole["bisection_bps"]
+
+
+def test_the_bill_is_the_last_key_and_changes_no_other(tmp_path: Path) -> None:
+    result = windtunnel.run(SCENARIO, out=tmp_path / "run")
+    text = (result.path / "summary.json").read_text(encoding="utf-8")
+    assert list(json.loads(text))[-1] == "cost"
+    assert text.endswith("}\n")

@@ -1,0 +1,153 @@
+"""The page of a study: which figure for how many axes, what it says, where it leads, and that it stands alone."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windtunnel.report.study import study_page
+from windtunnel.report.study.axes import numbers
+from windtunnel.report.study.front import front
+from windtunnel.report.study.table import PageRow, Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+TIME, RATE = "jobs[0].iteration_time_s.mean", "jobs[0].tokens_per_s"
+
+VOID = {"meta", "br", "img", "link"}
+
+
+class _Checked(HTMLParser):
+    """Every element is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.count: dict[str, int] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+        assert all(not (name in {"src", "onload"} or (value or "").startswith("http")) or name == "xmlns"
+                   for name, value in attrs)  # fmt: skip
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def checked(text: str) -> dict[str, int]:
+    parser = _Checked()
+    parser.feed(text)
+    assert not parser.open
+    assert "nan" not in re.sub(r"<title>.*?</title>", "", text.partition("<svg")[2], flags=re.DOTALL).split()
+    return parser.count
+
+
+def study(*levels: tuple[str, list[object]], refused: int = 0) -> Table:
+    names = [name for name, _ in levels]
+    rows = []
+    for i, values in enumerate(product(*(each for _, each in levels))):
+        done = i >= refused
+        rows.append(
+            PageRow(
+                dict(zip(names, values, strict=True)),
+                {TIME: 0.01 * (i + 1) if done else None, RATE: 1e4 / (i % 3 + 1) if done else None},
+                {TIME: 0.001 if done else None, RATE: None},
+                "done" if done else "refused",
+                None if done else "pipeline rank 0 needs <more> than there is",
+                f"points/{i}/summary.json" if done else None,
+            )
+        )
+    return Table("a & b", names, [TIME, RATE], rows)
+
+
+def test_one_axis_is_a_line_with_intervals() -> None:
+    text = study_page(study(("hosts", [8, 16, 32]), refused=1))
+    count = checked(text)
+    assert count["polyline"] >= 3  # a line for each figure, and the front
+    assert "95% intervals" in text
+    assert text.count("±") >= 2
+    assert "×" in text
+    assert "&lt;more&gt;" in text
+    assert "<more>" not in text
+
+
+def test_two_axes_are_a_map() -> None:
+    text = study_page(study(("tp", [1, 2, 4]), ("size", ["1 MiB", "64 MiB"]), refused=2))
+    count = checked(text)
+    assert count["rect"] == 2 * 6
+    assert "stroke-dasharray" in text
+    assert "The ring marks the best" in text
+
+
+def test_more_axes_are_parallel_coordinates_and_a_front() -> None:
+    table = study(("tp", [1, 2]), ("pp", [1, 2, 4]), ("cp", [1, 2]), refused=1)
+    text = study_page(table)
+    checked(text)
+    assert "A line is a point" in text
+    assert 'class="front"' in text
+    assert text.count("<svg") == 3
+    for i in range(1, 12):
+        assert f'href="points/{i}/summary.json"' in text
+
+
+def test_a_key_that_takes_one_value_is_no_axis() -> None:
+    assert "The ring marks the best" in study_page(study(("tp", [1, 2]), ("zero", [1]), ("pp", [1, 2])))
+
+
+def test_the_front_is_what_none_beats() -> None:
+    rows = study(("x", list(range(12)))).rows
+    edge = front(rows, TIME, RATE)
+    for row in rows:
+        beaten = any(
+            (other.means[TIME] or 0) <= (row.means[TIME] or 0)
+            and (other.means[RATE] or 0) >= (row.means[RATE] or 0)
+            and other is not row
+            and (other.means[TIME], other.means[RATE]) != (row.means[TIME], row.means[RATE])
+            for other in rows
+        )
+        assert (row in edge) == (not beaten)
+
+
+@pytest.mark.parametrize("values", [[1.0], [0.0, 5.0], [1e-6, 3.0], [-2.0, 7.5], [3.0, 3.0], [1e9, 1.2e9]])
+def test_axes_have_round_ticks_inside_them(values: list[float]) -> None:
+    axis = numbers(values, 0, 100)
+    ticks = axis.ticks()
+    assert len(ticks) >= 2
+    assert all(axis.low <= tick <= axis.high for tick in ticks)
+    assert all(0 <= axis.at(value) <= 100 for value in values)
+
+
+def test_a_study_without_results_still_has_a_page() -> None:
+    text = study_page(study(("tp", [1, 2]), refused=2))
+    checked(text)
+    assert "refused" in text
+
+
+def test_sweep_writes_a_page_that_leads_to_its_runs(command: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "ring.yaml"
+    scenario.write_text(
+        "windtunnel: 1\nname: ring\nfidelity: message\n"
+        "topology: {shape: clos, hosts: 4, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}], "
+        "host: {gpus: 1, nics: 1}}\njobs: [{name: a, workload: {flows: {pattern: ring, bytes: 1 MiB}}}]\n",
+        encoding="utf-8",
+    )
+    command("sweep", scenario, "--vary", "topology.hosts=2,4", "--vary", "jobs[0].workload.flows.bytes=1 MiB,2 MiB")
+    text = (tmp_path / "runs" / "ring.html").read_text(encoding="utf-8")
+    checked(text)
+    links = set(re.findall(r'href="([^"]+)"', text))
+    assert len(links) == 4
+    assert all((tmp_path / "runs" / link).is_file() for link in links)
+    assert "prefers-color-scheme: dark" in text
+    assert 'content="width=device-width' in text
