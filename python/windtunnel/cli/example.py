@@ -61,7 +61,8 @@ def needed(path: Path) -> list[Path]:
 
     found = [path, *_scenario_of(path)]
     for file in list(found):
-        found += [each.resolve() for each in named(read_source(file), [])]
+        source = read_source(file)
+        found += [(source.base / each).resolve() for each in named(source, [])]
     home = shipped.root() / "examples"
     return sorted({each for each in found if each.is_relative_to(home)})
 
