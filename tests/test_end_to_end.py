@@ -49,7 +49,7 @@ jobs:
 SUMMARY = """
 windtunnel scenario scenario_sha256 inputs seed fidelity partial fold simulated_time_s wall_time_s cpu_time_s events
 packet_hops data_packet_hops peak_memory_bytes peak_rss_bytes jobs network flows cluster evidence
-warnings
+warnings cost
 """.split()
 
 JOB = """
@@ -197,7 +197,7 @@ def test_an_interrupted_run_leaves_a_partial_result(scenario: Path, tmp_path: Pa
     assert job["state"] == "interrupted"
     assert 0 < job["simulated_iterations"] == result.iterations.height < 100000
     assert result.flows.height > 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["partial", "tiny.yaml"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["partial", "partial.journal", "tiny.yaml"]
 
 
 def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None:
@@ -219,8 +219,8 @@ def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None
 
 
 KINDS = (
-    "fidelities transports topologies load-balancers disciplines modules collectives algorithms schedules schedulers "
-    "placements logs gpus nics switches optics models jobs faults"
+    "fidelities transports parameters topologies load-balancers disciplines modules collectives algorithms schedules "
+    "schedulers placements workloads logs gpus nics switches optics models jobs faults"
 ).split()
 
 

@@ -23,8 +23,8 @@ POOLS = {"multiprocessing", "concurrent", "joblib", "ray", "subprocess", "thread
 MAY_START = {"studies/local.py": {"multiprocessing", "subprocess"}, "studies/worker.py": {"multiprocessing"}}
 """Who may start processes, and by what."""
 
-MAY_HEED = {"api.py", "cli/study_progress.py"}
-"""Where `threading` only tells whether signals can be heeded."""
+MAY_HEED = {"api.py", "cli/study_progress.py", "simulation.py"}
+"""Where `threading` only tells whether signals can be heeded, or holds the one run of a simulation."""
 
 MAY_RUN = {"api.py", "studies/worker.py", "engine.py"}
 """A single run into a folder of its own, and the worker."""

@@ -62,6 +62,9 @@ def test_a_month_that_was_killed_often_is_an_undisturbed_one(tmp_path: Path) -> 
     while kills < 6 and killed_in_its_midst(arguments, tmp_path, journal, wait_s=draw.uniform(0.0, 0.25)):
         kills += 1
         arguments = ["--resume", "often"]
+        if not journal.exists():
+            # It had its folder, and was killed on its way out.
+            break
         assert not (tmp_path / "often").exists(), "nothing stands there before it is whole"
     assert kills > 0
     last = ended(["--resume", "often"], tmp_path) if journal.exists() else None
@@ -99,7 +102,7 @@ def test_what_cannot_go_on_says_why(tmp_path: Path) -> None:
 
     assert "nowhere.journal: it cannot be read" in refused("--resume", "nowhere")
     assert "found `--seed` beside it" in refused("--resume", "nowhere", "--seed", "4")
-    assert "expected a SCENARIO" in refused()
+    assert "missing argument `SCENARIO`" in refused()
     (tmp_path / "text.journal").write_text("what somebody else has left, and of some length\n", encoding="utf-8")
     assert "no journal of this version" in refused("--resume", "text")
     assert (tmp_path / "text.journal").read_text(encoding="utf-8").startswith("what somebody else")
@@ -120,11 +123,11 @@ class StoppedError(Exception):
 @pytest.mark.engine
 def test_a_class_is_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    scenario, overrides = MONTH[0], {"jobs.count": 10}
+    scenario, overrides = MONTH[0], {"jobs.count": 40}
     once = windtunnel.run(scenario, overrides=overrides, scheduler=InOrder, out="once")
 
     def stop(fraction: float | None, simulated_s: float, _events: int) -> None:
-        if simulated_s > 0 and fraction is not None and fraction > 0.3:
+        if simulated_s > 0 and fraction is not None:
             raise StoppedError
 
     with pytest.raises(StoppedError):

@@ -243,7 +243,7 @@ def test_whatever_the_engine_reads_makes_a_stored_result_stale(tmp_path: Path, s
         (outcome,) = run_points(asked(scenario, 1), store)
         assert outcome.summary is not None
         read = [one["name"] for one in outcome.summary["inputs"]]
-        assert read == ["flows.csv", "parts/topology.yaml", "sheets/nic.yaml"]
+        assert read == ["flows.csv", "parts/sheets/nic.yaml", "parts/topology.yaml"]
         seen = {outcome.summary["scenario_sha256"]}
         for path in (sheet, topology, flows):
             (again,) = run_points(asked(scenario, 1), store)

@@ -113,7 +113,7 @@ def run(
         _list(result, anyway=False)
         return _told(result, as_json=json)
     if scenario is None:
-        raise InputError("expected a SCENARIO\n\nhint: `windtunnel run FILE.yaml`, or `--resume FOLDER`")
+        raise InputError("missing argument `SCENARIO`\n\nhint: `windtunnel run --help` shows how it is used")
     if compare is not None and _is_run(scenario) and not (explain or check_determinism or lenient or layout or pairs):
         show_result(_open(scenario), _comparison(_open(scenario), compare, _earlier(compare), threads), as_json=json)
         return DONE

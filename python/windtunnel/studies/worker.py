@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,7 @@ def perform(task: Task, digests: Digests) -> Answer:
 
 def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tuple[str, str]]]:
     """Summary, meaning and files read; the folder is in place when this returns."""
+    from windtunnel.bill import with_bill
     from windtunnel.studies.folders import written
     from windtunnel.studies.inputs import UNKNOWN, named, read_by
     from windtunnel.studies.recipe import meaning
@@ -114,6 +116,8 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
             rows = writer.rows
         else:
             text = _simulated(task, base, _dropped)
+        if not point.explain:
+            text = with_bill(text, replace(point.source, base=base), point.overrides)
         summary: dict[str, Any] = json.loads(text)
         own = {name for name, _ in point.files}
         if point.explain:  # which does not say what it read
