@@ -89,7 +89,9 @@ def _fabric(tree: Any, source: Source) -> dict[str, Any] | None:  # noqa: ANN401
     """The topology as the engine counts and prices it; None where a scenario has none."""
     if not isinstance(tree, dict) or "topology" not in tree:
         return None
-    text = json.dumps({"windtunnel": tree.get("windtunnel"), "topology": tree["topology"]})
+    # Its jobs cost nothing.
+    bare = {"windtunnel": 1, "name": "fabric", "fidelity": "job", "topology": tree["topology"], "jobs": []}
+    text = json.dumps(bare)
     # A file may change between two runs; names of sheets and numbers are what they are.
     if _PATH.search(text):
         return _priced.__wrapped__(text, source.name, source.base)
