@@ -87,6 +87,9 @@ def validate(
     for score in board.scores:
         table.add_row(Text(score.name), *cells(score.figures))
     out().print(table)
+    for score in board.scores:
+        for fact, value in score.facts.items():
+            out().print(Text(f"{score.name}: {fact}: {value:.3f}"))
     _left_out(board)
     out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
     return FAILED if failed else DONE

@@ -78,8 +78,9 @@ def validate(
             continue
         if quick:
             table.rows = table.rows[::QUICK]
+            table.beside = table.beside[::QUICK]
         found.append(table)
-    rows = (row for table in found for row in table.rows)
+    rows = (row for table in found for row in [*table.rows, *table.beside])
     results = predict(rows, store=store, limits=limits, fresh=fresh, progress=progress)
     return Board([_score(table, results) for table in found], absent)
 
@@ -99,7 +100,8 @@ def predicted_of(row: Row, results: Mapping[str, dict[str, Any] | str]) -> float
 def _predicted(row: Row, job: dict[str, Any]) -> float:
     if row.quantity == "time":
         return float(job["iteration_time_s"]["mean"])
-    fullest = max(job["memory_by_pipeline_rank"], key=lambda rank: float(rank["total"]))
+    ranks = job["memory_by_pipeline_rank"]
+    fullest = ranks[0] if row.quantity == "first" else max(ranks, key=lambda rank: float(rank["total"]))
     return float(fullest["activations" if row.quantity == "activations" else "total"])
 
 
@@ -114,4 +116,8 @@ def _score(table: Table, results: dict[str, dict[str, Any] | str]) -> Score:
             continue
         rows.append(row)
         predicted.append(value)
-    return Score(table.name, rows, predicted, table.excluded, failed)
+    facts: Mapping[str, float] = {}
+    if table.facts is not None:
+        beside = [(row, value) for row in table.beside if not isinstance(value := predicted_of(row, results), str)]
+        facts = table.facts(list(zip(rows, predicted, strict=True)), beside)
+    return Score(table.name, rows, predicted, table.excluded, failed, facts)

@@ -77,6 +77,8 @@ def _section(score: Score) -> Raw:
             for group in score.groups()
         ]
         content.append(table(("by", "value", "rows", "median error", "95th percentile"), groups, numbers=(2, 3, 4)))
+    if score.facts:
+        content.append(table(("besides", "value"), [(name, f"{value:.3f}") for name, value in score.facts.items()]))
     if score.failed:
         content.append(table(("could not be run", "because"), [(f.row.id, f.reason) for f in score.failed]))
     if score.excluded:
@@ -120,5 +122,7 @@ def markdown(board: Board) -> str:
     """The table of docs/validation.md."""
     lines = [f"| table | {' | '.join(HEAD)} |", "|---|" + "---:|" * len(HEAD)]
     lines += [f"| `{score.name}` | {' | '.join(cells(score.figures))} |" for score in board.scores]
+    facts = [f"- `{s.name}`: {name}: {value:.3f}" for s in board.scores for name, value in s.facts.items()]
+    lines += ["", "Besides:", "", *facts] if facts else []
     left_out = [f"- `{s.name}`: {e.rows} rows, {e.reason}" for s in board.scores for e in s.excluded]
     return "\n".join([*lines, "", *(["Left out:", "", *left_out] if left_out else [])]).rstrip() + "\n"

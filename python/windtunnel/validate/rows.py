@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Row:
     groups: Mapping[str, str]
     models: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
     quantity: str = "time"
-    """`time`, `memory` (bytes of the fullest GPU) or `activations` (those of them that are activations)."""
+    """`time`, `memory` (bytes of the fullest GPU), `first` (of a GPU of the first pipeline stage) or `activations`
+    (those of the fullest that are activations)."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class Table:
     """Rows that a constant was fitted on, by id: excluded from every figure."""
     left_out: list[Row] = field(default_factory=list)
     """The fitted rows themselves, for calibration."""
+    beside: list[Row] = field(default_factory=list)
+    """Rows that are predicted for `facts` alone: what is known of them is no figure, such as that they ran at all."""
+    facts: Callable[[Sequence[tuple[Row, float]], Sequence[tuple[Row, float]]], Mapping[str, float]] | None = None
+    """What a table shows besides errors, by name, from its rows and those of `beside` with their predictions."""
     _excluded: Counter[str] = field(default_factory=Counter)
 
     def exclude(self, reason: str, rows: int = 1) -> None:

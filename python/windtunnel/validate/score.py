@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from windtunnel.validate.rows import Excluded, Row
 
@@ -84,6 +84,8 @@ class Score:
     excluded: Sequence[Excluded]
     failed: Sequence[Failed] = ()
     """Rows that could not be run: in no figure, and a failure of the board."""
+    facts: Mapping[str, float] = field(default_factory=dict)
+    """What the table shows besides errors, by name."""
 
     @property
     def figures(self) -> Figures:
@@ -114,5 +116,6 @@ class Score:
             "failed": [{"row": f.row.id, "reason": f.reason} for f in self.failed],
             "excluded": [{"reason": e.reason, "rows": e.rows} for e in self.excluded],
             **{key: value for key, value in self.figures.record().items() if key != "rows"},
+            **({"facts": dict(self.facts)} if self.facts else {}),
             "groups": self.groups(),
         }

@@ -3,6 +3,7 @@
 mod buffers;
 mod drawn;
 mod elastic;
+mod framework;
 pub mod fabric;
 pub mod flows;
 pub mod impair;

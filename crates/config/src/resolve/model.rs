@@ -1,6 +1,7 @@
 //! A model and a layout as a workload: layers over stages, work over pieces, pieces over ranks.
 
 use serde_json::{Value, json};
+use windtunnel_kernel::math::largest_of_normals;
 use windtunnel_kernel::{Bytes, RankId, Span};
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::evidence::EvidenceList;
@@ -15,6 +16,7 @@ use windtunnel_workload::model::{
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
+use super::framework::Framework;
 use super::jobs::{Built, Context};
 use crate::schema::jobs::CollectiveSettings;
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
@@ -22,6 +24,9 @@ use crate::sheets;
 
 /// Micro-batches of an iteration at most: each is computations and messages of its own on every rank.
 const MOST_MICROBATCHES: u32 = 1 << 20;
+
+/// Bytes of a gradient bucket where nobody says: what Megatron-LM takes for 40 million 16-bit gradients.
+const BUCKET: u64 = 80_000_000;
 
 /// Builds the workload of a job that trains `name`.
 ///
@@ -44,8 +49,13 @@ pub fn build(
         )
         .hint("for example `gpu: H100-SXM`")
     })?;
-    let training = source.training.clone().unwrap_or_default();
-    let kernels = kernels(&training, gpu, context, &place, evidence)?;
+    let mut training = source.training.clone().unwrap_or_default();
+    let mut parallelism = job.parallelism.clone();
+    if let Some(framework) = Framework::of(&training, context, &place)? {
+        parallelism = Some(framework.complete(&mut training, parallelism.unwrap_or_default(), evidence));
+    }
+    let gpus = parallelism.as_ref().map_or_else(|| u64::from(context.gpus()), ranks);
+    let kernels = kernels(&training, gpu, gpus, context, &place, evidence)?;
     let need = |value: Option<u64>, key: &str| match value {
         Some(0) => Err(InputError::new(format!("{place}.{key}"), "expected at least 1, found 0")),
         Some(value) => Ok(value),
@@ -54,7 +64,7 @@ pub fn build(
     let global_batch = need(source.global_batch, "global_batch")?;
     match sheet.kind {
         ModelKind::Dlrm(architecture) => {
-            let ranks = match &job.parallelism {
+            let ranks = match &parallelism {
                 Some(parallelism) => parallelism.dp,
                 None => context.gpus(),
             };
@@ -66,7 +76,7 @@ pub fn build(
             Ok(Built::plain(workload))
         }
         ModelKind::Transformer(architecture) => {
-            let parallelism = job.parallelism.clone().unwrap_or_default();
+            let parallelism = parallelism.unwrap_or_default();
             let rms = architecture.norm == windtunnel_workload::model::Norm::Rms;
             let kernels = if training.fused == Some(false) { kernels.separately(rms) } else { kernels };
             let job = Transformer {
@@ -83,6 +93,12 @@ pub fn build(
             job.build(architecture, context)
         }
     }
+}
+
+/// GPUs of a layout.
+fn ranks(layout: &Parallelism) -> u64 {
+    let axes = [layout.tp, layout.cp, layout.ep, layout.pp, layout.dp];
+    axes.into_iter().fold(1, |product: u64, axis| product.saturating_mul(u64::from(axis)))
 }
 
 /// Whether the sheet `name` is of a recommendation model.
@@ -177,12 +193,19 @@ fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> 
         &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32), ("fp8", Dtype::Fp8)],
         storage,
     )?;
-    Ok(Precision { compute, activations: storage, parameters, gradients })
+    let added_gradients = match settings.added_gradients.as_deref() {
+        None | Some("none") => None,
+        found => {
+            Some(choice(found, &at("added_gradients"), &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16)], storage)?)
+        }
+    };
+    Ok(Precision { compute, activations: storage, parameters, gradients, added_gradients })
 }
 
 fn kernels(
     settings: &ModelJob,
     gpu: &GpuSheet,
+    gpus: u64,
     context: &Context<'_>,
     place: &str,
     evidence: &mut EvidenceList,
@@ -200,24 +223,40 @@ fn kernels(
     let precision = precision(settings, place)?;
     let mut model = KernelModel::new(gpu, precision.compute, precision.activations, profile)
         .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
-    if let Some(share) = settings.compute_share {
-        if !(share > 0.0 && share <= 1.5) {
-            let message = format!("expected a share above 0 and at most 1.5, found `{share}`");
-            return Err(InputError::new(format!("{place}.training.compute_share"), message));
-        }
-        model = model.sustained(share);
-    }
+    model = model.sustained(pace(settings, gpu, gpus, place)?);
     constants(settings, place, evidence)?;
+    if settings.attention.as_deref() == Some("flash1") {
+        model = model.attention_up_to(0.36);
+    }
     if let (Some("flash2"), Some(figure)) = (settings.attention.as_deref(), &gpu.efficiency.flash2) {
         model = model.attention_up_to(figure.value.0);
     }
     Ok(model)
 }
 
+/// Share of the sheet's compute rates that the slowest of `gpus` GPUs sustains: the others wait for it.
+fn pace(settings: &ModelJob, gpu: &GpuSheet, gpus: u64, place: &str) -> Result<f64, InputError> {
+    let of = |given: Option<f64>, sheet: Option<f64>, other: f64| given.or(sheet).unwrap_or(other);
+    let share = of(settings.compute_share, gpu.sustained.as_ref().map(|figure| figure.value.0), 1.0);
+    if !(share > 0.0 && share <= 1.5) {
+        let message = format!("expected a share above 0 and at most 1.5, found `{share}`");
+        return Err(InputError::new(format!("{place}.training.compute_share"), message));
+    }
+    let spread = of(settings.speed_spread, gpu.spread.as_ref().map(|figure| figure.value.0), 0.0);
+    if !(0.0..=0.2).contains(&spread) {
+        let message = format!("expected a share from 0 to 0.2, found `{spread}`");
+        return Err(InputError::new(format!("{place}.training.speed_spread"), message));
+    }
+    Ok(share / (1.0 + spread * largest_of_normals(gpus)))
+}
+
 /// How the constants that the scenario gives are known.
 fn constants(settings: &ModelJob, place: &str, evidence: &mut EvidenceList) -> Result<(), InputError> {
-    let given =
-        [("compute_share", settings.compute_share.is_some()), ("dispatch", settings.dispatch.is_some())];
+    let given = [
+        ("compute_share", settings.compute_share.is_some()),
+        ("dispatch", settings.dispatch.is_some()),
+        ("straggle", settings.straggle.is_some()),
+    ];
     for (key, known) in &settings.evidence {
         let at = format!("{place}.training.evidence.{key}");
         if !given.iter().any(|&(name, here)| name == key && here) {
@@ -323,7 +362,7 @@ impl Transformer<'_> {
             &self.at("parallelism.reduce"),
             &[("last", GradientReduce::LastMicrobatch), ("every", GradientReduce::EveryMicrobatch)],
             // FSDP and DeepSpeed keep no whole gradients unless they are told to (`no_sync`).
-            if given.zero == 3 { GradientReduce::EveryMicrobatch } else { GradientReduce::LastMicrobatch },
+            if given.zero == Some(3) { GradientReduce::EveryMicrobatch } else { GradientReduce::LastMicrobatch },
         )?;
         let reshard = choice(
             given.reshard.as_deref(),
@@ -355,13 +394,13 @@ impl Transformer<'_> {
             pp: given.pp,
             dp: given.dp,
             replicate: given.replicate,
-            zero: given.zero,
+            zero: given.zero.unwrap_or(0),
             order,
             schedule: self.schedule()?,
-            bucket_bytes: given.bucket.0,
-            overlap_gradients: given.overlap_gradients,
-            blocking_exchange: given.blocking_exchange,
-            prefetch: given.prefetch,
+            bucket_bytes: given.bucket.map_or(Bytes(BUCKET), |size| size.0),
+            overlap_gradients: given.overlap_gradients.unwrap_or(true),
+            blocking_exchange: given.blocking_exchange.unwrap_or(false),
+            prefetch: given.prefetch.unwrap_or(1),
             reshard,
             reduce,
             clip,
@@ -422,6 +461,7 @@ impl Transformer<'_> {
             &at("attention"),
             &[
                 ("flash", AttentionKernel::Flash),
+                ("flash1", AttentionKernel::Flash),
                 ("flash2", AttentionKernel::Flash),
                 ("unfused", AttentionKernel::Unfused),
             ],
@@ -454,7 +494,7 @@ impl Transformer<'_> {
             regather: settings.regather.unwrap_or(true),
             attention,
             causal: settings.causal.unwrap_or(true) && attention == AttentionKernel::Flash,
-            dropout: settings.dropout,
+            dropout: settings.dropout.unwrap_or(false),
             context,
             capacity_factor: settings.capacity_factor,
             imbalance: settings.expert_imbalance.unwrap_or(1.0),
@@ -462,12 +502,14 @@ impl Transformer<'_> {
             overlap_chunks: settings.overlap_chunks.unwrap_or(1),
             overlap_backward: settings.overlap_backward.unwrap_or(true),
             scatter_gather: settings.scatter_gather,
+            fused: settings.fused.unwrap_or(true),
             fused_loss: settings.fused_loss.unwrap_or(true),
             reserved: settings.reserved.map_or(0, |size| size.0.0),
             graphs,
             fused_experts: settings.fused_experts.unwrap_or(true),
             padded_experts: settings.padded_experts.unwrap_or(true),
             dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
+            straggle: settings.straggle.map_or(Span::ZERO, |duration| duration.0),
             optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
             expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },
             ..Training::new(architecture, self.sequence)

@@ -122,6 +122,9 @@ pub struct WorkloadSource {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelJob {
+    /// Framework whose habits stand for the keys that are left out here and in `parallelism`: `megatron`, `nemo`, `fsdp`,
+    /// `deepspeed`, `torchtitan`, `foundry`, `nanotron`, or a file of one; `none` has no habits.
+    pub framework: Option<String>,
     /// Activations recomputed in the backward pass: `none`, `selective` (attention), `operations` (what is between the
     /// products of a layer, and every second of these, as torchtitan's selective checkpointing) or `full`.
     pub recompute: Option<String>,
@@ -138,8 +141,12 @@ pub struct ModelJob {
     pub fused_loss: Option<bool>,
     /// Memory of a GPU that the framework holds besides: contexts, communication buffers.
     pub reserved: Option<Size>,
-    /// Share of the sheet's compute rates that the GPU sustains in training, where its power is limited; 1 if left out.
+    /// Share of the sheet's compute rates that the GPU sustains in training, where its power is limited; `sustained` of the
+    /// sheet if left out.
     pub compute_share: Option<f64>,
+    /// Standard deviation of the speeds of the job's GPUs over their mean: the slowest sets the pace of all. `spread` of the sheet
+    /// if left out; 0 for equal GPUs.
+    pub speed_spread: Option<f64>,
     /// Sequence parallelism with tensor parallelism; on unless `false`.
     pub sequence_parallel: Option<bool>,
     /// `bf16`, `fp16`, `fp8` or `fp4`.
@@ -148,13 +155,16 @@ pub struct ModelJob {
     pub parameters: Option<String>,
     /// Bytes per element of the gradient reduction: `bf16` or `fp32`.
     pub gradients: Option<String>,
+    /// Format of a micro-batch's own gradients where they are kept beside those to which they are added: `bf16` or `fp16`; `none`
+    /// (the product adds, as Megatron's) if left out.
+    pub added_gradients: Option<String>,
     /// `flash`, `flash2` (FlashAttention-2 on a GPU whose sheet has a newer kernel's rates), or `unfused` (stored scores, as
     /// Megatron before flash attention).
     pub attention: Option<String>,
     /// Skip the masked half of attention's scores; on unless `false`.
     pub causal: Option<bool>,
     /// Drop out: masks are stored, and read and written by the residual additions and by unfused attention.
-    pub dropout: bool,
+    pub dropout: Option<bool>,
     /// How context-parallel ranks see each other's keys and values: `ring` or `all_gather`.
     pub context_exchange: Option<String>,
     /// Without sequence parallelism: hand only a slice of the activation to the next stage, which gathers them.
@@ -167,6 +177,9 @@ pub struct ModelJob {
     /// Time of the host to launch one kernel of the model, for frameworks that interpret: small models wait for it. If left
     /// out, the host is always ahead.
     pub dispatch: Option<Duration>,
+    /// Mean time by which the host of one rank comes late to a tensor-parallel collective, because something else wants its
+    /// processors: a collective of n ranks waits n times as long. None if left out; matters with `dispatch`.
+    pub straggle: Option<Duration>,
     /// What CUDA graphs hold, so that the host need not launch it kernel by kernel: `none`, `layers` (all but routed experts)
     /// or `all`; matters with `dispatch`.
     pub graphs: Option<String>,
@@ -191,7 +204,7 @@ pub struct ModelJob {
     pub layers_per_stage: Option<Vec<u32>>,
     /// File of measured kernels that overrides the roofline.
     pub profile: Option<String>,
-    /// How constants given here are known, by key (`compute_share`, `dispatch`), for the evidence of the results; one that is
+    /// How constants given here are known, by key (`compute_share`, `dispatch`, `straggle`), for the evidence of the results; one that is
     /// not here counts as inferred.
     pub evidence: BTreeMap<String, ConstantEvidence>,
 }
@@ -222,21 +235,22 @@ pub struct Parallelism {
     pub dp: u32,
     /// Dimensions from the innermost (neighbouring ranks) to the outermost.
     pub order: Vec<Name<Axis>>,
-    /// ZeRO stage: 0 is DDP, 3 is FSDP.
-    pub zero: u8,
+    /// ZeRO stage: 0 is DDP, 3 is FSDP; the framework's, or 0, if left out.
+    pub zero: Option<u8>,
     /// Replicas of the ZeRO shards (HSDP).
     pub replicate: u32,
     /// Pipeline schedule.
     pub schedule: ScheduleJob,
-    /// Size of a DDP or ZeRO gradient bucket.
-    pub bucket: Size,
-    /// Reduce gradients beside the backward pass; `false` reduces them whole, after the last pass (ZeRO 0 to 2).
-    pub overlap_gradients: bool,
+    /// Size of a DDP or ZeRO gradient bucket; 80 MB if neither this nor the framework says.
+    pub bucket: Option<Size>,
+    /// Reduce gradients beside the backward pass; `false` reduces them whole, after the last pass (ZeRO 0 to 2). On if neither
+    /// this nor the framework says.
+    pub overlap_gradients: Option<bool>,
     /// Whether the host waits for each exchange between stages before it launches on (early Megatron-LM); matters with
-    /// `training.dispatch`.
-    pub blocking_exchange: bool,
-    /// Layers gathered ahead by FSDP.
-    pub prefetch: u32,
+    /// `training.dispatch`. Off if neither this nor the framework says.
+    pub blocking_exchange: Option<bool>,
+    /// Layers gathered ahead by FSDP; 1 if neither this nor the framework says.
+    pub prefetch: Option<u32>,
     /// Reduce gradients after `every` micro-batch or after the `last` (ZeRO 2 and 3), for which they add up whole, as under
     /// PyTorch's `no_sync`; `every` with `zero: 3`, `last` otherwise, if left out.
     pub reduce: Option<String>,
@@ -257,13 +271,13 @@ impl Default for Parallelism {
             pp: 1,
             dp: 1,
             order: [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp].map(Name).to_vec(),
-            zero: 0,
+            zero: None,
             replicate: 1,
             schedule: ScheduleJob::default(),
-            bucket: Size(windtunnel_kernel::Bytes(80_000_000)),
-            overlap_gradients: true,
-            blocking_exchange: false,
-            prefetch: 1,
+            bucket: None,
+            overlap_gradients: None,
+            blocking_exchange: None,
+            prefetch: None,
             reduce: None,
             reshard: None,
             clip: None,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm};
 
 /// Values of `model_type` that [`Architecture::from_config`] knows.
-pub const MODEL_TYPES: [&str; 12] = [
+pub const MODEL_TYPES: [&str; 13] = [
     "deepseek_v2",
     "deepseek_v3",
     "gpt2",
@@ -18,6 +18,7 @@ pub const MODEL_TYPES: [&str; 12] = [
     "llama",
     "mistral",
     "mixtral",
+    "nemotron",
     "qwen2",
     "qwen2_moe",
     "qwen3",
@@ -191,6 +192,7 @@ impl Architecture {
         let model = match model_type {
             "gpt2" => gpt2(&keys),
             "gpt_neox" => gpt_neox(&keys),
+            "nemotron" => nemotron(&keys),
             "gpt_oss" | "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
             | "deepseek_v2" | "deepseek_v3" => llama_like(&keys),
             found => Err(ConfigError::UnknownModelType { found: found.to_owned() }),
@@ -309,6 +311,28 @@ fn experts(keys: &Keys<'_>) -> Result<Option<Experts>, ConfigError> {
             })
         }
         _ => None,
+    })
+}
+
+/// Nemotron-4 (Parmar et al. 2024, arXiv:2402.16819): grouped queries, rotary positions, a feed-forward block with squared ReLU
+/// and so without a gate, layer norms, no biases, untied embeddings.
+fn nemotron(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
+    Ok(Architecture {
+        model_type: keys.model_type.to_owned(),
+        hidden: keys.positive(&["hidden_size"])?,
+        layers: keys.positive(&["num_hidden_layers"])? as u32,
+        vocabulary: keys.positive(&["vocab_size"])?,
+        positions: 0,
+        attention: keys.grouped(keys.flag("attention_bias", false)?, false, false)?,
+        dense: FeedForward {
+            width: keys.positive(&["intermediate_size"])?,
+            gated: false,
+            bias: keys.flag("mlp_bias", false)?,
+        },
+        experts: None,
+        norm: Norm::Layer,
+        tied_embeddings: keys.flag("tie_word_embeddings", false)?,
+        prediction_layers: 0,
     })
 }
 

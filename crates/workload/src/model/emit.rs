@@ -37,6 +37,8 @@ pub(super) struct Emit<'a> {
     next_async: u32,
     /// Kernels written since [`Self::launched`] was last called, and where in the list these begin.
     kernels_written: u64,
+    /// Ranks of the tensor-parallel collectives among them, whose hosts come late.
+    waited_for: u64,
     first_of_unit: usize,
     /// Whether the host launches these kernels only when the GPU has come to them.
     waits: bool,
@@ -57,6 +59,7 @@ impl<'a> Emit<'a> {
             recomputed: 0,
             next_async: 0,
             kernels_written: 0,
+            waited_for: 0,
             first_of_unit: 0,
             waits: false,
             experts: false,
@@ -265,7 +268,8 @@ impl<'a> Emit<'a> {
         let kernels = std::mem::take(&mut self.kernels_written);
         let first = std::mem::replace(&mut self.first_of_unit, self.list.len());
         let waits = std::mem::take(&mut self.waits);
-        let span = self.training.dispatch * kernels;
+        let late = self.training.straggle * std::mem::take(&mut self.waited_for);
+        let span = self.training.dispatch * kernels + late;
         if span > Span::ZERO {
             self.list.insert(first, Piece::Launch { span, waits });
             self.first_of_unit += 1;
@@ -289,6 +293,9 @@ impl<'a> Emit<'a> {
         };
         if ranks > 1 {
             self.launch(1);
+            if axis == Dimension::Tp && self.training.graphs != Graphs::All {
+                self.waited_for += ranks;
+            }
             self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), label, overlap });
             self.sealed = false;
         }

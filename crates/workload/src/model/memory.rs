@@ -239,11 +239,20 @@ impl Training {
             AttentionKernel::Unfused => activation(scores),
         };
         bytes += factor(tokens * self.local_heads() * model.attention.value_dim());
+        if !self.fused && self.rotated() > 0 {
+            // Queries, keys and values are put in the order of the kernel, and queries and keys are rotated, each in a copy.
+            let heads = self.local_heads() * model.attention.query_dim();
+            let keys = self.local_kv_heads() * (model.attention.query_dim() + model.attention.value_dim());
+            bytes += activation(tokens * (heads + keys + self.rotated()));
+        }
 
         // Input of the second norm, then its block.
         bytes += activation(own * hidden) + mask;
-        let block =
-            |rows: u64, width: u64| activation(rows * model.dense.ups() * width) + factor(rows * width);
+        // A gate that is not one kernel with its product keeps its own value too.
+        let gated = u64::from(!self.fused && model.dense.gated);
+        let block = |rows: u64, width: u64| {
+            activation(rows * (model.dense.ups() + gated) * width) + factor(rows * width)
+        };
         bytes
             + match (model.layer_kind(layer), &model.experts) {
                 (LayerKind::Sparse, Some(experts)) => {
@@ -337,7 +346,8 @@ impl Training {
         // Gradients that add up whole are given to the shards unit by unit, whose own are then all there is.
         let whole = sharding.zero >= Zero::Gradients && sharding.whole_gradients;
         let held = if whole { dense + routed } else { sharded(Zero::Gradients) };
-        memory.gradients = Bytes(self.precision.gradients.bytes(held));
+        let beside = self.precision.added_gradients.map_or(0, |format| format.bytes(dense + routed));
+        memory.gradients = Bytes(self.precision.gradients.bytes(held) + beside);
         memory.optimiser = Bytes(12 * sharded(Zero::Optimiser));
 
         let mut buffers = self.reserved;

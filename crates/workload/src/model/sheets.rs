@@ -189,6 +189,11 @@ pub struct GpuSheet {
     pub launch: Figure<Span>,
     /// Scale-up link.
     pub scale_up: ScaleUp,
+    /// Share of the rates of kernels measured alone that compute keeps in a training run, where power and heat limit the clock;
+    /// absent: not known, all of it.
+    pub sustained: Option<Figure<Share>>,
+    /// Standard deviation of the speeds of GPUs of this kind over their mean; absent: not known, none.
+    pub spread: Option<Figure<Share>>,
     /// Factor on the time of computation while a collective runs beside it; absent: not known, none.
     pub overlap_slowdown: Option<Figure<Slowdown>>,
     /// Board power.
@@ -268,6 +273,12 @@ impl GpuSheet {
         push(&mut list, "scale_up.domain", &self.scale_up.domain);
         if let Some(figure) = &self.scale_up.reduction {
             push(&mut list, "scale_up.reduction", figure);
+        }
+        if let Some(figure) = &self.sustained {
+            push(&mut list, "sustained", figure);
+        }
+        if let Some(figure) = &self.spread {
+            push(&mut list, "spread", figure);
         }
         if let Some(figure) = &self.overlap_slowdown {
             push(&mut list, "overlap_slowdown", figure);

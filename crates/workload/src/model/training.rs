@@ -69,6 +69,8 @@ pub struct Precision {
     pub parameters: Dtype,
     /// Gradients as stored and reduced.
     pub gradients: Dtype,
+    /// Gradients of a micro-batch that are kept beside those to which they are added; none where the product adds.
+    pub added_gradients: Option<Dtype>,
 }
 
 impl Default for Precision {
@@ -78,6 +80,7 @@ impl Default for Precision {
             activations: Dtype::Bf16,
             parameters: Dtype::Bf16,
             gradients: Dtype::Bf16,
+            added_gradients: None,
         }
     }
 }
@@ -140,6 +143,9 @@ pub struct Training {
     /// Time of the host to launch a kernel of this model or a collective; a framework that interprets (eager PyTorch) launches
     /// several for each. Zero: the GPU is never kept waiting.
     pub dispatch: Span,
+    /// Mean time by which a rank's host comes late to a tensor-parallel collective, whose n ranks wait n times as long: rare
+    /// delays of single ranks add up. Zero: hosts are on time.
+    pub straggle: Span,
     /// Which kernels the host need not launch one by one.
     pub graphs: Graphs,
     /// Whether the products of a rank's experts are one kernel; otherwise the host launches one for each expert
@@ -149,6 +155,8 @@ pub struct Training {
     /// Whether tokens of experts that are not fused are copied to and from padded buffers where factors are narrow formats:
     /// not if whoever routes or sends them pads them.
     pub padded_experts: bool,
+    /// Whether element-wise operations are one kernel each; otherwise what they hand on is kept for the backward pass too.
+    pub fused: bool,
     /// Whether the loss is one kernel over the logits; otherwise it is a kernel for each operation, and their 32-bit copies are
     /// alive at once (Megatron-LM; PyTorch without a compiler around the loss).
     pub fused_loss: bool,
@@ -238,9 +246,11 @@ impl Training {
             overlap_backward: true,
             scatter_gather: false,
             dispatch: Span::ZERO,
+            straggle: Span::ZERO,
             graphs: Graphs::None,
             fused_experts: true,
             padded_experts: true,
+            fused: true,
             fused_loss: true,
             reserved: 0,
             optimiser_shards: 1,

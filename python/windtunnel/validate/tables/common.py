@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from windtunnel.validate.systems import System
 
 
-TRAINING_CONSTANTS = ("dispatch", "compute_share", "reserved")
+TRAINING_CONSTANTS = ("dispatch", "straggle", "compute_share", "reserved")
 """Constants of a system that a job's `training` takes."""
 
-TOLD = ("dispatch", "compute_share")
+TOLD = ("dispatch", "straggle", "compute_share")
 """Those of which a job says how they are known."""
 
 
