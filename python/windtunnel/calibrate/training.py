@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,20 @@ from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
 from windtunnel.validate.board import predicted_of
 from windtunnel.validate.predict import predict
-from windtunnel.validate.systems import read_systems, with_constant
+from windtunnel.validate.systems import FITTED, OWN, read_systems, with_constant
 from windtunnel.validate.tables import READERS
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from windtunnel.validate.rows import Row
     from windtunnel.validate.systems import System
 
-START: dict[str, float] = {"compute_share": 0.9, "dispatch": 150e-6}
+START: dict[str, float] = {"compute_share": 0.9, "dispatch": 150e-6, "straggle": 200e-6}
+SUSTAINED = "sustained"
+"""Figure of a GPU's sheet: what `compute_share` is where a job does not say."""
 LOW, HIGH = 0.1, 20.0
 WEAK = 0.2
 ROUNDS = 9
@@ -49,7 +52,7 @@ class Outcome:
 
 def text_of(constant: str, value: float) -> Any:  # noqa: ANN401
     """As a system's file has it."""
-    return f"{value * 1e6:.4g} us" if constant == "dispatch" else round(value, 3)
+    return round(value, 3) if constant == "compute_share" else f"{value * 1e6:.4g} us"
 
 
 def fit(system: str, constant: str, patterns: Sequence[str], data: Path) -> Outcome:
@@ -64,9 +67,33 @@ def fit(system: str, constant: str, patterns: Sequence[str], data: Path) -> Outc
     if unknown:
         raise InputError(f"no such table: `{unknown[0]}`\n\nhint: rows are named TABLE/ROW")
 
+    return _fit({system}, constant, names, patterns, data)
+
+
+def fit_sustained(gpu: str, patterns: Sequence[str], data: Path) -> Outcome:
+    """Fits the share of its kernels' rates that `gpu` sustains, on rows of `patterns` over all systems that have it."""
+    systems = read_systems(data)
+    having = {name for name, system in systems.items() if _gpu(system).lower() == gpu.lower()}
+    if not having:
+        known = sorted({_gpu(system) for system in systems.values()} - {""})
+        raise InputError(f"no system has a GPU `{gpu}`\n\nhint: there are {', '.join(known)}")
+    names = sorted({pattern.partition("/")[0] for pattern in patterns})
+    unknown = [name for name in names if name not in READERS]
+    if unknown:
+        raise InputError(f"no such table: `{unknown[0]}`\n\nhint: rows are named TABLE/ROW")
+    return _fit(having, "compute_share", names, patterns, data)
+
+
+def _gpu(system: System) -> str:
+    return str((system.record["topology"].get("host") or {}).get("gpu", ""))
+
+
+def _fit(of: Collection[str], constant: str, names: Sequence[str], patterns: Sequence[str], data: Path) -> Outcome:
+    systems = read_systems(data)
+
     def residuals(value: float) -> tuple[list[Row], np.ndarray]:
-        tried = {**systems, system: with_constant(systems[system], constant, text_of(constant, value))}
-        rows = _rows(names, patterns, system, data, tried)
+        changed = {name: with_constant(systems[name], constant, text_of(constant, value)) for name in of}
+        rows = _rows(names, patterns, of, data, {**systems, **changed})
         results = predict(rows)
         times = [predicted_of(row, results) for row in rows]
         kept = [(row, time) for row, time in zip(rows, times, strict=True) if isinstance(time, float)]
@@ -75,7 +102,7 @@ def fit(system: str, constant: str, patterns: Sequence[str], data: Path) -> Outc
     start = START[constant]
     rows, first = residuals(start)
     if not rows:
-        raise InputError(f"no row of `{system}` that runs matches {', '.join(patterns)}")
+        raise InputError(f"no row of {', '.join(sorted(of))} that runs matches {', '.join(patterns)}")
     ids = [row.id for row in rows]
     _, second = residuals(start * 1.3)
     slope = float(np.median(second - first)) / float(np.log(1.3))
@@ -108,15 +135,13 @@ def _size(residuals: np.ndarray) -> tuple[float, float]:
 
 
 def _rows(
-    names: Sequence[str], patterns: Sequence[str], system: str, data: Path, systems: Mapping[str, System]
+    names: Sequence[str], patterns: Sequence[str], of: Collection[str], data: Path, systems: Mapping[str, System]
 ) -> list[Row]:
     found = []
     for name in names:
         table = READERS[name](data, systems)
         every = [] if table is None else [*table.rows, *table.left_out]
-        found += [
-            row for row in every if row.system == system and any(fnmatch.fnmatchcase(row.id, p) for p in patterns)
-        ]
+        found += [row for row in every if row.system in of and any(fnmatch.fnmatchcase(row.id, p) for p in patterns)]
     return found
 
 
@@ -142,3 +167,24 @@ def write(system: str, constant: str, found: Mapping[str, Any], data: Path) -> P
     beside.parent.mkdir(exist_ok=True)
     write_beside(beside, (json.dumps({**old, constant: dict(found)}, indent=1) + "\n").encode())
     return beside
+
+
+def write_sustained(gpu: str, found: Mapping[str, Any]) -> list[Path]:
+    """Writes the figure into the GPU's sheet, and its rows beside it; the engine has it when it is built anew."""
+    folder = OWN.parent / "gpus"
+    path = next((path for path in folder.glob("*.yaml") if _name(path).lower() == gpu.lower()), None)
+    if path is None:
+        raise InputError(f"{folder}: no sheet of `{gpu}`")
+    line = f'{SUSTAINED}: {{value: {found["value"]}, evidence: calibrated, source: "{found["source"]}"}}'
+    old = [text for text in path.read_text(encoding="utf-8").splitlines() if not text.startswith(f"{SUSTAINED}:")]
+    write_beside(path, ("\n".join([*old, line]) + "\n").encode())
+    beside = folder / FITTED / f"{_name(path).lower()}.json"
+    before = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    beside.parent.mkdir(exist_ok=True)
+    write_beside(beside, (json.dumps({**before, SUSTAINED: dict(found)}, indent=1) + "\n").encode())
+    return [path, beside]
+
+
+def _name(sheet: Path) -> str:
+    found = re.search(r"^name: *(.+)$", sheet.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1].strip() if found else sheet.stem

@@ -108,7 +108,7 @@ def kernels(
 @app.command()
 def training(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A system of `data/systems`.")],
-    constant: Annotated[str, typer.Argument(metavar="CONSTANT", help="`compute_share` or `dispatch`.")],
+    constant: Annotated[str, typer.Argument(metavar="CONSTANT", help="`compute_share`, `dispatch` or `straggle`.")],
     rows: Annotated[
         list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")
     ],
@@ -131,5 +131,33 @@ def training(
     )
     if not dry:
         path = fitting.write(system, constant, record, data_folder(data))
+        out().print(f"wrote {path}", markup=False, soft_wrap=True)
+    return DONE
+
+
+@app.command()
+def sustained(
+    gpu: Annotated[str, typer.Argument(metavar="GPU", help="A GPU of `data/gpus`.")],
+    rows: Annotated[
+        list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")
+    ],
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+) -> int:
+    """Fit the share of its kernels' rates that a GPU sustains in training, over all systems that have it."""
+    import datetime as dt
+
+    from windtunnel.calibrate import training as fitting
+    from windtunnel.validate.board import data_folder
+
+    outcome = fitting.fit_sustained(gpu, rows, data_folder(data))
+    record = fitting.record("compute_share", outcome, dt.datetime.now(dt.UTC).date())
+    out().print(
+        Text(
+            f"{gpu}: sustained {record['value']} on {len(outcome.rows)} rows, median absolute residual "
+            f"{outcome.median:.1%}, 95th percentile {outcome.spread:.1%}"
+        )
+    )
+    for path in [] if dry else fitting.write_sustained(gpu, record):
         out().print(f"wrote {path}", markup=False, soft_wrap=True)
     return DONE

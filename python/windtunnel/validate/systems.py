@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OWN = Path(__file__).resolve().parents[3] / "data" / "systems"
 """The systems of the checkout."""
 
+FITTED = "fitted"
+"""Folder beside sheets of GPUs and of frameworks: the rows that a sheet's figures were fitted on, by sheet."""
+
 KEYS = {
     "name",
     "title",
@@ -51,8 +54,12 @@ class System:
 
     @property
     def fitted(self) -> frozenset[str]:
-        """Ids of the rows that a constant was fitted on."""
-        constants = self.record.get("constants") or {}
+        """Ids of the rows that a constant was fitted on, its GPU's and its framework's among them."""
+        constants = dict(self.record.get("constants") or {})
+        gpu = (self.record["topology"].get("host") or {}).get("gpu")
+        framework = (self.record.get("training") or {}).get("framework")
+        for kind, name in (("gpus", gpu), ("frameworks", framework)):
+            constants |= {f"{kind}.{key}": figure for key, figure in fitted_of(kind, name).items()}
         return frozenset(str(row) for constant in constants.values() for row in constant.get("fitted", []))
 
     def constant(self, name: str) -> Any:  # noqa: ANN401
@@ -83,6 +90,12 @@ def _reach(topology: Mapping[str, Any]) -> int:
     """Hosts that a Clos of `topology`'s tiers reaches."""
     ports = math.prod(int(tier["ports_down"]) for tier in topology["tiers"])
     return ports // int(topology["host"].get("nics", 1))
+
+
+def fitted_of(kind: str, name: str | None) -> dict[str, Any]:
+    """What was fitted of sheet `name` of `kind` (`gpus`, `frameworks`), by figure; nothing where nothing was."""
+    path = OWN.parent / kind / FITTED / f"{str(name).lower()}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def with_constant(system: System, name: str, value: object) -> System:

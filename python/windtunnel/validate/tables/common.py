@@ -119,7 +119,6 @@ def training_scenario(
     workload: Mapping[str, Any],
     parallelism: Mapping[str, Any],
     training: Mapping[str, Any] | None = None,
-    captured: bool = False,
 ) -> dict[str, Any]:
     """A job that trains on the first `gpus` GPUs of `system`: iterations are equal, so one is simulated."""
     per_host = int(system.section("topology")["host"]["gpus"])
@@ -128,8 +127,7 @@ def training_scenario(
     merged = {**system.section("training"), **(training or {})}
     for constant in TRAINING_CONSTANTS:
         value = system.constant(constant)
-        # Launches that a graph holds cost the host nothing.
-        if value is not None and not (captured and constant == "dispatch") and constant not in merged:
+        if value is not None and constant not in merged:
             merged[constant] = value
             if constant in TOLD:
                 merged.setdefault("evidence", {})[constant] = system.evidence(constant)

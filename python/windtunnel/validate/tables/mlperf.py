@@ -137,7 +137,8 @@ def _row(
     shards = gpus // (layout.tp * layout.pp * layout.cp)
     if shards * layout.tp * layout.pp * layout.cp != gpus or batch % (shards * layout.micro):
         return "the layout does not divide the GPUs or the batch"
-    training: dict[str, Any] = {"precision": layout.precision}
+    # Submissions capture whole iterations in CUDA graphs.
+    training: dict[str, Any] = {"precision": layout.precision, "graphs": "all"}
     if layout.precision == "fp8":
         training["parameters"] = "fp8"
     if benchmark.lora_rank:
@@ -162,7 +163,6 @@ def _row(
         },
         parallelism=parallelism,
         training=training,
-        captured=True,
     )
     if int(scenario["topology"]["host"]["gpus"]) != per_node:
         scenario["topology"]["host"] |= {"gpus": per_node, "nics": per_node}
