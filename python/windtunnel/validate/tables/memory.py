@@ -1,4 +1,4 @@
-"""Peak memory of GPUs: Korthikanti et al. 2022 (figure 1), torchtitan, Sailor."""
+"""Peak memory of GPUs: Korthikanti et al. 2022 (figure 1), Zero Bubble, torchtitan, Sailor."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:
     table = Table("memory")
     for rows in (
         published.rows_of_memory(data, systems),
+        published.zero_bubble_memory(data, systems),
         torchtitan.rows_of_memory(data, systems),
         sailor.rows_of_memory(data, systems),
     ):

@@ -21,8 +21,14 @@ ZERO_BUBBLE = {"1F1B": ("1f1b", 1), "1F1B-I": ("interleaved", None), "ZB-H1": ("
 
 
 def megatron_sc21(data: Path, systems: Mapping[str, System]) -> Table | None:
-    """Narayanan et al. 2021 (arXiv:2104.04473), table 1: ten models on 32 to 3,072 GPUs."""
-    return _read("megatron-sc21", "megatron_sc21_t1_", "selene", data, systems, _megatron)
+    """Narayanan et al. 2021 (arXiv:2104.04473): table 1, ten models on 32 to 3,072 GPUs, and table 2, beside ZeRO-3."""
+    table = _read("megatron-sc21", "megatron_sc21_t1_", "selene", data, systems, _megatron)
+    if table is None or "selene" not in systems:
+        return table
+    path = data / "e2e_iteration" / "published_tables.json.gz"
+    for record in records(path, "megatron_sc21_t2_", "tflops_per_gpu"):
+        table.add(_beside_zero(record, systems["selene"]))
+    return table
 
 
 def zero_bubble(data: Path, systems: Mapping[str, System]) -> Table | None:
@@ -43,7 +49,7 @@ def _read(
         return None
     system = systems.get(system_name)
     table = Table(name, fitted=system.fitted if system else frozenset())
-    for record in _records(path, prefix):
+    for record in records(path, prefix, "iteration_time_s_derived"):
         if system is None:
             table.exclude(f"no file of system `{system_name}`")
             continue
@@ -76,13 +82,82 @@ def _read(
     return table
 
 
+def _beside_zero(record: Mapping[str, Any], system: System) -> Row:
+    """A row of table 2, whose time follows from its rate and the paper's equation 3 for the FLOPs of an iteration."""
+    model, layout, gpus = record["model"], record["parallelism"], int(record["hardware"]["gpus"])
+    layers, hidden, sequence, vocabulary = (int(model[key]) for key in ("layers", "hidden", "seq", "vocab"))
+    tp, pp, batch = (int(layout[key]) for key in ("TP", "PP", "global_batch"))
+    sharded = layout["scheme"] == "ZeRO-3"
+    share = 1 + sequence / (6 * hidden) + vocabulary / (16 * layers * hidden)
+    flops = 96 * batch * sequence * layers * hidden**2 * share
+    return Row(
+        id=f"megatron-sc21/{record['id']}",
+        system=system.name,
+        measured=flops / (gpus * float(record["measured"]["tflops_per_gpu"]) * 1e12),
+        scenario=training_scenario(
+            system,
+            gpus=gpus,
+            workload={
+                "model": "model.json",
+                "sequence": sequence,
+                "global_batch": batch,
+                "micro_batch": layout["micro_batch"],
+            },
+            parallelism={
+                "tp": tp,
+                "pp": pp,
+                "dp": gpus // (tp * pp),
+                # DeepSpeed reduces and gathers beside the computation, layer by layer.
+                **({"zero": 3, "reshard": "per_pass", "overlap_gradients": True} if sharded else {}),
+                "schedule": {"name": "1f1b"},
+            },
+            training={"recompute": "full", "sequence_parallel": False, "overlap_backward": False},
+        ),
+        groups={"size": f"{model['params_B']:g}B", "kind": f"table 2, {layout['scheme']}", "scale": f"{gpus} GPUs"},
+        models={"model.json": gpt(layers, hidden, model["heads"], sequence, vocabulary, model["ffn"])},
+    )
+
+
+def zero_bubble_memory(data: Path, systems: Mapping[str, System]) -> Iterator[Row | str]:
+    """Peak memory of Qi et al. 2024, table 4, on its fullest GPU."""
+    path = data / "e2e_iteration" / "published_tables.json.gz"
+    system = systems.get("zero-bubble-a100")
+    for record in records(path, "zb_t4_", "memory_GB") if path.is_file() else ():
+        if system is None:
+            yield "no file of system `zero-bubble-a100`"
+            continue
+        placed = _zero_bubble(record)
+        if isinstance(placed, str):
+            yield placed
+            continue
+        workload, parallelism, training, kind = placed
+        model = record["model"]
+        shape = gpt(model["layers"], model["hidden"], model["heads"], model["seq"], model["vocab"], model["ffn"])
+        yield Row(
+            id=f"memory/{record['id']}",
+            system=system.name,
+            # Its figures fit GPUs of 80 GB that PyTorch counts in GiB.
+            measured=float(record["measured"]["memory_GB"]) * 2**30,
+            scenario=training_scenario(
+                system,
+                gpus=int(record["hardware"]["gpus"]),
+                workload={"model": "model.json", "sequence": model["seq"], **workload},
+                parallelism=parallelism,
+                training=training,
+            ),
+            groups={"size": str(model["name"]), "kind": f"Zero Bubble, {kind}"},
+            models={"model.json": shape},
+            quantity="memory",
+        )
+
+
 def rows_of_memory(data: Path, systems: Mapping[str, System]) -> Iterator[Row | str]:
     """Activations of the fullest GPU in Korthikanti et al. 2022, figure 1: nothing recomputed, and both techniques."""
     path = data / "e2e_iteration" / "published_tables.json.gz"
     if not path.is_file():
         return
     system = systems.get("selene")
-    for record in _records(path, "korthikanti_f1_mem_", measured=False):
+    for record in records(path, "korthikanti_f1_mem_"):
         if system is None:
             yield "no file of system `selene`"
             continue
@@ -118,7 +193,8 @@ def rows_of_memory(data: Path, systems: Mapping[str, System]) -> Iterator[Row | 
             )
 
 
-def _records(path: Path, prefix: str, *, measured: bool = True) -> Iterator[dict[str, Any]]:
+def records(path: Path, prefix: str, measured: str | None = None) -> Iterator[dict[str, Any]]:
+    """The rows whose ids begin with `prefix`, each with the figure `measured`; `InputError` has a row's place."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = json.load(file)["rows"]
@@ -127,8 +203,8 @@ def _records(path: Path, prefix: str, *, measured: bool = True) -> Iterator[dict
     for i, record in enumerate(rows):
         try:
             wanted = str(record["id"]).startswith(prefix)
-            if wanted and measured:
-                float(record["measured"]["iteration_time_s_derived"])
+            if wanted and measured is not None:
+                float(record["measured"][measured])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: rows[{i}]: {error} is missing or no number") from error
         if wanted:
