@@ -70,6 +70,7 @@ def hardware(system: System) -> dict[str, Any]:
     rate = min(
         [quantity(tier["rate"], "rate", f"{place}.tiers") for tier in tiers[:1]]
         + ([quantity(sheet("nics", str(host["nic"]))["rate"]["value"], "rate", "data/nics")] if "nic" in host else [])
+        + ([quantity(host["nic_bus"]["rate"], "rate", f"{place}.host.nic_bus")] if "nic_bus" in host else [])
     )
     if not tiers:
         raise InputError(f"{place}.tiers: expected tiers of switches, found none")
@@ -111,17 +112,48 @@ def hardware(system: System) -> dict[str, Any]:
 
 TIMES = (
     "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "answer",
-    "handshake", "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network",
+    "handshake", "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network", "peer_inject",
+    "proxy",
 )  # fmt: skip
 """Constants that are times; those below are what they say, the others are shares."""
 OTHERS = {"slow_leaf": "rate", "sustained": "size"}
 
 
+def generation(system: System) -> str:
+    """Generation of its GPUs, as NCCL tells them apart."""
+    return str(hardware(system)["architecture"])
+
+
+def kind_of_network(system: System) -> str:
+    """What carries messages between its hosts: the family of its NICs, or what their section `collectives` names."""
+    nic = str(system.section("topology")["host"].get("nic", "other")).lower()
+    return str(section(system, "transport", "connectx" if nic.startswith("bluefield") else nic.split("-")[0]))
+
+
+def machine(system: System) -> str:
+    """The machine it is a set-up of: itself if its section `collectives` names none."""
+    return str(section(system, "machine", system.name))
+
+
+def limits(system: System) -> dict[str, Any]:
+    """What the system's file states of its network's library, bytes."""
+    found: dict[str, Any] = {}
+    for name in ("eager", "pulled", "short_message", "inject"):
+        limit = section(system, name)
+        if limit is not None:
+            found[name] = quantity(limit, "size", f"{system.path}: collectives.{name}")
+    return found
+
+
 def constants(system: System) -> dict[str, Any]:
     """The constants of the model as the engine takes them: fitted ones, and limits that the system's file states."""
+    return {**read_constants(system.constant("nccl") or {}, f"{system.path}: constants.nccl"), **limits(system)}
+
+
+def read_constants(given: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Constants with units as the engine takes them."""
     found: dict[str, Any] = {}
-    place = f"{system.path}: constants.nccl"
-    for name, value in (system.constant("nccl") or {}).items():
+    for name, value in given.items():
         if name in TIMES:
             values = [quantity(v, "time", f"{place}.{name}") for v in (value if isinstance(value, list) else [value])]
             found[name] = values if isinstance(value, list) else values[0]
@@ -129,10 +161,6 @@ def constants(system: System) -> dict[str, Any]:
             found[name] = quantity(value, OTHERS[name], f"{place}.{name}")
         else:
             found[name] = value
-    for name in ("eager", "pulled", "short_message"):
-        limit = section(system, name)
-        if limit is not None:
-            found[name] = quantity(limit, "size", f"{system.path}: collectives.{name}")
     return found
 
 

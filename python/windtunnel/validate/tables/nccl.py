@@ -138,7 +138,7 @@ def points(folder: Path, systems: Mapping[str, System], table: Table) -> Iterato
         if mark is not None and str(mark) in run.line.text("variant"):
             label = re.sub(r"[^a-z0-9_]+", "-", run.line.text("variant").split(str(mark))[0].lower()).strip("-")
             ranks = run.ranks
-            name = f"nccl-tests/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
+            name = f"nccl-tests/{run.system.name}/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
             if name in groups:
                 groups[name].measured.append(measured)
                 table.exclude("other set-up of a group, of which the median is compared")
@@ -163,7 +163,7 @@ def _run(line: Line, systems: Mapping[str, System]) -> Run:
         return Run(line, f"quality `{line.text('quality')}`: a sample in a document, no raw log", nothing)
     if line.text("collective") not in OPERATIONS:
         return Run(line, f"collective `{line.text('collective')}` is not modelled", nothing)
-    system = system_of(line.text("system"), line.text("variant"), systems)
+    system = system_of(line.text("system"), line.text("variant"), systems, line.text("source"))
     if system is None:
         return Run(line, f"no file of system `{line.text('system')}`", nothing)
     hosts, ranks = line.count("nodes"), line.count("gpus_per_node")
@@ -191,13 +191,23 @@ def _version(line: Line) -> list[str]:
     return [stated[0]] if stated else [named[1]] if named else []
 
 
-def system_of(name: str, variant: str, systems: Mapping[str, System]) -> System | None:
-    """The system whose `collectives.rows` name a row's system and variant, else the one of its very name."""
+def system_of(name: str, variant: str, systems: Mapping[str, System], source: str = "") -> System | None:
+    """The system whose `collectives.rows` name a row's system and variant, else the one of its very name.
+
+    A rule's `variant` is a part of the row's, or several that are all in it; `except` a part of `source` that is not.
+    """
     for system in systems.values():
         for rule in section(system, "rows", []):
-            if rule["system"] in name and rule.get("variant", "") in variant:
+            parts = rule.get("variant", "")
+            told = all(part in variant for part in ([parts] if isinstance(parts, str) else parts))
+            if rule["system"] in name and told and not ("except" in rule and rule["except"] in source):
                 return system
     return systems.get(name)
+
+
+def scale_of(ranks: Ranks) -> str:
+    """The scale of a run as people name it."""
+    return f"{ranks.hosts * ranks.ranks} ranks on {ranks.hosts}"
 
 
 def asked_of(system: System, run: Run, size: int) -> dict[str, Any]:
