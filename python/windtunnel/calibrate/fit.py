@@ -105,8 +105,8 @@ def _loss(residuals: np.ndarray, weight: np.ndarray, delta: float) -> float:
     return float((weight * np.where(size < delta, size**2 / 2, delta * (size - delta / 2))).sum())
 
 
-def _belief(moved: np.ndarray, belief: float = PRIOR) -> float:
-    return float(belief * (moved**2).sum() / 2)
+def _belief(moved: np.ndarray, belief: float | np.ndarray = PRIOR) -> float:
+    return float((belief * moved**2).sum() / 2)
 
 
 def settle(
@@ -115,15 +115,16 @@ def settle(
     measured: Sequence[float],
     weights: Sequence[float],
     predict: Callable[[list[dict[str, float]]], np.ndarray],
-    belief: float,
+    beliefs: Sequence[float],
 ) -> dict[str, float]:
-    """Fits `names` close to `middle`: a constant a factor e off it counts as `belief` rows that are off by as much.
+    """Fits `names` close to `middle`: a constant a factor e off it counts as so many of `beliefs` rows as far off.
 
     Nothing is refused: what the rows leave open stays in the middle.
     """
     truth, weight = np.log(np.asarray(measured, float)), np.asarray(weights, float)
     prior = {name: middle[name] for name in names}
     start = {name: float(np.log(value)) for name, value in prior.items()}
+    belief = np.asarray(beliefs, float)
     wide, _, _ = _minimise(list(names), start, prior, truth, weight, predict, WIDE, belief)
     begins = [start, dict(zip(names, wide.tolist(), strict=True))]
     ends = [_minimise(list(names), begin, prior, truth, weight, predict, DELTA, belief) for begin in begins]
@@ -140,7 +141,7 @@ def _minimise(
     weight: np.ndarray,
     predict: Callable[[list[dict[str, float]]], np.ndarray],
     delta: float,
-    belief: float = PRIOR,
+    belief: float | np.ndarray = PRIOR,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     middle = np.array([np.log(prior[name]) for name in names])
 
@@ -156,7 +157,7 @@ def _minimise(
     for _ in range(ROUNDS if names else 0):
         jacobian = ((residuals_of([x + STEP * unit for unit in np.eye(len(x))]) - residuals) / STEP).T
         rowed = weight * _huber_weight(residuals, delta)
-        normal = jacobian.T @ (rowed[:, None] * jacobian) + belief * np.eye(len(x))
+        normal = jacobian.T @ (rowed[:, None] * jacobian) + np.diag(np.broadcast_to(belief, x.shape))
         gradient = jacobian.T @ (rowed * residuals) + belief * (x - middle)
         before = best
         for _ in range(10):

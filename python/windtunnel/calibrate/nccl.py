@@ -1,9 +1,9 @@
 """Constants of NCCL's model: pools of kindred systems, and a system's own close to its pool.
 
 A system's *kin* are the systems of its generation of GPUs and of its network. A *pool* is one set of constants for all
-rows of all systems, in which kin count most; its middle are NCCL's own constants. A system's constants are fitted on all
-its scales, with the pool of all *other* machines as the middle (`fit.settle`): what its rows leave open stays as its kin
-have it. There are no constants for a size or a scale.
+rows of all systems, in which kin count most; its middle are NCCL's own constants. A system's constants are fitted on
+all its scales, with the pool of all *other* machines as the middle (`fit.settle`): what its rows leave open stays as
+its kin have it. There are no constants for a size or a scale.
 
 How good they are is judged on what no constant has seen: `without_scale` fits a system without one number of ranks on
 hosts, `without_system` has nothing of a machine at all. Both are written beside the constants, and the board predicts
@@ -12,6 +12,8 @@ every row by them (`nccl-tests`, `nccl-systems`).
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -21,13 +23,13 @@ import numpy as np
 
 from windtunnel.calibrate.fit import settle
 from windtunnel.engine import InputError
+from windtunnel.results.folder import write_beside
 from windtunnel.validate.collectives import OTHERS, TIMES, Asked, generation, kind_of_network, limits, machine
-from windtunnel.validate.quantities import written
 from windtunnel.validate.rows import Table
 from windtunnel.validate.tables import nccl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from windtunnel.validate.systems import System
@@ -53,10 +55,12 @@ NEGLIGIBLE = 0.02
 """A constant that changes no row by this share when it grows by half is not asked for."""
 OVER = 1.2
 """No share is above this: sheets are rounded."""
-POOL_BELIEF = 3.0
+POOL_BELIEF = 10.0
 """How strongly a pool holds to NCCL's constants: as so many rows would that are off by as much."""
-SYSTEM_BELIEF = 3.0
+SYSTEM_BELIEF = 1.0
 """How strongly a system's constants hold to those of its pool."""
+ALONE_BELIEF = 0.1
+"""The same of constants that no other machine has."""
 KIN = {2: 1.0, 1: 0.3, 0: 0.05}
 """What a system counts in a pool by how much it has in common: generation of GPUs and network, one of them, none."""
 EACH = 300.0
@@ -77,12 +81,14 @@ class Rows:
     def only(self, kept: Iterable[bool]) -> Rows:
         """The rows that are `kept`."""
         found = Rows()
-        for keep, *row in zip(kept, self.asked, self.measured, self.weights, self.scales, strict=True):
+        for keep, asked, measured, weight, scale in zip(
+            kept, self.asked, self.measured, self.weights, self.scales, strict=True
+        ):
             if keep:
-                found.asked.append(row[0])
-                found.measured.append(row[1])
-                found.weights.append(row[2])
-                found.scales.append(row[3])
+                found.asked.append(asked)
+                found.measured.append(measured)
+                found.weights.append(weight)
+                found.scales.append(scale)
         found.count = self.count * len(found.asked) // max(1, len(self.asked))
         return found
 
@@ -178,7 +184,8 @@ def _fit(
     kept = [name for name, size in zip(asked_for, effect, strict=True) if size > NEGLIGIBLE]
     measured = [value for rows, _, _ in parts for value in rows.measured]
     weights = [weight * value for rows, _, weight in parts for value in rows.weights]
-    return {**middle, **settle(kept, middle, measured, weights, predict, belief)}
+    beliefs = [ALONE_BELIEF if name in OF_ONE_MACHINE else belief for name in kept]
+    return {**middle, **settle(kept, middle, measured, weights, predict, beliefs)}
 
 
 @dataclass
@@ -198,10 +205,13 @@ class Fits:
                 system = self.systems[name]
                 if machine(system) == without:
                     continue
+                # TCP goes through the processors: it says nothing of other networks, nor they of it.
+                if (kind_of_network(system) == TCP) != (network == TCP):
+                    continue
                 common = (generation(system) == generation_) + (kind_of_network(system) == network)
                 total = sum(rows.weights)
                 parts.append((rows, limits(system), KIN[common] * min(1.0, EACH / total)))
-            self.pools[key] = _fit(parts, flat(PRIORS), POOL_BELIEF, OF_ONE_MACHINE)
+            self.pools[key] = flat(PRIORS) if not parts else _fit(parts, flat(PRIORS), POOL_BELIEF, OF_ONE_MACHINE)
         return self.pools[key]
 
     def without_system(self, name: str) -> dict[str, float]:
@@ -222,24 +232,90 @@ class Fits:
         """|predicted/measured - 1| of a system's rows, of one scale if given."""
         rows = self.rows[name].only(scale in {None, s} for s in self.rows[name].scales)
         (found,) = Asked(rows.asked).times([whole(values, limits(self.systems[name]))])
-        return np.abs(np.array(found) / np.array(rows.measured) - 1.0)
+        off: np.ndarray = np.abs(np.array(found) / np.array(rows.measured) - 1.0)
+        return off
 
 
-def told(values: Mapping[str, float], middle: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """Constants with units, as files have them; of those equal to `middle` none."""
-    grouped: dict[str, list[float]] = {}
-    for name, value in whole(values, {}).items():
-        parts = list(value) if isinstance(value, list) else [value]
-        before = flat({name: PRIORS[name]} if middle is None else {name: whole(middle, {})[name]}).values()
-        if middle is None or any(abs(a / b - 1.0) > 1e-4 for a, b in zip(parts, before, strict=True)):
-            grouped[name] = parts
+TCP = "tcp"
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
+NETWORKS = ("connectx", "slingshot", "efa", "thor", "other", TCP)
+"""Kin of which pools are written, whether or not rows of some were measured."""
+
+
+def write(data: Path, systems: Mapping[str, System], folder: Path, progress: Callable[[str], None]) -> list[Path]:
+    """Fits everything and writes `NAME.json` of every system with rows and `pools.json` into `folder`.
+
+    `progress` is told a line for each system.
+    """
+    fits = Fits(systems, rows_of(data, systems))
+    today = str(dt.datetime.now(tz=dt.UTC).date())
+    written_: list[Path] = []
+
+    def put(name: str, record: dict[str, Any]) -> None:
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{name}.json"
+        write_beside(path, (json.dumps(record, indent=1) + "\n").encode())
+        written_.append(path)
+
+    for name, rows in sorted(fits.rows.items()):
+        constants = fits.of(name)
+        without = {scale: fits.of(name, scale) for scale in sorted(set(rows.scales))}
+        left_out = np.concatenate([fits.errors(name, values, scale) for scale, values in without.items()])
+        unseen = fits.errors(name, fits.without_system(name))
+        errors = {
+            "fitted": _figures(fits.errors(name, constants)),
+            "without_scale": _figures(left_out),
+            "without_system": _figures(unseen),
+        }
+        put(
+            name,
+            {
+                "system": name,
+                "evidence": "calibrated",
+                "source": f"{rows.count} rows of nccl-tests on all scales of {name}; prior: the pool of other machines",
+                "date": today,
+                "errors": errors,
+                "constants": plain(constants),
+                "without": {scale: plain(values) for scale, values in without.items()},
+            },
+        )
+        progress(
+            f"{name}: {rows.count} rows; median and 95th percentile of the error "
+            + ", ".join(f"{kind.replace('_', ' ')} {m:.1%}, {p:.1%}" for kind, (m, p) in errors.items())
+        )
+    machines = sorted({machine(systems[name]) for name in fits.rows})
+    put(
+        "pools",
+        {
+            "evidence": "calibrated",
+            "source": f"nccl-tests of {len(machines)} machines: kin count most, with NCCL's own constants as prior",
+            "date": today,
+            "pools": [
+                {
+                    "generation": generation_,
+                    "network": network,
+                    "constants": plain(fits.kin(generation_, network, None)),
+                }
+                for network in NETWORKS
+                for generation_ in GENERATIONS
+            ],
+            "without": {name: plain(fits.without_system(name)) for known in machines for name in _of(fits, known)},
+        },
+    )
+    return written_
+
+
+def _of(fits: Fits, known: str) -> list[str]:
+    return [name for name in sorted(fits.rows) if machine(fits.systems[name]) == known]
+
+
+def _figures(errors: np.ndarray) -> list[float]:
+    return [round(float(np.median(errors)), 4), round(float(np.percentile(errors, 95)), 4)]
+
+
+def plain(values: Mapping[str, float]) -> dict[str, Any]:
+    """Constants as the engine takes them: seconds, bytes per second, bytes and shares to four figures."""
     found: dict[str, Any] = {}
-    for base, parts in grouped.items():
-        text = [
-            written(v, "time" if base in TIMES else OTHERS[base])
-            if base in TIMES or base in OTHERS
-            else float(f"{v:.4g}")
-            for v in parts
-        ]
-        found[base] = text if isinstance(PRIORS[base], tuple) else text[0]
+    for name, value in whole(values, {}).items():
+        found[name] = [float(f"{v:.4g}") for v in value] if isinstance(value, list) else float(f"{value:.4g}")
     return found

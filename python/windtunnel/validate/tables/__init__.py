@@ -39,6 +39,8 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "memory": memory.read,
     "nccl-tests": nccl.tests,
     "nccl-scale": nccl.scale,
+    "nccl-systems": nccl.unseen,
+    "nccl-samples": nccl.samples,
     "pico": pico.read,
     "deepep": deepep.read,
     "vidur-network": vidur.read,

@@ -147,8 +147,8 @@ impl Default for Constants {
             exchange_long: 0.85,
             slow_leaf: 0.0,
             sustained: 0.0,
-            crowd: [0.05, 0.05, 0.15],
-            proxy: 0.3e-6,
+            crowd: [0.0; 3],
+            proxy: 0.0,
             peer_channels: 0.45,
         }
     }
