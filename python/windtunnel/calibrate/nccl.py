@@ -24,9 +24,19 @@ import numpy as np
 from windtunnel.calibrate.fit import settle
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
-from windtunnel.validate.collectives import OTHERS, TIMES, Asked, generation, kind_of_network, limits, machine
+from windtunnel.validate.collectives import (
+    OTHERS,
+    TIMES,
+    Asked,
+    Ranks,
+    generation,
+    kind_of_network,
+    limits,
+    machine,
+    section,
+)
 from windtunnel.validate.rows import Table
-from windtunnel.validate.tables import nccl
+from windtunnel.validate.tables import aic_nccl, nccl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -113,6 +123,15 @@ def rows_of(data: Path, systems: Mapping[str, System]) -> dict[str, Rows]:
         measured[key] += point.measured
         kinds[key] = (run.system.name, run.operation, run.ranks, point.size)
         counts[run.system.name] += 1
+    if (folder / aic_nccl.FILE).is_file():
+        for row in aic_nccl.rows(folder, systems, Table("calibrate")):
+            question = dict(row.scenario["collective"])
+            question.pop("constants")
+            key = (row.system, repr(question))
+            asked[key] = question
+            measured[key].append(row.measured)
+            kinds[key] = (row.system, question["operation"], Ranks(1, question["layout"]["ranks"]), question["bytes"])
+            counts[row.system] += 1
     alike = Counter(kinds.values())
     found: dict[str, Rows] = defaultdict(Rows)
     for key, question in asked.items():
@@ -203,7 +222,7 @@ class Fits:
             parts = []
             for name, rows in self.rows.items():
                 system = self.systems[name]
-                if machine(system) == without:
+                if machine(system) == without or not section(system, "kin", default=True):
                     continue
                 # TCP goes through the processors: it says nothing of other networks, nor they of it.
                 if (kind_of_network(system) == TCP) != (network == TCP):

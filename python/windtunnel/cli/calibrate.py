@@ -47,7 +47,7 @@ def collectives(
     for name in systems or []:
         if name not in known:
             raise InputError(f"no file of system `{name}`\n\nhint: there are {', '.join(sorted(with_rows))}")
-    own = {name for name in with_rows if section(known[name], "rows") is not None}
+    own = {name for name in with_rows if section(known[name], "rows") is not None or name.startswith("aic-")}
     if not systems or own & set(systems):
         from windtunnel.calibrate import nccl
         from windtunnel.validate.collectives import SHEETS

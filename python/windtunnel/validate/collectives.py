@@ -29,6 +29,7 @@ ARCHITECTURES = {
     "v100": "volta",
     "a100": "ampere",
     "a40": "ampere",
+    "l40s": "ampere",
     "h100": "hopper",
     "h200": "hopper",
     "gh200": "hopper",
