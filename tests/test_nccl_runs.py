@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,15 @@ EVERY = {
 def scenario(system: str, operation: str, size: int, hosts: int, gpus: int, **network: object) -> dict[str, Any]:
     """One collective of all GPUs of so many hosts."""
     record = SYSTEMS[system]
+    topology = record.topology(hosts)
+    # Larger than what was measured: one more level of the last one's switches.
+    while math.prod(tier["ports_down"] for tier in topology["tiers"]) // topology["host"]["nics"] < hosts:
+        topology["tiers"].append(topology["tiers"][-1])
     return {
         "windtunnel": 1,
         "name": "x",
         "fidelity": "flow",
-        "topology": record.topology(hosts),
+        "topology": topology,
         "network": {**record.section("network"), "collectives": {"system": system}, **network},
         "jobs": [
             {

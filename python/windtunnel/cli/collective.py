@@ -72,6 +72,7 @@ def collective(
     talk().print(
         Text(f"{operation}: {ranks.hosts * ranks.ranks} ranks on {ranks.hosts} hosts\n{asked.known_by(machine)}"),
         style="dim",
+        soft_wrap=True,
     )
     out().print(Text(asked.text(lines)), soft_wrap=True)
     return DONE

@@ -315,7 +315,11 @@ fn hardware(context: &Context<'_>, system: &System) -> Hardware {
     let architecture = told.unwrap_or_else(|| {
         if name.starts_with("v100") {
             Architecture::Volta
-        } else if name.starts_with("a100") || name.starts_with("a40") || name.starts_with("l40") || gpu.vendor != "NVIDIA" {
+        } else if name.starts_with("a100")
+            || name.starts_with("a40")
+            || name.starts_with("l40")
+            || gpu.vendor != "NVIDIA"
+        {
             Architecture::Ampere
         } else if name.starts_with('h') || name.starts_with("gh") {
             Architecture::Hopper

@@ -173,7 +173,7 @@ def _run(line: Line, systems: Mapping[str, System], quality: str) -> Run:
         return Run(line, f"quality `{line.text('quality')}`: {what}", nothing)
     if line.text("collective") not in OPERATIONS:
         return Run(line, f"collective `{line.text('collective')}` is not modelled", nothing)
-    system = system_of(line.text("system"), line.text("variant"), systems, line.text("source"))
+    system = system_of(line.text("system"), line.text("variant"), systems, line)
     if system is None:
         return Run(line, f"no file of system `{line.text('system')}`", nothing)
     hosts, ranks = line.count("nodes"), line.count("gpus_per_node")
@@ -201,18 +201,29 @@ def _version(line: Line) -> list[str]:
     return [stated[0]] if stated else [named[1]] if named else []
 
 
-def system_of(name: str, variant: str, systems: Mapping[str, System], source: str = "") -> System | None:
+def system_of(name: str, variant: str, systems: Mapping[str, System], line: Line | None = None) -> System | None:
     """The system whose `collectives.rows` name a row's system and variant, else the one of its very name.
 
-    A rule's `variant` is a part of the row's, or several that are all in it; `except` a part of `source` that is not.
+    A rule's `variant` is a part of the row's, or several that are all in it; `except` a part of `source` that is not;
+    `where` values that other columns have, one of several each.
     """
     for system in systems.values():
         for rule in section(system, "rows", []):
             parts = rule.get("variant", "")
             told = all(part in variant for part in ([parts] if isinstance(parts, str) else parts))
-            if rule["system"] in name and told and not ("except" in rule and rule["except"] in source):
+            if rule["system"] in name and told and (line is None or _is_of(rule, line)):
                 return system
     return systems.get(name)
+
+
+def _is_of(rule: Mapping[str, Any], line: Line) -> bool:
+    if "except" in rule and rule["except"] in line.text("source"):
+        return False
+    wanted: Mapping[str, Any] = rule.get("where", {})
+    return all(
+        line.optional(column) in [str(value) for value in (values if isinstance(values, list) else [values])]
+        for column, values in wanted.items()
+    )
 
 
 def scale_of(ranks: Ranks) -> str:

@@ -603,3 +603,36 @@ fn a_job_pays_what_the_closed_form_says() {
         }
     }
 }
+
+#[test]
+fn more_bytes_never_take_less_where_nobody_has_measured() {
+    let constants = Constants {
+        even: true,
+        crowd: [0.05, 0.05, 0.15],
+        proxy: 0.3e-6,
+        share_network: [0.23, 0.76, 0.81],
+        ..Constants::default()
+    };
+    for (hardware, ll128) in
+        [(dgx_h100(), true), (dgx_h100(), false), (dgx_a100(), true), (dgx_a100(), false)]
+    {
+        let hardware = Hardware { ll128_between: ll128, ..hardware };
+        let settings = Settings::default();
+        for (domains, ranks) in [(1, 2), (1, 4), (1, 8), (2, 1), (2, 8), (4, 8), (16, 8), (64, 4), (512, 8)] {
+            let on = Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings };
+            for operation in OPERATIONS {
+                let mut before = 0.0;
+                // Eight sizes in each octave, from 8 B to 16 GiB.
+                for step in 0..=31 * 8 {
+                    let bytes = (8u64 << (step / 8)) * (8 + step % 8) / 8;
+                    let (choice, time) = on.time(operation, bytes, &constants).unwrap();
+                    assert!(
+                        time >= before * (1.0 - 1e-9),
+                        "{operation:?} {domains}x{ranks} {bytes}: {time} after {before}, {choice:?}"
+                    );
+                    before = time;
+                }
+            }
+        }
+    }
+}

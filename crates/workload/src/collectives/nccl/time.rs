@@ -112,6 +112,9 @@ pub struct Constants {
     pub proxy: f64,
     /// Power of the channels of a peer by which what it gets falls.
     pub peer_channels: f64,
+    /// Whether the tuner is taken to change no later than it pays, so that more bytes never take less: where nobody has
+    /// measured what it misjudges.
+    pub even: bool,
 }
 
 impl Default for Constants {
@@ -150,6 +153,7 @@ impl Default for Constants {
             crowd: [0.0; 3],
             proxy: 0.0,
             peer_channels: 0.45,
+            even: false,
         }
     }
 }
@@ -160,6 +164,11 @@ const LONG: f64 = 4194304.0;
 /// Hosts whose traffic stays in one group of switches: about what hangs on the leaves of one group of a dragonfly or on a
 /// leaf of a fat tree.
 pub(super) const GROUP: f64 = 16.0;
+
+/// Sizes up to this power of two are asked for what NCCL takes for more bytes, so many in each octave: what it takes for fewer
+/// sizes than lie between two of them is not seen.
+const LARGEST: u32 = 38;
+const OCTAVE: u32 = 8;
 
 /// Channels of a peer in grouped sends, and those of all peers together (`MAXCHANNELS`), at most.
 const PEER_CHANNELS: u32 = 8;
@@ -187,7 +196,29 @@ impl Communicator<'_> {
         constants: &Constants,
     ) -> Result<(Choice, f64), NcclError> {
         let choice = self.choose(operation, bytes)?;
-        Ok((choice, self.time_of(operation, choice, bytes, constants)))
+        let mut best = (choice, self.time_of(operation, choice, bytes, constants));
+        if constants.even {
+            // What NCCL takes for more bytes, channels among it, it may take for these.
+            let mut tried = None;
+            let parts = u64::from(OCTAVE);
+            let larger = (0..LARGEST * OCTAVE)
+                .map(|step| ((parts + u64::from(step % OCTAVE)) << (step / OCTAVE)) / parts)
+                .filter(|&larger| larger > bytes);
+            for size in std::iter::once(bytes).chain(larger) {
+                let Choice { algorithm, protocol, .. } = self.choose(operation, size)?;
+                if tried.replace((algorithm, protocol)) == Some((algorithm, protocol)) {
+                    continue;
+                }
+                for channels in self.channels_of(algorithm, protocol, bytes)..=self.channels() {
+                    let choice = Choice { algorithm, protocol, channels };
+                    let time = self.time_of(operation, choice, bytes, constants);
+                    if time < best.1 {
+                        best = (choice, time);
+                    }
+                }
+            }
+        }
+        Ok(best)
     }
 
     /// Seconds of `choice`.
