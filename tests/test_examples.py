@@ -178,7 +178,10 @@ def test_a_ring_reaches_its_bound_on_an_ideal_fabric() -> None:
     several = mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "multi_ring"))
     rail = (60 * 5e-9 + 500e-9 + 700e-9 + 2 * 300e-9 + 7 * 600e-9) / 8
     assert several == pytest.approx(bound / 8 + rail, rel=1e-6)
-    assert mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "auto")) == several
+    size = ("network.collectives.tuner", "size")
+    assert mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "auto"), size) == several
+    # NCCL's rings are as many, at Simple's share of the NICs.
+    assert several < mean("ring-all-reduce", ("jobs[0].workload.collective.algorithm", "auto")) < 1.3 * several
 
 
 def test_a_hidden_halo_exchange_leaves_compute() -> None:
@@ -276,9 +279,10 @@ def test_the_script_finds_what_overlap_is_worth() -> None:
         [sys.executable, EXAMPLES / "by_hand.py"], capture_output=True, text=True, timeout=120, check=True
     )
     late, beside = (float(line.split()[-2]) for line in done.stdout.splitlines())
-    # Eight passes of 4 ms; 256 MiB are reduced afterwards, or all but the last 32 MiB meanwhile.
+    # Eight passes of 4 ms; 256 MiB are reduced afterwards, or all but the last 32 MiB meanwhile. NCCL's launch and hops
+    # do not shrink with the bytes.
     assert late > beside > 32
-    assert (late - 32) / (beside - 32) == pytest.approx(8, rel=0.02)
+    assert 6 < (late - 32) / (beside - 32) < 8
 
 
 def test_switches_that_hash_alike_leave_uplinks_idle() -> None:

@@ -91,7 +91,9 @@ pub struct Group {
     pub bytes: Bytes,
     /// Dependent steps.
     pub steps: u32,
-    /// Its time on an idle fabric.
+    /// What passes before its first byte, from the last arrival on.
+    pub before: Span,
+    /// Its time on an idle fabric, that included.
     pub span: Span,
     /// Whether the scenario asks for the coupled form whatever the arrivals.
     pub forced: bool,

@@ -67,6 +67,11 @@ impl Hosts {
         })
     }
 
+    /// Rate and latency of a GPU's scale-up link.
+    pub(crate) fn scale_up(&self) -> (BitRate, Span) {
+        (self.rate, self.latency)
+    }
+
     pub(crate) fn endpoints(&self) -> u32 {
         self.count * self.gpus.get()
     }

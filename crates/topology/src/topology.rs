@@ -199,6 +199,11 @@ impl Topology {
         self.hosts.domain.get()
     }
 
+    /// Rate of a GPU's scale-up link in each direction, and its latency.
+    pub fn scale_up(&self) -> (windtunnel_kernel::BitRate, Span) {
+        self.hosts.scale_up()
+    }
+
     /// Name of the shape: `clos`, `torus`, …
     pub fn shape_name(&self) -> &'static str {
         each!(&self.shape, shape => shape.name())

@@ -475,6 +475,9 @@ impl<M: Machine> Step<'_, M> {
         let communicator = self.prepared.workload.binding(self.rank, comm).communicator;
         let run = self.prepared.collectives(communicator);
         let group = &self.prepared.plans[run[sequence as usize] as usize];
+        // A coupled group waits when all have come.
+        let waits = !group.plan.is_empty() && (!group.coupled || group.in_step);
+        let ready = if waits { ready + group.plan.before() } else { ready };
         if group.plan.is_empty() {
             self.complete_collective(collective::End { op, at: ready, waited: Span::ZERO });
         } else if group.coupled {

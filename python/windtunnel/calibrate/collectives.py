@@ -1,16 +1,14 @@
-"""`windtunnel calibrate collectives`: the constants of collectives on a system, from half of its sizes.
+"""Constants of collectives on a system from part of its sizes: Vidur's dense tables of NCCL, PICO's of MPI.
 
-Of NCCL: sizes that are an even power of two, at most 32 ranks; where sizes are evenly spaced one in sixteen of each
-spacing; of a system with many equal pairs of hosts those of the first ones only. Of MPI: two of six powers of two, at
-most 512 ranks. The ids of the rows go into `constants/NAME.json` beside the system's file with the residuals, and
-`windtunnel validate` never scores them.
+Of Vidur one in sixteen sizes of each spacing, of MPI two of six powers of two, at most 512 ranks. The ids of the rows
+go into `constants/NAME.json` beside the system's file with the residuals, and `windtunnel validate` never scores them.
+Systems with runs of nccl-tests are fitted by `nccl`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,37 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.calibrate.fit import Fitted, fit
+from windtunnel.calibrate.nccl import PRIORS, PROTOCOLS
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
 from windtunnel.validate.collectives import OTHERS, TIMES, Asked, constants
 from windtunnel.validate.quantities import written
 from windtunnel.validate.rows import Table
 from windtunnel.validate.systems import System
-from windtunnel.validate.tables import nccl, pico, vidur
+from windtunnel.validate.tables import pico, vidur
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 
-PROTOCOLS = ("LL", "LL128", "Simple")
-PRIORS: dict[str, float | tuple[float, float, float]] = {
-    "launch": 6.6e-6, "issue": 3e-6, "channel": 0.2e-6,
-    "base": (1e-9, 7.4e-6, 1.8e-6), "hop_scale_up": (0.6e-6, 1.9e-6, 3.4e-6),
-    "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6,
-    "answer": 10e-6, "handshake": 10e-6,
-    "copy_launch": 7e-6,
-    "share_scale_up": (0.25, 0.92, 0.96), "share_network": (0.25, 0.85, 0.92), "share_short": 0.2,
-    "share_sums": 0.85, "base_sums": 25e-6,
-    "exchange": 21.6e-6, "peer_scale_up": 1e-6, "peer_network": 2e-6,
-    "exchange_scale_up": 0.93, "exchange_network": 0.92, "exchange_single": 0.85,
-    "exchange_long": 0.85, "slow_leaf": 10e9, "sustained": 1e9,
-}  # fmt: skip
-"""NCCL's own constants (seconds, shares, bytes; LL, LL128, Simple), and inferred ones for what it has none of."""
 NEGLIGIBLE = 0.02
 """A constant that changes no row by this share when it grows by half is not asked for."""
-FIRST_HOSTS = (1, 5)
-"""Of runs that name pairs of hosts, those with one of these in front are fitted."""
 OVER = 1.2
 """No share is above this: sheets are rounded."""
 
@@ -81,18 +64,6 @@ def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
     found = Rows()
     table = Table("calibrate")
     folder = data / "collectives"
-    if (folder / "nccl_tests_runs.csv").is_file():
-        for point in nccl.points(folder, systems, table):
-            run = point.run
-            if isinstance(run.system, str) or run.system.name != system.name or not _fitted_size(point.size):
-                continue
-            if run.ranks.hosts * run.ranks.ranks > nccl.SMALL_SCALE or (run.hosts and run.hosts[0] not in FIRST_HOSTS):
-                continue
-            asked = nccl.asked_of(system, run, point.size)
-            slow = "slow_leaf" in asked["collective"]["hardware"]
-            found.add(
-                point.name, asked, statistics.median(point.measured), (run.operation, run.ranks, point.size, slow)
-            )
     if (folder / "vidur_network").is_dir():
         for row in vidur.rows(folder / "vidur_network", systems, table):
             size = row.scenario["collective"]["bytes"]
@@ -100,10 +71,6 @@ def rows_of(system: System, data: Path, systems: Mapping[str, System]) -> Rows:
                 layout = tuple(row.scenario["collective"]["layout"].items())
                 found.add(row.id, row.scenario, row.measured, (row.groups["kind"], layout, size))
     return found
-
-
-def _fitted_size(size: int) -> bool:
-    return size.bit_length() % 2 == 1
 
 
 def _fitted_step(size: int) -> bool:
@@ -190,7 +157,11 @@ def calibrate(system: System, data: Path, systems: Mapping[str, System]) -> tupl
     rows = rows_of(system, data, systems)
     if not rows.ids:
         raise InputError(f"no rows of system `{system.name}` to fit on in {data}")
-    stated = {name: value for name, value in constants(system).items() if name in {"eager", "pulled", "short_message"}}
+    stated = {
+        name: value
+        for name, value in constants(system).items()
+        if name in {"eager", "pulled", "short_message", "inject"}
+    }
     asked = Asked(rows.asked)
 
     def predict(sets: list[dict[str, float]]) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 DELTA = 0.25
 WIDE = 2.0
@@ -105,8 +105,32 @@ def _loss(residuals: np.ndarray, weight: np.ndarray, delta: float) -> float:
     return float((weight * np.where(size < delta, size**2 / 2, delta * (size - delta / 2))).sum())
 
 
-def _belief(moved: np.ndarray) -> float:
-    return float(PRIOR * (moved**2).sum() / 2)
+def _belief(moved: np.ndarray, belief: float | np.ndarray = PRIOR) -> float:
+    return float((belief * moved**2).sum() / 2)
+
+
+def settle(
+    names: Sequence[str],
+    middle: Mapping[str, float],
+    measured: Sequence[float],
+    weights: Sequence[float],
+    predict: Callable[[list[dict[str, float]]], np.ndarray],
+    beliefs: Sequence[float],
+) -> dict[str, float]:
+    """Fits `names` close to `middle`: a constant a factor e off it counts as so many of `beliefs` rows as far off.
+
+    Nothing is refused: what the rows leave open stays in the middle.
+    """
+    truth, weight = np.log(np.asarray(measured, float)), np.asarray(weights, float)
+    prior = {name: middle[name] for name in names}
+    start = {name: float(np.log(value)) for name, value in prior.items()}
+    belief = np.asarray(beliefs, float)
+    wide, _, _ = _minimise(list(names), start, prior, truth, weight, predict, WIDE, belief)
+    begins = [start, dict(zip(names, wide.tolist(), strict=True))]
+    ends = [_minimise(list(names), begin, prior, truth, weight, predict, DELTA, belief) for begin in begins]
+    centre = np.array([start[name] for name in names])
+    x, _, _ = min(ends, key=lambda end: _loss(end[1], weight, DELTA) + _belief(end[0] - centre, belief))
+    return {name: float(np.exp(value)) for name, value in zip(names, x, strict=True)}
 
 
 def _minimise(
@@ -117,6 +141,7 @@ def _minimise(
     weight: np.ndarray,
     predict: Callable[[list[dict[str, float]]], np.ndarray],
     delta: float,
+    belief: float | np.ndarray = PRIOR,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     middle = np.array([np.log(prior[name]) for name in names])
 
@@ -127,19 +152,19 @@ def _minimise(
 
     x = np.array([start[name] for name in names])
     residuals = residuals_of([x])[0]
-    best, damping = _loss(residuals, weight, delta) + _belief(x - middle), 1e-2
+    best, damping = _loss(residuals, weight, delta) + _belief(x - middle, belief), 1e-2
     jacobian = np.zeros((len(truth), len(names)))
     for _ in range(ROUNDS if names else 0):
         jacobian = ((residuals_of([x + STEP * unit for unit in np.eye(len(x))]) - residuals) / STEP).T
         rowed = weight * _huber_weight(residuals, delta)
-        normal = jacobian.T @ (rowed[:, None] * jacobian) + PRIOR * np.eye(len(x))
-        gradient = jacobian.T @ (rowed * residuals) + PRIOR * (x - middle)
+        normal = jacobian.T @ (rowed[:, None] * jacobian) + np.diag(np.broadcast_to(belief, x.shape))
+        gradient = jacobian.T @ (rowed * residuals) + belief * (x - middle)
         before = best
         for _ in range(10):
             move = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), gradient)
             point = np.clip(x + np.clip(move, -0.7, 0.7), middle - REACH, middle + REACH)
             tried = residuals_of([point])[0]
-            loss = _loss(tried, weight, delta) + _belief(point - middle)
+            loss = _loss(tried, weight, delta) + _belief(point - middle, belief)
             if loss < best:
                 x, residuals, best, damping = point, tried, loss, max(damping / 4, 1e-9)
                 break

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": ("windtunnel.cli.run", "Run a scenario and say where the time goes"),
     "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
+    "collective": ("windtunnel.cli.collective", "Print times and bandwidths of a collective, as nccl-tests does"),
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
     "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
     "layouts": ("windtunnel.cli.layouts", "List the layouts of a job on its GPUs, the fastest first"),

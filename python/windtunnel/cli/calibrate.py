@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Annotated
 
 import typer
@@ -28,7 +29,11 @@ def collectives(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
-    """Fit the constants of NCCL's model: half of the sizes, at most 32 ranks."""
+    """Fit the constants of NCCL's model and of MPI's algorithms.
+
+    Systems with runs of nccl-tests are fitted together (`data/nccl`): each on all its scales, without each scale in
+    turn, and without each machine in turn, which is what the board predicts their rows by. SYSTEM names others.
+    """
     import numpy as np
 
     from windtunnel.calibrate import collectives as fitting
@@ -42,7 +47,16 @@ def collectives(
     for name in systems or []:
         if name not in known:
             raise InputError(f"no file of system `{name}`\n\nhint: there are {', '.join(sorted(with_rows))}")
-    for name in systems or with_rows:
+    own = {name for name in with_rows if section(known[name], "rows") is not None or name.startswith("aic-")}
+    if not systems or own & set(systems):
+        from windtunnel.calibrate import nccl
+        from windtunnel.validate.collectives import SHEETS
+
+        target = Path(mkdtemp()) if dry else SHEETS / "nccl"
+        paths = nccl.write(folder, known, target, lambda line: out().print(Text(line)))
+        if not dry:
+            out().print(f"wrote {len(paths)} files in {target}", markup=False, soft_wrap=True)
+    for name in [name for name in systems or with_rows if name not in own]:
         try:
             by_mpi = section(known[name], "rows") is None
             fitted = fitting.calibrate_mpi if by_mpi else fitting.calibrate

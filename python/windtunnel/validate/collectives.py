@@ -2,7 +2,7 @@
 
 The hardware comes from the system's topology and the sheets it names; what no topology says (which processor, whether
 switches sum, whether LL128 may leave the host) from its section `collectives`, each with evidence and source. Constants
-are the system's `nccl`, priors of NCCL where it has none.
+are the system's `nccl`, else what was fitted for it or its kin (`data/nccl`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ ARCHITECTURES = {
     "v100": "volta",
     "a100": "ampere",
     "a40": "ampere",
+    "l40s": "ampere",
     "h100": "hopper",
     "h200": "hopper",
     "gh200": "hopper",
@@ -70,6 +71,7 @@ def hardware(system: System) -> dict[str, Any]:
     rate = min(
         [quantity(tier["rate"], "rate", f"{place}.tiers") for tier in tiers[:1]]
         + ([quantity(sheet("nics", str(host["nic"]))["rate"]["value"], "rate", "data/nics")] if "nic" in host else [])
+        + ([quantity(host["nic_bus"]["rate"], "rate", f"{place}.host.nic_bus")] if "nic_bus" in host else [])
     )
     if not tiers:
         raise InputError(f"{place}.tiers: expected tiers of switches, found none")
@@ -77,17 +79,19 @@ def hardware(system: System) -> dict[str, Any]:
     wire = 2 * cables * METRE + (2 * min(2, len(tiers)) - 1) * SWITCH
     domain = int(section(system, "domain_hosts", 1))
     name = str(host["gpu"]).lower().split("-")[0]
+    architecture = section(system, "architecture", ARCHITECTURES.get(name, "blackwell"))
+    sums = architecture in {"hopper", "blackwell"} and int(host["gpus"]) >= 8
     found = {
-        "architecture": section(system, "architecture", ARCHITECTURES.get(name, "blackwell")),
+        "architecture": architecture,
         "scale_up": quantity((scale_up.get("payload") or scale_up["rate"])["value"], "rate", "data/gpus"),
-        "scale_up_sums": bool(section(system, "scale_up_sums", default=False)),
+        "scale_up_sums": bool(section(system, "scale_up_sums", default=sums)),
         "memory": MEMORY * quantity(gpu["memory_bandwidth"]["value"], "rate", "data/gpus"),
         "nics": int(host["nics"]),
         "nic": rate,
         "gpus": int(host["gpus"]),
         "wire": wire,
         "amd": section(system, "cpu") == "amd",
-        "ll128_between": bool(section(system, "ll128_between_hosts", default=False)),
+        "ll128_between": bool(section(system, "ll128_between_hosts", default=int(host["nics"]) >= int(host["gpus"]))),
         "simple_trees": bool(section(system, "simple_trees", default=False)),
         "network_sums": bool(section(system, "network_sums", default=False)),
     }
@@ -111,17 +115,87 @@ def hardware(system: System) -> dict[str, Any]:
 
 TIMES = (
     "launch", "issue", "channel", "base", "hop_scale_up", "hop_tree", "hop_ring", "rendezvous", "answer",
-    "handshake", "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network",
+    "handshake", "copy_launch", "base_sums", "exchange", "peer_scale_up", "peer_network", "peer_inject",
+    "proxy",
 )  # fmt: skip
 """Constants that are times; those below are what they say, the others are shares."""
 OTHERS = {"slow_leaf": "rate", "sustained": "size"}
 
 
-def constants(system: System) -> dict[str, Any]:
-    """The constants of the model as the engine takes them: fitted ones, and limits that the system's file states."""
+def generation(system: System) -> str:
+    """Generation of its GPUs, as NCCL tells them apart."""
+    return str(hardware(system)["architecture"])
+
+
+def kind_of_network(system: System) -> str:
+    """What carries messages between its hosts: the family of its NICs, or what their section `collectives` names."""
+    nic = str(system.section("topology")["host"].get("nic", "other")).lower()
+    return str(section(system, "transport", "connectx" if nic.startswith("bluefield") else nic.split("-")[0]))
+
+
+def machine(system: System) -> str:
+    """The machine it is a set-up of: itself if its section `collectives` names none."""
+    return str(section(system, "machine", system.name))
+
+
+def limits(system: System) -> dict[str, Any]:
+    """What the system's file states of its network's library, bytes."""
     found: dict[str, Any] = {}
-    place = f"{system.path}: constants.nccl"
-    for name, value in (system.constant("nccl") or {}).items():
+    for name in ("eager", "pulled", "short_message", "inject"):
+        limit = section(system, name)
+        if limit is not None:
+            found[name] = quantity(limit, "size", f"{system.path}: collectives.{name}")
+    return found
+
+
+def constants(system: System, *, without: str | None = None) -> dict[str, Any]:
+    """The constants of the model as the engine takes them, and the limits that the system's file states.
+
+    Those that the system's own file gives, else the fitted ones of `data/nccl`, else those of its kin. `without` names
+    a scale that they must not have seen, or is `machine` for nothing of the whole machine; a scale that no fit ever saw
+    leaves nothing out.
+    """
+    return {**_constants(system, without), **limits(system)}
+
+
+def _constants(system: System, without: str | None) -> dict[str, Any]:
+    own = system.constant("nccl")
+    if own is not None:
+        return read_constants(own, f"{system.path}: constants.nccl")
+    if without == "machine":
+        left_out: Mapping[str, Any] = fitted("pools").get("without", {}).get(system.name, {})
+        return dict(left_out or kin(system))
+    record = fitted(system.name)
+    if not record:
+        return dict(kin(system))
+    return dict(record["without"].get(without, record["constants"]))
+
+
+@lru_cache(maxsize=64)
+def fitted(name: str) -> Mapping[str, Any]:
+    """What `windtunnel calibrate collectives` wrote of a system, or of `pools`; empty if it never did."""
+    path = SHEETS / "nccl" / f"{name}.json"
+    if not path.is_file():
+        return {}
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def kin(system: System) -> Mapping[str, Any]:
+    """The constants of the nearest kin: its network before its generation of GPUs."""
+    wanted = (kind_of_network(system), generation(system))
+    pools = fitted("pools").get("pools", [])
+    if not pools:
+        return {}
+    best = max(pools, key=lambda pool: 2 * (pool["network"] == wanted[0]) + (pool["generation"] == wanted[1]))
+    found: Mapping[str, Any] = best["constants"]
+    return found
+
+
+def read_constants(given: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Constants with units as the engine takes them."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
         if name in TIMES:
             values = [quantity(v, "time", f"{place}.{name}") for v in (value if isinstance(value, list) else [value])]
             found[name] = values if isinstance(value, list) else values[0]
@@ -129,10 +203,6 @@ def constants(system: System) -> dict[str, Any]:
             found[name] = quantity(value, OTHERS[name], f"{place}.{name}")
         else:
             found[name] = value
-    for name in ("eager", "pulled", "short_message"):
-        limit = section(system, name)
-        if limit is not None:
-            found[name] = quantity(limit, "size", f"{system.path}: collectives.{name}")
     return found
 
 
@@ -153,10 +223,12 @@ def question(
     settings: Sequence[tuple[str, str]] = (),
     *,
     slow_leaf: bool = False,
+    without: str | None = None,
 ) -> dict[str, Any]:
     """What a row asks, for its `scenario`: a collective of `size` bytes of `ranks` on `system`.
 
-    `slow_leaf` says that ways between its hosts leave the system's slow leaf.
+    `slow_leaf` says that ways between its hosts leave the system's slow leaf, `without` what its constants must not
+    have seen (`constants`).
     """
     machine = hardware(system)
     domain = machine.pop("domain_hosts", 1)
@@ -177,7 +249,7 @@ def question(
             "layout": {"domains": domains, "ranks": inside, "ranks_per_process": ranks.per_process},
             "operation": operation,
             "bytes": size,
-            "constants": constants(system),
+            "constants": constants(system, without=without),
         }
     }
 

@@ -37,8 +37,9 @@ TARGETS = (
     Target("mlperf", None, 0.20, 0.45),
     Target("memory", None, 0.10, 0.25),
     Target("nccl-tests", ("size", ">= 1 MiB"), 0.12, 0.40, "system, size"),
-    Target("nccl-tests", ("size", "< 1 MiB"), 0.25, 0.70, "system, size"),
+    Target("nccl-tests", ("size", "< 1 MiB"), 0.20, 0.60, "system, size"),
     Target("nccl-scale", None, 0.18, 0.50),
+    Target("nccl-systems", None, 0.20, 0.60),
     Target("vidur-network", None, 0.12, 0.40),
     Target("pico", ("shown", "together"), 0.20, 0.60),
 )

@@ -1,7 +1,7 @@
 //! Collectives that run as one coupled group, from their last member's arrival on.
 
 use windtunnel_fabric::{Fabric, Ticket};
-use windtunnel_kernel::{Bytes, EndpointId, Time};
+use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_workload::collectives::Rings;
 use windtunnel_workload::machine::{Join, Meet};
 
@@ -58,7 +58,7 @@ pub(super) fn start_group<F: Fabric>(
             });
             let (bytes, steps) = (Bytes(bytes), 1);
             let span = fabric.coupled_span(id, bytes, steps);
-            return Group { id, shape, bytes, steps, span, forced: true };
+            return Group { id, shape, bytes, steps, before: Span::ZERO, span, forced: true };
         };
         let id = same(shape).unwrap_or_else(|| {
             let edges: Vec<_> =
@@ -66,12 +66,15 @@ pub(super) fn start_group<F: Fabric>(
             fabric.prepare_coupled(&edges, replay.collective_entropy(join.communicator))
         });
         let (bytes, steps) = (Bytes(coupled.bytes), coupled.steps);
+        let path = fabric.coupled_span(id, Bytes(1), steps);
+        let before = Span(plan.before().0.saturating_sub(path.0));
         Group {
             id,
             shape,
             bytes,
             steps,
-            span: fabric.coupled_span(id, bytes, steps),
+            before,
+            span: before + fabric.coupled_span(id, bytes, steps),
             forced: replay.is_forced(&join),
         }
     });
@@ -82,6 +85,7 @@ pub(super) fn start_group<F: Fabric>(
         return false;
     }
     let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(run));
+    let start = start + group.before;
     fabric.start_coupled(start, place(0), ticket, group.id, group.bytes, group.steps, join.dimension as u8);
     true
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windtunnel_cluster::life::Life;
-use windtunnel_kernel::{CalendarTime, RankId, Span, StreamId};
+use windtunnel_kernel::{CalendarTime, RankId, StreamId};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
@@ -11,15 +11,16 @@ use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::jobs::{JobPlan, ModelFacts, Work};
 use windtunnel_plan::load::Load;
 use windtunnel_plan::origin::Origin;
-use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Plan, Whole, neighbours};
+use windtunnel_workload::collectives::{CollectiveSpec, Plan, Whole, neighbours};
 use windtunnel_workload::program::{Binding, Communicator};
 use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload};
 
 use super::sources::{self, Asked};
 use super::storage::StoragePlan;
 use super::{elastic, nccl, operations, policies};
-use crate::schema::jobs::TunerName;
-use crate::schema::{CalendarSpan, CollectiveJob, Fidelity, Job, Jobs, Name, OperationsTable, Scenario};
+use crate::schema::{
+    CalendarSpan, CollectiveJob, Fidelity, Job, Jobs, Name, OperationsTable, Scenario, WorkloadSource,
+};
 
 /// Ranks watched of a job without a pipeline.
 const WATCHED: usize = 64;
@@ -175,6 +176,19 @@ pub(super) fn build(
         return Err(InputError::new(format!("{}.gpus", context.place), message));
     }
     let of = sources::asked_for(source, &place)?;
+    let mut built = built_from(of, source, job, context, evidence)?;
+    nccl::equip(&mut built.workload, job, context, evidence)?;
+    Ok(built)
+}
+
+fn built_from(
+    of: &sources::Source,
+    source: &WorkloadSource,
+    job: &Job,
+    context: &Context<'_>,
+    evidence: &mut EvidenceList,
+) -> Result<Built, InputError> {
+    let place = format!("{}.workload", context.place);
     if source.model.is_none() {
         let model_only = [
             ("global_batch", source.global_batch.is_some()),
@@ -249,29 +263,10 @@ pub(super) fn collective_workload(
     spec.outstanding = job.outstanding;
     let members: Vec<RankId> = (0..ranks).map(RankId).collect();
     spec.domain = neighbours([members.as_slice()], context.fabric.topology.scale_up_size());
-    let mut before = Span::ZERO;
-    if job.tuner == TunerName::Nccl {
-        if job.algorithm.0 != Algorithm::Auto {
-            let error = InputError::new(format!("{place}.tuner"), "`nccl` chooses the algorithm, found one");
-            return Err(error
-                .hint("leave `algorithm` out, or narrow the choice with `environment: {NCCL_ALGO: ring}`"));
-        }
-        before = nccl::tune(job, &mut spec, ranks, context, place)?;
-    } else if let Some(name) = job.environment.keys().next() {
-        let at = format!("{place}.environment.{name}");
-        return Err(InputError::new(at, "an environment is NCCL's, expected `tuner: nccl`"));
-    }
     Plan::new(&spec, ranks).map_err(|error| InputError::new(place, error.to_string()))?;
     let mut builder = ProgramBuilder::new();
     let label = builder.label(kind.name());
-    let launch = (before > Span::ZERO).then(|| {
-        let label = builder.label("launch and hops");
-        builder.calc(before, StreamId(0), label)
-    });
-    let collective = builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
-    if let Some(launch) = launch {
-        builder.requires(collective, launch);
-    }
+    builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
     let mut workload =
         Workload { programs: vec![builder.finish().expect("one operation")], ..Workload::default() };
     let members = (0..ranks).map(RankId).collect();

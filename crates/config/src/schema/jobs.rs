@@ -310,11 +310,21 @@ pub struct CollectiveSettings {
     pub form: Name<Form>,
     /// Messages a rank may have in flight in a direct collective.
     pub outstanding: u32,
+    /// What decides where the algorithm is left out; that of `network.collectives` if left out.
+    pub tuner: Option<TunerName>,
+    /// NCCL's environment beside that of `network.collectives`, such as `{NCCL_ALGO: ring}`.
+    pub environment: BTreeMap<String, String>,
 }
 
 impl Default for CollectiveSettings {
     fn default() -> Self {
-        Self { algorithm: Name(Algorithm::Auto), form: Name(Form::Auto), outstanding: outstanding() }
+        Self {
+            algorithm: Name(Algorithm::Auto),
+            form: Name(Form::Auto),
+            outstanding: outstanding(),
+            tuner: None,
+            environment: BTreeMap::new(),
+        }
     }
 }
 
@@ -361,22 +371,21 @@ pub struct CollectiveJob {
     /// Messages a rank may have in flight in a direct collective.
     #[serde(default = "outstanding")]
     pub outstanding: u32,
-    /// What decides where the algorithm is left out.
+    /// What decides where the algorithm is left out; that of `network.collectives` if left out.
     #[serde(default)]
-    pub tuner: TunerName,
-    /// NCCL's environment under `tuner: nccl`, such as `{NCCL_ALGO: ring, NCCL_PROTO: simple}`.
+    pub tuner: Option<TunerName>,
+    /// NCCL's environment beside that of `network.collectives`, such as `{NCCL_ALGO: ring, NCCL_PROTO: simple}`.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
 
 /// What chooses an algorithm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunerName {
-    /// A simple rule by size.
-    #[default]
+    /// A simple rule by size; what it takes is what its messages take.
     Size,
-    /// NCCL's own, with what its protocols, launches and hops cost.
+    /// NCCL's (or RCCL's) own, with what its protocols, launches and hops cost.
     Nccl,
 }
 

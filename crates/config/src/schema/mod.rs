@@ -16,6 +16,8 @@ mod reduction;
 pub mod topology;
 mod transport;
 
+use std::collections::BTreeMap;
+
 pub use impairments::{
     BackgroundPairs, BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links,
     LossRule, SlowRule,
@@ -84,6 +86,19 @@ pub struct Scenario {
     /// Which tables are written.
     #[serde(default)]
     pub results: Results,
+}
+
+/// What carries out collectives whose algorithm is left open.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Collectives {
+    /// What decides: `nccl` where `topology.host.gpu` names GPUs, `size` elsewhere, if left out.
+    pub tuner: Option<jobs::TunerName>,
+    /// A system of `data/systems`, or a path, of which NCCL has the constants, the environment and the plug-in; those of the
+    /// nearest kin (GPU generation and NIC) if left out.
+    pub system: Option<String>,
+    /// NCCL's environment, such as `{NCCL_ALGO: ring, NCCL_PROTO: simple}`.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// How packets and flows behave on the fabric.
@@ -173,6 +188,8 @@ pub struct Network {
     /// How all-to-alls between scale-up domains are simulated (flow fidelity; message and packet fidelity have every message).
     /// `summary.json` says what was merged, and what that may change (`network.exchanges`).
     pub exchange: ExchangeName,
+    /// What carries out collectives whose algorithm is left open.
+    pub collectives: Collectives,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
     /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
@@ -216,6 +233,7 @@ impl Default for Network {
             timeout: None,
             parallel: Parallel::default(),
             exchange: ExchangeName::default(),
+            collectives: Collectives::default(),
             loggops: None,
             receiver: ReceiverName::default(),
         }

@@ -69,9 +69,19 @@ pub fn collective_times(text: &str) -> Result<String, Failure> {
                 .get(question.settings)
                 .ok_or_else(|| missing("settings", question.settings))?,
         };
-        let choice = communicator.choose(question.operation, question.bytes).map_err(wrong)?;
-        for (constants, times) in asked.constants.iter().zip(&mut times) {
-            times.push(communicator.time_of(question.operation, choice, question.bytes, constants));
+        let mut choice = communicator.choose(question.operation, question.bytes).map_err(wrong)?;
+        for (i, (constants, times)) in asked.constants.iter().zip(&mut times).enumerate() {
+            if !constants.even {
+                times.push(communicator.time_of(question.operation, choice, question.bytes, constants));
+                continue;
+            }
+            let (taken, time) =
+                communicator.time(question.operation, question.bytes, constants).map_err(wrong)?;
+            times.push(time);
+            // One choice is told for a question, that of the first constants.
+            if i == 0 && asked.constants.len() == 1 {
+                choice = taken;
+            }
         }
         choices.push(format!("{}/{}/{}", choice.algorithm.name(), choice.protocol.name(), choice.channels));
     }

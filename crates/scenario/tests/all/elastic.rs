@@ -35,11 +35,12 @@ fn refused(text: &str, overrides: &[(&str, &str)]) -> String {
     }
 }
 
-/// One GPU a host, all on one switch: no jobs meet.
+/// One GPU a host, all on one switch: no jobs meet. Collectives take what their messages take, so that the instants at which jobs
+/// come lie between checkpoints.
 fn cluster(hosts: u32, scheduler: &str, jobs: &str) -> String {
     format!(
         "windtunnel: 1\nname: elastic\nseed: 4\nfidelity: flow\ntopology:\n  shape: clos\n  hosts: {hosts}\n  tiers: [{{ports_down: \
-         {hosts}, rate: 100 Gbps}}]\n  host: {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-5}}\nmemory: ignore\ncluster: \
+         {hosts}, rate: 100 Gbps}}]\n  host: {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-5}}\nnetwork: {{collectives: {{tuner: size}}}}\nmemory: ignore\ncluster: \
          {{scheduler: {scheduler}, reaction_delay: 0 s}}\nresults: {{operations: none, flows: none}}\njobs:\n{jobs}"
     )
 }

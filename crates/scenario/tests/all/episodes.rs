@@ -59,12 +59,13 @@ fn run(text: &str, overrides: &[(&str, &str)]) -> (Value, Tables) {
     run_request(&request(text, overrides))
 }
 
-/// A leaf of four hosts of one GPU each, leaves twice as narrow upwards.
+/// A leaf of four hosts of one GPU each, leaves twice as narrow upwards. Collectives take what their messages take: links are
+/// what jobs wait for.
 fn cluster(jobs: &str) -> String {
     format!(
         "windtunnel: 1\nname: episodes\nseed: 4\nfidelity: flow\ntopology:\n  shape: clos\n  hosts: 64\n  tiers:\n    \
          - {{ports_down: 4, oversubscription: 2, rate: 100 Gbps}}\n    - {{ports_down: 16, rate: 100 Gbps}}\n  host: \
-         {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-5}}\nnetwork: {{exchange: hosts}}\nmemory: ignore\nresults: \
+         {{gpu: H100-SXM, gpus: 1, nics: 1, nic: ConnectX-5}}\nnetwork: {{exchange: hosts, collectives: {{tuner: size}}}}\nmemory: ignore\nresults: \
          {{operations: none, flows: none}}\njobs:\n{jobs}"
     )
 }

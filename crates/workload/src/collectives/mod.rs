@@ -96,6 +96,8 @@ pub struct CollectiveSpec {
     pub outstanding: u32,
     /// Members of one scale-up domain that stand next to each other in the group (1 if none do).
     pub domain: u32,
+    /// NCCL, where it runs: it decides an algorithm that is left open, and how long that takes.
+    pub library: Option<nccl::Library>,
     /// All-to-all-v only: bytes from group index i to j at `matrix[i * n + j]`.
     pub matrix: Option<std::sync::Arc<[u64]>>,
 }
@@ -222,6 +224,7 @@ impl CollectiveSpec {
             form: Form::Auto,
             outstanding: 64,
             domain: 1,
+            library: None,
             matrix: None,
         }
     }

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use windtunnel_kernel::{Bytes, Span};
+
 use super::all_to_all::Sizes;
 use super::hierarchical::{Levels, Task};
 use super::in_network::{self, Meeting};
 use super::method::Arrangement;
 use super::parts::{Part, Sink, Weigh, share};
-use super::{Algorithm, CollectiveKind, CollectiveSpec, Round, SizeRule, Tuner};
+use super::{Algorithm, CollectiveKind, CollectiveSpec, Form, Round, SizeRule, Tuner};
 
 /// No plan has more lanes.
 pub const MAX_LANES: u32 = 8;
+
+/// Messages that a rank has in flight at least where NCCL sends to all others: more would take memory and tell nothing.
+const SENDS_AT_ONCE: u32 = 512;
 
 /// Chunk of a pipelined tree or chain: a step of NCCL's default buffer (4 MiB in 8 steps).
 const CHUNK: u64 = 512 << 10;
@@ -118,6 +123,14 @@ pub struct Plan {
     rounds: u32,
     lanes: u32,
     matrix: Option<Arc<[u64]>>,
+    /// What passes before the first byte.
+    before: Span,
+    /// Payload of an edge of the coupled form where NCCL's model says it.
+    edge: Option<u64>,
+    /// Of edges inside domains and between them, whether the latter are busy all the time.
+    between_bound: bool,
+    /// Whether only those edges count that are busy all the time.
+    one_by_one: bool,
 }
 
 impl Plan {
@@ -154,6 +167,15 @@ impl Plan {
             }
         }
         let mut algorithm = spec.algorithm;
+        let open = algorithm == Algorithm::Auto && spec.form != Form::Steps;
+        let cost = spec
+            .library
+            .as_ref()
+            .filter(|_| open && n.is_multiple_of(spec.domain.min(n)))
+            .and_then(|library| library.0.cost(kind, bytes, n, spec.domain));
+        if let Some(cost) = &cost {
+            algorithm = cost.algorithm;
+        }
         if algorithm == Algorithm::Auto && n > 1 {
             algorithm = tuner.choose(spec, n);
         }
@@ -176,12 +198,47 @@ impl Plan {
             rounds: 0,
             lanes: 1,
             matrix: spec.matrix.clone(),
+            before: cost.as_ref().map_or(Span::ZERO, |cost| cost.before),
+            edge: cost.as_ref().map(|cost| cost.edge),
+            between_bound: cost.as_ref().is_some_and(|cost| cost.between),
+            one_by_one: false,
         };
+        if let Some(cost) = &cost
+            && kind == CollectiveKind::AllToAll
+        {
+            plan.bytes = cost.bytes;
+            // Its messages bring the latency of their path themselves.
+            let path = spec.library.as_ref().map_or(Span::ZERO, |library| library.0.latency[1]);
+            if spec.domain < n {
+                plan.before = Span(plan.before.0.saturating_sub(path.0));
+            }
+        }
         if algorithm.wants_whole_domains() && !n.is_multiple_of(plan.domain) {
             return Err(CollectiveError::Domain { kind, algorithm, n, domain: plan.domain });
         }
         algorithm.settle(&mut plan);
-        plan.set_rounds(spec.outstanding);
+        // NCCL posts its grouped sends together.
+        let together = if cost.is_some() { n.min(SENDS_AT_ONCE) } else { 1 };
+        plan.set_rounds(spec.outstanding.max(together));
+        Ok(plan)
+    }
+
+    /// Where NCCL's model says what it takes, but no edges advance together: by `tuner`'s algorithm message by message, with
+    /// as many bytes, after what of NCCL's launch and hops the messages' own latency leaves.
+    ///
+    /// # Errors
+    /// See [`Self::new`].
+    pub fn by_steps(spec: &CollectiveSpec, n: u32, tuner: &dyn Tuner) -> Result<Self, CollectiveError> {
+        let cost =
+            spec.library.as_ref().and_then(|library| library.0.cost(spec.kind, spec.bytes.0, n, spec.domain));
+        let (Some(cost), Some(library)) = (cost, &spec.library) else {
+            return Self::with_tuner(spec, n, tuner);
+        };
+        let alone = CollectiveSpec { library: None, bytes: Bytes(cost.bytes), ..spec.clone() };
+        let mut plan = Self::with_tuner(&alone, n, tuner)?;
+        let steps = u64::from(plan.rounds) / u64::from(plan.depth.max(1));
+        let own = library.0.latency[usize::from(spec.domain < n)].0;
+        plan.before = Span(cost.before.0.saturating_sub(steps * own));
         Ok(plan)
     }
 
@@ -284,6 +341,24 @@ impl Plan {
         self.algorithm
     }
 
+    /// What passes before its first byte: launch, hops and waits of NCCL, the latency of a path among them.
+    pub fn before(&self) -> Span {
+        self.before
+    }
+
+    /// The same where a member's links are busy one after another (LogGOPS): NCCL keeps those inside and between domains
+    /// busy at once, so only those count that are busy all the time.
+    #[must_use]
+    pub fn one_by_one(mut self) -> Self {
+        self.one_by_one = true;
+        self
+    }
+
+    /// Whether NCCL's model says what it takes.
+    pub fn by_library(&self) -> bool {
+        self.edge.is_some()
+    }
+
     /// Whether no message is sent (one member, no bytes): it ends when it starts.
     pub fn is_empty(&self) -> bool {
         self.rounds == 0
@@ -373,7 +448,23 @@ impl Plan {
     /// each member but two (the pipeline's filling is then under 1%); inside one scale-up domain also equal direct and
     /// pairwise exchanges, whose pairs share the members' ports evenly.
     pub fn coupled(&self) -> Option<CoupledShape> {
-        if self.is_empty() { None } else { self.algorithm.coupled(self) }
+        if self.is_empty() {
+            return None;
+        }
+        match (self.algorithm.coupled(self), self.edge) {
+            (Some(mut shape), Some(bytes)) => {
+                if self.one_by_one && self.algorithm == Algorithm::MultiRing {
+                    let crosses = |&(from, to, _): &(u32, u32, u32)| from / self.domain != to / self.domain;
+                    shape.edges.retain(|edge| crosses(edge) == self.between_bound);
+                }
+                Some(CoupledShape { bytes, steps: 1, ..shape })
+            }
+            // A chain that is too short for its edges to advance together by itself.
+            (None, Some(bytes)) if self.algorithm == Algorithm::Ring => {
+                Some(CoupledShape { bytes, steps: 1, ..CoupledShape::ring(self) })
+            }
+            (shape, _) => shape,
+        }
     }
 }
 

@@ -326,10 +326,16 @@ impl Prepared {
         let mut plan = Plan::with_tuner(spec, n, &*options.tuner)?;
         let allowed = match options.coupling {
             Coupling::Anywhere => true,
-            Coupling::ExceptSeveralRings => plan.algorithm().rings() != Rings::Several,
+            Coupling::ExceptSeveralRings => plan.by_library() || plan.algorithm().rings() != Rings::Several,
             Coupling::InsideDomain => spec.domain >= n,
             Coupling::Never => false,
         };
+        if !allowed && plan.by_library() && !plan.is_exchange() {
+            plan = Plan::by_steps(spec, n, &*options.tuner)?;
+        }
+        if options.coupling == Coupling::ExceptSeveralRings {
+            plan = plan.one_by_one();
+        }
         let together = plan.coupled().is_some();
         let in_step = options.exchanges == Exchanges::InStep
             && !together
@@ -350,7 +356,7 @@ impl Prepared {
             self.windows.len() - 1
         });
         // The flows of an exchange begin together, however its members come.
-        let forced = spec.form == Form::Coupled || plan.coupled().is_none();
+        let forced = spec.form == Form::Coupled || plan.coupled().is_none() || plan.by_library();
         Ok(GroupPlan { plan, coupled, forced, in_step, class: class as u32 })
     }
 }
@@ -514,7 +520,7 @@ impl Names {
         spec.map_or_else(
             || "no collective".to_owned(),
             |&spec| {
-                let CollectiveSpec { kind, algorithm, bytes, form, outstanding, domain, matrix } =
+                let CollectiveSpec { kind, algorithm, bytes, form, outstanding, domain, matrix, .. } =
                     &self.specs[spec as usize];
                 let root = match kind {
                     crate::collectives::CollectiveKind::Broadcast { root }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windtunnel.validate.tables import (
+    aic_nccl,
     deepep,
     dgxc,
     korthikanti,
@@ -48,6 +49,9 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "memory": memory.read,
     "nccl-tests": nccl.tests,
     "nccl-scale": nccl.scale,
+    "nccl-systems": nccl.unseen,
+    "nccl-samples": nccl.samples,
+    "aic-nccl": aic_nccl.read,
     "pico": pico.read,
     "deepep": deepep.read,
     "vidur-network": vidur.read,

@@ -1,4 +1,4 @@
-"""Measured runs of nccl-tests: all sizes (`nccl-tests`), and larger scales than any fitted (`nccl-scale`)."""
+"""Measured runs of nccl-tests, each row by constants that have not seen its scale, or nothing of its machine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce
 LARGE = 1 << 20
 """From here a size is large."""
 SMALL_SCALE = 32
-"""Constants are fitted up to so many ranks; beyond they are carried over."""
-SCALED = ("alps", "azure-ndv4")
+"""Beyond so many ranks a run is one of `nccl-scale`."""
 FOLLOWED = re.compile(
     r"(NCCL_(?:ALGO|PROTO|MIN_NCHANNELS|MAX_NCHANNELS|MIN_CTAS|MAX_CTAS|BUFFSIZE|NVLS_ENABLE|COLLNET_ENABLE|CROSS_NIC)"
     r"|FI_HMEM_CUDA_USE_GDRCOPY|FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD)[=_]([\^A-Za-z0-9]+)"
@@ -67,13 +66,23 @@ class Point:
 
 
 def tests(data: Path, systems: Mapping[str, System]) -> Table | None:
-    """Every size that no constant was fitted on."""
+    """Every row, by constants that have seen no other row of its scale either."""
     return _table("nccl-tests", data, systems)
 
 
+def unseen(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """Every row, by constants that have seen nothing of its machine."""
+    return _table("nccl-systems", data, systems)
+
+
 def scale(data: Path, systems: Mapping[str, System]) -> Table | None:
-    """All sizes on more ranks than any constant was fitted on."""
+    """All sizes on many ranks, by constants that have seen no other row of their scale."""
     return _table("nccl-scale", data, systems)
+
+
+def samples(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """Samples in documents, of which no constant has seen any: what a cluster gets that nobody has fitted."""
+    return _table("nccl-samples", data, systems)
 
 
 def _table(name: str, data: Path, systems: Mapping[str, System]) -> Table | None:
@@ -81,39 +90,39 @@ def _table(name: str, data: Path, systems: Mapping[str, System]) -> Table | None
     if not (folder / "nccl_tests_runs.csv").is_file():
         return None
     table = Table(name)
-    table.fitted = frozenset(row for system in systems.values() for row in system.fitted)
-    for point in points(folder, systems, table):
+    quality = "doc_sample" if name == "nccl-samples" else "raw_log"
+    for point in points(folder, systems, table, quality):
         run = point.run
         if isinstance(run.system, str):
             continue
         members = run.ranks.hosts * run.ranks.ranks
-        if name == "nccl-scale" and not (run.system.name in SCALED and members > SMALL_SCALE):
+        if name == "nccl-scale" and members <= SMALL_SCALE:
             continue
         large = ">= 1 MiB" if point.size >= LARGE else "< 1 MiB"
-        row = Row(
-            id=point.name.replace("nccl-tests", name, 1),
-            system=run.system.name,
-            measured=statistics.median(point.measured),
-            scenario=asked_of(run.system, run, point.size),
-            groups={
-                "size": large,
-                "kind": run.operation,
-                "scale": f"{members} ranks on {run.ranks.hosts}",
-                "system, size": f"{run.system.name}, {large}",
-            },
+        scale = scale_of(run.ranks)
+        without = {"nccl-systems": "machine", "nccl-samples": "machine"}.get(name, scale)
+        table.rows.append(
+            Row(
+                id=point.name.replace("nccl-tests", name, 1),
+                system=run.system.name,
+                measured=statistics.median(point.measured),
+                scenario=asked_of(run.system, run, point.size, without=without),
+                groups={
+                    "size": large,
+                    "kind": run.operation,
+                    "scale": scale,
+                    "system, size": f"{run.system.name}, {large}",
+                },
+            )
         )
-        if point.name in table.fitted:
-            table.exclude("used to fit a constant")
-        else:
-            table.rows.append(row)
     return table
 
 
-def points(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[Point]:
-    """The measured sizes of usable runs; what is left out is counted in `table`."""
+def points(folder: Path, systems: Mapping[str, System], table: Table, quality: str = "raw_log") -> Iterator[Point]:
+    """The measured sizes of usable runs of a quality; what is left out is counted in `table`."""
     runs: dict[str, Run] = {}
     for line in lines(folder / "nccl_tests_runs.csv", RUNS):
-        runs[line.text("run_id")] = _run(line, systems)
+        runs[line.text("run_id")] = _run(line, systems, quality)
     groups: dict[str, Point] = {}
     rows = folder / "nccl_tests_rows.csv.gz"
     for line in lines(rows, ROWS):
@@ -138,7 +147,7 @@ def points(folder: Path, systems: Mapping[str, System], table: Table) -> Iterato
         if mark is not None and str(mark) in run.line.text("variant"):
             label = re.sub(r"[^a-z0-9_]+", "-", run.line.text("variant").split(str(mark))[0].lower()).strip("-")
             ranks = run.ranks
-            name = f"nccl-tests/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
+            name = f"nccl-tests/{run.system.name}/{label}/{run.operation}-{ranks.hosts}x{ranks.ranks}/{size}"
             if name in groups:
                 groups[name].measured.append(measured)
                 table.exclude("other set-up of a group, of which the median is compared")
@@ -157,13 +166,14 @@ def float_or_none(text: str) -> float | None:
         return None
 
 
-def _run(line: Line, systems: Mapping[str, System]) -> Run:
+def _run(line: Line, systems: Mapping[str, System], quality: str) -> Run:
     nothing = Ranks(1, 1)
-    if line.text("quality") != "raw_log":
-        return Run(line, f"quality `{line.text('quality')}`: a sample in a document, no raw log", nothing)
+    if line.text("quality") != quality:
+        what = "a sample in a document, no raw log" if quality == "raw_log" else "shown by another table"
+        return Run(line, f"quality `{line.text('quality')}`: {what}", nothing)
     if line.text("collective") not in OPERATIONS:
         return Run(line, f"collective `{line.text('collective')}` is not modelled", nothing)
-    system = system_of(line.text("system"), line.text("variant"), systems)
+    system = system_of(line.text("system"), line.text("variant"), systems, line)
     if system is None:
         return Run(line, f"no file of system `{line.text('system')}`", nothing)
     hosts, ranks = line.count("nodes"), line.count("gpus_per_node")
@@ -191,16 +201,37 @@ def _version(line: Line) -> list[str]:
     return [stated[0]] if stated else [named[1]] if named else []
 
 
-def system_of(name: str, variant: str, systems: Mapping[str, System]) -> System | None:
-    """The system whose `collectives.rows` name a row's system and variant, else the one of its very name."""
+def system_of(name: str, variant: str, systems: Mapping[str, System], line: Line | None = None) -> System | None:
+    """The system whose `collectives.rows` name a row's system and variant, else the one of its very name.
+
+    A rule's `variant` is a part of the row's, or several that are all in it; `except` a part of `source` that is not;
+    `where` values that other columns have, one of several each.
+    """
     for system in systems.values():
         for rule in section(system, "rows", []):
-            if rule["system"] in name and rule.get("variant", "") in variant:
+            parts = rule.get("variant", "")
+            told = all(part in variant for part in ([parts] if isinstance(parts, str) else parts))
+            if rule["system"] in name and told and (line is None or _is_of(rule, line)):
                 return system
     return systems.get(name)
 
 
-def asked_of(system: System, run: Run, size: int) -> dict[str, Any]:
+def _is_of(rule: Mapping[str, Any], line: Line) -> bool:
+    if "except" in rule and rule["except"] in line.text("source"):
+        return False
+    wanted: Mapping[str, Any] = rule.get("where", {})
+    return all(
+        line.optional(column) in [str(value) for value in (values if isinstance(values, list) else [values])]
+        for column, values in wanted.items()
+    )
+
+
+def scale_of(ranks: Ranks) -> str:
+    """The scale of a run as people name it."""
+    return f"{ranks.hosts * ranks.ranks} ranks on {ranks.hosts}"
+
+
+def asked_of(system: System, run: Run, size: int, *, without: str | None = None) -> dict[str, Any]:
     """What a row of `run` asks: its ranks, settings and way."""
     slow = leaves_a_slow_leaf(system, run.operation, run.hosts, run.ranks.ranks)
-    return question(system, run.operation, size, run.ranks, run.settings, slow_leaf=slow)
+    return question(system, run.operation, size, run.ranks, run.settings, slow_leaf=slow, without=without)

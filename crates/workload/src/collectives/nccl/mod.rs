@@ -16,6 +16,7 @@
 //! github.com/NVIDIA/nccl@5067397c2676; facts only. Hu et al. 2025, arXiv:2507.04786, sections 3 to 5 (protocols,
 //! channels, pipelining).
 
+mod library;
 mod prior;
 mod settings;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod version;
 
 use serde::Deserialize;
 
+pub use self::library::{Cost, Library, Machine, Rule};
 pub use self::settings::{Settings, SettingsError};
 pub use self::time::Constants;
 pub use self::tuner::{Choice, Estimate};

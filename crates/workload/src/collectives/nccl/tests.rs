@@ -2,6 +2,7 @@
 
 use super::prior::Hop;
 use super::*;
+use crate::collectives::CollectiveKind;
 
 fn dgx_h100() -> Hardware {
     Hardware {
@@ -474,6 +475,162 @@ fn times_grow_with_sizes_while_the_choice_stays() {
                         assert!(time >= 0.999 * least, "{operation:?} {layout:?} 2^{exponent}");
                     }
                     last = Some((choice, time));
+                }
+            }
+        }
+    }
+}
+
+/// A machine without tuner plug-in.
+fn machine(hardware: Hardware, constants: Constants) -> Machine {
+    Machine {
+        hardware,
+        settings: Settings::default(),
+        rules: Vec::new(),
+        constants,
+        hosts_of_domain: 1,
+        payload: 1.0,
+        latency: [windtunnel_kernel::Span::ZERO; 2],
+    }
+}
+
+const OPERATIONS: [Operation; 7] = [
+    Operation::AllReduce,
+    Operation::AllGather,
+    Operation::ReduceScatter,
+    Operation::Broadcast,
+    Operation::Reduce,
+    Operation::AllToAll,
+    Operation::SendReceive,
+];
+
+#[test]
+fn a_choice_takes_longer_for_more_bytes() {
+    for hardware in [dgx_h100(), dgx_a100()] {
+        let settings = Settings::default();
+        let constants = Constants { crowd: [0.05, 0.05, 0.2], proxy: 1e-6, ..Constants::default() };
+        for (domains, ranks) in [(1, 2), (1, 8), (2, 1), (2, 8), (16, 8), (64, 4), (512, 8)] {
+            let on = Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings };
+            for operation in OPERATIONS {
+                for shift in 3..34 {
+                    let choice = on.choose(operation, 1 << shift).unwrap();
+                    let time = |bytes| on.time_of(operation, choice, bytes, &constants);
+                    let (less, more) = (time(1 << shift), time(2 << shift));
+                    assert!(
+                        less <= more * (1.0 + 1e-9),
+                        "{operation:?} {domains} {ranks} {shift} {less} {more}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn more_hosts_than_a_group_crowd_its_links_and_further_ranks_wait_for_a_proxy() {
+    let settings = Settings::default();
+    let hardware = dgx_a100();
+    let none = Constants::default();
+    let crowded = Constants { crowd: [0.1, 0.1, 0.3], ..none.clone() };
+    let proxies = Constants { proxy: 5e-6, ..none.clone() };
+    for (domains, grows) in [(8, 1.0), (16, 1.0), (32, 1.3), (64, 1.6)] {
+        let on = Communicator { hardware: &hardware, layout: on(domains, 8), settings: &settings };
+        let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
+        // A ring of very many bytes is all bytes; 16 channels of eight NICs hide half of the hops.
+        let time = |constants| on.time_of(Operation::AllReduce, choice, 1 << 40, constants);
+        assert!((time(&crowded) / time(&none) / grows - 1.0).abs() < 1e-3, "{domains}");
+        let tree = Choice { algorithm: Algorithm::Tree, ..choice };
+        let short = |constants| on.time_of(Operation::AllReduce, tree, 1, constants);
+        let levels = f64::from(domains.ilog2());
+        // Seven further ranks, at every level up and down.
+        assert!((short(&proxies) - short(&none) - 2.0 * levels * 7.0 * 5e-6).abs() < 1e-9, "{domains}");
+    }
+}
+
+#[test]
+fn a_peer_of_grouped_sends_has_fewer_channels_among_more_ranks() {
+    let settings = Settings::default();
+    let hardware = dgx_h100();
+    let constants = Constants { peer_channels: 1.0, ..Constants::default() };
+    let size = 1 << 34;
+    let time = |domains, ranks| {
+        Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings }
+            .time(Operation::SendReceive, size, &constants)
+            .unwrap()
+            .1
+    };
+    // 8 · 16 operations are four for each of 32 channels.
+    let alone = time(2, 8);
+    assert!((time(10, 2) / alone - 2.0).abs() < 0.01 && (time(10, 8) / alone - 8.0).abs() < 0.01);
+}
+
+#[test]
+fn a_job_pays_what_the_closed_form_says() {
+    for hardware in [dgx_h100(), dgx_a100()] {
+        let (nic, inside) = (hardware.nic, hardware.scale_up);
+        let made = machine(hardware, Constants::default());
+        for (n, domain) in [(2, 2), (8, 8), (4, 1), (16, 8), (64, 8), (1024, 4), (4096, 8)] {
+            for kind in CollectiveKind::ALL {
+                for shift in 3..=34 {
+                    let Some(cost) = made.cost(kind, 1 << shift, n, domain) else { continue };
+                    let several = domain < n;
+                    let (m, all) = (f64::from(domain), f64::from(n));
+                    let nics =
+                        made.hardware.nic * f64::from(made.hardware.nics) * m / f64::from(made.hardware.gpus);
+                    let edge = cost.edge as f64;
+                    // What links carry in turn: of every member's NIC, and of its scale-up link.
+                    let moving = match (cost.algorithm, several) {
+                        (_, false) if kind == CollectiveKind::AllToAll => edge * (all - 1.0) / inside,
+                        (_, false) => edge / inside,
+                        (super::super::Algorithm::MultiRing, _) => {
+                            (edge * m / nics).max(edge * (m - 1.0) / inside)
+                        }
+                        (super::super::Algorithm::Direct, _) => {
+                            (edge * m * (all - m) / nics).max(edge * (m - 1.0) / inside)
+                        }
+                        _ => edge / nic.min(nics).min(inside),
+                    };
+                    let whole = cost.before.seconds() + moving;
+                    // An edge has at least one byte, and at most half of one is rounded.
+                    let rounding = (all / nic).max(1e-9);
+                    assert!(
+                        (whole - cost.seconds).abs() < 0.001 * cost.seconds + rounding,
+                        "{kind:?} {n} {domain} {shift}: {whole} {}",
+                        cost.seconds
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn more_bytes_never_take_less_where_nobody_has_measured() {
+    let constants = Constants {
+        even: true,
+        crowd: [0.05, 0.05, 0.15],
+        proxy: 0.3e-6,
+        share_network: [0.23, 0.76, 0.81],
+        ..Constants::default()
+    };
+    for (hardware, ll128) in
+        [(dgx_h100(), true), (dgx_h100(), false), (dgx_a100(), true), (dgx_a100(), false)]
+    {
+        let hardware = Hardware { ll128_between: ll128, ..hardware };
+        let settings = Settings::default();
+        for (domains, ranks) in [(1, 2), (1, 4), (1, 8), (2, 1), (2, 8), (4, 8), (16, 8), (64, 4), (512, 8)] {
+            let on = Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings };
+            for operation in OPERATIONS {
+                let mut before = 0.0;
+                // Eight sizes in each octave, from 8 B to 16 GiB.
+                for step in 0..=31 * 8 {
+                    let bytes = (8u64 << (step / 8)) * (8 + step % 8) / 8;
+                    let (choice, time) = on.time(operation, bytes, &constants).unwrap();
+                    assert!(
+                        time >= before * (1.0 - 1e-9),
+                        "{operation:?} {domains}x{ranks} {bytes}: {time} after {before}, {choice:?}"
+                    );
+                    before = time;
                 }
             }
         }

@@ -28,8 +28,16 @@
 //! grouped sends wait for the NIC behind it, which carries one rank's share whatever the others do. It gets ever less the
 //! longer they send: half of the rate where the buffer has `sustained` bytes a peer, a third at twice as many. Rings and
 //! trees put as much over every NIC, and all wait for that one.
+//!
+//! A job of more than [`GROUP`] hosts leaves its group of switches and shares what joins groups with others: whatever its
+//! messages take then grows by `crowd` for each doubling, by protocol. A host's ranks have a proxy each, and a hop over the
+//! network waits `proxy` for each of the others.
+//!
+//! Of grouped sends a peer has eight channels while ranks are few: NCCL halves them until four operations a channel are
+//! enough for all ranks (`addP2pToPlan` in `enqueue.cc`). What one peer gets falls with them, to the power `peer_channels`.
 
 use serde::Deserialize;
+use windtunnel_kernel::math;
 
 use super::{Algorithm, Choice, Communicator, NcclError, Operation, Protocol};
 
@@ -82,6 +90,10 @@ pub struct Constants {
     pub peer_scale_up: f64,
     /// Each peer beyond.
     pub peer_network: f64,
+    /// Bytes up to which the network's library copies a grouped send into its command; 0 if it does not.
+    pub inject: f64,
+    /// What such a send takes more where the data are in a GPU's memory.
+    pub peer_inject: f64,
     /// Share of the scale-up rate of grouped sends and receives.
     pub exchange_scale_up: f64,
     /// Share of the NICs' rate of grouped sends and receives.
@@ -94,6 +106,15 @@ pub struct Constants {
     pub slow_leaf: f64,
     /// Bytes of the buffer a peer at which a slow leaf is down to half of its rate; 0 if it keeps it.
     pub sustained: f64,
+    /// What messages between hosts take longer for each doubling of the hosts beyond [`GROUP`], as a share.
+    pub crowd: [f64; 3],
+    /// What a hop over the network waits for each further rank of its host.
+    pub proxy: f64,
+    /// Power of the channels of a peer by which what it gets falls.
+    pub peer_channels: f64,
+    /// Whether the tuner is taken to change no later than it pays, so that more bytes never take less: where nobody has
+    /// measured what it misjudges.
+    pub even: bool,
 }
 
 impl Default for Constants {
@@ -121,18 +142,37 @@ impl Default for Constants {
             exchange: 21.6e-6,
             peer_scale_up: 1.0e-6,
             peer_network: 2.0e-6,
+            inject: 0.0,
+            peer_inject: 5.0e-6,
             exchange_scale_up: 0.93,
             exchange_network: 0.92,
             exchange_single: 0.85,
             exchange_long: 0.85,
             slow_leaf: 0.0,
             sustained: 0.0,
+            crowd: [0.0; 3],
+            proxy: 0.0,
+            peer_channels: 0.45,
+            even: false,
         }
     }
 }
 
 /// Bytes beyond which a send to a peer is long.
 const LONG: f64 = 4194304.0;
+
+/// Hosts whose traffic stays in one group of switches: about what hangs on the leaves of one group of a dragonfly or on a
+/// leaf of a fat tree.
+pub(super) const GROUP: f64 = 16.0;
+
+/// Sizes up to this power of two are asked for what NCCL takes for more bytes, so many in each octave: what it takes for fewer
+/// sizes than lie between two of them is not seen.
+const LARGEST: u32 = 38;
+const OCTAVE: u32 = 8;
+
+/// Channels of a peer in grouped sends, and those of all peers together (`MAXCHANNELS`), at most.
+const PEER_CHANNELS: u32 = 8;
+const SEND_CHANNELS: u32 = 32;
 
 /// Data of a step of a protocol in the default buffers: 32 KiB for LL, 15 of 16 parts of 600 KiB for LL128 and 512 KiB for
 /// Simple (`calcCollChunking` in `enqueue.cc`, `device.h`: buffers of 8 steps).
@@ -156,7 +196,29 @@ impl Communicator<'_> {
         constants: &Constants,
     ) -> Result<(Choice, f64), NcclError> {
         let choice = self.choose(operation, bytes)?;
-        Ok((choice, self.time_of(operation, choice, bytes, constants)))
+        let mut best = (choice, self.time_of(operation, choice, bytes, constants));
+        if constants.even {
+            // What NCCL takes for more bytes, channels among it, it may take for these.
+            let mut tried = None;
+            let parts = u64::from(OCTAVE);
+            let larger = (0..LARGEST * OCTAVE)
+                .map(|step| ((parts + u64::from(step % OCTAVE)) << (step / OCTAVE)) / parts)
+                .filter(|&larger| larger > bytes);
+            for size in std::iter::once(bytes).chain(larger) {
+                let Choice { algorithm, protocol, .. } = self.choose(operation, size)?;
+                if tried.replace((algorithm, protocol)) == Some((algorithm, protocol)) {
+                    continue;
+                }
+                for channels in self.channels_of(algorithm, protocol, bytes)..=self.channels() {
+                    let choice = Choice { algorithm, protocol, channels };
+                    let time = self.time_of(operation, choice, bytes, constants);
+                    if time < best.1 {
+                        best = (choice, time);
+                    }
+                }
+            }
+        }
+        Ok(best)
     }
 
     /// Seconds of `choice`.
@@ -184,6 +246,13 @@ impl Communicator<'_> {
         start + issue + rest
     }
 
+    /// By how much messages between as many hosts take longer than within a group.
+    fn crowded(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        let pulled = Self::pulls(protocol, message, constants);
+        let at = if pulled { Protocol::Simple } else { protocol } as usize;
+        1.0 + constants.crowd[at] * math::log2(f64::from(self.layout.domains) / GROUP).max(0.0)
+    }
+
     fn ring(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let at = choice.protocol as usize;
         let (steps, _) = self.ring_steps(operation);
@@ -199,11 +268,14 @@ impl Communicator<'_> {
         let message = self.ring_message(operation, choice, bytes);
         let mut alone = 1.0;
         if self.layout.domains > 1 {
-            rate = rate.min(self.carried_evenly(self.share(choice.protocol, message, constants), constants));
+            let between = self.carried_evenly(self.share(choice.protocol, message, constants), constants);
+            rate = rate.min(between / self.crowded(choice.protocol, message, constants));
             alone = self.network() / (self.hardware.nic * f64::from(choice.channels));
         }
         let hops = inside * constants.hop_scale_up[at]
-            + crossing * (constants.hop_ring[at] + self.beyond_eager(choice.protocol, message, constants));
+            + crossing
+                * (constants.hop_ring[at] + self.beyond_eager(choice.protocol, message, constants))
+                * self.crowded(choice.protocol, message, constants);
         let sent = steps_bytes / rate;
         constants.base[at] + hops.max(sent) + hops.min(sent) * alone.min(1.0)
     }
@@ -270,10 +342,11 @@ impl Communicator<'_> {
         }
     }
 
-    /// What a hop over the network costs beside its latency: the wire, the wait of a message beyond the eager limit, the
-    /// driver's copy of one below.
+    /// What a hop over the network costs beside its latency: the wire, the proxies of its host's other ranks, the wait of a
+    /// message beyond the eager limit, the driver's copy of one below.
     fn beyond_eager(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
         self.hardware.wire
+            + f64::from(self.layout.ranks - 1) * constants.proxy
             + if self.waits(protocol, message, constants) || Self::pulls(protocol, message, constants) {
                 constants.rendezvous
             } else if self.settings.driver_copies {
@@ -314,16 +387,21 @@ impl Communicator<'_> {
         let inside = self.scale_up() * constants.share_scale_up[at];
         let size = bytes as f64;
         let chunk = self.tree_chunk(choice, bytes);
-        let between = self.carried_evenly(Self::carried(choice.protocol, chunk, constants), constants);
+        let crowded = self.crowded(choice.protocol, chunk, constants);
+        let between =
+            self.carried_evenly(Self::carried(choice.protocol, chunk, constants), constants) / crowded;
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
             let passes = if domains == 2 { 1.0 } else { 2.0 };
-            let waiting = self.carried_evenly(self.share(choice.protocol, chunk, constants), constants);
+            let waiting =
+                self.carried_evenly(self.share(choice.protocol, chunk, constants), constants) / crowded;
             time = time.max(passes * size / waiting);
         }
         let hops = 2.0
             * (f64::from(ranks - 1) * constants.hop_scale_up[at]
-                + levels * (constants.hop_tree[at] + self.beyond_eager(choice.protocol, chunk, constants)));
+                + levels
+                    * (constants.hop_tree[at] + self.beyond_eager(choice.protocol, chunk, constants))
+                    * crowded);
         let fill = 2.0
             * (f64::from(ranks - 1) * chunk * channels / inside
                 + if domains > 1 { levels * chunk * channels / between } else { 0.0 });
@@ -359,9 +437,11 @@ impl Communicator<'_> {
         let mut hops = 0.0;
         if choice.algorithm == Algorithm::NvlsTree {
             let passes = if self.layout.domains == 2 { 1.0 } else { 2.0 };
-            let between = self.carried_evenly(constants.share_network[2], constants);
+            let crowded = self.crowded(Protocol::Simple, size, constants);
+            let between = self.carried_evenly(constants.share_network[2], constants) / crowded;
             time = time.max(passes * size / between);
-            hops = 2.0 * f64::from(self.levels()) * (constants.hop_tree[2] + self.hardware.wire);
+            let hop = constants.hop_tree[2] + self.beyond_eager(Protocol::Simple, size, constants);
+            hops = 2.0 * f64::from(self.levels()) * hop * crowded;
         }
         constants.base_sums + hops + time
     }
@@ -388,15 +468,27 @@ impl Communicator<'_> {
         let inside = each * (ranks - 1.0) / (self.scale_up() * constants.exchange_scale_up);
         let single = if each > LONG { constants.exchange_long } else { constants.exchange_single };
         let share = constants.exchange_network.min(beyond * single);
-        let between = (ranks * each * beyond / (self.network() * share)).max(if beyond > 0.0 {
+        let crowded = self.crowded(Protocol::Simple, each, constants);
+        let between = (crowded * ranks * each * beyond / (self.network() * share)).max(if beyond > 0.0 {
             self.out_of_slow_leaf(each * beyond, bytes as f64 / beyond, constants)
         } else {
             0.0
         });
         (ranks - 1.0) * constants.peer_scale_up
-            + beyond * constants.peer_network
+            + beyond
+                * (constants.peer_network * crowded
+                    + if each <= constants.inject { constants.peer_inject } else { 0.0 })
             + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire } else { 0.0 }
             + inside.max(between)
+    }
+
+    /// Channels that grouped sends have for a peer.
+    fn channels_of_peer(&self) -> u32 {
+        let mut channels = PEER_CHANNELS;
+        while channels * self.layout.members() > 4 * SEND_CHANNELS && channels > 1 {
+            channels /= 2;
+        }
+        channels
     }
 
     /// Seconds that one NIC takes to send so many bytes out of a slow leaf, of buffers of so many bytes a peer.
@@ -425,7 +517,8 @@ impl Communicator<'_> {
         let inside = size / (self.scale_up() * constants.exchange_scale_up);
         if self.layout.domains > 1 {
             let share = if size > LONG { constants.exchange_long } else { constants.exchange_single };
-            let nic = self.network().min(self.hardware.nic) * share;
+            let few = f64::from(self.channels_of_peer()) / f64::from(PEER_CHANNELS);
+            let nic = self.network().min(self.hardware.nic) * share * math::pow(few, constants.peer_channels);
             let sent = (size / nic).max(self.out_of_slow_leaf(size, size, constants));
             let sent = if self.layout.ranks > 1 { sent.max(inside) } else { sent };
             constants.peer_network + constants.hop_tree[2] + self.hardware.wire + sent

@@ -337,6 +337,14 @@ impl Communicator<'_> {
         Ok(Choice { algorithm, protocol, channels: self.channels_for(algorithm, protocol, bytes) })
     }
 
+    /// Channels of an algorithm and a protocol for `bytes`; all where nothing is chosen.
+    pub(super) fn channels_of(&self, algorithm: Algorithm, protocol: Protocol, bytes: u64) -> u32 {
+        match algorithm {
+            Algorithm::PointToPoint => self.channels(),
+            _ => self.channels_for(algorithm, protocol, bytes),
+        }
+    }
+
     /// Channels used for `bytes`: NCCL takes fewer where a thread would have too little to do (`enqueue.cc`: thresholds
     /// of 8 bytes a thread for LL and LL128, 64 for Simple; a ring of LL 8 for each rank).
     fn channels_for(&self, algorithm: Algorithm, protocol: Protocol, bytes: u64) -> u32 {
