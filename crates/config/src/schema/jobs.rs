@@ -148,8 +148,9 @@ pub struct ModelJob {
     pub parameters: Option<String>,
     /// Bytes per element of the gradient reduction: `bf16` or `fp32`.
     pub gradients: Option<String>,
-    /// `flash`, `flash2` (FlashAttention-2 on a GPU whose sheet has a newer kernel's rates), or `unfused` (stored scores, as
-    /// Megatron before flash attention).
+    /// `flash` (the GPU's own fast kernel: FlashAttention-3 on Hopper, where `flash3` says the same), `flash2`
+    /// (FlashAttention-2, also where the sheet has a newer kernel's rates), `flash1` (half of that), or `unfused` (stored
+    /// scores, as Megatron before flash attention).
     pub attention: Option<String>,
     /// Skip the masked half of attention's scores; on unless `false`.
     pub causal: Option<bool>,
