@@ -1,9 +1,9 @@
 """Mixtures of experts by inference libraries, by GPU and format (github.com/ai-dynamo/aiconfigurator).
 
 The time is that of the rank with most tokens. How many each expert has follows from the stated distribution as the
-table's authors draw it: `balanced` is even; `power_law_A` gives each expert a weight of density proportional to its power
--A, from 1 to 0.8 times the tokens (0.01 to 2 where there are fewer choices than experts), and shares the choices by weight.
-They draw at random; here each expert has one of evenly spaced quantiles, in an order shuffled once and for all.
+table's authors draw it: `balanced` is even; `power_law_A` gives each expert a weight of density proportional to its
+power -A, from 1 to 0.8 times the tokens (0.01 to 2 where there are fewer choices than experts), and shares the choices
+by weight. They draw at random; here each expert has one of evenly spaced quantiles, in an order shuffled once for all.
 """
 
 from __future__ import annotations
