@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         goal_run,
         goal_stats,
         journal_request,
+        kernel_times,
         measure_lookups,
         mpi_times,
         names,
@@ -54,6 +55,7 @@ else:
     goal_run = _engine.goal_run
     goal_stats = _engine.goal_stats
     journal_request = _engine.journal_request
+    kernel_times = _engine.kernel_times
     measure_lookups = _engine.measure_lookups
     mpi_times = _engine.mpi_times
     names = _engine.names
@@ -80,6 +82,7 @@ __all__ = [
     "goal_run",
     "goal_stats",
     "journal_request",
+    "kernel_times",
     "measure_lookups",
     "mpi_times",
     "names",

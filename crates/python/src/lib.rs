@@ -273,6 +273,12 @@ fn collective_times(py: Python<'_>, text: &str) -> PyResult<String> {
     outside(py, || api::collective_times(text))
 }
 
+/// Times of single kernels on a GPU, as JSON text: a sheet and rows in, seconds out.
+#[pyfunction]
+fn kernel_times(py: Python<'_>, text: &str) -> PyResult<String> {
+    outside(py, || api::kernel_times(text))
+}
+
 /// Times of MPI's collectives by algorithm, as JSON text: questions in, seconds out.
 #[pyfunction]
 fn mpi_times(py: Python<'_>, text: &str) -> PyResult<String> {
@@ -440,6 +446,7 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(journal_request, module)?,
         wrap_pyfunction!(build, module)?,
         wrap_pyfunction!(collective_times, module)?,
+        wrap_pyfunction!(kernel_times, module)?,
         wrap_pyfunction!(mpi_times, module)?,
         wrap_pyfunction!(explain, module)?,
         wrap_pyfunction!(compare_events, module)?,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated
@@ -92,10 +93,14 @@ def kernels(
     ],
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
-    """Fit a GPU's curve of matrix products, its share of memory bandwidth and its launch on measured kernels."""
+    """Fit a GPU's curve of matrix products, its share of memory bandwidth and its launch on measured kernels.
+
+    On tables of kernels by GPU (docs/hosts.md): the constants of tiles and waves, by family and format.
+    """
     import datetime as dt
 
     from windtunnel.calibrate import kernels as fitting
+    from windtunnel.calibrate import tiles
     from windtunnel.results.folder import write_beside
     from windtunnel.source import read_text
 
@@ -104,6 +109,22 @@ def kernels(
     missing = [profile for profile in profiles if not profile.is_file()]
     if missing:
         raise InputError(f"{missing[0]}: no such file")
+    if tiles.table_of(profiles[0]) is not None:
+        fits = []
+        for fit in tiles.fit_all(tiles.read(path.stem, profiles)):
+            fits.append(fit)
+            for line in tiles.lines(fit):
+                out().print(Text(line))
+        if not dry:
+            today = dt.datetime.now(dt.UTC).date()
+            record = path.parents[1] / "kernels" / f"{path.stem}.json"
+            old = json.loads(read_text(record)) if record.is_file() else {}
+            names = [profile.name for profile in profiles]
+            write_beside(path, tiles.rewritten(sheet, fits, names, today).encode())
+            record.parent.mkdir(exist_ok=True)
+            write_beside(record, tiles.text_of(tiles.record(old, fits)).encode())
+            out().print(f"wrote {path} and {record}", markup=False, soft_wrap=True)
+        return DONE
     rows = [kernel for profile in profiles for kernel in fitting.read(profile)]
     peak, bandwidth = fitting.rates(sheet, path, {kernel.dtype for kernel in rows})
     found = fitting.fit(path.stem, rows, [profile.name for profile in profiles], peak=peak, bandwidth=bandwidth)

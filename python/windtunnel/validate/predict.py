@@ -12,7 +12,7 @@ from windtunnel.studies.ask import opened, summaries
 from windtunnel.studies.point import Point
 from windtunnel.validate.collectives import times
 from windtunnel.validate.rounds import shortened
-from windtunnel.validate.tables import pico
+from windtunnel.validate.tables import aic, pico
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
-    if "mpi" in row.scenario:
-        # Its fabric names every rank: the row's own id is the shorter key.
+    if "mpi" in row.scenario or "kernel" in row.scenario:
+        # A fabric names every rank, and kernels are many: the row's own id is the shorter key.
         return [(row.id, dict(row.scenario), 1.0)]
     whole = row.quantity != "time" or "collective" in row.scenario
     short = [(dict(row.scenario), 1.0)] if whole else shortened(row.scenario)
@@ -51,12 +51,15 @@ def predict(
     work: dict[str, tuple[str, Row]] = {}
     single: dict[str, Any] = {}
     mpi: dict[str, Any] = {}
+    kernels: dict[str, Any] = {}
     for row in rows:
         for key, scenario, _ in runs_of(row):
             if "collective" in scenario:
                 single[key] = scenario["collective"]
             elif "mpi" in scenario:
                 mpi[key] = scenario["mpi"]
+            elif "kernel" in scenario:
+                kernels[key] = scenario["kernel"]
             elif key not in work:
                 work[key] = (json.dumps(scenario), row)
     found: dict[str, dict[str, Any] | str] = {}
@@ -66,6 +69,9 @@ def predict(
     if mpi:
         answers = pico.times(list(mpi.values()))
         found.update({key: {"seconds": value} for key, value in zip(mpi, answers, strict=True)})
+    if kernels:
+        answers = aic.times(list(kernels.values()))
+        found.update({key: {"seconds": value} for key, value in zip(kernels, answers, strict=True)})
     if work:
         with opened(store) as kept:
             points = [_point(scenario, row) for scenario, row in work.values()]

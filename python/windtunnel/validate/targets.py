@@ -20,7 +20,7 @@ class Target(NamedTuple):
     median: float
     p95: float
     systems: str | None = None
-    """Also each system by itself: the key of groups named `SYSTEM, GROUP`."""
+    """Also each system by itself: the key of groups named `SYSTEM, GROUP`, or of any name where there is no group."""
 
 
 TARGETS = (
@@ -41,6 +41,9 @@ TARGETS = (
     Target("nccl-scale", None, 0.18, 0.50),
     Target("nccl-systems", None, 0.20, 0.60),
     Target("vidur-network", None, 0.12, 0.40),
+    Target("aic-gemm", None, 0.10, 0.30, "GPU, format"),
+    Target("aic-attention", None, 0.12, 0.30, "GPU, format"),
+    Target("aic-moe", None, 0.15, 0.30, "GPU, format"),
     Target("pico", ("shown", "together"), 0.20, 0.60),
 )
 
@@ -62,6 +65,8 @@ def lines(board: Board) -> Iterator[str]:
             ends = f", {value}"
             of = [(group["by"].get(target.systems, ""), group) for group in groups]
             rows += [(name, group) for name, group in of if name.endswith(ends)]
+        elif target.systems is not None:
+            rows += [(group["by"][target.systems], group) for group in groups if target.systems in group["by"]]
         for name, found in rows:
             median, p95 = found["median_abs_error"], found["p95_abs_error"]
             held = median is not None and median <= target.median and p95 <= target.p95

@@ -28,6 +28,10 @@ const MOST_MICROBATCHES: u32 = 1 << 20;
 /// Bytes of a gradient bucket where nobody says: what Megatron-LM takes for 40 million 16-bit gradients.
 const BUCKET: u64 = 80_000_000;
 
+/// FlashAttention reaches about half of what its second version does (Dao 2023, arXiv:2307.08691, abstract: "around 2x
+/// speedup").
+const FLASH1: f64 = 0.5;
+
 /// Builds the workload of a job that trains `name`.
 ///
 /// # Errors
@@ -133,11 +137,17 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
 
 /// What kind of prediction this is, by which errors were observed (`data/errors/training.json`).
 fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
-    let curve = match (training.precision.compute, &gpu.efficiency.gemm_fp8) {
-        (Dtype::Fp8 | Dtype::Fp4, Some(narrow)) => narrow,
+    let narrow = matches!(training.precision.compute, Dtype::Fp8 | Dtype::Fp4);
+    let curve = match &gpu.efficiency.gemm_fp8 {
+        Some(curve) if narrow => curve,
         _ => &gpu.efficiency.gemm,
     };
-    let measured = matches!(curve.evidence, Evidence::Measured | Evidence::Calibrated);
+    let tiles = gpu
+        .kernels
+        .as_ref()
+        .and_then(|kernels| if narrow { kernels.gemm.fp8.as_ref() } else { kernels.gemm.bf16.as_ref() });
+    let evidence = tiles.map_or(curve.evidence, |found| found.evidence);
+    let measured = matches!(evidence, Evidence::Measured | Evidence::Calibrated);
     if training.lora_rank.is_some() {
         "adapters"
     } else if training.architecture.experts.is_some() {
@@ -225,11 +235,12 @@ fn kernels(
         .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
     model = model.sustained(pace(settings, gpu, gpus, place)?);
     constants(settings, place, evidence)?;
-    if settings.attention.as_deref() == Some("flash1") {
-        model = model.attention_up_to(0.36);
-    }
-    if let (Some("flash2"), Some(figure)) = (settings.attention.as_deref(), &gpu.efficiency.flash2) {
+    let kind = settings.attention.as_deref();
+    if let (Some("flash1" | "flash2"), Some(figure)) = (kind, &gpu.efficiency.flash2) {
         model = model.attention_up_to(figure.value.0);
+    }
+    if kind == Some("flash1") {
+        model = model.attention_at(FLASH1);
     }
     Ok(model)
 }
@@ -463,6 +474,7 @@ impl Transformer<'_> {
                 ("flash", AttentionKernel::Flash),
                 ("flash1", AttentionKernel::Flash),
                 ("flash2", AttentionKernel::Flash),
+                ("flash3", AttentionKernel::Flash),
                 ("unfused", AttentionKernel::Unfused),
             ],
             AttentionKernel::Flash,

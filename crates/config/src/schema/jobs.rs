@@ -158,8 +158,9 @@ pub struct ModelJob {
     /// Format of a micro-batch's own gradients where they are kept beside those to which they are added: `bf16` or `fp16`; `none`
     /// (the product adds, as Megatron's) if left out.
     pub added_gradients: Option<String>,
-    /// `flash`, `flash2` (FlashAttention-2 on a GPU whose sheet has a newer kernel's rates), or `unfused` (stored scores, as
-    /// Megatron before flash attention).
+    /// `flash` (the GPU's own fast kernel: FlashAttention-3 on Hopper, where `flash3` says the same), `flash2`
+    /// (FlashAttention-2, also where the sheet has a newer kernel's rates), `flash1` (half of that), or `unfused` (stored
+    /// scores, as Megatron before flash attention).
     pub attention: Option<String>,
     /// Skip the masked half of attention's scores; on unless `false`.
     pub causal: Option<bool>,

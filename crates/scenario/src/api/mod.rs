@@ -3,6 +3,7 @@
 mod collectives;
 pub mod goal;
 mod guard;
+mod kernels;
 pub mod lookup;
 mod names;
 mod planned;
@@ -30,6 +31,7 @@ use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::collectives::{collective_times, mpi_times};
 pub use self::guard::guarded;
+pub use self::kernels::kernel_times;
 pub use self::names::{name_kinds, names};
 pub use self::planned::Planned;
 pub use self::topology::topology;

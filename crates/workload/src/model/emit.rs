@@ -169,6 +169,9 @@ impl<'a> Emit<'a> {
             Some(Piece::Collective {
                 overlap: Overlap::WithNext { chunks }, axis: Dimension::Tp, ..
             }) => self.split(gemm, *chunks, dtype),
+            _ if self.experts && gemm.batch > 1 && self.training.fused_experts => {
+                self.kernels.gemm_of_experts(gemm, dtype, output)
+            }
             _ => self.kernels.gemm(gemm, dtype, output),
         };
         if self.training.casts() && dtype == self.training.precision.compute {

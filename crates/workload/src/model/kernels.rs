@@ -1,17 +1,19 @@
 //! Time of a kernel from its shape.
 //!
-//! Roofline (Williams et al. 2009): launch + max(flops / (peak · share(size)), bytes / (bandwidth · share)). The share of
-//! peak that a GEMM reaches is a curve over its *harmonic size* 1/(1/m + 1/n + 1/k), which is its arithmetic intensity in
-//! operations per element moved; on measured A100 GEMMs it predicts the share better than flops or the least dimension
-//! (rms of log residual 8% against 10% and 9%). Attention has curves over the sequence length. A measured
-//! [`KernelProfile`] overrides what it holds, shape by shape. Nothing here is random, and a result is a function of the
-//! sheet and the shape alone.
+//! Products and attention take what their tiles and waves take ([`super::tiles`], [`super::flash`]) where the GPU's sheet
+//! has constants for the format. Elsewhere, and for kernels bound by memory, a roofline holds (Williams et al. 2009): launch +
+//! max(flops / (peak · share(size)), bytes / (bandwidth · share)), with a curve of shares over the *harmonic size* of a
+//! product 1/(1/m + 1/n + 1/k), its arithmetic intensity in operations per element moved, and curves over the sequence
+//! length for attention. A measured [`KernelProfile`] overrides what it holds, shape by shape. Nothing here is random, and a
+//! result is a function of the sheet and the shape alone.
 
 use windtunnel_kernel::Span;
 
 use super::curve::Curve;
+use super::flash::{Core, Flash};
 use super::profile::KernelProfile;
-use super::sheets::{Dtype, GpuSheet};
+use super::sheets::{Dtype, Fitted, GpuSheet, Kernels};
+use super::tiles::{Device, Rows, Tiles};
 
 /// `batch` products of an m×k by a k×n matrix in one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +153,9 @@ impl Streaming {
     }
 }
 
+/// Features of a head for which curves of attention are stated.
+const MEASURED_HEAD: u64 = 128;
+
 /// Why a GPU cannot run a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
@@ -181,7 +186,26 @@ pub struct KernelModel {
     launch: f64,
     activations: Dtype,
     attention_rate: f64,
+    /// Constants of tiles by format, for plain products and for those of experts.
+    tiles: [[Option<(Device, Tiles)>; Dtype::ALL.len()]; 2],
+    flash: Option<(Device, Flash)>,
+    /// What an inference library's attention reaches, by which heads of other than 128 features are known to differ.
+    heads: Option<(Device, Flash)>,
+    /// Of the clock at which computation runs.
+    pace: f64,
     profile: KernelProfile,
+}
+
+/// The constants of tiles for `dtype`; formats of one width share theirs.
+fn tiles_of(kernels: &Kernels, dtype: Dtype, grouped: bool) -> Option<&Tiles> {
+    let kinds = if grouped { &kernels.experts } else { &kernels.gemm };
+    let found = match dtype {
+        Dtype::Bf16 | Dtype::Fp16 => &kinds.bf16,
+        Dtype::Fp8 => &kinds.fp8,
+        Dtype::Fp4 => &kinds.fp4,
+        Dtype::Fp32 | Dtype::Tf32 => &None,
+    };
+    found.as_ref().map(|found| &found.value)
 }
 
 impl KernelModel {
@@ -208,7 +232,26 @@ impl KernelModel {
             })
         };
         rate(compute)?;
+        let bandwidth = sheet.memory_bandwidth.value.bytes_per_second();
+        let tiles = [false, true].map(|grouped| {
+            Dtype::ALL.map(|dtype| {
+                let kernels = sheet.kernels.as_ref()?;
+                let peak = sheet.peak.of(dtype)?.value.0;
+                Some((kernels.device(peak, bandwidth), tiles_of(kernels, dtype, grouped)?.clone()))
+            })
+        });
+        let attention_rate = rate(activations)?;
+        let narrow = |found: fn(&Kernels) -> Option<&Fitted<Flash>>| {
+            let kernels = sheet.kernels.as_ref().filter(|_| activations.bits() == 16)?;
+            Some((kernels.device(attention_rate, bandwidth), found(kernels)?.value.clone()))
+        };
+        let flash = narrow(|kernels| kernels.flash.as_ref());
+        let heads = narrow(|kernels| kernels.attention.bf16.as_ref());
         Ok(Self {
+            tiles,
+            flash,
+            heads,
+            pace: 1.0,
             rates: Dtype::ALL.map(|dtype| sheet.peak.of(dtype).map(|figure| figure.value.0)),
             gemm: sheet.efficiency.gemm.value.clone(),
             gemm_fp8: sheet.efficiency.gemm_fp8.as_ref().map(|figure| figure.value.clone()),
@@ -222,7 +265,7 @@ impl KernelModel {
             bandwidth: sheet.memory_bandwidth.value.bytes_per_second() * sheet.efficiency.memory.value.0,
             launch: sheet.launch.value.seconds(),
             activations,
-            attention_rate: rate(activations)?,
+            attention_rate,
             profile,
         })
     }
@@ -232,14 +275,25 @@ impl KernelModel {
     pub fn sustained(mut self, share: f64) -> Self {
         self.rates = self.rates.map(|rate| rate.map(|rate| rate * share));
         self.attention_rate *= share;
+        self.pace *= share;
         self
     }
 
     /// The same with an attention kernel that reaches at most `share` of the peak rate, its curves keeping their shape.
     #[must_use]
     pub fn attention_up_to(mut self, share: f64) -> Self {
-        let most = self.attention[0].points().map(|(_, share)| share).fold(0.0, f64::max);
+        let most = match &self.flash {
+            Some((device, flash)) => flash.reached(device, MEASURED_HEAD),
+            None => self.attention[0].points().map(|(_, share)| share).fold(0.0, f64::max),
+        };
         self.attention_scale = if most > share { share / most } else { 1.0 };
+        self
+    }
+
+    /// The same with an attention kernel that reaches `share` of what it would.
+    #[must_use]
+    pub fn attention_at(mut self, share: f64) -> Self {
+        self.attention_scale *= share;
         self
     }
 
@@ -265,6 +319,9 @@ impl KernelModel {
         if let Some(time) = self.profile.find("gemm", gemm.m, gemm.n, gemm.k, dtype) {
             return time * gemm.batch;
         }
+        if let Some(time) = self.tiled(gemm, dtype, output, false) {
+            return time;
+        }
         // `new` refused a format without a rate; formats beside the job's two fall back to the activations'.
         let rate = self.rates[dtype as usize].unwrap_or(self.attention_rate);
         let curve = match (&self.gemm_fp8, dtype) {
@@ -275,6 +332,28 @@ impl KernelModel {
         let bytes = dtype.bytes(gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n))
             + output.bytes(gemm.batch * gemm.m * gemm.n);
         self.roofline(flops as f64 / (rate * curve.at(gemm.harmonic_size())), bytes)
+    }
+
+    /// Products of routed experts in one kernel, all with the same number of rows.
+    pub fn gemm_of_experts(&self, gemm: Gemm, dtype: Dtype, output: Dtype) -> Span {
+        let measured = self.profile.find("gemm", gemm.m, gemm.n, gemm.k, dtype).is_some();
+        match self.tiled(gemm, dtype, output, true) {
+            Some(time) if !measured && gemm.flops() > 0 => time,
+            _ => self.gemm(gemm, dtype, output),
+        }
+    }
+
+    /// A product by tiles and waves, where the sheet has constants for it.
+    fn tiled(&self, gemm: Gemm, dtype: Dtype, output: Dtype, experts: bool) -> Option<Span> {
+        let (device, tiles) = self.tiles[usize::from(experts)][dtype as usize].as_ref()?;
+        let width = dtype.bits() as f64 / 8.0;
+        let bytes = dtype.bytes(gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n))
+            + output.bytes(gemm.batch * gemm.m * gemm.n);
+        let rows = Rows::Equal(gemm.batch, gemm.m);
+        let seconds = tiles.seconds(device, rows, gemm.n, gemm.k, width, bytes as f64, self.pace);
+        // What an inference library launches beside a mixture's products is priced apart.
+        let launch = if experts { self.launch } else { tiles.launch };
+        Some(Span::from_seconds_ceil(launch + seconds))
     }
 
     /// What the start and end of a kernel cost the GPU.
@@ -300,7 +379,20 @@ impl KernelModel {
         {
             return time;
         }
-        let share = self.attention[pass].at(shape.keys as f64) * self.attention_scale;
+        if let Some((device, flash)) = &self.flash {
+            // Backward reaches less of the peak, by the ratio of the curves.
+            let ratio = self.attention[pass].at(shape.keys as f64) / self.attention[0].at(shape.keys as f64);
+            let core = Core { shape: *shape, window: 0 };
+            let pace = self.pace * self.attention_scale * ratio / products;
+            let memory = bytes as f64 / self.bandwidth;
+            let seconds = flash.seconds(device, &core, 2.0, 2.0, pace);
+            return Span::from_seconds_ceil(self.launch + if seconds > memory { seconds } else { memory });
+        }
+        let features = shape.query_dim.midpoint(shape.value_dim);
+        let heads = self.heads.as_ref().map_or(1.0, |(device, flash)| {
+            flash.reached(device, features) / flash.reached(device, MEASURED_HEAD)
+        });
+        let share = self.attention[pass].at(shape.keys as f64) * self.attention_scale * heads;
         self.roofline(products * shape.flops() as f64 / (self.attention_rate * share), bytes)
     }
 

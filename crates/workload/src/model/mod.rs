@@ -13,12 +13,14 @@ pub mod curve;
 pub mod dlrm;
 mod emit;
 pub mod figure;
+pub mod flash;
 pub mod flops;
 pub mod kernels;
 pub mod memory;
 pub mod profile;
 pub mod sheets;
 mod sparse;
+pub mod tiles;
 pub mod training;
 pub mod work;
 
@@ -28,11 +30,14 @@ pub use config::{ConfigError, MODEL_TYPES};
 pub use curve::{Curve, CurveError};
 pub use dlrm::{DlrmArchitecture, DlrmError, DlrmTraining};
 pub use figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
+pub use flash::{Core, Flash};
 pub use flops::model_flops_utilisation;
 pub use kernels::{AttentionShape, Gemm, KernelError, KernelModel, Streaming};
 pub use memory::{Memory, MemoryHint, MemoryVerdict, Resident, Sharding, Zero};
 pub use profile::{KernelProfile, ProfileError};
 pub use sheets::{
-    Dtype, GpuSheet, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet, SheetError, SwitchSheet,
+    ByFormat, Dtype, Fitted, GpuSheet, Kernels, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet,
+    SheetError, SwitchSheet,
 };
+pub use tiles::{Device, ExpertShape, Rows, Tiles};
 pub use training::{AttentionKernel, ContextExchange, Graphs, LayoutError, Precision, Recompute, Training};

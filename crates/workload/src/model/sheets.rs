@@ -13,6 +13,8 @@ use super::architecture::Architecture;
 use super::config::ConfigError;
 use super::curve::Curve;
 use super::figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
+use super::flash::Flash;
+use super::tiles::{Device, Tiles};
 
 /// Why a sheet cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -144,6 +146,133 @@ pub struct Efficiencies {
     pub memory: Figure<Share>,
 }
 
+/// Constants that were fitted together, with their evidence.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted<T> {
+    /// The constants.
+    pub value: T,
+    /// How they are known.
+    pub evidence: Evidence,
+    /// The rows they were fitted on, and how well, or whose they are.
+    pub source: String,
+}
+
+/// Constants by number format, as kernels take their factors.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
+pub struct ByFormat<T> {
+    /// 16-bit floats of either kind.
+    pub bf16: Option<Fitted<T>>,
+    /// The same, with keys and values in 8 bits.
+    pub bf16_kv8: Option<Fitted<T>>,
+    /// As `bf16`, by a second library that takes other shapes (FlashInfer).
+    pub bf16_flashinfer: Option<Fitted<T>>,
+    /// As `bf16_kv8`, by that library.
+    pub bf16_kv8_flashinfer: Option<Fitted<T>>,
+    /// 8-bit floats with one scale a matrix.
+    pub fp8: Option<Fitted<T>>,
+    /// 8-bit floats with a scale for each block.
+    pub fp8_block: Option<Fitted<T>>,
+    /// 4-bit floats with a scale for each 16.
+    pub fp4: Option<Fitted<T>>,
+    /// As `fp4`, by kernels for few tokens (TensorRT-LLM's `min_latency`).
+    pub fp4_min_latency: Option<Fitted<T>>,
+}
+
+impl<T> Default for ByFormat<T> {
+    fn default() -> Self {
+        Self {
+            bf16: None,
+            bf16_kv8: None,
+            bf16_flashinfer: None,
+            bf16_kv8_flashinfer: None,
+            fp8: None,
+            fp8_block: None,
+            fp4: None,
+            fp4_min_latency: None,
+        }
+    }
+}
+
+impl<T> ByFormat<T> {
+    /// The constants called `name` in a sheet, and whether there is such a name.
+    pub fn named(&self, name: &str) -> Option<Option<&Fitted<T>>> {
+        self.all().into_iter().find(|(known, _)| *known == name).map(|(_, found)| found)
+    }
+
+    /// All, by name.
+    pub fn all(&self) -> [(&'static str, Option<&Fitted<T>>); 8] {
+        [
+            ("bf16", self.bf16.as_ref()),
+            ("bf16_kv8", self.bf16_kv8.as_ref()),
+            ("bf16_flashinfer", self.bf16_flashinfer.as_ref()),
+            ("bf16_kv8_flashinfer", self.bf16_kv8_flashinfer.as_ref()),
+            ("fp8", self.fp8.as_ref()),
+            ("fp8_block", self.fp8_block.as_ref()),
+            ("fp4", self.fp4.as_ref()),
+            ("fp4_min_latency", self.fp4_min_latency.as_ref()),
+        ]
+    }
+}
+
+/// Kernels by tiles and waves.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernels {
+    /// Multiprocessors (compute units).
+    pub sms: Figure<u64>,
+    /// Last-level cache.
+    pub cache: Figure<Bytes>,
+    /// Products.
+    #[serde(default)]
+    pub gemm: ByFormat<Tiles>,
+    /// Products of routed experts, in one kernel each.
+    #[serde(default)]
+    pub experts: ByFormat<Tiles>,
+    /// Fused attention of inference libraries.
+    #[serde(default)]
+    pub attention: ByFormat<Flash>,
+    /// Fused attention of training, forward; absent: that of inference libraries.
+    pub flash: Option<Fitted<Flash>>,
+}
+
+impl Kernels {
+    /// What a model of tiles needs to know of the GPU in a format of `peak` operations a second.
+    pub fn device(&self, peak: f64, bandwidth: f64) -> Device {
+        Device { sms: self.sms.value, peak, bandwidth, cache: self.cache.value.0 as f64 }
+    }
+
+    fn wrong(&self) -> Option<String> {
+        if self.sms.value == 0 || self.cache.value.0 == 0 {
+            return Some("`kernels.sms` and `kernels.cache` must be positive".to_owned());
+        }
+        let attention =
+            self.attention.all().into_iter().map(|(name, found)| (format!("attention.{name}"), found));
+        attention
+            .chain([("flash".to_owned(), self.flash.as_ref())])
+            .find_map(|(name, found)| Some(format!("`kernels.{name}`: {}", found?.value.wrong()?)))
+    }
+
+    fn push<'a>(&'a self, list: &mut Vec<(String, Evidence, &'a str)>) {
+        fn all<'a, T>(list: &mut Vec<(String, Evidence, &'a str)>, key: &str, kinds: &'a ByFormat<T>) {
+            for (name, found) in kinds.all() {
+                if let Some(found) = found {
+                    list.push((format!("kernels.{key}.{name}"), found.evidence, &found.source));
+                }
+            }
+        }
+        push(list, "kernels.sms", &self.sms);
+        push(list, "kernels.cache", &self.cache);
+        all(list, "gemm", &self.gemm);
+        all(list, "experts", &self.experts);
+        all(list, "attention", &self.attention);
+        if let Some(found) = &self.flash {
+            list.push(("kernels.flash".to_owned(), found.evidence, &found.source));
+        }
+    }
+}
+
 /// The scale-up link of a GPU.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -185,6 +314,8 @@ pub struct GpuSheet {
     pub peak: PeakRates,
     /// Shares of peak that kernels reach.
     pub efficiency: Efficiencies,
+    /// Products and attention by tiles and waves; absent: by the curves of [`Self::efficiency`].
+    pub kernels: Option<Kernels>,
     /// Time every kernel takes however small.
     pub launch: Figure<Span>,
     /// Scale-up link.
@@ -232,6 +363,9 @@ impl GpuSheet {
                 reason: "`memory` and `scale_up.domain` must be positive".to_owned(),
             });
         }
+        if let Some(reason) = sheet.kernels.as_ref().and_then(Kernels::wrong) {
+            return Err(SheetError::Inconsistent { sheet: sheet.name, reason });
+        }
         if sheet.scale_up.payload_rate() > sheet.scale_up.rate.value {
             return Err(SheetError::Inconsistent {
                 sheet: sheet.name,
@@ -264,6 +398,9 @@ impl GpuSheet {
             push(&mut list, "efficiency.flash2", figure);
         }
         push(&mut list, "efficiency.memory", &self.efficiency.memory);
+        if let Some(kernels) = &self.kernels {
+            kernels.push(&mut list);
+        }
         push(&mut list, "launch", &self.launch);
         push(&mut list, "scale_up.rate", &self.scale_up.rate);
         if let Some(figure) = &self.scale_up.payload {

@@ -6,5 +6,6 @@ mod goal_round_trip;
 mod goal_text;
 mod goal_tools;
 mod handwritten;
+mod kernels_by_tiles;
 mod model_sheets;
 mod model_work;

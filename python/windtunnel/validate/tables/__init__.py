@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windtunnel.validate.tables import (
+    aic_attention,
+    aic_gemm,
+    aic_moe,
     aic_nccl,
     deepep,
     dgxc,
@@ -55,6 +58,9 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "pico": pico.read,
     "deepep": deepep.read,
     "vidur-network": vidur.read,
+    "aic-gemm": aic_gemm.read,
+    "aic-attention": aic_attention.read,
+    "aic-moe": aic_moe.read,
 }
 
 NAMES = tuple(READERS)

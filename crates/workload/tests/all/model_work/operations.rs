@@ -284,9 +284,15 @@ fn shares_and_separate_kernels_lengthen_what_they_bound() {
     let half = kernels.clone().sustained(0.5);
     let gemm = Gemm::new(8192, 8192, 8192);
     let launch = Span::from_us(2);
-    let (whole, slower) =
-        (kernels.gemm(gemm, Dtype::Bf16, Dtype::Bf16), half.gemm(gemm, Dtype::Bf16, Dtype::Bf16));
-    assert!(((slower - launch).seconds() / (whole - launch).seconds() - 2.0).abs() < 1e-6);
+    // By a curve all of a large product is computation; by tiles, all but the part of memory's time that is not hidden.
+    for (name, low) in [("mi300x", 2.0 - 1e-6), ("h100-sxm", 1.95)] {
+        let kernels = gpu(name);
+        let half = kernels.clone().sustained(0.5);
+        let (whole, slower) =
+            (kernels.gemm(gemm, Dtype::Bf16, Dtype::Bf16), half.gemm(gemm, Dtype::Bf16, Dtype::Bf16));
+        let ratio = (slower - launch).seconds() / (whole - launch).seconds();
+        assert!((low..2.0 + 1e-6).contains(&ratio), "{name}: {ratio}");
+    }
     let norm = |kernels: &KernelModel| kernels.streaming(Streaming::Norm, 8192, 8192, 4 * 8192 * 8192);
     assert_eq!(norm(&kernels), norm(&half));
     let separate = (norm(&kernels.clone().separately(true)) - launch).seconds();

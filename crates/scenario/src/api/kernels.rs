@@ -1,0 +1,149 @@
+//! Times of single kernels, many at once: what `windtunnel calibrate kernels` fits and `windtunnel validate` compares.
+
+use serde::Deserialize;
+use serde_json::json;
+use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_workload::model::{
+    AttentionShape, ByFormat, Core, Device, Dtype, ExpertShape, Fitted, Flash, GpuSheet, Rows, Tiles,
+};
+
+use super::Failure;
+
+/// Kernels of one family in one format on one GPU.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    sheet: String,
+    family: String,
+    format: String,
+    rows: Vec<Vec<u64>>,
+    #[serde(default)]
+    constants: Vec<Vec<(String, f64)>>,
+}
+
+fn wrong(error: impl ToString) -> Failure {
+    Failure::Input(InputError::new("kernels", error.to_string()))
+}
+
+/// Format of the factors, their bytes a number, and those of keys and values.
+fn format_of(name: &str) -> Result<(Dtype, f64, f64), Failure> {
+    match name {
+        "bf16" | "bf16_flashinfer" => Ok((Dtype::Bf16, 2.0, 2.0)),
+        "bf16_kv8" | "bf16_kv8_flashinfer" => Ok((Dtype::Bf16, 2.0, 1.0)),
+        "fp8" | "fp8_block" => Ok((Dtype::Fp8, 1.0, 1.0)),
+        "fp4" | "fp4_min_latency" => Ok((Dtype::Fp4, 0.5, 0.5)),
+        _ => {
+            let known = ByFormat::<Tiles>::default().all().map(|(known, _)| known);
+            let near = nearest(name, known).unwrap_or("bf16");
+            Err(wrong(format!("no format `{name}`\n\nhint: did you mean `{near}`?")))
+        }
+    }
+}
+
+/// The constants of a sheet, or `prior`, under each of `changes`; the sheet's own where there are none.
+fn variants<T: Clone>(
+    kinds: &ByFormat<T>,
+    asked: &Asked,
+    prior: T,
+    set: impl Fn(&mut T, &str, f64) -> Result<(), String>,
+) -> Result<Vec<T>, Failure> {
+    let found: Option<&Fitted<T>> = kinds.named(&asked.format).flatten();
+    if found.is_none() && asked.constants.is_empty() {
+        return Err(wrong(format!("the sheet has no `kernels.{}.{}`", asked.family, asked.format)));
+    }
+    let base = found.map_or(prior, |found| found.value.clone());
+    if asked.constants.is_empty() {
+        return Ok(vec![base]);
+    }
+    let changed = asked.constants.iter().map(|changes| {
+        let mut one = base.clone();
+        for (name, value) in changes {
+            set(&mut one, name, *value)?;
+        }
+        Ok(one)
+    });
+    changed.collect::<Result<_, String>>().map_err(wrong)
+}
+
+/// Answers `text`, JSON with `sheet` (the text of a GPU's sheet), `family`, `format`, `rows` and perhaps `constants` (pairs of
+/// name and value in seconds, bytes per second or shares, which change the sheet's): `times`, seconds of every row under each
+/// of the constants. Rows are, by family,
+///
+/// - `gemm`: m, n, k; with the conversion of the left factor where the format has one;
+/// - `attention`: batch, positions, query heads, key heads, features of a head, window (0: none), causal (0 or 1);
+/// - `experts`: tokens of all ranks, chosen experts a token, hidden, inner features on this rank, projections up, then pairs
+///   of rows and how many of this rank's experts take so many.
+///
+/// # Errors
+/// [`Failure::Input`] where the text is not that, or the sheet lacks the constants or the format.
+pub fn kernel_times(text: &str) -> Result<String, Failure> {
+    let asked: Asked = serde_json::from_str(text).map_err(wrong)?;
+    let sheet = GpuSheet::parse(&asked.sheet).map_err(wrong)?;
+    let (dtype, width, keys) = format_of(&asked.format)?;
+    let peak = sheet.peak.of(dtype).ok_or_else(|| wrong(format!("no `peak.{}`", dtype.name())))?;
+    let kernels = sheet.kernels.as_ref().ok_or_else(|| wrong("the sheet has no `kernels`"))?;
+    let device = kernels.device(peak.value.0, sheet.memory_bandwidth.value.bytes_per_second());
+    let times = match asked.family.as_str() {
+        "gemm" => variants(&kernels.gemm, &asked, Tiles::PRIOR, Tiles::set)?
+            .iter()
+            .map(|tiles| priced(&asked.rows, |row| gemm(tiles, &device, row, width)))
+            .collect::<Result<Vec<_>, _>>()?,
+        "experts" => variants(&kernels.experts, &asked, Tiles::PRIOR, Tiles::set)?
+            .iter()
+            .map(|tiles| priced(&asked.rows, |row| experts(tiles, &device, row, width)))
+            .collect::<Result<Vec<_>, _>>()?,
+        "attention" => variants(&kernels.attention, &asked, Flash::prior(), Flash::set)?
+            .iter()
+            .map(|flash| priced(&asked.rows, |row| attention(flash, &device, row, width, keys)))
+            .collect::<Result<Vec<_>, _>>()?,
+        other => {
+            return Err(wrong(format!(
+                "no family `{other}`\n\nhint: there are `gemm`, `experts` and `attention`"
+            )));
+        }
+    };
+    Ok(json!({ "times": times }).to_string())
+}
+
+fn priced(rows: &[Vec<u64>], price: impl Fn(&[u64]) -> Option<f64>) -> Result<Vec<f64>, Failure> {
+    rows.iter()
+        .enumerate()
+        .map(|(i, row)| {
+            let usable = row.iter().all(|&number| number < 1 << 40);
+            usable
+                .then(|| price(row))
+                .flatten()
+                .ok_or_else(|| wrong(format!("rows[{i}]: not a kernel of this family")))
+        })
+        .collect()
+}
+
+fn gemm(tiles: &Tiles, device: &Device, row: &[u64], width: f64) -> Option<f64> {
+    let &[m, n, k] = row else { return None };
+    let bytes = width * (m as f64 * k as f64 + k as f64 * n as f64) + 2.0 * m as f64 * n as f64;
+    let time = tiles.seconds(device, Rows::Equal(1, m), n, k, width, bytes, 1.0);
+    Some(tiles.launch + tiles.converted(device, m, k, width) + time)
+}
+
+fn experts(tiles: &Tiles, device: &Device, row: &[u64], width: f64) -> Option<f64> {
+    let [tokens, chosen, hidden, inter, ups, each @ ..] = row else { return None };
+    let shape = ExpertShape { hidden: *hidden, inter: *inter, ups: *ups, choices: tokens * chosen };
+    let (pairs, []) = each.as_chunks::<2>() else { return None };
+    Some(tiles.experts(device, pairs, shape, width))
+}
+
+fn attention(flash: &Flash, device: &Device, row: &[u64], width: f64, keys: f64) -> Option<f64> {
+    let &[batch, positions, heads, kv_heads, features, window, causal] = row else { return None };
+    let shape = AttentionShape {
+        batch,
+        heads,
+        kv_heads,
+        queries: positions,
+        keys: positions,
+        query_dim: features,
+        value_dim: features,
+        causal: causal == 1,
+    };
+    let core = Core { shape, window };
+    Some(flash.launch + flash.prepared(device, &shape) + flash.seconds(device, &core, width, keys, 1.0))
+}

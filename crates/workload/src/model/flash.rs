@@ -1,0 +1,202 @@
+//! Time of fused attention from blocks of queries and waves over the multiprocessors of a GPU.
+//!
+//! A multiprocessor takes a block of queries of one head and passes over the blocks of keys that these may see: all of
+//! them, those up to the diagonal (causal), or those of a window before it; blocks on an edge are computed whole. The work
+//! of all blocks spreads over the multiprocessors, none of which is done before its longest block is; of that longest block
+//! the share `tail` is added, which the last wave leaves idle. Queries, keys, values and results pass through memory once.
+//! Blocks are of 64 or of 128 queries and keys, whichever is faster. The share of the peak depends on the features of a head,
+//! for which each library has kernels of their own (Dao 2023, arXiv:2307.08691; Shah et al. 2024, arXiv:2407.08608).
+
+use serde::Deserialize;
+
+use super::kernels::AttentionShape;
+use super::tiles::{Device, amount, part, rate, seconds};
+
+/// Queries and keys of a block.
+const BLOCKS: [u64; 2] = [64, 128];
+
+/// Attention as a kernel sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Heads and positions.
+    pub shape: AttentionShape,
+    /// Keys before a query that it sees, its own included; 0: all.
+    pub window: u64,
+}
+
+/// What an inference library does in kernels of its own before attention: positions, and keys and values put in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepare {
+    /// Seconds.
+    #[serde(deserialize_with = "seconds")]
+    pub time: f64,
+    /// Passes over queries, keys and values in 16 bits at the memory's bandwidth.
+    #[serde(deserialize_with = "amount")]
+    pub passes: f64,
+}
+
+/// Constants of fused attention on one device in one format.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flash {
+    /// Share of the peak in the loop over keys, for heads of up to so many features: `[features, share]`, ascending.
+    pub share: Vec<[f64; 2]>,
+    /// Numbers of keys and values per second, times features, that a multiprocessor loads.
+    #[serde(deserialize_with = "rate")]
+    pub feed: f64,
+    /// Seconds before a block's loop runs.
+    #[serde(deserialize_with = "seconds")]
+    pub fill: f64,
+    /// Share of the longest block that the last wave adds.
+    #[serde(deserialize_with = "amount")]
+    pub tail: f64,
+    /// Share of the memory bandwidth.
+    #[serde(deserialize_with = "part")]
+    pub memory: f64,
+    /// Share of the shorter of computation and memory that is not hidden.
+    #[serde(deserialize_with = "part")]
+    pub serial: f64,
+    /// Seconds that the kernel takes however small.
+    #[serde(deserialize_with = "seconds")]
+    pub launch: f64,
+    /// What stands before it in an inference library; absent: nothing.
+    #[serde(default)]
+    pub prepare: Option<Prepare>,
+}
+
+impl Flash {
+    /// Where a fit begins.
+    pub fn prior() -> Self {
+        Self {
+            share: vec![[128.0, 0.6]],
+            feed: 100e9,
+            fill: 500e-9,
+            tail: 0.3,
+            memory: 0.8,
+            serial: 0.3,
+            launch: 2e-6,
+            prepare: None,
+        }
+    }
+
+    /// Why these constants cannot be used.
+    pub(super) fn wrong(&self) -> Option<String> {
+        let ascending = self.share.windows(2).all(|pair| pair[0][0] < pair[1][0]);
+        let inside =
+            self.share.iter().all(|&[features, share]| features > 0.0 && share > 0.0 && share <= 1.0);
+        (self.share.is_empty() || !ascending || !inside).then(|| {
+            "`share` must have pairs of features, ascending, and a share above 0 and at most 1".to_owned()
+        })
+    }
+
+    /// The share of the peak for heads of `features`: that of the next kernel made for as many, else of the last.
+    fn share_for(&self, features: u64) -> f64 {
+        let found = self.share.iter().find(|[most, _]| features as f64 <= *most).or(self.share.last());
+        found.map_or(1.0, |&[_, share]| share)
+    }
+
+    /// Share of the peak that long sequences reach with heads of `features`.
+    pub fn reached(&self, device: &Device, features: u64) -> f64 {
+        let [.., block] = BLOCKS;
+        let one = device.peak / device.sms as f64;
+        1.0 / (1.0 / self.share_for(features) + one / (self.feed * block as f64))
+    }
+
+    /// Seconds of the kernel without its launch. Queries and results have `query_width` bytes a number (results 2), keys
+    /// and values `key_width`. Computation runs at `pace` of the device's clock and of the share.
+    pub fn seconds(&self, device: &Device, core: &Core, query_width: f64, key_width: f64, pace: f64) -> f64 {
+        let shape = &core.shape;
+        let features = (shape.query_dim + shape.value_dim) as f64;
+        let one = device.peak * self.share_for(shape.query_dim.midpoint(shape.value_dim)) / device.sms as f64;
+        let heads = (shape.batch * shape.heads) as f64;
+        let sms = device.sms as f64;
+        let mut best = f64::INFINITY;
+        for block in BLOCKS {
+            let size = block as f64;
+            let (whole, longest) = blocks(core, block);
+            // A block of keys for a block of queries: two products, and its keys and values.
+            let step = size * (2.0 * size * features / one + 2.0 * features / self.feed);
+            let count = heads * shape.queries.div_ceil(block) as f64;
+            let work = (heads * whole * step + count * self.fill) / sms;
+            let last = longest * step + self.fill;
+            let time = if work > last { work + self.tail * last } else { last + self.tail * work };
+            if time < best {
+                best = time;
+            }
+        }
+        let best = best / pace;
+        let (queries, keys) = ((shape.batch * shape.queries) as f64, (shape.batch * shape.keys) as f64);
+        let bytes = queries
+            * shape.heads as f64
+            * (query_width * shape.query_dim as f64 + 2.0 * shape.value_dim as f64)
+            + keys * shape.kv_heads as f64 * key_width * features;
+        let memory = bytes / (device.bandwidth * self.memory);
+        let (longer, shorter) = if best > memory { (best, memory) } else { (memory, best) };
+        longer + self.serial * shorter
+    }
+
+    /// Seconds of [`Self::prepare`].
+    pub fn prepared(&self, device: &Device, shape: &AttentionShape) -> f64 {
+        let Some(prepare) = self.prepare else { return 0.0 };
+        let numbers = shape.queries * shape.heads * shape.query_dim
+            + shape.keys * shape.kv_heads * (shape.query_dim + shape.value_dim);
+        let bytes = 2.0 * shape.batch as f64 * numbers as f64;
+        prepare.time + prepare.passes * bytes / (device.bandwidth * self.memory)
+    }
+
+    /// Sets the constant called `name`, in seconds, bytes per second or shares; `share.64` is that of heads of 64.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
+        if let Some(features) = name.strip_prefix("share.").and_then(|text| text.parse::<f64>().ok()) {
+            let value = value.min(1.0);
+            match self.share.iter_mut().find(|pair| pair[0] == features) {
+                Some(pair) => pair[1] = value,
+                None => {
+                    self.share.push([features, value]);
+                    self.share.sort_by(|a, b| a[0].total_cmp(&b[0]));
+                }
+            }
+            return Ok(());
+        }
+        let none = Prepare { time: 0.0, passes: 0.0 };
+        match name {
+            "feed" => self.feed = value,
+            "fill" => self.fill = value,
+            "tail" => self.tail = value,
+            "memory" => self.memory = value.min(1.0),
+            "serial" => self.serial = value.min(1.0),
+            "launch" => self.launch = value,
+            "prepare.time" => self.prepare.get_or_insert(none).time = value,
+            "prepare.passes" => self.prepare.get_or_insert(none).passes = value,
+            _ => {
+                return Err(format!(
+                    "no constant `{name}`\n\nhint: there are share.FEATURES, feed, fill, tail, memory, serial, launch, \
+                     prepare.time, prepare.passes"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Pairs of blocks that one head computes, and the most of them for one block of queries.
+fn blocks(core: &Core, block: u64) -> (f64, f64) {
+    let shape = &core.shape;
+    let (queries, keys) = (shape.queries.div_ceil(block), shape.keys.div_ceil(block));
+    // A window that begins inside a block needs that block too.
+    let most =
+        if core.window == 0 { keys } else { keys.min(1 + (core.window.saturating_sub(1)).div_ceil(block)) };
+    if !shape.causal {
+        return ((queries * most) as f64, most as f64);
+    }
+    if queries < keys && core.window == 0 {
+        // A part of the queries, early and late ones in equal parts.
+        return (queries as f64 * (keys + 1) as f64 / 2.0, keys as f64);
+    }
+    // The first blocks of queries see 1, 2, 3 ... blocks of keys.
+    let rising = most.min(queries);
+    ((rising * (rising + 1) / 2 + (queries - rising) * most) as f64, rising as f64)
+}

@@ -1,0 +1,313 @@
+"""Constants of kernels by tiles and waves, fitted on measured kernels of one GPU in one format.
+
+The engine itself prices every row (`windtunnel.engine.kernel_times`), so what is fitted is what a run uses. A fit is
+made on all rows, and again without each part of the blocks of shapes; the errors of the parts that a fit has not
+seen are what is reported and what the validation board shows. Two choices are not numbers and are tried: the smallest
+tile a library has, and whether it cuts the inner dimension.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.calibrate.fit import fit as least_squares
+from windtunnel.engine import InputError
+from windtunnel.validate.tables import aic, aic_attention, aic_gemm, aic_moe
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+READERS = (aic_gemm, aic_attention, aic_moe)
+FAMILIES = ("gemm", "attention", "experts")
+FORMATS = ("bf16", "bf16_kv8", "bf16_flashinfer", "bf16_kv8_flashinfer", "fp8", "fp8_block", "fp4", "fp4_min_latency")
+
+PRODUCTS = {
+    "share": 0.8, "feed": 8e10, "store": 5e10, "fill": 5e-7, "tail": 0.5, "memory": 0.8, "serial": 0.2,
+    "launch": 3e-6, "cached": 1.0,
+}  # fmt: skip
+CUT = {"cut.time": 2e-6, "cut.traffic": 0.3}
+CONVERT = {"convert.time": 6e-6, "convert.memory": 0.4}
+LEAST = ((16, 64), (64, 64), (128, 128))
+EXPERTS = {
+    "share": 0.7, "feed": 8e10, "store": 2e11, "fill": 1e-6, "tail": 0.5, "memory": 0.7, "serial": 0.3, "launch": 2e-5,
+    "routing.copies": 1.0, "routing.choices": 0.5, "routing.expert": 2e-8,
+}  # fmt: skip
+ATTENTION = {"feed": 1e11, "fill": 5e-7, "tail": 0.3, "memory": 0.8, "serial": 0.3}
+PREPARE = {"prepare.time": 8e-6, "prepare.passes": 0.5}
+LAUNCH = 2e-6
+"""Launch of one kernel where rows hold the launches of several."""
+ROWS = 60
+"""Fewer rows than these are not fitted."""
+MOST = 1200
+"""A fit takes at most so many rows, evenly from all."""
+
+
+@dataclass
+class Fit:
+    """Constants of a GPU, a family of kernels and a format."""
+
+    gpu: str
+    family: str
+    format: str
+    rows: int
+    constants: dict[str, float]
+    without: list[dict[str, float]]
+    """Constants fitted without each part of the blocks."""
+    shapes: list[str]
+    errors: np.ndarray
+    """predicted/measured - 1 of every row by constants that were fitted without it."""
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """Median |error| of rows that a fit has not seen."""
+        return float(np.median(np.abs(self.errors)))
+
+    @property
+    def p95(self) -> float:
+        """95th percentile of it."""
+        return float(np.percentile(np.abs(self.errors), 95))
+
+
+def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None) -> Fit:
+    """Fits the kernels of one GPU, family and format. `launch`: that of wider formats, which is then not fitted."""
+    first = kernels[0]
+    seconds = np.array([kernel.seconds for kernel in kernels])
+    rows = [kernel.row for kernel in kernels]
+    parts = np.array([aic.fold(kernel.block) for kernel in kernels])
+    choices = _choices(first, kernels, launch)
+    best: tuple[float, dict[str, float], dict[str, float], dict[str, str]] | None = None
+    some = _some(np.arange(len(rows)), MOST // 2 if len(choices) > 1 else MOST)
+    for fixed, priors in choices:
+        found, refused = _fitted(first, rows, seconds, some, fixed, priors)
+        cost = float(np.mean(np.minimum(np.abs(np.log(_ask(first, rows, some, found) / seconds[some])), 1.0)))
+        if best is None or cost < best[0]:
+            best = (cost, fixed, priors, refused)
+    assert best is not None  # noqa: S101
+    _, fixed, priors, _ = best
+    everything = np.arange(len(rows))
+    constants, refused = _fitted(first, rows, seconds, _some(everything, MOST), fixed, priors)
+    start = {name: constants.get(name, value) for name, value in priors.items()}
+    errors, without = np.zeros(len(rows)), []
+    for part in range(aic.FOLDS):
+        inside, outside = everything[parts != part], everything[parts == part]
+        found, _ = _fitted(first, rows, seconds, _some(inside, MOST), fixed, start) if len(inside) else (constants, {})
+        without.append(found)
+        if len(outside):
+            errors[outside] = _ask(first, rows, outside, found) / seconds[outside] - 1
+    shapes = sorted({kernel.shape for kernel in kernels})
+    return Fit(first.gpu, first.family, first.format, len(rows), constants, without, shapes, errors, refused)
+
+
+def _choices(
+    first: aic.Kernel, kernels: Sequence[aic.Kernel], launch: float | None
+) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """What is held and what is fitted, with its prior, for each way that a library may work."""
+    if first.family == "attention":
+        features = sorted({kernel.row[4] for kernel in kernels})
+        shares = {f"share.{count}": 0.6 for count in features}
+        return [({"launch": LAUNCH}, {**shares, **ATTENTION, **PREPARE})]
+    if first.family == "experts":
+        return [({"least.rows": 16, "least.columns": 64}, dict(EXPERTS))]
+    priors = dict(PRODUCTS)
+    held: dict[str, float] = {}
+    if launch is not None:
+        held["launch"] = launch
+        priors.pop("launch")
+        priors.update(CONVERT)
+    found = []
+    for rows, columns in LEAST:
+        tile = {**held, "least.rows": float(rows), "least.columns": float(columns)}
+        found.append((tile, dict(priors)))
+        if rows < 128:
+            found.append((tile, {**priors, **CUT}))
+    return found
+
+
+def _some(rows: np.ndarray, most: int) -> np.ndarray:
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(int)]
+
+
+def _ask(
+    first: aic.Kernel, rows: Sequence[Sequence[int]], some: np.ndarray, constants: Mapping[str, float]
+) -> np.ndarray:
+    (found,) = aic.ask(first.gpu, first.family, first.format, [rows[i] for i in some], [constants])
+    return np.array(found)
+
+
+def _fitted(
+    first: aic.Kernel,
+    rows: Sequence[Sequence[int]],
+    seconds: np.ndarray,
+    some: np.ndarray,
+    fixed: Mapping[str, float],
+    priors: Mapping[str, float],
+) -> tuple[dict[str, float], dict[str, str]]:
+    chosen = [rows[i] for i in some]
+
+    def predict(sets: list[dict[str, float]]) -> np.ndarray:
+        full = [{**fixed, **priors, **one} for one in sets]
+        return np.array(aic.ask(first.gpu, first.family, first.format, chosen, full))
+
+    names = list(priors)
+    found = least_squares(names, list(priors.values()), seconds[some].tolist(), [1.0] * len(some), predict)
+    values = {**fixed, **priors, **found.values}
+    return {name: _rounded(name, value) for name, value in values.items()}, found.refused
+
+
+SHARES = ("share", "tail", "memory", "serial", "cut.traffic", "convert.memory")
+
+
+def _rounded(name: str, value: float) -> float:
+    if name.startswith(SHARES) and not name.startswith("tail"):
+        value = min(value, 1.0)
+    if name == "cached":
+        value = max(value, 1.0)
+    return float(f"{value:.4g}")
+
+
+def read(gpu: str, paths: Sequence[Path]) -> list[aic.Kernel]:
+    """The kernels of one GPU in tables of measured kernels. Raises `InputError` for a file that is none of them."""
+    found: list[aic.Kernel] = []
+    for path in paths:
+        reader = table_of(path)
+        if reader is None:
+            raise InputError(f"{path}:1: not a table of products, attention or mixtures of experts by GPU")
+        found += [kernel for kernel in reader.kernels(path) if kernel.gpu.lower() == gpu.lower()]
+    if not found:
+        raise InputError(f"no row of GPU `{gpu}`\n\nhint: the tables call GPUs {', '.join(aic.SHEETS)}")
+    return found
+
+
+def table_of(path: Path) -> ModuleType | None:
+    """The reader of a table of measured kernels by GPU, by its columns."""
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else path.open(encoding="utf-8") as file
+        ):
+            names = {name.strip() for name in file.readline().split(",")}
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error):
+        return None
+    return next((module for module in READERS if names.issuperset(module.COLUMNS)), None)
+
+
+def fit_all(kernels: Iterable[aic.Kernel]) -> Iterator[Fit]:
+    """Fits every family and format that has rows enough; formats narrower than 16 bits take the launch of those."""
+    groups: dict[tuple[str, str], list[aic.Kernel]] = {}
+    for kernel in kernels:
+        groups.setdefault((kernel.family, kernel.format), []).append(kernel)
+    launch: float | None = None
+    for family, form in sorted(groups, key=lambda key: (FAMILIES.index(key[0]), FORMATS.index(key[1]))):
+        group = groups[family, form]
+        if len(group) < ROWS:
+            continue
+        found = fit(group, launch=launch if family == "gemm" and form != "bf16" else None)
+        if (family, form) == ("gemm", "bf16"):
+            launch = found.constants["launch"]
+        yield found
+
+
+def rewritten(sheet: str, fits: Iterable[Fit], names: Sequence[str], today: dt.date) -> str:
+    """The text of a sheet with fitted constants in its section `kernels`, the rest as it was."""
+    head, mark, rest = sheet.partition("\nkernels:\n")
+    if not mark:
+        raise InputError("the sheet has no section `kernels` with `sms` and `cache`")
+    block = list(itertools.takewhile(lambda line: line.startswith("  "), rest.splitlines()))
+    after = rest.splitlines()[len(block) :]
+    plain = [line for line in block if re.match(r"  (sms|cache|flash): ", line)]
+    kept: dict[str, dict[str, str]] = {family: {} for family in FAMILIES}
+    family = ""
+    for line in block:
+        if found := re.fullmatch(r"  (\w+):", line):
+            family = found[1]
+        elif found := re.match(r"    (\w+): ", line):
+            kept.setdefault(family, {})[found[1]] = line
+    for one in fits:
+        source = (
+            f"windtunnel calibrate kernels on {', '.join(names)} (github.com/ai-dynamo/aiconfigurator@095f58a): "
+            f"{one.rows} rows; by blocks of shapes that a fit has not seen, median error {one.median:.1%}, "
+            f"95th percentile {one.p95:.1%}; {today.isoformat()}"
+        )
+        value = shown(one.family, one.constants)
+        kept[one.family][one.format] = (
+            f"    {one.format}: {{value: {value}, evidence: calibrated, source: {json.dumps(source)}}}"
+        )
+    lines = plain
+    for family, formats in kept.items():
+        if formats:
+            lines.append(f"  {family}:")
+            lines += [formats[form] for form in sorted(formats, key=FORMATS.index)]
+    return head + mark + "\n".join([*lines, *after]) + "\n"
+
+
+def shown(family: str, constants: Mapping[str, float]) -> str:
+    """Constants as a sheet has them."""
+    parts: dict[str, dict[str, str]] = {"": {}}
+    if family == "attention":
+        shares = sorted((int(name[6:]), value) for name, value in constants.items() if name.startswith("share."))
+        parts[""]["share"] = "[" + ", ".join(f"[{features}, {value:g}]" for features, value in shares) + "]"
+    for name, value in constants.items():
+        first, _, second = name.partition(".")
+        if first == "least" or (family == "attention" and first == "share"):
+            continue
+        text = f"{value:g}"
+        if (second or first) in {"feed", "store"}:
+            text = f"{float(f'{value / 1e9:.4g}'):.12g} GB/s"
+        elif (second or first) in {"fill", "launch", "time", "expert"}:
+            text = f"{float(f'{value * 1e9:.4g}'):.12g} ns"
+        if second:
+            parts.setdefault(first, {})[second] = text
+        elif not (name == "cached" and value == 1):
+            parts[""][name] = text
+    if "least.rows" in constants:
+        parts[""]["least"] = f"[{constants['least.rows']:g}, {constants['least.columns']:g}]"
+    inner = [f"{name}: {text}" for name, text in parts.pop("").items()]
+    inner += [
+        f"{name}: {{{', '.join(f'{key}: {text}' for key, text in entries.items())}}}" for name, entries in parts.items()
+    ]
+    return "{" + ", ".join(inner) + "}"
+
+
+def record(old: Mapping[str, Any], fits: Iterable[Fit]) -> dict[str, Any]:
+    """What the board needs of fits: the shapes that they saw, and the constants without each part of the blocks."""
+    found = {family: dict(formats) for family, formats in old.items()}
+    for one in fits:
+        found.setdefault(one.family, {})[one.format] = {
+            "rows": one.rows,
+            "median_abs_error": round(one.median, 4),
+            "p95_abs_error": round(one.p95, 4),
+            "shapes": one.shapes,
+            "without": one.without,
+        }
+    return found
+
+
+def text_of(record: Mapping[str, Any]) -> str:
+    """A record as a file has it: a line for each family and format."""
+    parts = []
+    for family in sorted(record):
+        inner = ",\n".join(f'  "{form}": {json.dumps(record[family][form])}' for form in sorted(record[family]))
+        parts.append(f'"{family}": {{\n{inner}\n}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def lines(found: Fit) -> Iterator[str]:
+    """What was fitted and how well."""
+    yield (
+        f"{found.gpu} {found.family} {found.format}: {found.rows} rows; of blocks left out: median error "
+        f"{found.median:.1%}, 95th percentile {found.p95:.1%}"
+    )
+    yield f"  {shown(found.family, found.constants)}"
+    for name, reason in sorted(found.refused.items()):
+        yield f"  refused {name}: {reason}"
