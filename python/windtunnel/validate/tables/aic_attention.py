@@ -1,8 +1,8 @@
 """Fused attention of inference libraries, by GPU and format (github.com/ai-dynamo/aiconfigurator).
 
 Over prompts, causal, and of one token a sequence over the keys in its cache. TensorRT-LLM's times hold what its
-operator does first: positions, and keys and values put in the cache. On Blackwell it takes two libraries by the features of a
-head and the window; a row is of the one that was measured.
+operator does first: positions, and keys and values put in the cache. On Blackwell it takes two libraries by the
+features of a head and the window; a row is of the one that was measured.
 """
 
 from __future__ import annotations
