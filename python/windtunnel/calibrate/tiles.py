@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 READERS = (aic_gemm, aic_attention, aic_moe)
-FAMILIES = ("gemm", "attention", "experts")
+FAMILIES = ("gemm", "attention", "decode", "experts")
+ATTENTIONS = ("attention", "decode")
 FORMATS = ("bf16", "bf16_kv8", "bf16_flashinfer", "bf16_kv8_flashinfer", "fp8", "fp8_block", "fp4", "fp4_min_latency")
 
 PRODUCTS = {
@@ -114,7 +115,7 @@ def _choices(
     first: aic.Kernel, kernels: Sequence[aic.Kernel], launch: float | None
 ) -> list[tuple[dict[str, float], dict[str, float]]]:
     """What is held and what is fitted, with its prior, for each way that a library may work."""
-    if first.family == "attention":
+    if first.family in ATTENTIONS:
         features = sorted({kernel.row[4] for kernel in kernels})
         shares = {f"share.{count}": 0.6 for count in features}
         return [({"launch": LAUNCH}, {**shares, **ATTENTION, **PREPARE})]
@@ -254,12 +255,12 @@ def rewritten(sheet: str, fits: Iterable[Fit], names: Sequence[str], today: dt.d
 def shown(family: str, constants: Mapping[str, float]) -> str:
     """Constants as a sheet has them."""
     parts: dict[str, dict[str, str]] = {"": {}}
-    if family == "attention":
+    if family in ATTENTIONS:
         shares = sorted((int(name[6:]), value) for name, value in constants.items() if name.startswith("share."))
         parts[""]["share"] = "[" + ", ".join(f"[{features}, {value:g}]" for features, value in shares) + "]"
     for name, value in constants.items():
         first, _, second = name.partition(".")
-        if first == "least" or (family == "attention" and first == "share"):
+        if first == "least" or (family in ATTENTIONS and first == "share"):
             continue
         text = f"{value:g}"
         if (second or first) in {"feed", "store"}:

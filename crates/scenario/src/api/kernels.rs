@@ -40,23 +40,21 @@ fn format_of(name: &str) -> Result<(Dtype, f64, f64), Failure> {
     }
 }
 
-/// The constants of a sheet, or `prior`, under each of `changes`; the sheet's own where there are none.
+/// The constants of a sheet, or, where some are asked for, those on top of `prior`.
 fn variants<T: Clone>(
     kinds: &ByFormat<T>,
     asked: &Asked,
     prior: T,
     set: impl Fn(&mut T, &str, f64) -> Result<(), String>,
 ) -> Result<Vec<T>, Failure> {
-    let found: Option<&Fitted<T>> = kinds.named(&asked.format).flatten();
-    if found.is_none() && asked.constants.is_empty() {
-        return Err(wrong(format!("the sheet has no `kernels.{}.{}`", asked.family, asked.format)));
-    }
-    let base = found.map_or(prior, |found| found.value.clone());
     if asked.constants.is_empty() {
-        return Ok(vec![base]);
+        let found: Option<&Fitted<T>> = kinds.named(&asked.format).flatten();
+        return found
+            .map(|found| vec![found.value.clone()])
+            .ok_or_else(|| wrong(format!("the sheet has no `kernels.{}.{}`", asked.family, asked.format)));
     }
     let changed = asked.constants.iter().map(|changes| {
-        let mut one = base.clone();
+        let mut one = prior.clone();
         for (name, value) in changes {
             set(&mut one, name, *value)?;
         }
@@ -66,11 +64,12 @@ fn variants<T: Clone>(
 }
 
 /// Answers `text`, JSON with `sheet` (the text of a GPU's sheet), `family`, `format`, `rows` and perhaps `constants` (pairs of
-/// name and value in seconds, bytes per second or shares, which change the sheet's): `times`, seconds of every row under each
+/// name and value in seconds, bytes per second or shares, instead of the sheet's): `times`, seconds of every row under each
 /// of the constants. Rows are, by family,
 ///
 /// - `gemm`: m, n, k; with the conversion of the left factor where the format has one;
 /// - `attention`: batch, positions, query heads, key heads, features of a head, window (0: none), causal (0 or 1);
+/// - `decode`: the same, where positions are the keys in the cache of each sequence, which has one query;
 /// - `experts`: tokens of all ranks, chosen experts a token, hidden, inner features on this rank, projections up, then pairs
 ///   of rows and how many of this rank's experts take so many.
 ///
@@ -96,9 +95,13 @@ pub fn kernel_times(text: &str) -> Result<String, Failure> {
             .iter()
             .map(|flash| priced(&asked.rows, |row| attention(flash, &device, row, width, keys)))
             .collect::<Result<Vec<_>, _>>()?,
+        "decode" => variants(&kernels.decode, &asked, Flash::prior(), Flash::set)?
+            .iter()
+            .map(|flash| priced(&asked.rows, |row| decode(flash, &device, row, keys)))
+            .collect::<Result<Vec<_>, _>>()?,
         other => {
             return Err(wrong(format!(
-                "no family `{other}`\n\nhint: there are `gemm`, `experts` and `attention`"
+                "no family `{other}`\n\nhint: there are `gemm`, `experts`, `attention` and `decode`"
             )));
         }
     };
@@ -132,7 +135,7 @@ fn experts(tiles: &Tiles, device: &Device, row: &[u64], width: f64) -> Option<f6
     Some(tiles.experts(device, pairs, shape, width))
 }
 
-fn attention(flash: &Flash, device: &Device, row: &[u64], width: f64, keys: f64) -> Option<f64> {
+fn core(row: &[u64]) -> Option<Core> {
     let &[batch, positions, heads, kv_heads, features, window, causal] = row else { return None };
     let shape = AttentionShape {
         batch,
@@ -144,6 +147,17 @@ fn attention(flash: &Flash, device: &Device, row: &[u64], width: f64, keys: f64)
         value_dim: features,
         causal: causal == 1,
     };
-    let core = Core { shape, window };
-    Some(flash.launch + flash.prepared(device, &shape) + flash.seconds(device, &core, width, keys, 1.0))
+    (kv_heads > 0).then_some(Core { shape, window })
+}
+
+fn attention(flash: &Flash, device: &Device, row: &[u64], width: f64, keys: f64) -> Option<f64> {
+    let core = core(row)?;
+    Some(flash.launch + flash.prepared(device, &core.shape) + flash.seconds(device, &core, width, keys, 1.0))
+}
+
+fn decode(flash: &Flash, device: &Device, row: &[u64], keys: f64) -> Option<f64> {
+    let mut core = core(row)?;
+    core.shape.queries = 1;
+    let one = AttentionShape { keys: 1, ..core.shape };
+    Some(flash.launch + flash.prepared(device, &one) + flash.decoded(device, &core, keys, 1.0))
 }

@@ -136,6 +136,28 @@ impl Flash {
         longer + self.serial * shorter
     }
 
+    /// Seconds, without the launch, of one query a sequence over the keys in its cache. Blocks of 128 keys spread over the
+    /// multiprocessors, also those of one sequence (flash decoding); a block is loaded once for all query heads that share
+    /// it, which are computed in groups of 16.
+    pub fn decoded(&self, device: &Device, core: &Core, key_width: f64, pace: f64) -> f64 {
+        let shape = &core.shape;
+        let keys = if core.window == 0 { shape.keys } else { shape.keys.min(core.window) };
+        let features = (shape.query_dim + shape.value_dim) as f64;
+        let [.., block] = BLOCKS;
+        let one = device.peak * self.share_for(shape.query_dim.midpoint(shape.value_dim)) / device.sms as f64;
+        let group = (shape.heads.div_ceil(shape.kv_heads).div_ceil(16) * 16) as f64;
+        let (arithmetic, load) = (2.0 * group * features / one, features * key_width / self.feed);
+        let step = block as f64 * if arithmetic > load { arithmetic } else { load } + self.fill;
+        let blocks = (shape.batch * shape.kv_heads * keys.div_ceil(block)) as f64 / device.sms as f64;
+        let waves = if blocks > 1.0 { blocks + self.tail } else { 1.0 + self.tail * blocks };
+        let compute = waves * step / pace;
+        let read = (shape.batch * shape.kv_heads * keys) as f64 * features * key_width;
+        let memory =
+            (read + 2.0 * (shape.batch * shape.heads) as f64 * features) / (device.bandwidth * self.memory);
+        let (longer, shorter) = if compute > memory { (compute, memory) } else { (memory, compute) };
+        longer + self.serial * shorter
+    }
+
     /// Seconds of [`Self::prepare`].
     pub fn prepared(&self, device: &Device, shape: &AttentionShape) -> f64 {
         let Some(prepare) = self.prepare else { return 0.0 };

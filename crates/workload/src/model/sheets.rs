@@ -233,6 +233,9 @@ pub struct Kernels {
     /// Fused attention of inference libraries.
     #[serde(default)]
     pub attention: ByFormat<Flash>,
+    /// The same with one query a sequence, over the keys in its cache.
+    #[serde(default)]
+    pub decode: ByFormat<Flash>,
     /// Fused attention of training, forward; absent: that of inference libraries.
     pub flash: Option<Fitted<Flash>>,
 }
@@ -249,7 +252,9 @@ impl Kernels {
         }
         let attention =
             self.attention.all().into_iter().map(|(name, found)| (format!("attention.{name}"), found));
+        let decode = self.decode.all().into_iter().map(|(name, found)| (format!("decode.{name}"), found));
         attention
+            .chain(decode)
             .chain([("flash".to_owned(), self.flash.as_ref())])
             .find_map(|(name, found)| Some(format!("`kernels.{name}`: {}", found?.value.wrong()?)))
     }
@@ -267,6 +272,7 @@ impl Kernels {
         all(list, "gemm", &self.gemm);
         all(list, "experts", &self.experts);
         all(list, "attention", &self.attention);
+        all(list, "decode", &self.decode);
         if let Some(found) = &self.flash {
             list.push(("kernels.flash".to_owned(), found.evidence, &found.source));
         }

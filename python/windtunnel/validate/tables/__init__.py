@@ -60,6 +60,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "vidur-network": vidur.read,
     "aic-gemm": aic_gemm.read,
     "aic-attention": aic_attention.read,
+    "aic-decode": aic_attention.read_decode,
     "aic-moe": aic_moe.read,
 }
 

@@ -1,0 +1,131 @@
+"""Kernels by tiles and waves: the engine's prices, the tables of measured kernels, and what is fitted on them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from windtunnel import engine
+from windtunnel.calibrate import tiles
+from windtunnel.engine import InputError
+from windtunnel.experiments.spec import parse_yaml
+from windtunnel.validate import targets, validate
+from windtunnel.validate.systems import read_systems
+from windtunnel.validate.tables import READERS, aic, aic_gemm, aic_moe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "gpu,dtype,m,n,k,latency_ms,kernel,source"
+KNOWN = {
+    "share": 0.7, "feed": 9e10, "store": 4e10, "fill": 4e-7, "tail": 0.6, "memory": 0.85, "serial": 0.3, "launch": 3e-6,
+    "cut.time": 3e-6, "cut.traffic": 0.3, "least.rows": 16.0, "least.columns": 64.0,
+}  # fmt: skip
+
+
+def gemms(folder: Path, *rows: str) -> Path:
+    (folder / "compute_profiles").mkdir(exist_ok=True)
+    text = "\n".join([HEADER, *rows]) + "\n"
+    (folder / "compute_profiles" / aic_gemm.FILE).write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def test_a_question_that_is_none_is_refused_with_its_place() -> None:
+    def ask(**changes: object) -> str:
+        asked = {"sheet": aic.sheet_text("A100-80"), "family": "gemm", "format": "bf16", "rows": [[1, 2, 3]]} | changes
+        with pytest.raises(InputError) as caught:
+            engine.kernel_times(json.dumps(asked))
+        return str(caught.value)
+
+    assert "no family `gems`" in ask(family="gems")
+    assert "did you mean `bf16`?" in ask(format="bf1")
+    assert "no `peak.fp8`" in ask(format="fp8")
+    assert "rows[1]: not a kernel of this family" in ask(rows=[[1, 2, 3], [1, 2]])
+    assert "rows[0]: not a kernel" in ask(rows=[[1 << 50, 2, 3]])
+    assert "no constant `speed`" in ask(constants=[[["speed", 1.0]]])
+    assert "there are share, feed" in ask(constants=[[["speed", 1.0]]])
+
+
+def test_loads_add_up_and_the_rank_with_most_tokens_is_taken() -> None:
+    for tokens, experts, chosen in ((1, 128, 8), (16, 256, 8), (4096, 128, 8), (1000, 512, 22), (300, 16, 1)):
+        for distribution in ("balanced", "power_law_1.01", "power_law_1.2"):
+            whole = aic_moe.loads(tokens, experts, chosen, 1, distribution)
+            assert sum(whole) == tokens * chosen
+            assert max(whole) <= tokens
+            most = aic_moe.loads(tokens, experts, chosen, 8, distribution)
+            assert len(most) == experts // 8
+            assert sum(most) * 8 >= tokens * chosen
+    even, skewed = (sum(aic_moe.loads(4096, 128, 8, 8, kind)) for kind in ("balanced", "power_law_1.2"))
+    assert even == 4096
+    assert skewed > 1.2 * even
+
+
+def test_a_row_whose_shape_a_fit_has_seen_is_predicted_without_its_block(tmp_path: Path) -> None:
+    (seen, *_) = aic.fits("A100-80")["gemm"]["bf16"]["shapes"]
+    n, k = seen.split("x")
+    data = gemms(tmp_path, f"a100_sxm,bfloat16,64,{n},{k},0.1,x,y", "a100_sxm,bfloat16,64,4097,4099,0.1,x,y",
+                 "mi300x,bfloat16,64,4096,4096,0.1,x,y", "a100_sxm,int8,64,4096,4096,0.1,x,y")  # fmt: skip
+    table = READERS["aic-gemm"](data, read_systems(None))
+    assert table is not None
+    inside, outside = table.rows
+    without = aic.fits("A100-80")["gemm"]["bf16"]["without"]
+    block = f"n 2^{aic.octave(int(n))}, k 2^{aic.octave(int(k))}"
+    assert inside.scenario["kernel"]["constants"] == without[aic.fold(block)]
+    assert "constants" not in outside.scenario["kernel"]
+    assert [found.reason for found in table.excluded] == ["format `int8`", "no sheet of GPU `mi300x`"]
+    (score,) = validate(["aic-gemm"], data=data).scores
+    (times,) = aic.ask("A100-80", "gemm", "bf16", [(64, 4097, 4099)], [])
+    assert score.predicted[1] == times[0]
+    with pytest.raises(InputError, match=r"aic_gemm.csv.gz:2: `m`: expected a positive number, found `x`"):
+        READERS["aic-gemm"](gemms(tmp_path, "a100_sxm,bfloat16,x,1,1,1,x,y"), read_systems(None))
+
+
+def test_fitted_constants_come_back_and_go_into_the_sheet() -> None:
+    sizes = [32, 128, 768, 2048, 5120, 16384]
+    shapes = [(m, n, k) for m in (1, 16, 100, 512, 3000, 16384) for n in sizes for k in sizes]
+    (times,) = aic.ask("A100-80", "gemm", "bf16", shapes, [KNOWN])
+    kernels = [
+        aic.Kernel("A100-80", "gemm", "bf16", row, f"{row[1]}x{row[2]}",
+                   f"n 2^{aic.octave(row[1])}, k 2^{aic.octave(row[2])}", time)
+        for row, time in zip(shapes, times, strict=True)
+    ]  # fmt: skip
+    found = tiles.fit(kernels)
+    assert found.median < 0.01
+    assert found.p95 < 0.05
+    for name in ("share", "memory", "launch"):
+        assert found.constants[name] == pytest.approx(KNOWN[name], rel=0.1), name
+    assert len(found.without) == aic.FOLDS
+    sheet = aic.sheet_text("A100-80")
+    text = tiles.rewritten(sheet, [found], ["made.csv"], dt.date(2026, 1, 2))
+    changed = [line for line, old in zip(text.splitlines(), sheet.splitlines(), strict=True) if line != old]
+    assert [line[:9] for line in changed] == ["    bf16:"]
+    read = parse_yaml(text, "a100-80.yaml")["kernels"]["gemm"]["bf16"]
+    assert read["value"]["share"] == found.constants["share"]
+    assert "216 rows" in read["source"]
+    # The engine reads what was written: the same times.
+    asked = {"sheet": text, "family": "gemm", "format": "bf16", "rows": shapes}
+    (again,) = json.loads(engine.kernel_times(json.dumps(asked)))["times"]
+    (direct,) = aic.ask("A100-80", "gemm", "bf16", shapes, [found.constants])
+    assert np.allclose(again, direct, rtol=1e-3)
+    with pytest.raises(InputError, match="no section `kernels`"):
+        tiles.rewritten("name: x\n", [found], [], dt.date(2026, 1, 2))
+
+
+def test_measured_kernels_within_their_targets(measured: Path) -> None:
+    """Of every tenth row, on GPUs of training."""
+    found = validate(["aic-gemm", "aic-attention", "aic-moe"], data=measured, quick=True).scores
+    assert [score.name for score in found] == ["aic-gemm", "aic-attention", "aic-moe"]
+    for score in found:
+        assert not score.failed
+        (target,) = (target for target in targets.TARGETS if target.table == score.name)
+        assert score.figures.median_abs_error is not None
+        assert score.figures.median_abs_error <= target.median
+        for group in score.groups():
+            name = group["by"].get("GPU, format", "L40S")
+            if not name.startswith(("L40S", "RTX")) and (score.name, name) != ("aic-moe", "A100-80, bf16"):
+                assert group["median_abs_error"] <= target.median + 0.03, name
