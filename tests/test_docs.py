@@ -45,6 +45,7 @@ IMPLEMENTED = (
     "validate",
     "whatif",
     "calibrate",
+    "collective",
     "sweep",
     "runs",
     "layouts",
