@@ -240,7 +240,12 @@ fn kernels(
         model = model.attention_up_to(figure.value.0);
     }
     if kind == Some("flash1") {
-        model = model.attention_at(FLASH1);
+        // Of the second version, unless the sheet knows better.
+        let share = match (&gpu.efficiency.flash1, &gpu.efficiency.flash2) {
+            (Some(first), Some(second)) => first.value.0 / second.value.0,
+            _ => FLASH1,
+        };
+        model = model.attention_at(share);
     }
     Ok(model)
 }

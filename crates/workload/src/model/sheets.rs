@@ -140,6 +140,8 @@ pub struct Efficiencies {
     pub attention_forward: Figure<Curve>,
     /// Backward flash attention against the sequence length.
     pub attention_backward: Figure<Curve>,
+    /// Highest share that the first version of FlashAttention reaches forward; absent: half of what the second does.
+    pub flash1: Option<Figure<Share>>,
     /// Highest share that FlashAttention-2 reaches forward; absent: what [`Self::attention_forward`] does.
     pub flash2: Option<Figure<Share>>,
     /// Kernels bound by memory: share of the bandwidth.
@@ -400,6 +402,9 @@ impl GpuSheet {
         }
         push(&mut list, "efficiency.attention_forward", &self.efficiency.attention_forward);
         push(&mut list, "efficiency.attention_backward", &self.efficiency.attention_backward);
+        if let Some(figure) = &self.efficiency.flash1 {
+            push(&mut list, "efficiency.flash1", figure);
+        }
         if let Some(figure) = &self.efficiency.flash2 {
             push(&mut list, "efficiency.flash2", figure);
         }

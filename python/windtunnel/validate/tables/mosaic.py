@@ -68,8 +68,6 @@ def _row(line: Line, systems: Mapping[str, System]) -> Row | str:
     training: dict[str, Any] = {"precision": precision, "recompute": recompute}
     if line.text("mp_mode") == "PURE":
         training["gradients"] = "bf16"
-    if name.startswith("mosaic-a100"):
-        training["attention"] = "flash1"
     model, scale = line.text("model"), f"{gpus} GPUs"
     return Row(
         id=f"mosaic-mpt/{model}-{name}-g{gpus}-s{sequence}-m{micro}-b{batch}-{precision}-{recompute}",
