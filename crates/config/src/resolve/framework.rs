@@ -85,7 +85,10 @@ impl Framework {
         let parallelism: Habits<Parallelism> = Habits::read(sheet.parallelism, source, "parallelism")?;
         let training: Habits<ModelJob> = Habits::read(sheet.training, source, "training")?;
         if training.settings.framework.is_some() {
-            return Err(InputError::new(format!("{source}: training.framework"), "a framework names no other"));
+            return Err(InputError::new(
+                format!("{source}: training.framework"),
+                "a framework names no other",
+            ));
         }
         Ok(Self { name: sheet.name, source: source.to_owned(), training, parallelism })
     }

@@ -3,9 +3,9 @@
 mod buffers;
 mod drawn;
 mod elastic;
-mod framework;
 pub mod fabric;
 pub mod flows;
+mod framework;
 pub mod impair;
 pub mod jobs;
 mod limits;

@@ -205,9 +205,12 @@ fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> 
     )?;
     let added_gradients = match settings.added_gradients.as_deref() {
         None | Some("none") => None,
-        found => {
-            Some(choice(found, &at("added_gradients"), &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16)], storage)?)
-        }
+        found => Some(choice(
+            found,
+            &at("added_gradients"),
+            &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16)],
+            storage,
+        )?),
     };
     Ok(Precision { compute, activations: storage, parameters, gradients, added_gradients })
 }
@@ -378,7 +381,11 @@ impl Transformer<'_> {
             &self.at("parallelism.reduce"),
             &[("last", GradientReduce::LastMicrobatch), ("every", GradientReduce::EveryMicrobatch)],
             // FSDP and DeepSpeed keep no whole gradients unless they are told to (`no_sync`).
-            if given.zero == Some(3) { GradientReduce::EveryMicrobatch } else { GradientReduce::LastMicrobatch },
+            if given.zero == Some(3) {
+                GradientReduce::EveryMicrobatch
+            } else {
+                GradientReduce::LastMicrobatch
+            },
         )?;
         let reshard = choice(
             given.reshard.as_deref(),
