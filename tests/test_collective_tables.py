@@ -250,12 +250,11 @@ def test_every_row_is_predicted_by_what_has_not_seen_its_scale(monkeypatch: pyte
                   "without": {"made": {"launch": 4e-3}}},
     }  # fmt: skip
     monkeypatch.setattr(questions, "fitted", lambda name: records.get(name, {}))
-    launches = {
-        name: [
-            row.scenario["collective"]["constants"]["launch"] for row in READERS[name](data, read_systems(data)).rows
-        ]
-        for name in ("nccl-tests", "nccl-systems")
-    }
+    launches = {}
+    for name in ("nccl-tests", "nccl-systems"):
+        table = READERS[name](data, read_systems(data))
+        assert table is not None
+        launches[name] = [row.scenario["collective"]["constants"]["launch"] for row in table.rows]
     # Of a scale that no fit has seen nothing has to be left out.
     assert launches == {"nccl-tests": [2e-3, 3e-3], "nccl-systems": [4e-3, 4e-3]}
     monkeypatch.setattr(questions, "fitted", lambda name: records["pools"] if name == "pools" else {})

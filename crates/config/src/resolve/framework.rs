@@ -107,8 +107,13 @@ impl Framework {
             parameters, gradients, added_gradients, attention, causal, dropout, context_exchange, overlap_chunks, overlap_backward, dispatch, straggle,
             graphs, fused_experts, padded_experts, split_overhead, hidden_exchange, expert_imbalance, capacity_factor,
             expert_tp, compute_share, speed_spread);
+        complete!(parallelism, self.parallelism, note; zero);
+        if parallelism.zero != Some(3) {
+            // Sharded parameters leave no choice: their gradients are reduced as they come.
+            complete!(parallelism, self.parallelism, note; overlap_gradients);
+        }
         complete!(parallelism, self.parallelism, note;
-            zero, bucket, overlap_gradients, blocking_exchange, prefetch, reduce, reshard, clip);
+            bucket, blocking_exchange, prefetch, reduce, reshard, clip);
         evidence.add(&format!("framework {}", self.name), "data sheet", &self.source);
         for (key, kind, source) in self.training.known.iter().chain(&self.parallelism.known) {
             if taken.contains(&key.as_str()) {

@@ -1,0 +1,128 @@
+"""Frameworks: what a sheet fills in, what a job says itself, and what is wrong with either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import windtunnel
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+JOB = """
+windtunnel: 1
+name: frameworks
+fidelity: flow
+topology:
+  shape: clos
+  hosts: 2
+  tiers: [{{ports_down: 16, rate: 400 Gbps, length: 10 m}}]
+  host: {{gpu: H100-SXM, gpus: 8, nics: 8, nic: ConnectX-7}}
+memory: ignore
+jobs:
+  - name: job
+    workload: {{model: llama3-8b, global_batch: 16, micro_batch: 1, sequence: 2048, training: {{{training}}}}}
+    parallelism: {{dp: 16{layout}}}
+"""
+OWN = """
+name: mine
+title: "a trainer of ours"
+training:
+  gradients: {value: fp32, evidence: measured, source: "train.py"}
+"""
+
+
+def explained(folder: Path, training: str = "", layout: str = "") -> dict[str, Any]:
+    """What the engine says of the job."""
+    path = folder / "scenario.yaml"
+    path.write_text(JOB.format(training=training, layout=layout))
+    return windtunnel.explain(str(path))
+
+
+def gradients(found: Mapping[str, Any]) -> float:
+    """Bytes of gradients on the fullest GPU."""
+    return float(found["jobs"][0]["model"]["memory_by_pipeline_rank"][0]["gradients"])
+
+
+def evidence(found: Mapping[str, Any]) -> dict[str, str]:
+    """How each constant is known."""
+    return {row["constant"]: row["kind"] for row in found["evidence"]}
+
+
+def test_a_framework_fills_what_a_job_leaves_out(tmp_path: Path) -> None:
+    plain = explained(tmp_path, layout=", zero: 3")
+    told = explained(tmp_path, "framework: torchtitan")
+    # ZeRO 3 and gradients in 32 bits come from the sheet, and so twice the bytes of 16 bits.
+    assert gradients(told) == pytest.approx(2 * gradients(plain))
+    kinds = evidence(told)
+    assert kinds["framework.zero"] == "data sheet"
+    assert kinds["framework.gradients"] == "data sheet"
+    assert "framework.gradients" not in evidence(plain)
+
+
+def test_what_a_job_says_goes_before_its_framework(tmp_path: Path) -> None:
+    found = explained(tmp_path, "framework: torchtitan, gradients: bf16", ", zero: 0")
+    kinds = evidence(found)
+    assert "framework.gradients" not in kinds
+    assert "framework.zero" not in kinds
+    assert "framework.attention" in kinds
+    assert gradients(found) == pytest.approx(gradients(explained(tmp_path, layout=", zero: 0")))
+
+
+def test_none_is_the_same_as_no_framework(tmp_path: Path) -> None:
+    assert explained(tmp_path, "framework: none")["jobs"] == explained(tmp_path)["jobs"]
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo", "torchtitan", "fsdp", "deepspeed", "foundry", "nanotron"])
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_every_framework_goes_with_every_stage_of_zero(tmp_path: Path, name: str, zero: int) -> None:
+    kinds = evidence(
+        explained(tmp_path, f"framework: {name}", f", zero: {zero}, reduce: {'every' if zero == 3 else 'last'}")
+    )
+    assert any(key.startswith("framework.") for key in kinds)
+
+
+def test_a_framework_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(OWN)
+    found = explained(tmp_path, "framework: ./mine.yaml")
+    assert evidence(found)["framework.gradients"] == "measured"
+    assert gradients(found) == pytest.approx(2 * gradients(explained(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (OWN.replace("gradients", "gradient"), "did you mean `gradients`?"),
+        (OWN + "  framework: {value: nemo, evidence: measured, source: x}\n", "a framework names no other"),
+        (OWN.replace(", evidence: measured", ""), "`evidence` is missing"),
+    ],
+)
+def test_a_wrong_sheet_is_told_with_its_key(tmp_path: Path, text: str, wanted: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=wanted) as error:
+        explained(tmp_path, "framework: ./mine.yaml")
+    assert "mine.yaml: training" in str(error.value)
+
+
+def test_an_unknown_framework_is_told_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean `megatron`"):
+        explained(tmp_path, "framework: megatorn")
+
+
+def test_gpus_of_a_kind_that_differ_slow_the_job_by_the_slowest(tmp_path: Path) -> None:
+    def compute(training: str) -> float:
+        stage = explained(tmp_path, training)["jobs"][0]["model"]["stages"][0]
+        return float(stage["forward_compute_s"])
+
+    own, equal, apart = (compute(f"compute_share: {x}") for x in ("1, speed_spread: 0", "0.5, speed_spread: 0", "1"))
+    # Products and attention take twice as long at half the rate; what memory bounds does not change.
+    assert 1.7 * own < equal < 2.0 * own
+    # The mean largest of 16 normal variables is 1.77; the sheet says 1.8%.
+    assert own < apart < own * (1 + 0.0185 * 1.8)
+    for wrong, says in (("speed_spread: 0.3", "from 0 to 0.2"), ("compute_share: 2", "at most 1.5")):
+        with pytest.raises(InputError, match=says):
+            compute(wrong)
