@@ -307,9 +307,12 @@ def test_errors_are_told_by_kind() -> None:
     assert kinds == [dense, "dense, kernels inferred", "adapters", "experts", dense]
     score = Score("t", rows, [1.1, 0.5, 2.0, 1.0, 0.7], [])
     found = bands([score])
-    assert found["kinds"][dense] == {"rows": 2, "median": 0.2, "p95": 0.29, "tables": ["t"]}
+    assert found["kinds"][dense] == {"rows": 2, "median": 0.2, "p95": 0.29, "inside": None, "tables": ["t"]}
     assert found["board"]["t"]["rows"] == 5
     assert "| `t` | 5 |" in block(Board([score], ["gone"]))
+    # Left out, `t` has 10% and 30% against a band of 20%, and `u` 20% against one of 29%.
+    other = Score("u", [rows[0]], [1.2], [])
+    assert bands([score, other])["kinds"][dense]["inside"] == pytest.approx(2 / 3, abs=1e-3)
 
 
 def test_the_errors_that_runs_show_follow_the_board() -> None:

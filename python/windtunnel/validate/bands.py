@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel.validate.score import Figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from windtunnel.validate.rows import Row
     from windtunnel.validate.score import Score
@@ -38,25 +38,45 @@ def kind_of(row: Row) -> str | None:
 
 
 def bands(scores: Iterable[Score]) -> dict[str, Any]:
-    """Median and 95th percentile by kind, with the tables they come from; the board's own figures, for comparison."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    """Median and 95th percentile by kind, how far that holds for a table left out, and the board's own figures."""
+    found: dict[str, list[tuple[float, float, str]]] = {}
     tables: dict[str, set[str]] = {}
     board: dict[str, Any] = {}
     for score in scores:
         kinds = [kind_of(row) for row in score.rows]
         for row, predicted, kind in zip(score.rows, score.predicted, kinds, strict=True):
             if kind is not None:
-                found.setdefault(kind, []).append((predicted, row.measured))
+                found.setdefault(kind, []).append((predicted, row.measured, score.name))
                 tables.setdefault(kind, set()).add(score.name)
         if any(kinds):
             board[score.name] = _figures(score.figures)
     return {
         "kinds": {
-            kind: {**_figures(Figures.of(*zip(*pairs, strict=True))), "tables": sorted(tables[kind])}
-            for kind, pairs in sorted(found.items())
+            kind: {
+                **_figures(Figures.of(*zip(*((p, m) for p, m, _ in rows), strict=True))),
+                "inside": _inside(rows),
+                "tables": sorted(tables[kind]),
+            }
+            for kind, rows in sorted(found.items())
         },
         "board": board,
     }
+
+
+def _inside(rows: Sequence[tuple[float, float, str]]) -> float | None:
+    """Share of rows within the 95th percentile of the other tables: whether the band holds where nothing was measured.
+
+    None where a kind has one table only.
+    """
+    tables = sorted({table for _, _, table in rows})
+    if len(tables) < 2:
+        return None
+    inside = 0
+    for left_out in tables:
+        others = [(p, m) for p, m, table in rows if table != left_out]
+        band = Figures.of(*zip(*others, strict=True)).p95_abs_error or 0.0
+        inside += sum(abs(p / m - 1.0) <= band for p, m, table in rows if table == left_out)
+    return round(inside / len(rows), 3)
 
 
 def _figures(figures: Figures) -> dict[str, Any]:
