@@ -39,6 +39,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "vtrain-multi": vtrain.multi,
     "megatron-sc21": published.megatron_sc21,
     "korthikanti": korthikanti.read,
+    "megatron-zero": published.megatron_zero,
     "megascale": megascale.read,
     "zero-bubble": published.zero_bubble,
     "sailor": sailor.read,

@@ -21,13 +21,22 @@ ZERO_BUBBLE = {"1F1B": ("1f1b", 1), "1F1B-I": ("interleaved", None), "ZB-H1": ("
 
 
 def megatron_sc21(data: Path, systems: Mapping[str, System]) -> Table | None:
-    """Narayanan et al. 2021 (arXiv:2104.04473): table 1, ten models on 32 to 3,072 GPUs, and table 2, beside ZeRO-3."""
-    table = _read("megatron-sc21", "megatron_sc21_t1_", "selene", data, systems, _megatron)
-    if table is None or "selene" not in systems:
-        return table
+    """Narayanan et al. 2021 (arXiv:2104.04473), table 1: ten models on 32 to 3,072 GPUs."""
+    return _read("megatron-sc21", "megatron_sc21_t1_", "selene", data, systems, _megatron)
+
+
+def megatron_zero(data: Path, systems: Mapping[str, System]) -> Table | None:
+    """Narayanan et al. 2021 (arXiv:2104.04473), table 2: two models under PTD-P and under ZeRO-3."""
     path = data / "e2e_iteration" / "published_tables.json.gz"
+    if not path.is_file():
+        return None
+    system = systems.get("selene")
+    table = Table("megatron-zero", fitted=system.fitted if system else frozenset())
     for record in records(path, "megatron_sc21_t2_", "tflops_per_gpu"):
-        table.add(_beside_zero(record, systems["selene"]))
+        if system is None:
+            table.exclude("no file of system `selene`")
+        else:
+            table.add(_beside_zero(record, system))
     return table
 
 
@@ -113,7 +122,7 @@ def _beside_zero(record: Mapping[str, Any], system: System) -> Row:
             },
             training={"recompute": "full", "sequence_parallel": False, "overlap_backward": False},
         ),
-        groups={"size": f"{model['params_B']:g}B", "kind": f"table 2, {layout['scheme']}", "scale": f"{gpus} GPUs"},
+        groups={"size": f"{model['params_B']:g}B", "kind": str(layout["scheme"]), "scale": f"{gpus} GPUs"},
         models={"model.json": gpt(layers, hidden, model["heads"], sequence, vocabulary, model["ffn"])},
     )
 
