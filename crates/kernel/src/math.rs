@@ -40,24 +40,6 @@ pub fn sin(x: f64) -> f64 {
     libm::sin(x)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_greatest_common_divisor_divides_both_and_no_greater_does() {
-        for a in 0..40u64 {
-            for b in 0..40u64 {
-                let divides = |d: &u64| a.is_multiple_of(*d) && b.is_multiple_of(*d);
-                let greatest = (1..=40).filter(divides).max().unwrap_or(0);
-                // Everything divides 0 and 0.
-                assert_eq!(gcd(a, b), if (a, b) == (0, 0) { 0 } else { greatest }, "{a} {b}");
-            }
-        }
-        assert_eq!(gcd(u64::MAX, u64::MAX - 1), 1);
-    }
-}
-
 /// The number below which a standard normal variable lies with probability `p`, to a relative 1.2e-9 (Acklam 2003, rational
 /// approximations in three regions); infinite at 0 and 1.
 pub fn normal_quantile(p: f64) -> f64 {
@@ -114,4 +96,40 @@ pub fn normal_quantile(p: f64) -> f64 {
 /// one.
 pub fn largest_of_normals(n: u64) -> f64 {
     if n <= 1 { 0.0 } else { normal_quantile((n as f64 - 0.375) / (n as f64 + 0.25)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_common_divisor_divides_both_and_no_greater_does() {
+        for a in 0..40u64 {
+            for b in 0..40u64 {
+                let divides = |d: &u64| a.is_multiple_of(*d) && b.is_multiple_of(*d);
+                let greatest = (1..=40).filter(divides).max().unwrap_or(0);
+                // Everything divides 0 and 0.
+                assert_eq!(gcd(a, b), if (a, b) == (0, 0) { 0 } else { greatest }, "{a} {b}");
+            }
+        }
+        assert_eq!(gcd(u64::MAX, u64::MAX - 1), 1);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (p, due) in [(0.5, 0.0), (0.975, 1.959_963_985), (0.841_344_746, 1.0), (0.001, -3.090_232_306)] {
+            assert!((normal_quantile(p) - due).abs() < 1e-7, "{p}: {}", normal_quantile(p));
+            assert!((normal_quantile(1.0 - p) + due).abs() < 1e-7, "{p} from the other side");
+        }
+        assert_eq!((normal_quantile(0.0), normal_quantile(1.0)), (f64::NEG_INFINITY, f64::INFINITY));
+    }
+
+    #[test]
+    fn the_largest_of_normals_is_that_of_order_statistics() {
+        // Harter 1961, table 1; of two it is 1/sqrt(pi).
+        for (n, due) in [(1, 0.0), (2, 0.564_19), (10, 1.538_75), (100, 2.507_59), (400, 2.968_18)] {
+            assert!((largest_of_normals(n) - due).abs() < 0.03, "{n}: {}", largest_of_normals(n));
+        }
+        assert!((1..5000).all(|n| largest_of_normals(n) < largest_of_normals(n + 1)));
+    }
 }
