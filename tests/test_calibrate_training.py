@@ -171,7 +171,7 @@ def titan(folder: Path, tps: float) -> Path:
     """A folder with one run of torchtitan."""
     place = folder / "e2e_iteration"
     place.mkdir(parents=True, exist_ok=True)
-    caption = "Llama 3.1 8B model. 8 GPUs. Local batch size 2, global batch size 16. Selective. torch.compile"
+    caption = "Llama 3.1 8B model. 8 GPUs. Local batch size 1, global batch size 8. Selective. torch.compile"
     cells = json.dumps({"Techniques": "FSDP", "TPS/GPU": f"{tps:.3f}", "Memory(GiB)": "80"}).replace('"', '""')
     text = f'caption,row_json,hardware,source\n"{caption}","{cells}",H100,x\n'
     (place / "torchtitan_measured_tps.csv").write_text(text)
@@ -188,7 +188,7 @@ def test_a_share_that_made_the_rows_is_found_again(tmp_path: Path) -> None:
     system.write_text(plain + "constants: {compute_share: {value: 0.6, evidence: calibrated, source: made}}\n")
     (score,) = validate(["torchtitan"], data=folder, limits=Limits(1)).scores
     system.write_text(plain)
-    folder = titan(tmp_path, 16 * 8192 / 8 / score.predicted[0])
+    folder = titan(tmp_path, 8 * 8192 / 8 / score.predicted[0])
     outcome = training.fit("grand-teton", "compute_share", ["torchtitan/*"], folder)
     assert outcome.value == pytest.approx(0.6, rel=0.01)
     record = training.record("compute_share", outcome, dt.date(2026, 1, 2))
@@ -197,7 +197,7 @@ def test_a_share_that_made_the_rows_is_found_again(tmp_path: Path) -> None:
     # What was fitted on is read again, and never scored.
     (score,) = validate(["torchtitan"], data=folder, limits=Limits(1)).scores
     assert [e.reason for e in score.excluded] == ["used to fit a constant"]
-    with pytest.raises(InputError, match="no row of `grand-teton` that runs matches"):
+    with pytest.raises(InputError, match="no row of grand-teton that runs matches"):
         training.fit("grand-teton", "compute_share", ["torchtitan/nothing*"], folder)
     with pytest.raises(InputError, match="no such constant: `luck`"):
         training.fit("grand-teton", "luck", ["torchtitan/*"], folder)

@@ -126,3 +126,17 @@ def test_gpus_of_a_kind_that_differ_slow_the_job_by_the_slowest(tmp_path: Path) 
     for wrong, says in (("speed_spread: 0.3", "from 0 to 0.2"), ("compute_share: 2", "at most 1.5")):
         with pytest.raises(InputError, match=says):
             compute(wrong)
+
+
+def test_hosts_that_come_late_are_waited_for_once_a_rank(tmp_path: Path) -> None:
+    def time(straggle: str, tp: int) -> float:
+        path = tmp_path / "scenario.yaml"
+        text = JOB.format(training=f"dispatch: 400 us, straggle: {straggle}", layout="")
+        path.write_text(text.replace("{dp: 16}", f"{{tp: {tp}, dp: {16 // tp}}}"))
+        return float(windtunnel.run(str(path)).summary["jobs"][0]["iteration_time_s"]["mean"])
+
+    none, once, twice = (time(straggle, 4) for straggle in ("0 us", "200 us", "400 us"))
+    # Ten collectives a layer, forward and backward, of four ranks; four micro-batches and 32 layers.
+    assert once - none == pytest.approx(4 * 32 * 10 * 4 * 200e-6, rel=0.05)
+    assert twice - once == pytest.approx(once - none, rel=0.02)
+    assert time("400 us", 1) == time("0 us", 1)

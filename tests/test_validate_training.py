@@ -120,7 +120,7 @@ def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> No
                                            read_systems(None))  # fmt: skip
         assert found is not None
         keys = (
-            "graphs", "fused_experts", "padded_experts", "hidden_exchange", "capacity_factor", "dispatch", "evidence",
+            "graphs", "fused_experts", "padded_experts", "hidden_exchange", "capacity_factor", "dispatch", "framework",
         )  # fmt: skip
         told = found.rows[0].scenario["jobs"][0]["workload"]["training"]
         return {key: told[key] for key in keys if key in told}
@@ -138,9 +138,8 @@ def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> No
     assert "padded_experts" not in training("25.11", "Qwen3_30B_a3B", "DGX-GB200")
     assert captured["graphs"] == "layers"
     assert dense["graphs"] == "all"
-    # A launch is fitted on one system and carried over to the others.
-    assert padded["evidence"]["dispatch"]["kind"] == "calibrated"  # type: ignore[index]
-    assert old["evidence"]["dispatch"]["kind"] == "inferred"  # type: ignore[index]
+    # What a launch takes is the framework's, on every machine.
+    assert [("dispatch" in one, one["framework"]) for one in (padded, old)] == [(False, "nemo")] * 2
 
 
 def test_the_page_says_which_targets_are_missed() -> None:
