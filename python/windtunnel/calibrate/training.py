@@ -178,9 +178,9 @@ def write_sustained(gpu: str, found: Mapping[str, Any]) -> list[Path]:
     line = f'{SUSTAINED}: {{value: {found["value"]}, evidence: calibrated, source: "{found["source"]}"}}'
     old = [text for text in path.read_text(encoding="utf-8").splitlines() if not text.startswith(f"{SUSTAINED}:")]
     write_beside(path, ("\n".join([*old, line]) + "\n").encode())
-    beside = folder / FITTED / f"{_name(path).lower()}.json"
+    beside = folder.parent / FITTED / folder.name / f"{_name(path).lower()}.json"
     before = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
-    beside.parent.mkdir(exist_ok=True)
+    beside.parent.mkdir(parents=True, exist_ok=True)
     write_beside(beside, (json.dumps({**before, SUSTAINED: dict(found)}, indent=1) + "\n").encode())
     return [path, beside]
 

@@ -23,7 +23,7 @@ OWN = Path(__file__).resolve().parents[3] / "data" / "systems"
 """The systems of the checkout."""
 
 FITTED = "fitted"
-"""Folder beside sheets of GPUs and of frameworks: the rows that a sheet's figures were fitted on, by sheet."""
+"""Folder of `data` with the rows that figures of sheets were fitted on: KIND/SHEET.json."""
 
 KEYS = {
     "name",
@@ -94,7 +94,7 @@ def _reach(topology: Mapping[str, Any]) -> int:
 
 def fitted_of(kind: str, name: str | None) -> dict[str, Any]:
     """What was fitted of sheet `name` of `kind` (`gpus`, `frameworks`), by figure; nothing where nothing was."""
-    path = OWN.parent / kind / FITTED / f"{str(name).lower()}.json"
+    path = OWN.parent / FITTED / kind / f"{str(name).lower()}.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
