@@ -37,7 +37,7 @@ def command(tmp_path: Path) -> Command:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=120,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr

@@ -21,6 +21,7 @@ from windtunnel.validate.board import predicted_of
 from windtunnel.validate.predict import predict
 from windtunnel.validate.systems import FITTED, OWN, read_systems, with_constant
 from windtunnel.validate.tables import READERS
+from windtunnel.validate.written import written
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -62,12 +63,8 @@ def fit(system: str, constant: str, patterns: Sequence[str], data: Path) -> Outc
     systems = read_systems(data)
     if system not in systems:
         raise InputError(f"no file of system `{system}`\n\nhint: there are {', '.join(sorted(systems))}")
-    names = sorted({pattern.partition("/")[0] for pattern in patterns})
-    unknown = [name for name in names if name not in READERS]
-    if unknown:
-        raise InputError(f"no such table: `{unknown[0]}`\n\nhint: rows are named TABLE/ROW")
 
-    return _fit({system}, constant, names, patterns, data)
+    return _fit({system}, constant, patterns, data)
 
 
 def fit_sustained(gpu: str, patterns: Sequence[str], data: Path) -> Outcome:
@@ -77,18 +74,18 @@ def fit_sustained(gpu: str, patterns: Sequence[str], data: Path) -> Outcome:
     if not having:
         known = sorted({_gpu(system) for system in systems.values()} - {""})
         raise InputError(f"no system has a GPU `{gpu}`\n\nhint: there are {', '.join(known)}")
-    names = sorted({pattern.partition("/")[0] for pattern in patterns})
-    unknown = [name for name in names if name not in READERS]
-    if unknown:
-        raise InputError(f"no such table: `{unknown[0]}`\n\nhint: rows are named TABLE/ROW")
-    return _fit(having, "compute_share", names, patterns, data)
+    return _fit(having, "compute_share", patterns, data)
 
 
 def _gpu(system: System) -> str:
     return str((system.record["topology"].get("host") or {}).get("gpu", ""))
 
 
-def _fit(of: Collection[str], constant: str, names: Sequence[str], patterns: Sequence[str], data: Path) -> Outcome:
+def _fit(of: Collection[str], constant: str, patterns: Sequence[str], data: Path) -> Outcome:
+    names = sorted({pattern.partition("/")[0] for pattern in patterns})
+    unknown = [name for name in names if name not in READERS]
+    if unknown:
+        raise InputError(f"no such table: `{unknown[0]}`\n\nhint: rows are named TABLE/ROW")
     systems = read_systems(data)
 
     def residuals(value: float) -> tuple[list[Row], np.ndarray]:
@@ -182,6 +179,7 @@ def write_sustained(gpu: str, found: Mapping[str, Any]) -> list[Path]:
     before = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
     beside.parent.mkdir(parents=True, exist_ok=True)
     write_beside(beside, (json.dumps({**before, SUSTAINED: dict(found)}, indent=1) + "\n").encode())
+    written.cache_clear()
     return [path, beside]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -13,6 +13,9 @@ from rich.text import Text
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, talk
 from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.calibrate.training import Outcome
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -51,9 +54,9 @@ def collectives(
     own = {name for name in with_rows if section(known[name], "rows") is not None or name.startswith("aic-")}
     if not systems or own & set(systems):
         from windtunnel.calibrate import nccl
-        from windtunnel.validate.collectives import SHEETS
+        from windtunnel.validate.written import DATA
 
-        target = Path(mkdtemp()) if dry else SHEETS / "nccl"
+        target = Path(mkdtemp()) if dry else DATA / "nccl"
         paths = nccl.write(folder, known, target, lambda line: out().print(Text(line)))
         if not dry:
             out().print(f"wrote {len(paths)} files in {target}", markup=False, soft_wrap=True)
@@ -151,19 +154,11 @@ def training(
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit a constant on measured iterations: the share of compute rates sustained, or the host's time a launch."""
-    import datetime as dt
-
     from windtunnel.calibrate import training as fitting
     from windtunnel.validate.board import data_folder
 
     outcome = fitting.fit(system, constant, rows, data_folder(data))
-    record = fitting.record(constant, outcome, dt.datetime.now(dt.UTC).date())
-    out().print(
-        Text(
-            f"{system}: {constant} {record['value']} on {len(outcome.rows)} rows, median absolute residual "
-            f"{outcome.median:.1%}, 95th percentile {outcome.spread:.1%}"
-        )
-    )
+    record = _told(system, constant, constant, outcome)
     if not dry:
         path = fitting.write(system, constant, record, data_folder(data))
         out().print(f"wrote {path}", markup=False, soft_wrap=True)
@@ -180,19 +175,27 @@ def sustained(
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit the share of its kernels' rates that a GPU sustains in training, over all systems that have it."""
-    import datetime as dt
-
     from windtunnel.calibrate import training as fitting
     from windtunnel.validate.board import data_folder
 
     outcome = fitting.fit_sustained(gpu, rows, data_folder(data))
-    record = fitting.record("compute_share", outcome, dt.datetime.now(dt.UTC).date())
-    out().print(
-        Text(
-            f"{gpu}: sustained {record['value']} on {len(outcome.rows)} rows, median absolute residual "
-            f"{outcome.median:.1%}, 95th percentile {outcome.spread:.1%}"
-        )
-    )
+    record = _told(gpu, "compute_share", fitting.SUSTAINED, outcome)
     for path in [] if dry else fitting.write_sustained(gpu, record):
         out().print(f"wrote {path}", markup=False, soft_wrap=True)
     return DONE
+
+
+def _told(of: str, constant: str, name: str, outcome: Outcome) -> dict[str, Any]:
+    """The record of a constant that was fitted, which is said as `name`."""
+    import datetime as dt
+
+    from windtunnel.calibrate.training import record
+
+    found = record(constant, outcome, dt.datetime.now(dt.UTC).date())
+    out().print(
+        Text(
+            f"{of}: {name} {found['value']} on {len(outcome.rows)} rows, median absolute residual "
+            f"{outcome.median:.1%}, 95th percentile {outcome.spread:.1%}"
+        )
+    )
+    return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
@@ -18,13 +17,14 @@ from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
 from windtunnel.validate.quantities import quantity
 from windtunnel.validate.settings import environment
+from windtunnel.validate.written import DATA
+from windtunnel.validate.written import written as read_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from windtunnel.validate.systems import System
 
-SHEETS = Path(__file__).resolve().parents[3] / "data"
 ARCHITECTURES = {
     "v100": "volta",
     "a100": "ampere",
@@ -45,7 +45,7 @@ MEMORY = 0.85
 @lru_cache(maxsize=64)
 def sheet(kind: str, name: str) -> Mapping[str, Any]:
     """A data sheet by name, whatever its case."""
-    path = SHEETS / kind / f"{name.lower()}.yaml"
+    path = DATA / kind / f"{name.lower()}.yaml"
     if not path.is_file():
         raise InputError(f"no sheet `{name}` in data/{kind}")
     record: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"), str(path))
@@ -171,14 +171,9 @@ def _constants(system: System, without: str | None) -> dict[str, Any]:
     return dict(record["without"].get(without, record["constants"]))
 
 
-@lru_cache(maxsize=64)
 def fitted(name: str) -> Mapping[str, Any]:
     """What `windtunnel calibrate collectives` wrote of a system, or of `pools`; empty if it never did."""
-    path = SHEETS / "nccl" / f"{name}.json"
-    if not path.is_file():
-        return {}
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return record
+    return read_back("nccl", name)
 
 
 def kin(system: System) -> Mapping[str, Any]:

@@ -10,16 +10,17 @@ import copy
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
+from windtunnel.validate.written import DATA, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-OWN = Path(__file__).resolve().parents[3] / "data" / "systems"
+OWN = DATA / "systems"
 """The systems of the checkout."""
 
 FITTED = "fitted"
@@ -94,8 +95,7 @@ def _reach(topology: Mapping[str, Any]) -> int:
 
 def fitted_of(kind: str, name: str | None) -> dict[str, Any]:
     """What was fitted of sheet `name` of `kind` (`gpus`, `frameworks`), by figure; nothing where nothing was."""
-    path = OWN.parent / FITTED / kind / f"{str(name).lower()}.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    return dict(written(FITTED, kind, str(name).lower()))
 
 
 def with_constant(system: System, name: str, value: object) -> System:

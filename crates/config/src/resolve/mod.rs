@@ -8,6 +8,7 @@ pub mod flows;
 mod framework;
 pub mod impair;
 pub mod jobs;
+mod kernels;
 mod limits;
 pub mod marks;
 pub mod model;

@@ -1,9 +1,8 @@
 //! A model and a layout as a workload: layers over stages, work over pieces, pieces over ranks.
 
 use serde_json::{Value, json};
-use windtunnel_kernel::math::largest_of_normals;
 use windtunnel_kernel::{Bytes, RankId, Span};
-use windtunnel_plan::error::{InputError, nearest};
+use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::jobs::ModelFacts;
 use windtunnel_workload::generate::{
@@ -11,13 +10,15 @@ use windtunnel_workload::generate::{
 };
 use windtunnel_workload::model::{
     Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, Evidence,
-    GpuSheet, Graphs, KernelModel, KernelProfile, Memory, MemoryVerdict, ModelKind, ModelSheet, Precision,
-    Recompute, Resident, Sharding, Training, Zero, compute_time,
+    GpuSheet, Graphs, KernelModel, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute, Resident,
+    Sharding, Training, Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
 use super::framework::Framework;
 use super::jobs::{Built, Context};
+use super::kernels::{kernels, precision};
+use super::names::choice;
 use crate::schema::jobs::CollectiveSettings;
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
@@ -27,10 +28,6 @@ const MOST_MICROBATCHES: u32 = 1 << 20;
 
 /// Bytes of a gradient bucket where nobody says: what Megatron-LM takes for 40 million 16-bit gradients.
 const BUCKET: u64 = 80_000_000;
-
-/// FlashAttention reaches about half of what its second version does (Dao 2023, arXiv:2307.08691, abstract: "around 2x
-/// speedup").
-const FLASH1: f64 = 0.5;
 
 /// Builds the workload of a job that trains `name`.
 ///
@@ -157,146 +154,6 @@ fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
     } else {
         "dense, kernels inferred"
     }
-}
-
-/// One of `names` with its value, or an error with the nearest one.
-fn choice<T: Copy>(
-    found: Option<&str>,
-    place: &str,
-    names: &[(&str, T)],
-    default: T,
-) -> Result<T, InputError> {
-    let Some(found) = found else { return Ok(default) };
-    if let Some((_, value)) = names.iter().find(|(name, _)| *name == found) {
-        return Ok(*value);
-    }
-    let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-    let error = InputError::new(place, format!("expected one of `{}`, found `{found}`", known.join("`, `")));
-    Err(match nearest(found, known) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error,
-    })
-}
-
-fn precision(settings: &ModelJob, place: &str) -> Result<Precision, InputError> {
-    let at = |key: &str| format!("{place}.training.{key}");
-    let (compute, storage) = choice(
-        settings.precision.as_deref(),
-        &at("precision"),
-        &[
-            ("bf16", (Dtype::Bf16, Dtype::Bf16)),
-            ("fp16", (Dtype::Fp16, Dtype::Fp16)),
-            ("fp8", (Dtype::Fp8, Dtype::Bf16)),
-            ("fp4", (Dtype::Fp4, Dtype::Bf16)),
-        ],
-        (Dtype::Bf16, Dtype::Bf16),
-    )?;
-    let gradients = choice(
-        settings.gradients.as_deref(),
-        &at("gradients"),
-        &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32)],
-        storage,
-    )?;
-    let parameters = choice(
-        settings.parameters.as_deref(),
-        &at("parameters"),
-        &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16), ("fp32", Dtype::Fp32), ("fp8", Dtype::Fp8)],
-        storage,
-    )?;
-    let added_gradients = match settings.added_gradients.as_deref() {
-        None | Some("none") => None,
-        found => Some(choice(
-            found,
-            &at("added_gradients"),
-            &[("bf16", Dtype::Bf16), ("fp16", Dtype::Fp16)],
-            storage,
-        )?),
-    };
-    Ok(Precision { compute, activations: storage, parameters, gradients, added_gradients })
-}
-
-fn kernels(
-    settings: &ModelJob,
-    gpu: &GpuSheet,
-    gpus: u64,
-    context: &Context<'_>,
-    place: &str,
-    evidence: &mut EvidenceList,
-) -> Result<KernelModel, InputError> {
-    let profile = match &settings.profile {
-        None => KernelProfile::default(),
-        Some(file) => {
-            let path = context.base.join(file);
-            let name = path.display().to_string();
-            let text = sheets::read(&path, &format!("{place}.training.profile"))?;
-            evidence.add("kernel times", "measured", &name);
-            KernelProfile::parse(&text).map_err(|error| InputError::new(&name, error.to_string()))?
-        }
-    };
-    let precision = precision(settings, place)?;
-    let mut model = KernelModel::new(gpu, precision.compute, precision.activations, profile)
-        .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
-    model = model.sustained(pace(settings, gpu, gpus, place)?);
-    constants(settings, place, evidence)?;
-    let kind = settings.attention.as_deref();
-    if let (Some("flash1" | "flash2"), Some(figure)) = (kind, &gpu.efficiency.flash2) {
-        model = model.attention_up_to(figure.value.0);
-    }
-    if kind == Some("flash1") {
-        // Of the second version, unless the sheet knows better.
-        let share = match (&gpu.efficiency.flash1, &gpu.efficiency.flash2) {
-            (Some(first), Some(second)) => first.value.0 / second.value.0,
-            _ => FLASH1,
-        };
-        model = model.attention_at(share);
-    }
-    Ok(model)
-}
-
-/// Share of the sheet's compute rates that the slowest of `gpus` GPUs sustains: the others wait for it.
-fn pace(settings: &ModelJob, gpu: &GpuSheet, gpus: u64, place: &str) -> Result<f64, InputError> {
-    let of = |given: Option<f64>, sheet: Option<f64>, other: f64| given.or(sheet).unwrap_or(other);
-    let share = of(settings.compute_share, gpu.sustained.as_ref().map(|figure| figure.value.0), 1.0);
-    if !(share > 0.0 && share <= 1.5) {
-        let message = format!("expected a share above 0 and at most 1.5, found `{share}`");
-        return Err(InputError::new(format!("{place}.training.compute_share"), message));
-    }
-    let spread = of(settings.speed_spread, gpu.spread.as_ref().map(|figure| figure.value.0), 0.0);
-    if !(0.0..=0.2).contains(&spread) {
-        let message = format!("expected a share from 0 to 0.2, found `{spread}`");
-        return Err(InputError::new(format!("{place}.training.speed_spread"), message));
-    }
-    Ok(share / (1.0 + spread * largest_of_normals(gpus)))
-}
-
-/// How the constants that the scenario gives are known.
-fn constants(settings: &ModelJob, place: &str, evidence: &mut EvidenceList) -> Result<(), InputError> {
-    let given = [
-        ("compute_share", settings.compute_share.is_some()),
-        ("dispatch", settings.dispatch.is_some()),
-        ("straggle", settings.straggle.is_some()),
-    ];
-    for (key, known) in &settings.evidence {
-        let at = format!("{place}.training.evidence.{key}");
-        if !given.iter().any(|&(name, here)| name == key && here) {
-            let names = given.map(|(name, _)| name);
-            let error = InputError::new(at, format!("no constant `{key}` is given in `training`"));
-            return Err(match nearest(key, names) {
-                Some(near) if near != key => error.hint(format!("did you mean `{near}`?")),
-                _ => error.hint(format!("there are `{}`", names.join("`, `"))),
-            });
-        }
-        let kinds = [Evidence::Measured, Evidence::Calibrated, Evidence::DataSheet, Evidence::Inferred];
-        choice(Some(&known.kind), &format!("{at}.kind"), &kinds.map(|kind| (kind.name(), kind)), kinds[3])?;
-    }
-    for (key, _) in given.into_iter().filter(|(_, here)| *here) {
-        let (kind, source) = match settings.evidence.get(key) {
-            Some(known) => (known.kind.as_str(), known.source.as_str()),
-            None => (Evidence::Inferred.name(), "the scenario, which names no source"),
-        };
-        evidence.add(&format!("training.{key}"), kind, source);
-    }
-    Ok(())
 }
 
 /// A transformer with everything that lays it out.

@@ -21,6 +21,25 @@ pub(super) fn unknown(what: &str, name: &str, known: &[&str], place: impl Into<S
     }
 }
 
+/// One of `names` with its value, or an error with the nearest one.
+pub(super) fn choice<T: Copy>(
+    found: Option<&str>,
+    place: &str,
+    names: &[(&str, T)],
+    default: T,
+) -> Result<T, InputError> {
+    let Some(found) = found else { return Ok(default) };
+    if let Some((_, value)) = names.iter().find(|(name, _)| *name == found) {
+        return Ok(*value);
+    }
+    let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    let error = InputError::new(place, format!("expected one of `{}`, found `{found}`", known.join("`, `")));
+    Err(match nearest(found, known) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    })
+}
+
 /// `a`, `b` and `c`, each in backticks, with `joint` before the last.
 pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();

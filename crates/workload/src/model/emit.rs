@@ -76,13 +76,17 @@ impl<'a> Emit<'a> {
 
     /// Counts `kernels` that the host launches, unless a graph holds them.
     fn launch(&mut self, kernels: u64) {
-        let held = match self.training.graphs {
+        if !self.held() {
+            self.kernels_written += kernels;
+        }
+    }
+
+    /// Whether a graph holds what is written now.
+    const fn held(&self) -> bool {
+        match self.training.graphs {
             Graphs::None => false,
             Graphs::Layers => !self.experts,
             Graphs::All => true,
-        };
-        if !held {
-            self.kernels_written += kernels;
         }
     }
 
@@ -296,7 +300,7 @@ impl<'a> Emit<'a> {
         };
         if ranks > 1 {
             self.launch(1);
-            if axis == Dimension::Tp && self.training.graphs != Graphs::All {
+            if axis == Dimension::Tp && !self.held() {
                 self.waited_for += ranks;
             }
             self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), label, overlap });

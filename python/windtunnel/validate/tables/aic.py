@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windtunnel import engine
 from windtunnel.experiments.spec import parse_yaml
+from windtunnel.validate.written import DATA, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from windtunnel.validate.rows import Row, Table
     from windtunnel.validate.tables.common import Line
 
-DATA = Path(__file__).resolve().parents[4] / "data"
 SHEETS = {
     "a100_sxm": "A100-80",
     "h100_sxm": "H100-SXM",
@@ -70,14 +69,9 @@ def known(gpu: str, family: str, form: str) -> bool:
     return form in (_kernels(gpu).get(family) or {})
 
 
-@lru_cache(maxsize=32)
 def fits(gpu: str) -> Mapping[str, Any]:
     """How a GPU's constants were fitted: by family and format the shapes, and the constants without each part."""
-    path = DATA / "kernels" / f"{gpu.lower()}.json"
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return written("kernels", gpu.lower())
 
 
 def fold(block: str) -> int:
