@@ -14,6 +14,8 @@ import pytest
 import windtunnel
 from windtunnel import engine
 from windtunnel.source import read_source
+from windtunnel.validate.collectives import Ranks, dispatched, times
+from windtunnel.validate.systems import read_systems
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCENARIOS = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
@@ -97,6 +99,11 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
     "llama3-8b-hsdp": (JUMBO, *SMALL_MODEL),
     "mixtral-8x7b-ep": (
         JUMBO, ("topology.hosts", 2), (f"{W}.global_batch", 16), (f"{W}.sequence", 1024), (f"{P}.dp", 2)
+    ),
+    "deepseek-v3-experts": (
+        JUMBO, ("topology.hosts", 4), ("topology.tiers[0].ports_down", 2), (f"{W}.model", "mixtral-8x7b"),
+        (f"{W}.global_batch", 16), (f"{W}.sequence", 512), (f"{W}.training.precision", "bf16"),
+        (f"{W}.training.layers_per_stage", "null"), (f"{P}.ep", 8), (f"{P}.dp", 2), (f"{P}.pp", 2),
     ),
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
     "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
@@ -213,6 +220,36 @@ def test_experts_across_hosts_expose_more() -> None:
     inside = job("mixtral-8x7b-ep")["exposed_s"]["ep"]
     across = job("mixtral-8x7b-ep", ("jobs[0].parallelism.order", "[tp, cp, dp, ep, pp]"))["exposed_s"]["ep"]
     assert 0 < inside < across / 3
+
+
+def test_a_dispatcher_takes_what_its_closed_form_says() -> None:
+    given = (
+        (f"{P}.dp", 1), (f"{W}.global_batch", 8), ("memory", "ignore"), (f"{W}.training.dispatcher", "deepep"),
+    )  # fmt: skip
+    bytes_of_copies = 4096 * 2 * 4096 * 2
+    routing = {"experts": 8, "top_k": 2, "sms": 20}
+    system = read_systems(Path("absent"))["eos"]
+    asked = [
+        dispatched(system, bytes_of_copies, Ranks(1, 8), {**routing, "combine": combine})["collective"]
+        for combine in (False, True)
+    ]
+    # 32 layers: out and back, forward and backward.
+    expected = 2 * 32 * sum(times(asked)[0])
+    assert job("mixtral-8x7b-ep", *given)["exposed_s"]["ep"] == pytest.approx(expected, rel=0.05)
+
+
+def test_tokens_go_once_to_a_host() -> None:
+    name, key = "deepseek-v3-experts", f"{W}.training"
+
+    def exposed(*given: tuple[str, object]) -> float:
+        return float(job(name, *given)["exposed_s"]["ep"])
+
+    # 5.3 of 8 hosts have one of a token's eight experts; a copy for each of these would go to 7 other hosts.
+    once = exposed()
+    assert 0.55 < once / exposed((f"{key}.dispatcher", "all_to_all"), (f"{key}.dispatcher_sms", "null")) < 0.75
+    assert exposed((f"{key}.routing_domains", 4)) < 0.75 * once
+    assert exposed((f"{key}.overlap_shared", "true")) < once
+    assert exposed((f"{key}.expert_imbalance", 1.3)) > 1.25 * once
 
 
 def test_prefetch_hides_gathers_and_hybrid_shards_spare_the_fabric() -> None:

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from windtunnel import engine
-from windtunnel.calibrate import tiles
+from windtunnel.calibrate import dispatchers, tiles
 from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
 from windtunnel.validate import targets, validate
 from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import READERS, aic, aic_gemm, aic_moe
+from windtunnel.validate.written import written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,3 +139,19 @@ def test_measured_kernels_within_their_targets(measured: Path) -> None:
             name = group["by"].get("GPU, format", "L40S")
             if not name.startswith(("L40S", "RTX")):
                 assert group["median_abs_error"] <= MISSED.get((score.name, name), target.median), name
+
+
+def test_constants_of_dispatchers_are_those_that_a_fit_finds(measured: Path) -> None:
+    """What is written is what `windtunnel calibrate dispatchers` finds, and a GPU's runs are predicted without them."""
+    told: list[str] = []
+    record = dispatchers.calibrate(measured, read_systems(measured), told.append)
+    before = written(*dispatchers.PLACE)
+    assert record["constants"] == before["constants"]
+    assert record["without"] == before["without"]
+    assert len(told) == 1 + len(record["without"]) == 6
+    (score,) = validate(["aic-deepep"], data=measured).scores
+    assert score.figures.median_abs_error is not None
+    assert score.figures.median_abs_error < 0.13
+    assert {row.scenario["collective"]["constants"]["dispatcher"]["dispatch"]["sm"] for row in score.rows} == {
+        found["dispatch"]["sm"] for found in record["without"].values()
+    }

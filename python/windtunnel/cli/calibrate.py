@@ -89,6 +89,23 @@ def collectives(
 
 
 @app.command()
+def dispatchers(
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+) -> int:
+    """Fit the constants of what takes tokens to experts (DeepEP), on all GPUs and without each in turn."""
+    from windtunnel.calibrate import dispatchers as fitting
+    from windtunnel.validate.board import data_folder
+    from windtunnel.validate.systems import read_systems
+
+    folder = data_folder(data)
+    record = fitting.calibrate(folder, read_systems(folder), lambda line: out().print(Text(line)))
+    if not dry:
+        out().print(f"wrote {fitting.write(record)}", markup=False, soft_wrap=True)
+    return DONE
+
+
+@app.command()
 def kernels(
     gpu: Annotated[str, typer.Argument(metavar="GPU", help="Sheet of `data/gpus`, or a path.")],
     profiles: Annotated[

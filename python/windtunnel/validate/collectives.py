@@ -249,6 +249,21 @@ def question(
     }
 
 
+def dispatched(
+    system: System, size: int, ranks: Ranks, routing: Mapping[str, Any], *, without: str | None = None
+) -> dict[str, Any]:
+    """What a row asks: `size` bytes of tokens' copies, one for each chosen expert, as `routing` says.
+
+    `routing` has `experts`, `top_k`, `sms`, perhaps `domains` (at most as many for a token) and `combine`.
+    `without` names a GPU whose runs its constants must not have seen.
+    """
+    asked = question(system, "alltoall", size, ranks)["collective"]
+    fits = read_back("dispatchers", "deepep")
+    found = fits["without"].get(without, fits["constants"]) if fits else None
+    told = {**asked["constants"], **({"dispatcher": found} if found else {})}
+    return {"collective": {**asked, "constants": told, "routing": dict(routing)}}
+
+
 def times(
     questions: Iterable[Mapping[str, Any]], variants: Sequence[Mapping[str, Any]] | None = None
 ) -> list[list[float]]:
@@ -281,7 +296,7 @@ class Asked:
         for one in asked:
             machine = machines.setdefault(json.dumps(one["hardware"], sort_keys=True), len(machines))
             environment = environments.setdefault(json.dumps(one["settings"]), len(environments))
-            kept = {key: one[key] for key in ("layout", "operation", "bytes")}
+            kept = {key: one[key] for key in ("layout", "operation", "bytes", "routing") if key in one}
             questions.append({"hardware": machine, "settings": environment, **kept})
         self._text = (
             f'"hardware": [{", ".join(machines)}], "settings": [{", ".join(environments)}], '

@@ -9,12 +9,13 @@ use windtunnel_workload::generate::{
     Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
 };
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, DlrmTraining, Dtype, Evidence,
-    GpuSheet, Graphs, KernelModel, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute, Resident,
-    Sharding, Training, Zero, compute_time,
+    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, Dispatcher, DlrmTraining, Dtype,
+    Evidence, GpuSheet, Graphs, KernelModel, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute,
+    Resident, Sharding, Training, Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
+use super::experts::dispatcher;
 use super::framework::Framework;
 use super::jobs::{Built, Context};
 use super::kernels::{kernels, precision};
@@ -57,6 +58,7 @@ pub fn build(
     }
     let gpus = parallelism.as_ref().map_or_else(|| u64::from(context.gpus()), ranks);
     let kernels = kernels(&training, gpu, gpus, context, &place, evidence)?;
+    let dispatcher = dispatcher(&training, &place, evidence)?;
     let need = |value: Option<u64>, key: &str| match value {
         Some(0) => Err(InputError::new(format!("{place}.{key}"), "expected at least 1, found 0")),
         Some(value) => Ok(value),
@@ -89,6 +91,7 @@ pub fn build(
                 parallelism,
                 gpu,
                 kernels,
+                dispatcher,
                 place: context.place,
             };
             job.build(architecture, context)
@@ -166,6 +169,7 @@ struct Transformer<'a> {
     parallelism: Parallelism,
     gpu: &'a GpuSheet,
     kernels: KernelModel,
+    dispatcher: Option<Dispatcher>,
     place: &'a str,
 }
 
@@ -380,6 +384,8 @@ impl Transformer<'_> {
             capacity_factor: settings.capacity_factor,
             imbalance: settings.expert_imbalance.unwrap_or(1.0),
             hidden_exchange: settings.hidden_exchange.unwrap_or(0.0),
+            dispatcher: self.dispatcher,
+            overlap_shared: settings.overlap_shared.unwrap_or(false),
             overlap_chunks: settings.overlap_chunks.unwrap_or(1),
             overlap_backward: settings.overlap_backward.unwrap_or(true),
             scatter_gather: settings.scatter_gather,

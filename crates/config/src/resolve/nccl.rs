@@ -13,6 +13,7 @@ use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
+use windtunnel_workload::collectives::dispatcher;
 use windtunnel_workload::collectives::nccl::{
     Architecture, Constants, Hardware, Library, Machine, Operation, Rule, Settings,
 };
@@ -213,6 +214,11 @@ impl Told<'_, '_> {
                 *limit = given.get().0.0 as f64;
             }
         }
+        if let Some(text) = sheets::text("dispatchers", "deepep") {
+            let fitted: Dispatchers = serde_json::from_str(text)
+                .map_err(|error| InputError::new(place, format!("data/dispatchers/deepep.json: {error}")))?;
+            constants.dispatcher = fitted.constants;
+        }
         self.evidence.add("network.collectives", kind, &source);
         let topology = &fabric.topology;
         let payload = 1.0 - network.header.0.0 as f64 / network.mtu.0.0.max(1) as f64;
@@ -361,6 +367,12 @@ fn hardware(context: &Context<'_>, system: &System) -> Hardware {
         ),
         network_sums: flag(&system.network_sums, false),
     }
+}
+
+/// What `windtunnel calibrate dispatchers` wrote.
+#[derive(Deserialize)]
+struct Dispatchers {
+    constants: dispatcher::Constants,
 }
 
 /// A figure of a system's file: bare, or with its evidence beside.

@@ -195,7 +195,17 @@ pub struct ModelJob {
     /// Share of the experts' all-to-alls that runs behind computations of another micro-batch and takes no time, from 0 to
     /// below 1 (Megatron-Core's `overlap_moe_expert_parallel_comm`); 0 if left out.
     pub hidden_exchange: Option<f64>,
-    /// Largest over mean load of an expert-parallel rank.
+    /// What takes tokens to experts and back: `all_to_all` sends a copy for each chosen expert; `deepep` (also HybridEP) sends a
+    /// token once to a scale-up domain and once to a GPU there. `all_to_all` if left out.
+    pub dispatcher: Option<String>,
+    /// SMs that `deepep` takes to carry tokens; 20 if left out, as in DeepEP and Megatron-Core (`moe_deepep_num_sms`).
+    pub dispatcher_sms: Option<u32>,
+    /// Scale-up domains that a token's experts are on at most (DeepSeek-V3's node-limited routing: 4); any if left out. It matters
+    /// with `deepep`.
+    pub routing_domains: Option<u32>,
+    /// Compute shared experts while tokens are on their way (Megatron-Core's `moe_shared_expert_overlap`); off if left out.
+    pub overlap_shared: Option<bool>,
+    /// Largest over mean load of an expert-parallel rank, in tokens received and computed.
     pub expert_imbalance: Option<f64>,
     /// Tokens that an expert takes, as a multiple of the mean; without it nothing is dropped or padded.
     pub capacity_factor: Option<f64>,

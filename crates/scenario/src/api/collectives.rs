@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde_json::json;
 use windtunnel_plan::error::InputError;
+use windtunnel_workload::collectives::dispatcher::Routing;
 use windtunnel_workload::collectives::mpi;
 use windtunnel_workload::collectives::nccl::{
     Communicator, Constants, Hardware, Layout, Operation, Settings,
@@ -29,6 +30,9 @@ struct Question {
     layout: Layout,
     operation: Operation,
     bytes: u64,
+    /// Tokens to experts by a dispatcher, in place of NCCL's all-to-all.
+    #[serde(default)]
+    routing: Option<Routing>,
 }
 
 fn wrong(error: impl ToString) -> Failure {
@@ -36,7 +40,7 @@ fn wrong(error: impl ToString) -> Failure {
 }
 
 /// Answers `text`, JSON with lists `hardware`, `settings` (pairs of name and value), `constants` and `questions`
-/// (`hardware`, `settings`: indices; `layout`, `operation`, `bytes`): `times`, seconds of every question under each of the
+/// (`hardware`, `settings`: indices; `layout`, `operation`, `bytes`, perhaps `routing`): `times`, seconds of every question under each of the
 /// constants, and `choices`, the algorithm, protocol and channels that NCCL takes.
 ///
 /// # Errors
@@ -69,6 +73,14 @@ pub fn collective_times(text: &str) -> Result<String, Failure> {
                 .get(question.settings)
                 .ok_or_else(|| missing("settings", question.settings))?,
         };
+        if let Some(routing) = question.routing {
+            for (constants, times) in asked.constants.iter().zip(&mut times) {
+                let found = communicator.dispatched(routing, question.bytes, constants);
+                times.push(found.before + found.moving);
+            }
+            choices.push("dispatcher".to_owned());
+            continue;
+        }
         let mut choice = communicator.choose(question.operation, question.bytes).map_err(wrong)?;
         for (i, (constants, times)) in asked.constants.iter().zip(&mut times).enumerate() {
             if !constants.even {

@@ -15,6 +15,7 @@
 mod all_to_all;
 mod binomial;
 mod bruck;
+pub mod dispatcher;
 mod hierarchical;
 mod in_network;
 mod method;
@@ -98,6 +99,8 @@ pub struct CollectiveSpec {
     pub domain: u32,
     /// NCCL, where it runs: it decides an algorithm that is left open, and how long that takes.
     pub library: Option<nccl::Library>,
+    /// All-to-all only: what it carries are tokens' copies for experts, and a dispatcher that sends none twice does it.
+    pub routing: Option<dispatcher::Routing>,
     /// All-to-all-v only: bytes from group index i to j at `matrix[i * n + j]`.
     pub matrix: Option<std::sync::Arc<[u64]>>,
 }
@@ -225,6 +228,7 @@ impl CollectiveSpec {
             outstanding: 64,
             domain: 1,
             library: None,
+            routing: None,
             matrix: None,
         }
     }

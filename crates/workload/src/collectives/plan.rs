@@ -154,7 +154,7 @@ impl Plan {
                 return Err(CollectiveError::Zero { what });
             }
         }
-        let (kind, bytes) = (spec.kind, spec.bytes.0);
+        let (kind, mut bytes) = (spec.kind, spec.bytes.0);
         if let CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } = kind
             && root >= n
         {
@@ -172,9 +172,11 @@ impl Plan {
             .library
             .as_ref()
             .filter(|_| open && n.is_multiple_of(spec.domain.min(n)))
-            .and_then(|library| library.0.cost(kind, bytes, n, spec.domain));
+            .and_then(|library| library.0.cost_of(spec, n));
         if let Some(cost) = &cost {
             algorithm = cost.algorithm;
+        } else if let Some(routing) = spec.routing {
+            bytes = routing.buffer(bytes, n / spec.domain.min(n), n);
         }
         if algorithm == Algorithm::Auto && n > 1 {
             algorithm = tuner.choose(spec, n);
@@ -229,12 +231,11 @@ impl Plan {
     /// # Errors
     /// See [`Self::new`].
     pub fn by_steps(spec: &CollectiveSpec, n: u32, tuner: &dyn Tuner) -> Result<Self, CollectiveError> {
-        let cost =
-            spec.library.as_ref().and_then(|library| library.0.cost(spec.kind, spec.bytes.0, n, spec.domain));
+        let cost = spec.library.as_ref().and_then(|library| library.0.cost_of(spec, n));
         let (Some(cost), Some(library)) = (cost, &spec.library) else {
             return Self::with_tuner(spec, n, tuner);
         };
-        let alone = CollectiveSpec { library: None, bytes: Bytes(cost.bytes), ..spec.clone() };
+        let alone = CollectiveSpec { library: None, routing: None, bytes: Bytes(cost.bytes), ..spec.clone() };
         let mut plan = Self::with_tuner(&alone, n, tuner)?;
         let steps = u64::from(plan.rounds) / u64::from(plan.depth.max(1));
         let own = library.0.latency[usize::from(spec.domain < n)].0;

@@ -291,6 +291,7 @@ impl<'a> Emitter<'a> {
             form: choice.form,
             outstanding: choice.outstanding,
             domain: (self.domain_of)(exchange.role),
+            routing: exchange.routing,
             ..CollectiveSpec::new(exchange.kind, bytes)
         };
         let label = self.builder.label(exchange.label);
@@ -459,6 +460,7 @@ impl<'a> Emitter<'a> {
                         dimension: Dimension::Dp,
                         kind,
                         bytes,
+                        routing: None,
                         label: "all-gather parameters",
                     };
                     ops.extend(self.collective(exchange, bytes, tail));
@@ -544,7 +546,7 @@ impl<'a> Emitter<'a> {
             if bytes.0 == 0 {
                 continue;
             }
-            let exchange = Exchange { role, dimension: Dimension::Dp, kind, bytes, label };
+            let exchange = Exchange { role, dimension: Dimension::Dp, kind, bytes, routing: None, label };
             let reduced = self.collective(exchange, bytes, tail);
             let shard = bytes.0.div_ceil(u64::from(role.size(self.layout, self.placement)));
             let across = Exchange {
@@ -622,7 +624,8 @@ impl<'a> Emitter<'a> {
             }
         }
         let mut then = |emitter: &mut Self, role, dimension, bytes, label| {
-            let exchange = Exchange { role, dimension, kind: CollectiveKind::AllReduce, bytes, label };
+            let exchange =
+                Exchange { role, dimension, kind: CollectiveKind::AllReduce, bytes, routing: None, label };
             if let Some(op) = emitter.collective(exchange, bytes, &tail) {
                 tail.clear();
                 tail.push(op);

@@ -6,6 +6,7 @@ use windtunnel_kernel::{Bytes, Span};
 use super::grid::Role;
 use super::{GenerateError, Overlap, Piece};
 use crate::collectives::CollectiveKind;
+use crate::collectives::dispatcher::Routing;
 use crate::program::Dimension;
 
 /// A collective of a pass.
@@ -15,6 +16,7 @@ pub(super) struct Exchange {
     pub dimension: Dimension,
     pub kind: CollectiveKind,
     pub bytes: Bytes,
+    pub routing: Option<Routing>,
     pub label: &'static str,
 }
 
@@ -155,8 +157,10 @@ impl Compiler<'_> {
         };
         let pieces: Vec<Piece> = pieces.iter().filter(is_active).copied().collect();
         let exchange = |piece: &Piece| -> Option<(Exchange, Overlap)> {
-            let Piece::Collective { axis, kind, bytes, label, overlap } = *piece else { return None };
-            Some((Exchange { role: role(axis), dimension: axis, kind, bytes, label }, overlap))
+            let Piece::Collective { axis, kind, bytes, routing, label, overlap } = *piece else {
+                return None;
+            };
+            Some((Exchange { role: role(axis), dimension: axis, kind, bytes, routing, label }, overlap))
         };
         let is_calc = |piece: Option<&Piece>| matches!(piece, Some(Piece::Calc { .. }));
         for (index, piece) in pieces.iter().enumerate() {
@@ -256,7 +260,7 @@ mod tests {
 
     fn gather(axis: Dimension, overlap: Overlap) -> Piece {
         let kind = CollectiveKind::AllGather;
-        Piece::Collective { axis, kind, bytes: Bytes(8), label: "g", overlap }
+        Piece::Collective { axis, kind, bytes: Bytes(8), routing: None, label: "g", overlap }
     }
 
     fn compile(pieces: &[Piece], units: u32) -> Result<Vec<Step>, GenerateError> {

@@ -8,6 +8,7 @@
 use windtunnel_kernel::{Bytes, Span};
 
 use crate::collectives::CollectiveKind;
+use crate::collectives::dispatcher::Routing;
 use crate::program::Dimension;
 
 /// How a collective stands to its neighbours.
@@ -51,6 +52,8 @@ pub enum Piece {
         kind: CollectiveKind,
         /// Size as [`CollectiveKind`] counts it.
         bytes: Bytes,
+        /// How the tokens are routed that it carries, where a dispatcher sends none twice.
+        routing: Option<Routing>,
         /// Name for people.
         label: &'static str,
         /// How it stands to its neighbours.

@@ -134,7 +134,7 @@ fn calc(ps: u64) -> Piece {
 }
 
 fn exchange(axis: Dimension, kind: CollectiveKind, bytes: u64, overlap: Overlap) -> Piece {
-    Piece::Collective { axis, kind, bytes: Bytes(bytes), label: "exchange", overlap }
+    Piece::Collective { axis, kind, bytes: Bytes(bytes), routing: None, label: "exchange", overlap }
 }
 
 /// A stage of `layers` units: F = I = W = `cost` a layer, 100 B of parameters and 200 B of gradients a layer.

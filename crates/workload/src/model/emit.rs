@@ -6,6 +6,7 @@ use super::kernels::{AttentionShape, Gemm, KernelModel, Streaming};
 use super::sheets::Dtype;
 use super::training::{Graphs, Training};
 use crate::collectives::CollectiveKind;
+use crate::collectives::dispatcher::Routing;
 use crate::generate::{Overlap, Piece};
 use crate::program::Dimension;
 
@@ -292,6 +293,19 @@ impl<'a> Emit<'a> {
         label: &'static str,
         overlap: Overlap,
     ) {
+        self.routed(axis, kind, bytes, None, label, overlap);
+    }
+
+    /// A collective that may carry tokens to experts, as `routing` says.
+    pub(super) fn routed(
+        &mut self,
+        axis: Dimension,
+        kind: CollectiveKind,
+        bytes: u64,
+        routing: Option<Routing>,
+        label: &'static str,
+        overlap: Overlap,
+    ) {
         let ranks = match axis {
             Dimension::Tp => self.training.tp,
             Dimension::Cp => self.training.cp,
@@ -303,7 +317,7 @@ impl<'a> Emit<'a> {
             if axis == Dimension::Tp && !self.held() {
                 self.waited_for += ranks;
             }
-            self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), label, overlap });
+            self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), routing, label, overlap });
             self.sealed = false;
         }
     }
@@ -382,7 +396,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    fn fresh(&mut self) -> u32 {
+    /// A name for what runs beside what follows until [`Self::wait`].
+    pub(super) fn fresh(&mut self) -> u32 {
         self.next_async += 1;
         self.next_async - 1
     }

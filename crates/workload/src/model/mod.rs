@@ -40,4 +40,6 @@ pub use sheets::{
     SheetError, SwitchSheet,
 };
 pub use tiles::{Device, ExpertShape, Rows, Tiles};
-pub use training::{AttentionKernel, ContextExchange, Graphs, LayoutError, Precision, Recompute, Training};
+pub use training::{
+    AttentionKernel, ContextExchange, Dispatcher, Graphs, LayoutError, Precision, Recompute, Training,
+};

@@ -2,9 +2,11 @@
 //!
 //! Each rank routes its own tokens of the residual stream. A token is sent once per chosen expert ([`CollectiveKind`]
 //! counts a rank's whole buffer), gathered over the tensor-parallel ranks of the expert where there are several, and
-//! comes back the same way (Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core's all-to-all dispatcher). Under a
-//! capacity factor every expert's buffer is padded to it; without one the busiest rank computes `imbalance` times the
-//! mean and every rank is given its time.
+//! comes back the same way (Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core's all-to-all dispatcher). With a
+//! [`super::training::Dispatcher`] (DeepEP, HybridEP) it is sent once to a scale-up domain and once to a GPU instead. Under a
+//! capacity factor every expert's buffer is padded to it; without one the busiest rank receives and computes `imbalance`
+//! times the mean and every rank is given its time. Shared experts may be computed while tokens are on their way
+//! (`moe_shared_expert_overlap`).
 //!
 //! Where the host launches kernels one by one ([`Training::dispatch`]) it waits, in every sparse layer forward, for the GPU
 //! to have counted the tokens of each expert; products that are not fused it launches one for each local expert. Both
@@ -23,8 +25,16 @@ use super::emit::{Emit, Product};
 use super::kernels::{Gemm, Streaming};
 use super::training::Training;
 use crate::collectives::CollectiveKind;
+use crate::collectives::dispatcher::Routing;
 use crate::generate::Overlap;
 use crate::program::Dimension;
+
+/// Where tokens go: out to experts, or back to be summed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Out,
+    Back,
+}
 
 impl Training {
     /// Tokens that the routed experts of this rank receive (padded or of the busiest rank), and each of them.
@@ -36,14 +46,12 @@ impl Training {
         (each * local, each)
     }
 
-    /// Numbers a rank sends to experts: one copy of each token per expert, padded under a capacity factor.
+    /// Numbers a rank sends to experts: one copy of each token per expert, padded under a capacity factor, else those of the
+    /// busiest rank.
     fn dispatched(&self, experts: &Experts) -> u64 {
         let copies = self.residual_tokens() * experts.top_k;
-        let padded = match self.capacity_factor {
-            Some(factor) => (copies as f64 * factor).ceil() as u64,
-            None => copies,
-        };
-        padded * self.architecture.hidden
+        let factor = self.capacity_factor.unwrap_or(self.imbalance);
+        (copies as f64 * factor).ceil() as u64 * self.architecture.hidden
     }
 
     /// A sparse layer's second block, forward.
@@ -56,12 +64,13 @@ impl Training {
         emit.stream_bytes("router", Streaming::Routing, own, experts.routed, 4 * 3 * own * experts.routed);
         emit.enter_experts(true);
         emit.stream("router", Streaming::Permute, copies, hidden, 2);
-        self.expert_exchange(emit, experts, "expert dispatch");
+        let under_way = self.expert_exchange(emit, experts, "expert dispatch", Way::Out, true);
         if experts.shared_width > 0 {
             emit.leave_experts();
             self.block_forward(emit, &self.feed_forward_block(experts.shared_width, "shared expert"), false);
             emit.enter_experts(false);
         }
+        emit.wait(under_way);
         let (tokens, each) = self.expert_tokens(experts);
         let local = experts.routed / self.ep;
         let width = experts.width / self.expert_tp;
@@ -77,7 +86,7 @@ impl Training {
         self.pad(emit, tokens);
         self.sort_by_expert(emit, tokens, local);
         self.reduce_expert_tokens(emit, experts);
-        self.expert_exchange(emit, experts, "expert combine");
+        self.expert_exchange(emit, experts, "expert combine", Way::Back, false);
         emit.stream("experts", Streaming::Permute, copies, hidden, 2);
         emit.leave_experts();
         emit.stream("experts", Streaming::Residual, own, hidden, 3);
@@ -96,7 +105,11 @@ impl Training {
             emit.stream("experts", Streaming::Residual, own, hidden, 2);
             emit.enter_experts(false);
             emit.stream("experts", Streaming::Permute, copies, hidden, 3);
-            self.expert_exchange(emit, experts, "expert combine gradient");
+            let under_way = self.expert_exchange(emit, experts, "expert combine gradient", Way::Out, true);
+            if under_way.is_some() {
+                self.shared_backward(emit, experts, part);
+            }
+            emit.wait(under_way);
             self.gather_expert_tokens(emit, experts);
             self.sort_by_expert(emit, tokens, local);
             self.pad(emit, tokens);
@@ -120,13 +133,10 @@ impl Training {
             emit.gemm_of_experts(Gemm { m: hidden, n: ups * width, k: each, batch: local }, Product::Weight);
         }
         if part.input() {
-            self.expert_exchange(emit, experts, "expert dispatch gradient");
+            self.expert_exchange(emit, experts, "expert dispatch gradient", Way::Back, false);
         }
-        if experts.shared_width > 0 {
-            emit.leave_experts();
-            let block = self.feed_forward_block(experts.shared_width, "shared expert");
-            self.block_backward(emit, &block, part, false);
-            emit.enter_experts(false);
+        if !(part.input() && self.shares_its_time(experts)) {
+            self.shared_backward(emit, experts, part);
         }
         let dtype = self.precision.activations;
         if part.input() {
@@ -214,12 +224,45 @@ impl Training {
         }
     }
 
-    fn expert_exchange(&self, emit: &mut Emit<'_>, experts: &Experts, label: &'static str) {
-        if self.ep > 1 {
-            let bytes = self.precision.activations.bytes(self.dispatched(experts));
-            let waited = (bytes as f64 * (1.0 - self.hidden_exchange)).ceil() as u64;
-            emit.collective(Dimension::Ep, CollectiveKind::AllToAll, waited, label, Overlap::None);
+    fn shared_backward(&self, emit: &mut Emit<'_>, experts: &Experts, part: Part) {
+        if experts.shared_width > 0 {
+            emit.leave_experts();
+            let block = self.feed_forward_block(experts.shared_width, "shared expert");
+            self.block_backward(emit, &block, part, false);
+            emit.enter_experts(false);
         }
+    }
+
+    /// Whether shared experts are computed while tokens are on their way.
+    fn shares_its_time(&self, experts: &Experts) -> bool {
+        self.overlap_shared && experts.shared_width > 0 && self.ep > 1
+    }
+
+    /// Tokens to experts or back; `beside` shared experts, if these are computed meanwhile, until what is returned is waited for.
+    fn expert_exchange(
+        &self,
+        emit: &mut Emit<'_>,
+        experts: &Experts,
+        label: &'static str,
+        way: Way,
+        beside: bool,
+    ) -> Option<u32> {
+        if self.ep < 2 {
+            return None;
+        }
+        let bytes = self.precision.activations.bytes(self.dispatched(experts));
+        let waited = (bytes as f64 * (1.0 - self.hidden_exchange)).ceil() as u64;
+        let routing = self.dispatcher.map(|dispatcher| Routing {
+            experts: experts.routed as u32,
+            top_k: experts.top_k as u32,
+            domains: dispatcher.domains,
+            sms: dispatcher.sms,
+            combine: way == Way::Back,
+        });
+        let id = (beside && self.shares_its_time(experts)).then(|| emit.fresh());
+        let overlap = id.map_or(Overlap::None, Overlap::Async);
+        emit.routed(Dimension::Ep, CollectiveKind::AllToAll, waited, routing, label, overlap);
+        id
     }
 
     fn gather_expert_tokens(&self, emit: &mut Emit<'_>, experts: &Experts) {

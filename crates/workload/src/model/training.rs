@@ -45,6 +45,15 @@ pub enum ContextExchange {
     AllGather,
 }
 
+/// A dispatcher of tokens to experts that sends none twice to a scale-up domain or to a GPU ([`crate::collectives::dispatcher`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatcher {
+    /// SMs that carry tokens.
+    pub sms: u32,
+    /// Domains that a token's experts are on at most; 0: any.
+    pub domains: u32,
+}
+
 /// Which kernels CUDA graphs hold: the host launches a graph at once, and the others one by one ([`Training::dispatch`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Graphs {
@@ -132,6 +141,10 @@ pub struct Training {
     /// Share of the experts' all-to-alls that runs behind the computations of another micro-batch and takes no time of its
     /// own: below 1, and 0 where micro-batches follow one another.
     pub hidden_exchange: f64,
+    /// What takes tokens to experts and back; absent: an all-to-all with a copy for each chosen expert.
+    pub dispatcher: Option<Dispatcher>,
+    /// Whether the shared experts are computed while tokens are on their way.
+    pub overlap_shared: bool,
     /// Pieces into which a GEMM next to a tensor-parallel collective is split so that both overlap; 1: not split.
     pub overlap_chunks: u32,
     /// Whether, in a fused backward pass, the tensor-parallel collectives of a layer's input run beside the GEMM that
@@ -242,6 +255,8 @@ impl Training {
             capacity_factor: None,
             imbalance: 1.0,
             hidden_exchange: 0.0,
+            dispatcher: None,
+            overlap_shared: false,
             overlap_chunks: 1,
             overlap_backward: true,
             scatter_gather: false,

@@ -4,7 +4,8 @@ A cell such as `1614 (1540)` holds two runs: FP8 with a scale a tensor, and MXFP
 Recomputation is that of the repository's recipes (`src/megatron/bridge/perf_recipes`), which is none but where
 `RECOMPUTE` says otherwise. Experts are balanced by force and no token is dropped (the page's note on MoE).
 What the host launches kernel by kernel, how experts are computed and which all-to-alls hide behind another micro-batch
-is what the recipes say at the tag of a container (v0.2.0 is 25.11, v0.3.0 26.02, v0.4.2 26.04, v0.5.1 26.06):
+is what the recipes say at the tag of a container (v0.1.0rc4 is 25.09, v0.2.0 25.11, v0.3.0 26.02, v0.4.2 26.04 and
+v0.5.1 26.06):
 `cuda_graph_scope`, `cutedsl_fused_grouped_mlp`, `moe_a2a_overlap`, `moe_flex_dispatcher_backend` and, for 25.09,
 `use_tokendrop`.
 """
@@ -86,7 +87,8 @@ LAYERS = {
 }
 """(model, chip) → container from which attention and routing are captured, the experts not."""
 HIDDEN = {
-    **{(model, "H100"): "25.11" for model in (*QWENS, "DEEPSEEKV3")},
+    **{(model, "H100"): "25.11" for model in QWENS},
+    ("DEEPSEEKV3", "H100"): "25.09",
     ("QWEN3_235B_A22B", "B200"): "25.11",
     ("QWEN3_235B_A22B", "B300"): "26.02",
     ("GPT OSS 120B", "GB200"): "26.04",
@@ -103,6 +105,21 @@ PADDED = {
 }
 """(model, chip) → container from which the dispatcher (HybridEP) pads experts' tokens for 8 bits: before, and with
 other dispatchers, they are copied (Megatron-Core 0.15, `Fp8Padding`)."""
+DISPATCHED = {
+    ("DEEPSEEKV3", "H100"): "25.09",
+    **{("DEEPSEEKV3", chip): "25.11" for chip in ("GB200", "GB300")},
+    **{("DEEPSEEKV3", chip): "26.02" for chip in ("B200", "B300")},
+    **{(model, chip): "25.11" for model in QWENS for chip in ("GB200", "GB300")},
+    **{("QWEN3_30B_A3B", chip): "26.02" for chip in ("H100", "B300")},
+    ("QWEN3_30B_A3B", "B200"): "26.04",
+    ("QWEN3_235B_A22B", "B300"): "26.04",
+    ("GPT OSS 120B", "B300"): "26.04",
+    **{("GPT OSS 120B", chip): "26.06" for chip in ("GB200", "GB300")},
+    ("KIMI_K2", "GB300"): "26.02",
+}
+"""(model, chip) → container from which DeepEP or HybridEP takes tokens to experts (`moe_flex_dispatcher_backend`)."""
+SMS = 32
+"""SMs of HybridEP (`moe_hybridep_num_sms`)."""
 HIDDEN_SHARE = 0.37
 """Share of the exchange that Megatron-Core hides, measured on 16 H100 with Qwen3-30B-A3B: `skills/
 nemo-mbridge-perf-moe-comm-overlap` of the repository, communication hidden by compute 36.55%."""
@@ -224,15 +241,22 @@ def _software(run: Run, *, experts: bool) -> dict[str, Any]:
     def since(table: Mapping[tuple[str, str], str]) -> bool:
         return place in table and container >= table[place]
 
+    carried: dict[str, Any] = {}
+    if since(DISPATCHED):
+        carried = {"dispatcher": "deepep"}
+        if run.chip != "H100" or since(PADDED):
+            carried["dispatcher_sms"] = SMS
     if place in WHOLE and container >= "26.06" and run.precision == "fp8":
-        return {"graphs": "all", "hidden_exchange": HIDDEN_SHARE}
-    found: dict[str, Any] = {"graphs": "layers" if since(LAYERS) else "none", "fused_experts": False}
+        return {"graphs": "all", "hidden_exchange": HIDDEN_SHARE, **carried}
+    found: dict[str, Any] = {"graphs": "layers" if since(LAYERS) else "none", "fused_experts": False, **carried}
     if since(HIDDEN) and not since(DROPPED):
         found["hidden_exchange"] = HIDDEN_SHARE
     if since(PADDED):
         found["padded_experts"] = False
     if run.padded:
         found["capacity_factor"] = 1.0
+    if run.model == "DEEPSEEKV3" and container.startswith("25.09") and "dispatcher" not in found:
+        found["overlap_shared"] = True
     return found
 
 

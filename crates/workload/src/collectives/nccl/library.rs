@@ -14,7 +14,8 @@ use windtunnel_kernel::Span;
 use super::{
     Algorithm as Chosen, Choice, Communicator, Constants, Hardware, Layout, Operation, Protocol, Settings,
 };
-use crate::collectives::{Algorithm, CollectiveKind};
+use crate::collectives::dispatcher::{Among, Carried, Routing};
+use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec};
 
 /// A rule of a tuner plug-in: where it holds, it chooses in NCCL's place. Bounds are least and most, both within.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,41 @@ impl Machine {
             .map_or(&self.settings, |rule| &rule.settings)
     }
 
+    /// What a collective costs a group of `n`; `None` where NCCL has no such collective, or its settings leave none.
+    pub fn cost_of(&self, spec: &CollectiveSpec, n: u32) -> Option<Cost> {
+        match spec.routing {
+            Some(routing) => self.routed(routing, spec.bytes.0, n, spec.domain),
+            None => self.cost(spec.kind, spec.bytes.0, n, spec.domain),
+        }
+    }
+
+    /// What tokens of `bytes`, a copy for each chosen expert, cost a group whose dispatcher sends none twice.
+    fn routed(&self, routing: Routing, bytes: u64, n: u32, domain: u32) -> Option<Cost> {
+        if n < 2 || bytes == 0 {
+            return None;
+        }
+        let ranks = domain.clamp(1, n);
+        let layout = Layout { domains: n / ranks, ranks, ranks_per_process: 1 };
+        let communicator = Communicator { hardware: &self.hardware, layout, settings: &self.settings };
+        let (inside, nics) = (communicator.scale_up(), communicator.nics() * self.payload);
+        let found = communicator.dispatched(routing, bytes, &self.constants);
+        let choice = Choice {
+            algorithm: Chosen::PointToPoint,
+            protocol: Protocol::Simple,
+            channels: routing.sms.div_ceil(2),
+        };
+        let edge = exchanged(found.moving, layout, inside, nics);
+        Some(Cost {
+            choice,
+            seconds: found.before + found.moving,
+            before: Span::from_seconds_ceil(found.before),
+            between: layout.domains > 1,
+            algorithm: Algorithm::Direct,
+            edge: whole(edge),
+            bytes: whole(edge * f64::from(n)),
+        })
+    }
+
     /// What `bytes` cost a group of `n`, of which `domain` neighbours each share a scale-up domain; `None` where NCCL has no
     /// such collective, or its settings leave none.
     pub fn cost(&self, kind: CollectiveKind, bytes: u64, n: u32, domain: u32) -> Option<Cost> {
@@ -149,11 +185,7 @@ impl Machine {
         let (all, by) = (f64::from(n), f64::from(ranks));
         let (edge, buffer) = match operation {
             Operation::AllToAll => {
-                let each = if several {
-                    moving / (by * (all - by) / nics).max((by - 1.0) / inside)
-                } else {
-                    moving * inside / (all - 1.0)
-                };
+                let each = exchanged(moving, layout, inside, nics);
                 (each, each * all)
             }
             _ if multi => {
@@ -167,13 +199,38 @@ impl Machine {
                 (edge, edge * all / f64::from(rounds))
             }
         };
-        let whole = |bytes: f64| (bytes.round() as u64).max(1);
         let between = several && by / nics >= (by - 1.0) / inside;
         Some(Cost { choice, seconds, before, between, algorithm, edge: whole(edge), bytes: whole(buffer) })
     }
 }
 
+fn whole(bytes: f64) -> u64 {
+    (bytes.round() as u64).max(1)
+}
+
+/// What each pair exchanges if that keeps the links that are busiest busy for `moving` seconds.
+fn exchanged(moving: f64, layout: Layout, inside: f64, nics: f64) -> f64 {
+    let (all, by) = (f64::from(layout.domains * layout.ranks), f64::from(layout.ranks));
+    if layout.domains > 1 {
+        moving / (by * (all - by) / nics).max((by - 1.0) / inside)
+    } else {
+        moving * inside / (all - 1.0)
+    }
+}
+
 impl Communicator<'_> {
+    /// What tokens take whose dispatcher sends none twice; `bytes` are a copy for each chosen expert.
+    pub fn dispatched(&self, routing: Routing, bytes: u64, constants: &Constants) -> Carried {
+        let Layout { domains, ranks, .. } = self.layout;
+        let among = Among {
+            domains,
+            ranks: domains * ranks,
+            scale_up: self.scale_up(),
+            network: self.nics() / f64::from(ranks.max(1)),
+        };
+        routing.carried(bytes, among, &constants.dispatcher)
+    }
+
     /// Seconds for which links are busy with `bytes`.
     fn moving(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let of = |choice: Choice| {

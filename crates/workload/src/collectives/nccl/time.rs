@@ -40,12 +40,15 @@ use serde::Deserialize;
 use windtunnel_kernel::math;
 
 use super::{Algorithm, Choice, Communicator, NcclError, Operation, Protocol};
+use crate::collectives::dispatcher;
 
 /// What a system's measurements decide; priors are NCCL's own constants. Times in seconds, shares of a sheet's rate;
 /// triples are LL, LL128, Simple.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Constants {
+    /// Of what takes tokens to experts in place of NCCL.
+    pub dispatcher: dispatcher::Constants,
     /// Launch of a kernel, and of what runs beside it, until the first byte leaves.
     pub launch: f64,
     /// Launch on one GPU where one process launches on several.
@@ -120,6 +123,7 @@ pub struct Constants {
 impl Default for Constants {
     fn default() -> Self {
         Self {
+            dispatcher: dispatcher::Constants::default(),
             launch: 6.6e-6,
             issue: 3.0e-6,
             channel: 0.05e-6,

@@ -10,8 +10,8 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::generate::{Overlap, Piece};
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ContextExchange, Dtype, Gemm, GpuSheet, KernelModel, KernelProfile,
-    ModelKind, ModelSheet, Recompute, Training, compute_time,
+    Architecture, AttentionKernel, Chunk, ContextExchange, Dispatcher, Dtype, Gemm, GpuSheet, KernelModel,
+    KernelProfile, ModelKind, ModelSheet, Recompute, Training, compute_time,
 };
 
 fn data(file: &str) -> String {
@@ -224,6 +224,42 @@ fn context_parallel_bytes_follow_the_key_heads() {
     }
 }
 
+/// DeepEP carries DeepSeek-V3's tokens, the shared expert is computed on their way: the same work in another order.
+#[test]
+fn tokens_are_routed_and_shared_experts_computed_meanwhile() {
+    let mut training = Training::new(model("deepseek-v3"), 4096);
+    training.ep = 64;
+    let kernels = gpu("h100-sxm");
+    let plain = training.chunk(&middle(3..4), &kernels).work;
+    training.dispatcher = Some(Dispatcher { sms: 24, domains: 4 });
+    training.overlap_shared = true;
+    let work = training.chunk(&middle(3..4), &kernels).work;
+    for (pass, before) in [(&work.forward, &plain.forward), (&work.backward, &plain.backward)] {
+        assert_eq!(compute_time(pass), compute_time(before));
+        assert_eq!(collectives(pass), collectives(before));
+        let ways: Vec<(bool, Overlap)> = pass
+            .iter()
+            .filter_map(|piece| match *piece {
+                Piece::Collective { axis: Dimension::Ep, routing: Some(routing), overlap, .. } => {
+                    assert_eq!(
+                        (routing.experts, routing.top_k, routing.domains, routing.sms),
+                        (256, 8, 4, 24)
+                    );
+                    Some((routing.combine, overlap))
+                }
+                _ => None,
+            })
+            .collect();
+        assert!(matches!(ways[..], [(false, Overlap::Async(_)), (true, Overlap::None)]), "{ways:?}");
+        // Something is computed between the exchange and what waits for it.
+        let sent =
+            pass.iter().position(|piece| matches!(piece, Piece::Collective { axis: Dimension::Ep, .. }));
+        let rest = &pass[sent.unwrap() + 1..];
+        let waits = rest.iter().position(|piece| matches!(piece, Piece::Wait(_))).unwrap();
+        assert!(rest[..waits].iter().any(|piece| matches!(piece, Piece::Calc { .. })));
+    }
+}
+
 /// DeepSeek-V3 with 4,096 tokens a rank: each token is sent to 8 experts; tp 1, ep 64.
 #[test]
 fn expert_parallel_bytes_by_hand() {
@@ -239,7 +275,9 @@ fn expert_parallel_bytes_by_hand() {
     let balanced = compute_time(&work.forward);
     training.imbalance = 1.5;
     let uneven = training.chunk(&middle(3..4), &kernels).work;
-    assert_eq!(collectives(&uneven.forward), [dispatch, dispatch]);
+    // The busiest rank receives as much more as it computes.
+    let more = (Dimension::Ep, CollectiveKind::AllToAll, 4096 * 8 * 7168 * 2 * 3 / 2);
+    assert_eq!(collectives(&uneven.forward), [more, more]);
     assert!(compute_time(&uneven.forward) > balanced);
     training.capacity_factor = Some(1.25);
     let padded = training.chunk(&middle(3..4), &kernels).work;
