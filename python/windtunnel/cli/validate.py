@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windtunnel.validate.board import Board
+    from windtunnel.validate.since import Moved
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -39,6 +40,16 @@ def validate(
     fresh: FreshOption = False,
     workers: WorkersOption = None,
     store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Name the rows that moved by more than 1% since a board (its `--out`) or a file of pins; 1 if any.",
+        ),
+    ] = None,
+    pin: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write 500 rows with their predictions, for `--since`.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     write: Annotated[
         bool, typer.Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
@@ -49,13 +60,17 @@ def validate(
     from windtunnel.results.folder import write_beside
     from windtunnel.validate import NAMES
     from windtunnel.validate import validate as run_board
-    from windtunnel.validate.output import HEAD, cells, html, rows_csv
+    from windtunnel.validate.output import html, rows_as_they_come, rows_csv
+    from windtunnel.validate.since import before, moved, pins
 
     _known(tables or [], NAMES)
 
     if write and (tables or quick):
         raise InputError("`--write` takes the whole board\n\nhint: leave `--table` and `--quick` out")
-    with study_progress(0) as progress:
+    earlier = None if since is None else before(since)
+    # Of pinned rows nothing else is predicted.
+    only = earlier if since is not None and since.is_file() else None
+    with study_progress(0) as progress, rows_as_they_come(folder) as told:
         try:
             board = run_board(
                 tables or NAMES,
@@ -65,6 +80,8 @@ def validate(
                 limits=limits_of(workers),
                 fresh=fresh,
                 progress=progress,
+                only=only,
+                told=told,
             )
         except KeyboardInterrupt:
             talk().print(f"interrupted: {progress.kept()} predictions are kept; the same command goes on")
@@ -75,11 +92,29 @@ def validate(
         write_beside(folder / f"{score.name}.csv", rows_csv(score).encode())
     write_beside(folder / "index.html", html(board).encode())
     failed = _failed(board)
+    if pin is not None:
+        write_beside(pin, pins(board).encode())
+    changed, gone = ([], []) if earlier is None else moved(board, earlier)
     if write and not failed:
         _renew(board)
+    bad = bool(failed or changed or gone)
     if json:
-        print_json(json_module.dumps(board.record(), indent=2))
-        return FAILED if failed else DONE
+        record = board.record()
+        if earlier is not None:
+            record |= {"moved": [one.record() for one in changed], "gone": gone}
+        print_json(json_module.dumps(record, indent=2))
+        return FAILED if bad else DONE
+    _show(board, left_out=only is None)
+    if earlier is not None:
+        _moved(changed, gone, sum(len(rows) for rows in earlier.values()))
+    out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
+    return FAILED if bad else DONE
+
+
+def _show(board: Board, *, left_out: bool) -> None:
+    """The board as a table, the facts beside it, and what is not on it."""
+    from windtunnel.validate.output import HEAD, cells
+
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("table")
     for name in HEAD:
@@ -90,9 +125,22 @@ def validate(
     for score in board.scores:
         for fact, value in score.facts.items():
             out().print(Text(f"{score.name}: {fact}: {value:.3f}"))
-    _left_out(board)
-    out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
-    return FAILED if failed else DONE
+    if left_out:
+        _left_out(board)
+
+
+def _moved(changed: Sequence[Moved], gone: Sequence[str], all_rows: int) -> None:
+    """Rows whose prediction moved, the farthest first, and those that are no more."""
+    out().print(f"{len(changed)} of {all_rows} predictions moved by more than 1%", markup=False)
+    for one in changed:
+        out().print(
+            f"  {one.id}: {one.before:.4g} → {one.now:.4g} ({one.change:+.1%}), "
+            f"error {one.before / one.measured - 1:+.1%} → {one.now / one.measured - 1:+.1%}",
+            markup=False,
+            soft_wrap=True,
+        )
+    for name in gone:
+        out().print(f"  {name}: is not predicted any more", markup=False, soft_wrap=True)
 
 
 def _renew(board: Board) -> None:

@@ -37,9 +37,9 @@ def summaries(
     limits: Limits | None = None,
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,
-) -> list[Outcome]:
-    """Outcomes of `points`, in order, with summaries but without tables."""
-    return list(run_points(points, store, limits=limits, fresh=fresh, progress=progress))
+) -> Iterator[Outcome]:
+    """Outcomes of `points`, in order and as soon as all before them are known, with summaries but without tables."""
+    return run_points(points, store, limits=limits, fresh=fresh, progress=progress)
 
 
 def results(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from windtunnel.validate.systems import read_systems
 from windtunnel.validate.tables import NAMES, READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from windtunnel.studies.runner import Limits, Progress
     from windtunnel.validate.rows import Row, Table
@@ -62,27 +63,62 @@ def validate(
     limits: Limits | None = None,
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    only: Mapping[str, Container[str]] | None = None,
+    told: Callable[[Row, float], None] | None = None,
 ) -> Board:
     """Predicts and scores `tables`; those whose files are not in the folder are named as absent.
 
-    Runs are kept in `store`, where unchanged ones are taken from unless `fresh`.
+    Runs are kept in `store`, where unchanged ones are taken from unless `fresh`. `only` names the rows of each table
+    that are wanted, by id; a table without a name in it is left out. `told` hears of each row when it is predicted.
     """
     folder = data_folder(data)
     systems = read_systems(folder)
     found: list[Table] = []
     absent: list[str] = []
     for name in tables:
+        if only is not None and name not in only:
+            continue
         table = READERS[name](folder, systems)
         if table is None:
             absent.append(name)
             continue
+        if only is not None:
+            table.rows = [row for row in table.rows if row.id in only[name]]
+            table.beside = []
         if quick:
             table.rows = table.rows[::QUICK]
             table.beside = table.beside[::QUICK]
         found.append(table)
-    rows = (row for table in found for row in [*table.rows, *table.beside])
-    results = predict(rows, store=store, limits=limits, fresh=fresh, progress=progress)
+    rows = [row for table in found for row in [*table.rows, *table.beside]]
+    hear = None if told is None else _Teller(rows, told)
+    results = predict(rows, store=store, limits=limits, fresh=fresh, progress=progress, told=hear)
     return Board([_score(table, results) for table in found], absent)
+
+
+class _Teller:
+    """Tells of rows once all that they need has run."""
+
+    def __init__(self, rows: Sequence[Row], told: Callable[[Row, float], None]) -> None:
+        self._told = told
+        self._needs = {i: (row, {key for key, _, _ in runs_of(row)}) for i, row in enumerate(rows)}
+        self._waiting: dict[str, list[int]] = {}
+        self._seen = 0
+        for i, (_, keys) in self._needs.items():
+            for key in keys:
+                self._waiting.setdefault(key, []).append(i)
+
+    def __call__(self, results: Mapping[str, dict[str, Any] | str]) -> None:
+        """Hears what is known; results are added at the end."""
+        for key in islice(results, self._seen, None):
+            for i in self._waiting.pop(key, ()):
+                row, keys = self._needs[i]
+                keys.discard(key)
+                if not keys:
+                    value = predicted_of(row, results)
+                    if not isinstance(value, str):
+                        self._told(row, value)
+                    del self._needs[i]
+        self._seen = len(results)
 
 
 def predicted_of(row: Row, results: Mapping[str, dict[str, Any] | str]) -> float | str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from windtunnel.report.canvas import figure, svg
@@ -12,7 +13,11 @@ from windtunnel.report.html import Raw, page, section, table
 from windtunnel.text import UNKNOWN, percent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     from windtunnel.validate.board import Board
+    from windtunnel.validate.rows import Row
     from windtunnel.validate.score import Figures, Score
 
 SPREAD = ("size", "scale", "chip")
@@ -32,6 +37,24 @@ def cells(figures: Figures) -> list[str]:
         percent(figures.bias, signed=True),
         rank,
     ]
+
+
+@contextmanager
+def rows_as_they_come(folder: Path) -> Iterator[Callable[[Row, float], None]]:
+    """Writes each row that is predicted to `folder/rows.tsv` at once: id, measured, predicted.
+
+    The file is gone when all rows are known, and stays where that was interrupted.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.tsv"
+    with path.open("w", encoding="utf-8") as file:
+
+        def told(row: Row, predicted: float) -> None:
+            file.write(f"{row.id}\t{row.measured:.6g}\t{predicted:.6g}\n")
+            file.flush()
+
+        yield told
+    path.unlink()
 
 
 def rows_csv(score: Score) -> str:

@@ -15,11 +15,26 @@ from windtunnel.validate.rounds import shortened
 from windtunnel.validate.tables import aic, pico
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.runner import Limits, Progress
     from windtunnel.validate.rows import Row
+
+
+def _collectives(asked: Sequence[Mapping[str, Any]]) -> list[float]:
+    (seconds,) = times(asked)
+    return seconds
+
+
+CLOSED: Mapping[str, Callable[[Sequence[Any]], Sequence[float]]] = {
+    "collective": _collectives,
+    "mpi": pico.times,
+    "kernel": aic.times,
+}
+"""What closed forms answer, all of a kind at once: seconds."""
+KEPT = ("iteration_time_s", "memory_by_pipeline_rank")
+"""Of a job's summary."""
 
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
@@ -43,40 +58,37 @@ def predict(
     limits: Limits | None = None,
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    told: Callable[[Mapping[str, dict[str, Any] | str]], None] | None = None,
 ) -> dict[str, dict[str, Any] | str]:
-    """The summary of each distinct scenario by key (`runs_of`), or the error message where it could not run.
+    """What of each distinct scenario's summary a prediction needs, by key (`runs_of`), or why it could not run.
 
     Runs are kept in `store`, where unchanged ones are taken from unless `fresh`; without one they are gone afterwards.
+    `told` hears after each scenario what is known until then.
     """
     work: dict[str, tuple[str, Row]] = {}
-    single: dict[str, Any] = {}
-    mpi: dict[str, Any] = {}
-    kernels: dict[str, Any] = {}
+    closed: dict[str, dict[str, Any]] = {kind: {} for kind in CLOSED}
     for row in rows:
         for key, scenario, _ in runs_of(row):
-            if "collective" in scenario:
-                single[key] = scenario["collective"]
-            elif "mpi" in scenario:
-                mpi[key] = scenario["mpi"]
-            elif "kernel" in scenario:
-                kernels[key] = scenario["kernel"]
+            kind = next((kind for kind in CLOSED if kind in scenario), None)
+            if kind is not None:
+                closed[kind][key] = scenario[kind]
             elif key not in work:
                 work[key] = (json.dumps(scenario), row)
     found: dict[str, dict[str, Any] | str] = {}
-    if single:
-        (seconds,) = times(single.values())
-        found.update({key: {"seconds": value} for key, value in zip(single, seconds, strict=True)})
-    if mpi:
-        answers = pico.times(list(mpi.values()))
-        found.update({key: {"seconds": value} for key, value in zip(mpi, answers, strict=True)})
-    if kernels:
-        answers = aic.times(list(kernels.values()))
-        found.update({key: {"seconds": value} for key, value in zip(kernels, answers, strict=True)})
+    for kind, asked in closed.items():
+        if asked:
+            answers = CLOSED[kind](list(asked.values()))
+            found.update({key: {"seconds": value} for key, value in zip(asked, answers, strict=True)})
+    if told is not None:
+        told(found)
     if work:
         with opened(store) as kept:
             points = [_point(scenario, row) for scenario, row in work.values()]
             outcomes = summaries(points, kept, limits=limits, fresh=fresh, progress=progress)
-        found.update({key: _found(outcome) for key, outcome in zip(work, outcomes, strict=True)})
+            for key, outcome in zip(work, outcomes, strict=True):
+                found[key] = _found(outcome)
+                if told is not None:
+                    told(found)
     return found
 
 
@@ -91,7 +103,8 @@ def _found(outcome: Outcome) -> dict[str, Any] | str:
     """A summary, or what an explanation says of a job's memory in the form of one; or why there is none."""
     if outcome.summary is None:
         return (outcome.message or outcome.state).removeprefix("row: ")
-    if "network" in outcome.summary:
-        return outcome.summary
     jobs = outcome.summary["jobs"]
+    if "network" in outcome.summary:
+        # Thousands of whole summaries would fill memory.
+        return {"jobs": [{key: job[key] for key in KEPT if key in job} for job in jobs]}
     return {"jobs": [{"memory_by_pipeline_rank": job["model"]["memory_by_pipeline_rank"]} for job in jobs]}

@@ -214,7 +214,7 @@ def _both(
         for name, side in (("before", before), ("after", after))
         for seed in numbers
     ]
-    outcomes = summaries(points, store, limits=means.limits, fresh=means.fresh, progress=means.progress)
+    outcomes = list(summaries(points, store, limits=means.limits, fresh=means.fresh, progress=means.progress))
     for outcome in outcomes:
         if outcome.summary is None:
             raise failure(outcome)
