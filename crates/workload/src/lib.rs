@@ -8,6 +8,7 @@ pub mod collectives;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;
+pub mod lower;
 pub mod machine;
 pub mod model;
 mod output;

@@ -3,6 +3,7 @@
 mod collectives;
 pub mod goal;
 mod guard;
+pub mod import;
 mod kernels;
 pub mod lookup;
 mod names;

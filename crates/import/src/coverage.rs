@@ -1,0 +1,137 @@
+//! What became of everything that was read.
+//!
+//! Each thing read is counted once, under its kind, a verdict and a reason; so what was read is the sum over the verdicts.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+windtunnel_kernel::named! {
+    /// What became of a thing that was read, the best first.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Verdict: "verdict" {
+        Mapped = "mapped", "an operation of the workload, or inside one, as it was recorded";
+        Approximated = "approximated", "kept in another form: what is lost is said";
+        Guessed = "guessed", "kept, with something that the recording does not say";
+        Dropped = "dropped", "not in the workload";
+    }
+}
+
+/// How much of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many.
+    pub operations: u64,
+    /// Payload.
+    pub bytes: u64,
+    /// Recorded time.
+    pub nanoseconds: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.nanoseconds = self.nanoseconds.saturating_add(other.nanoseconds);
+    }
+}
+
+/// The account of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    rows: BTreeMap<(String, Verdict, String), Amount>,
+    notes: Vec<String>,
+}
+
+impl Coverage {
+    /// Counts one thing of `kind` with its payload and recorded time.
+    pub fn count(&mut self, kind: &str, verdict: Verdict, reason: &str, bytes: u64, nanoseconds: u64) {
+        self.add(kind, verdict, reason, Amount { operations: 1, bytes, nanoseconds });
+    }
+
+    /// Counts many.
+    pub fn add(&mut self, kind: &str, verdict: Verdict, reason: &str, amount: Amount) {
+        if amount.operations > 0 {
+            self.rows.entry((kind.to_owned(), verdict, reason.to_owned())).or_default().add(amount);
+        }
+    }
+
+    /// Says something about the recording as a whole, once.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// What was said.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Takes in the account of a part.
+    pub fn merge(&mut self, part: Self) {
+        for ((kind, verdict, reason), amount) in part.rows {
+            self.rows.entry((kind, verdict, reason)).or_default().add(amount);
+        }
+        for note in part.notes {
+            self.note(note);
+        }
+    }
+
+    /// All that has `verdict`.
+    pub fn total(&self, verdict: Verdict) -> Amount {
+        let mut sum = Amount::default();
+        for ((_, of, _), amount) in &self.rows {
+            if *of == verdict {
+                sum.add(*amount);
+            }
+        }
+        sum
+    }
+
+    /// How many of `kind` have `verdict`.
+    pub fn of(&self, kind: &str, verdict: Verdict) -> u64 {
+        let rows = self.rows.iter().filter(|((of, with, _), _)| of == kind && *with == verdict);
+        rows.map(|(_, amount)| amount.operations).sum()
+    }
+
+    /// The first row that was dropped, in words.
+    pub fn first_dropped(&self) -> Option<String> {
+        let mut dropped = self.rows.iter().filter(|((_, verdict, _), _)| *verdict == Verdict::Dropped);
+        dropped.next().map(|((kind, _, reason), amount)| format!("{} {kind}: {reason}", amount.operations))
+    }
+
+    /// As JSON: `totals`, `rows[]`, `notes[]`; times in seconds.
+    pub fn json(&self) -> Value {
+        let amount = |amount: &Amount| {
+            json!({
+                "operations": amount.operations,
+                "bytes": amount.bytes,
+                "time_s": amount.nanoseconds as f64 * 1e-9,
+            })
+        };
+        let rows: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|((kind, verdict, reason), sum)| {
+                let mut row = json!({"kind": kind, "verdict": verdict.name(), "reason": reason});
+                let members = amount(sum);
+                for (key, value) in members.as_object().expect("an object") {
+                    row[key] = value.clone();
+                }
+                row
+            })
+            .collect();
+        let mut totals = serde_json::Map::new();
+        let mut read = Amount::default();
+        for verdict in Verdict::ALL {
+            read.add(self.total(verdict));
+        }
+        totals.insert("read".to_owned(), amount(&read));
+        for verdict in Verdict::ALL {
+            totals.insert(verdict.name().to_owned(), amount(&self.total(verdict)));
+        }
+        json!({"totals": totals, "rows": rows, "notes": self.notes})
+    }
+}
