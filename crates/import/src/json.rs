@@ -68,7 +68,7 @@ impl<'a> Elements<'a> {
     ///
     /// # Errors
     /// [`ImportError`]: no JSON, or a file that ends too soon.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, ImportError> {
+    pub fn element(&mut self) -> Result<Option<&[u8]>, ImportError> {
         loop {
             match self.state {
                 State::Begin => match self.token("a JSON object or array")? {
@@ -261,7 +261,7 @@ mod tests {
     fn read(text: &str) -> Result<(Vec<String>, usize), ImportError> {
         let mut elements = Elements::new(Box::new(text.as_bytes()), "t", "list");
         let mut found = Vec::new();
-        while let Some(element) = elements.next()? {
+        while let Some(element) = elements.element()? {
             found.push(String::from_utf8_lossy(element).into_owned());
         }
         Ok((found, elements.members.len()))

@@ -15,13 +15,26 @@
 #![warn(unreachable_pub)]
 
 pub mod assemble;
+mod bytes;
+pub mod chakra;
 pub mod coverage;
 pub mod draft;
+pub mod dumpi;
 pub mod error;
 pub mod execution_trace;
+pub mod flight_recorder;
 pub mod input;
+pub mod inspector;
 pub mod json;
 pub mod kineto;
+pub mod liballprof;
+mod mpi;
+pub mod nsys;
+pub mod pickle;
+mod sqlite;
+pub mod storage;
+pub mod time_independent;
+pub mod xplane;
 
 use std::path::PathBuf;
 
@@ -65,7 +78,18 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub const READERS: [&dyn Reader; 1] = [&kineto::Kineto];
+pub const READERS: [&dyn Reader; 10] = [
+    &inspector::Inspector,
+    &flight_recorder::FlightRecorder,
+    &chakra::Chakra,
+    &xplane::XPlane,
+    &nsys::Nsys,
+    &kineto::Kineto,
+    &dumpi::Dumpi,
+    &liballprof::Liballprof,
+    &time_independent::TimeIndependent,
+    &storage::Storage,
+];
 
 /// The reader called `name`.
 ///

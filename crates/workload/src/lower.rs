@@ -166,10 +166,11 @@ impl Parts<'_> {
             if so_far.is_empty() {
                 so_far.extend_from_slice(&waits);
             }
-            if more && depth > 1 {
-                if let Some(before) = done.last() {
-                    so_far.extend_from_slice(before);
-                }
+            if more
+                && depth > 1
+                && let Some(before) = done.last()
+            {
+                so_far.extend_from_slice(before);
             }
             if more && so_far.len() > 3 {
                 let join = self.push(OpKind::Calc { duration: Span(0), stream: self.stream }, &so_far);

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::StreamId;
 use windtunnel_workload::program::HOST_STREAM;
 
-use super::communication::{Caller, Found};
+use super::communication::{Caller, Found, is_communication};
 use super::events::{HostKind, SyncRecord, Trace};
 use crate::coverage::{Coverage, Verdict};
 use crate::draft::{Draft, RankDraft, Work};
@@ -54,7 +54,7 @@ impl Line {
 }
 
 /// Builds the program of a rank whose times count from `origin`.
-pub(super) fn build(
+pub(crate) fn build(
     trace: &Trace,
     origin: i64,
     caller: &mut Caller<'_>,
@@ -62,7 +62,7 @@ pub(super) fn build(
     coverage: &mut Coverage,
 ) -> RankDraft {
     let mut rank = RankDraft::new();
-    let streams = stream_numbers(trace, caller, coverage);
+    let streams = stream_numbers(trace, coverage);
     let mut of_correlation: FxHashMap<i64, Vec<u32>> = FxHashMap::default();
     for (index, op) in (0..).zip(&trace.device) {
         if op.correlation >= 0 {
@@ -241,7 +241,7 @@ fn points(trace: &Trace, of_correlation: &FxHashMap<i64, Vec<u32>>) -> Vec<(i64,
                 points.push((call.end, 0, Point::Waited(index)));
             }
             HostKind::Step(step, end) => {
-                points.push((call.start, if end { 0 } else { 1 }, Point::Step(step, end)))
+                points.push((call.start, u8::from(!end), Point::Step(step, end)));
             }
             HostKind::StreamWait | HostKind::Record => {}
         }
@@ -377,10 +377,10 @@ impl Waits {
 }
 
 /// Streams of the workload: 0 for the one that computes most, others as they come, the host's left out.
-fn stream_numbers(trace: &Trace, caller: &Caller<'_>, coverage: &mut Coverage) -> Vec<StreamId> {
+fn stream_numbers(trace: &Trace, coverage: &mut Coverage) -> Vec<StreamId> {
     let mut busy = vec![0i64; trace.streams.len()];
     for op in &trace.device {
-        if !caller.is_communication(trace, op) {
+        if !is_communication(trace, op) {
             busy[op.stream as usize] += op.end - op.start;
         }
     }
@@ -404,7 +404,7 @@ fn stream_numbers(trace: &Trace, caller: &Caller<'_>, coverage: &mut Coverage) -
 }
 
 /// A kernel's name without its templates and parameters.
-pub(super) fn short(name: &str) -> String {
+pub(crate) fn short(name: &str) -> String {
     let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
     let end = name.find(['<', '(']).filter(|&end| end > 0).unwrap_or(name.len());
     let name = &name[..end];

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 /// A process group as `distributedInfo.pg_config` lists it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(super) struct PgConfig {
+pub(crate) struct PgConfig {
     #[serde(default, deserialize_with = "text")]
     pub pg_name: String,
     #[serde(default, deserialize_with = "text")]
@@ -25,14 +25,14 @@ fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::
 
 /// The shape of an input: numbers of elements, and the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dims {
+pub(crate) struct Dims {
     pub elements: u64,
     pub element_bytes: u64,
 }
 
 /// Arguments of an event, those that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     pub stream: Option<i64>,
     pub correlation: Option<i64>,
     pub wait_on_stream: Option<i64>,
@@ -122,7 +122,7 @@ fn list(raw: Option<&RawValue>) -> Option<Vec<u64>> {
 
 impl Arguments {
     /// Those of an event; what cannot be read is absent.
-    pub(super) fn parse(raw: Option<&RawValue>) -> Self {
+    pub(crate) fn parse(raw: Option<&RawValue>) -> Self {
         let Some(Ok(raw)) = raw.map(|raw| serde_json::from_str::<Raw<'_>>(raw.get())) else {
             return Self::default();
         };
@@ -156,7 +156,7 @@ impl Arguments {
     }
 
     /// The first input's shape and type, where shapes were recorded.
-    pub(super) fn parse_dims(raw: Option<&RawValue>) -> Option<Dims> {
+    pub(crate) fn parse_dims(raw: Option<&RawValue>) -> Option<Dims> {
         let raw: Raw<'_> = serde_json::from_str(raw?.get()).ok()?;
         let dims: Vec<serde_json::Value> = serde_json::from_str(raw.dims?.get()).ok()?;
         let types: Vec<String> = serde_json::from_str(raw.types?.get()).ok()?;

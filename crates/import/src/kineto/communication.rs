@@ -12,19 +12,24 @@ use crate::draft::{Call, Draft, dimension_of};
 use crate::execution_trace::Logged;
 
 /// What a kernel turned out to be.
-pub(super) struct Found {
+pub(crate) struct Found {
     pub call: Message,
     pub dimension: Dimension,
 }
 
-pub(super) enum Message {
+pub(crate) enum Message {
     Call(Call),
     Send(u32, u64),
     Receive(u32),
 }
 
+/// Whether a kernel communicates, by its arguments or its name.
+pub(crate) fn is_communication(trace: &Trace, op: &DeviceOp) -> bool {
+    op.arguments.is_some() || (!op.copy && library_of(&trace.names[op.name as usize]).is_some())
+}
+
 /// Finds the communication of one rank.
-pub(super) struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     pub rank: u32,
     pub world: u32,
     /// Of each annotation, what the execution trace says.
@@ -35,7 +40,7 @@ pub(super) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(trace: &Trace, rank: u32, world: u32, logged: Vec<Option<&'a Logged>>) -> Self {
+    pub(crate) fn new(trace: &Trace, rank: u32, world: u32, logged: Vec<Option<&'a Logged>>) -> Self {
         let mut by_thread: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (index, annotation) in (0..).zip(&trace.annotations) {
             by_thread.entry(annotation.thread).or_default().push(index);
@@ -43,13 +48,8 @@ impl<'a> Caller<'a> {
         Self { rank, world, logged, by_thread, used: vec![false; trace.annotations.len()] }
     }
 
-    /// Whether a kernel communicates, by its arguments or its name.
-    pub(super) fn is_communication(&self, trace: &Trace, op: &DeviceOp) -> bool {
-        op.arguments.is_some() || (!op.copy && library_of(&trace.names[op.name as usize]).is_some())
-    }
-
     /// The communication of device operation `index`, launched by a thread at a time; `None` for a computation.
-    pub(super) fn call(
+    pub(crate) fn call(
         &mut self,
         trace: &Trace,
         index: u32,
@@ -58,7 +58,7 @@ impl<'a> Caller<'a> {
         coverage: &mut Coverage,
     ) -> Option<Found> {
         let op = &trace.device[index as usize];
-        if !self.is_communication(trace, op) {
+        if !is_communication(trace, op) {
             return None;
         }
         let nanoseconds = (op.end - op.start) as u64;
@@ -75,8 +75,7 @@ impl<'a> Caller<'a> {
             None
         };
         if let Some(arguments) = op.arguments {
-            return match self.from_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft)
-            {
+            return match self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft) {
                 Ok((found, verdict, why)) => {
                     count(coverage, &found, verdict, why, nanoseconds);
                     Some(found)
@@ -93,7 +92,7 @@ impl<'a> Caller<'a> {
         if std::mem::replace(&mut self.used[annotation as usize], true) {
             return stays("a further kernel of one call: its recorded time stays");
         }
-        let Some((found, why)) = self.from_annotation(trace, annotation, nanoseconds, draft) else {
+        let Some((found, why)) = self.by_annotation(trace, annotation, nanoseconds, draft) else {
             return stays(
                 "its annotation has no shape: its recorded time stays; record with `record_shapes=True`",
             );
@@ -110,7 +109,7 @@ impl<'a> Caller<'a> {
         list[..after].iter().rev().take(8).copied().find(|&index| trace.annotations[index as usize].end >= at)
     }
 
-    fn from_arguments(
+    fn by_arguments(
         &self,
         trace: &Trace,
         said: &Arguments,
@@ -148,7 +147,6 @@ impl<'a> Caller<'a> {
         let kind = kind_of(&plain).ok_or("a collective that is not modelled: its recorded time stays")?;
         let bytes = match kind {
             CollectiveKind::AllGather => received.max(sent.saturating_mul(n)),
-            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => sent.max(received),
             CollectiveKind::Barrier => 0,
             _ => sent.max(received),
         };
@@ -190,7 +188,7 @@ impl<'a> Caller<'a> {
             .then(|| ((0..self.world).collect(), "its group is as large as the world: taken for it"))
     }
 
-    fn from_annotation(
+    fn by_annotation(
         &self,
         trace: &Trace,
         annotation: u32,
@@ -234,7 +232,7 @@ fn count(coverage: &mut Coverage, found: &Found, verdict: Verdict, why: &str, na
 /// The collective that a name stands for, in PyTorch's, NCCL's and MPI's words.
 pub(crate) fn kind_of(name: &str) -> Option<CollectiveKind> {
     let plain: String =
-        name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase();
+        name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     let plain = plain.strip_suffix("coalesced").unwrap_or(&plain);
     Some(match plain {
         "allreduce" | "allreduceintotensor" => CollectiveKind::AllReduce,

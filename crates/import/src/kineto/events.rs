@@ -18,7 +18,7 @@ use crate::json::Elements;
 
 /// An operation of the device.
 #[derive(Clone, Debug)]
-pub(super) struct DeviceOp {
+pub(crate) struct DeviceOp {
     /// Its stream, an index into [`Trace::streams`].
     pub stream: u32,
     pub start: i64,
@@ -34,7 +34,7 @@ pub(super) struct DeviceOp {
 
 /// What a call of the host means to the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HostKind {
+pub(crate) enum HostKind {
     /// Launches what has its correlation.
     Launch,
     /// Waits for one stream; which one may be said by a `cuda_sync` event.
@@ -53,7 +53,7 @@ pub(super) enum HostKind {
 
 /// A call of the host.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostCall {
+pub(crate) struct HostCall {
     pub kind: HostKind,
     pub start: i64,
     pub end: i64,
@@ -63,7 +63,7 @@ pub(super) struct HostCall {
 
 /// A `cuda_sync` event: which stream waited for which.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SyncRecord {
+pub(crate) struct SyncRecord {
     pub correlation: i64,
     pub stream: Option<u32>,
     pub waited: Option<u32>,
@@ -72,7 +72,7 @@ pub(super) struct SyncRecord {
 
 /// An annotation of a collective on the host (`nccl:all_reduce`), with the shape of its input.
 #[derive(Clone, Debug)]
-pub(super) struct Annotation {
+pub(crate) struct Annotation {
     pub name: u32,
     pub start: i64,
     pub end: i64,
@@ -82,7 +82,7 @@ pub(super) struct Annotation {
 
 /// A file.
 #[derive(Debug, Default)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     pub file: String,
     pub rank: Option<u32>,
     pub world: Option<u32>,
@@ -103,7 +103,7 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Moves its clock.
-    pub(super) fn shift(&mut self, by: i64) {
+    pub(crate) fn shift(&mut self, by: i64) {
         let move_by = |time: &mut i64| *time = time.saturating_add(by);
         for op in &mut self.device {
             move_by(&mut op.start);
@@ -158,7 +158,7 @@ struct Distributed {
 }
 
 /// A decimal number of µs as whole ns: exact where a float of 53 bits is not.
-pub(super) fn nanoseconds(text: &str) -> Option<i64> {
+pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
     let text = text.trim_matches('"');
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     if digits.contains(['e', 'E']) {
@@ -212,7 +212,7 @@ impl Interner {
 ///
 /// # Errors
 /// [`ImportError`]: no trace of this kind, damaged, or cut.
-pub(super) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, ImportError> {
+pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, ImportError> {
     let mut elements = Elements::new(input.open()?, &input.name, "traceEvents");
     let mut trace = Trace { file: input.name.clone(), ..Trace::default() };
     let mut reader = Reader {
@@ -224,7 +224,7 @@ pub(super) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
     };
     loop {
         let byte = elements.byte();
-        let Some(element) = elements.next()? else { break };
+        let Some(element) = elements.element()? else { break };
         let event: Event<'_> = serde_json::from_slice(element).map_err(|error| {
             ImportError::new(&input.name, "a trace event", error.to_string()).at(Place::Byte(byte))
         })?;
@@ -446,7 +446,7 @@ fn is_collective(name: &str) -> bool {
 }
 
 /// What a call of CUDA's or HIP's runtime means. Calls that do nothing on a stream are launches of nothing.
-fn host_kind(name: &str) -> HostKind {
+pub(crate) fn host_kind(name: &str) -> HostKind {
     let call =
         name.strip_prefix("cuda").or_else(|| name.strip_prefix("hip")).or_else(|| name.strip_prefix("cu"));
     match call.unwrap_or(name) {

@@ -10,8 +10,11 @@ mod events;
 
 use rayon::prelude::*;
 
+pub(crate) use build::short;
+pub(crate) use calls::Dims;
 pub(crate) use calls::element_bytes;
 pub(crate) use communication::kind_of;
+pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_kind, nanoseconds};
 
 use crate::coverage::{Coverage, Verdict};
 use crate::draft::Draft;
@@ -20,7 +23,6 @@ use crate::execution_trace::{self, ExecutionTrace, Logged};
 use crate::input::Input;
 use crate::{Options, Reader};
 use communication::Caller;
-use events::{Annotation, Trace};
 use windtunnel_kernel::registry::Entry;
 
 /// Kineto traces.
@@ -53,7 +55,7 @@ impl Reader for Kineto {
     fn read(
         &self,
         inputs: &[Input],
-        options: &Options,
+        _options: &Options,
         coverage: &mut Coverage,
     ) -> Result<Draft, ImportError> {
         let mut traces = Vec::new();
@@ -76,32 +78,41 @@ impl Reader for Kineto {
             )
             .hint("record the profiler's trace with them, or convert both with Chakra's converter"));
         }
-        number(&mut traces, coverage)?;
-        let world = world(&traces);
-        let mut draft = Draft { world: Some(world), source, ..Draft::default() };
-        align_clocks(&mut traces, coverage);
-        let origin = traces.iter().filter_map(|trace| trace.span.map(|(first, _)| first)).min().unwrap_or(0);
-        let logged = pair(&traces, &logs, coverage);
-        let _ = options;
-        for (trace, logged) in traces.iter().zip(logged) {
-            let rank = trace.rank.unwrap_or(0);
-            if trace.device.is_empty() {
-                continue;
-            }
-            let mut caller = Caller::new(trace, rank, world, logged);
-            let program = build::build(trace, origin, &mut caller, &mut draft, coverage);
-            draft.ranks.insert(rank, program);
-        }
-        if draft.ranks.is_empty() {
-            return Err(ImportError::new(
-                &draft.source,
-                "kernels, or collectives of a CPU",
-                "operators of the host alone",
-            )
-            .hint("record with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"));
-        }
-        Ok(draft)
+        assemble(traces, &logs, source, coverage)
     }
+}
+
+/// Makes programs of traces of ranks, with execution traces beside them.
+pub(crate) fn assemble(
+    mut traces: Vec<Trace>,
+    logs: &[ExecutionTrace],
+    source: String,
+    coverage: &mut Coverage,
+) -> Result<Draft, ImportError> {
+    number(&mut traces, coverage)?;
+    let world = world(&traces);
+    let mut draft = Draft { world: Some(world), source, ..Draft::default() };
+    align_clocks(&mut traces, coverage);
+    let origin = traces.iter().filter_map(|trace| trace.span.map(|(first, _)| first)).min().unwrap_or(0);
+    let logged = pair(&traces, logs, coverage);
+    for (trace, logged) in traces.iter().zip(logged) {
+        let rank = trace.rank.unwrap_or(0);
+        if trace.device.is_empty() {
+            continue;
+        }
+        let mut caller = Caller::new(trace, rank, world, logged);
+        let program = build::build(trace, origin, &mut caller, &mut draft, coverage);
+        draft.ranks.insert(rank, program);
+    }
+    if draft.ranks.is_empty() {
+        return Err(ImportError::new(
+            &draft.source,
+            "kernels, or collectives of a CPU",
+            "operators of the host alone",
+        )
+        .hint("record with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"));
+    }
+    Ok(draft)
 }
 
 enum File {
