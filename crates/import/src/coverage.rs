@@ -41,9 +41,21 @@ impl Amount {
 pub struct Coverage {
     rows: BTreeMap<(String, Verdict, String), Amount>,
     notes: Vec<String>,
+    /// Recorded spans: rank, name, nanoseconds.
+    spans: Vec<(u32, String, u64)>,
 }
 
 impl Coverage {
+    /// Keeps how long a step, or a whole program, took on a rank when it was recorded.
+    pub fn span(&mut self, rank: u32, name: &str, nanoseconds: u64) {
+        self.spans.push((rank, name.to_owned(), nanoseconds));
+    }
+
+    /// Recorded spans: rank, name, nanoseconds.
+    pub fn spans(&self) -> &[(u32, String, u64)] {
+        &self.spans
+    }
+
     /// Counts one thing of `kind` with its payload and recorded time.
     pub fn count(&mut self, kind: &str, verdict: Verdict, reason: &str, bytes: u64, nanoseconds: u64) {
         self.add(kind, verdict, reason, Amount { operations: 1, bytes, nanoseconds });
@@ -77,6 +89,7 @@ impl Coverage {
         for note in part.notes {
             self.note(note);
         }
+        self.spans.extend(part.spans);
     }
 
     /// All that has `verdict`.
@@ -102,7 +115,7 @@ impl Coverage {
         dropped.next().map(|((kind, _, reason), amount)| format!("{} {kind}: {reason}", amount.operations))
     }
 
-    /// As JSON: `totals`, `rows[]`, `notes[]`; times in seconds.
+    /// As JSON: `totals`, `rows[]`, `notes[]`, `spans[]` (recorded steps); times in seconds.
     pub fn json(&self) -> Value {
         let amount = |amount: &Amount| {
             json!({
@@ -132,6 +145,11 @@ impl Coverage {
         for verdict in Verdict::ALL {
             totals.insert(verdict.name().to_owned(), amount(&self.total(verdict)));
         }
-        json!({"totals": totals, "rows": rows, "notes": self.notes})
+        let spans: Vec<Value> = self
+            .spans
+            .iter()
+            .map(|(rank, name, nanoseconds)| json!({"rank": rank, "name": name, "time_s": *nanoseconds as f64 * 1e-9}))
+            .collect();
+        json!({"totals": totals, "rows": rows, "notes": self.notes, "spans": spans})
     }
 }

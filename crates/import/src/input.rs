@@ -79,6 +79,12 @@ impl Input {
         Ok(bytes)
     }
 
+    /// Its name without the one of the source that it belongs to.
+    pub fn leaf_of(&self, sources: &[PathBuf]) -> &str {
+        let whole = sources.iter().filter_map(|source| self.name.strip_prefix(&*source.to_string_lossy()));
+        whole.min_by_key(|rest| rest.len()).filter(|rest| !rest.is_empty()).unwrap_or_else(|| self.leaf())
+    }
+
     /// The last part of its name, without the folder or archive.
     pub fn leaf(&self) -> &str {
         self.name.rsplit(['/', ':']).next().unwrap_or(&self.name)

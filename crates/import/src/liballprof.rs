@@ -54,7 +54,7 @@ impl Reader for Liballprof {
             if !ended {
                 return Err(ImportError::cut(&input.name, text.len() as u64, "`MPI_Finalize`"));
             }
-            let program = script.rank;
+            let program = script.finish(coverage);
             draft.ranks.insert(rank, program);
         }
         Ok(draft)

@@ -47,6 +47,8 @@ pub(crate) struct Script<'a> {
     requests: FxHashMap<i64, u32>,
     /// End of the last call in ns.
     clock: Option<i64>,
+    /// Begin of the recording in ns.
+    begin: Option<i64>,
 }
 
 const CPU: StreamId = StreamId(0);
@@ -62,6 +64,7 @@ impl<'a> Script<'a> {
             begun: Vec::new(),
             requests: FxHashMap::default(),
             clock: None,
+            begin: None,
         }
     }
 
@@ -86,12 +89,22 @@ impl<'a> Script<'a> {
         if let Some(clock) = self.clock {
             self.compute((start - clock).max(0) as u64, coverage);
         }
+        self.begin.get_or_insert(start);
         self.clock = Some(end.max(start));
     }
 
     /// Goes on counting from `at`, without a computation before.
     pub(crate) fn start_at(&mut self, at: i64) {
         self.clock = Some(at);
+        self.begin = Some(at);
+    }
+
+    /// The rank's program; what it took when it was recorded goes to the account.
+    pub(crate) fn finish(self, coverage: &mut Coverage) -> RankDraft {
+        if let (Some(begin), Some(end)) = (self.begin, self.clock) {
+            coverage.span(self.number, "program", (end - begin).max(0) as u64);
+        }
+        self.rank
     }
 
     /// Computes for nanoseconds.

@@ -5,7 +5,7 @@
 //! | SPC | `ASU,LBA,bytes,R or W,seconds` (blocks of 512 bytes) |
 //! | MSR | `ticks of 100 ns,host,disk,Read or Write,offset,bytes,response` |
 //! | MQSim | `ns device LBA sectors 0 (write) or 1 (read)` |
-//! | CloudPhysics | `version,time in µs,SCSI operation,bytes,LBA` under a header |
+//! | CloudPhysics | `version,time in s,SCSI operation,bytes,LBA` under a header |
 //!
 //! The store: as many clients as the trace has devices (at most 16), as many servers as clients and one more for each copy; a block's
 //! extent of 1 MiB says its server. A read is a request of 64 bytes to it and the data back; a write the data to it, a copy of it to
@@ -128,7 +128,7 @@ impl Form {
                     _ => return None,
                 };
                 Request {
-                    at: i64::try_from(number(1)?.checked_mul(1_000)?).ok()?,
+                    at: i64::try_from(number(1)?.checked_mul(1_000_000_000)?).ok()?,
                     device: 0,
                     offset: blocks(number(4)?)?,
                     bytes: number(3)?,

@@ -39,6 +39,7 @@ def import_(
     missing: Annotated[
         str, typer.Option(help="Ranks that were not recorded: refuse, same (as a recorded one) or alone.")
     ] = "refuse",
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Only files whose name, or an archive's member's, has TEXT.")] = "",
     algorithm: Annotated[str | None, typer.Option(help="Algorithm of all collectives; by size if left out.")] = None,
     flops: Annotated[
         float | None, typer.Option(help="FLOP/s of a rank, for recordings that count operations.")
@@ -59,6 +60,7 @@ def import_(
     request = {
         "kind": kind,
         "sources": sources,
+        "only": only,
         "out": str(target),
         "strict": strict,
         "missing": missing,

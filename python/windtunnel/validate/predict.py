@@ -12,7 +12,7 @@ from windtunnel.studies.ask import opened, summaries
 from windtunnel.studies.point import Point
 from windtunnel.validate.collectives import times
 from windtunnel.validate.rounds import shortened
-from windtunnel.validate.tables import aic, pico
+from windtunnel.validate.tables import aic, pico, traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
-    if "mpi" in row.scenario or "kernel" in row.scenario:
+    if any(key in row.scenario for key in ("mpi", "kernel", "trace")):
         # A fabric names every rank, and kernels are many: the row's own id is the shorter key.
         return [(row.id, dict(row.scenario), 1.0)]
     whole = row.quantity != "time" or "collective" in row.scenario
@@ -52,6 +52,7 @@ def predict(
     single: dict[str, Any] = {}
     mpi: dict[str, Any] = {}
     kernels: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     for row in rows:
         for key, scenario, _ in runs_of(row):
             if "collective" in scenario:
@@ -60,6 +61,8 @@ def predict(
                 mpi[key] = scenario["mpi"]
             elif "kernel" in scenario:
                 kernels[key] = scenario["kernel"]
+            elif "trace" in scenario:
+                recorded[key] = scenario["trace"]
             elif key not in work:
                 work[key] = (json.dumps(scenario), row)
     found: dict[str, dict[str, Any] | str] = {}
@@ -72,6 +75,9 @@ def predict(
     if kernels:
         answers = aic.times(list(kernels.values()))
         found.update({key: {"seconds": value} for key, value in zip(kernels, answers, strict=True)})
+    if recorded:
+        answers = traces.times(list(recorded.values()))
+        found.update({key: {"seconds": value} for key, value in zip(recorded, answers, strict=True)})
     if work:
         with opened(store) as kept:
             points = [_point(scenario, row) for scenario, row in work.values()]

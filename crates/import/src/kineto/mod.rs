@@ -100,6 +100,9 @@ pub(crate) fn assemble(
         if trace.device.is_empty() {
             continue;
         }
+        for (name, start, end) in &trace.steps {
+            coverage.span(rank, name, (end - start).max(0) as u64);
+        }
         let mut caller = Caller::new(trace, rank, world, logged);
         let program = build::build(trace, origin, &mut caller, &mut draft, coverage);
         draft.ranks.insert(rank, program);

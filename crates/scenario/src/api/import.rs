@@ -20,6 +20,9 @@ struct Request {
     /// A kind, or `auto`.
     kind: String,
     sources: Vec<PathBuf>,
+    /// What the name of a file or of an archive's member contains; all if empty.
+    #[serde(default)]
+    only: String,
     out: PathBuf,
     #[serde(default)]
     strict: bool,
@@ -61,7 +64,13 @@ pub fn import(request: &str) -> Result<String, Failure> {
         flops: request.flops,
     };
     let algorithm: Option<Algorithm> = named("--algorithm", request.algorithm.as_deref())?;
-    let inputs = input::expand(&request.sources).map_err(|error| refused(&error))?;
+    let mut inputs = input::expand(&request.sources).map_err(|error| refused(&error))?;
+    inputs.retain(|input| input.leaf_of(&request.sources).contains(&request.only));
+    if inputs.is_empty() {
+        let error =
+            InputError::new("--only", format!("expected part of a file's name, found `{}`", request.only));
+        return Err(Failure::Input(error));
+    }
     let reader = if request.kind == "auto" {
         kind_of(&inputs)?
     } else {
@@ -104,13 +113,14 @@ fn coverage_of(out: &Path) -> PathBuf {
 /// Writes a workload in the form that the name asks for: `.goal` or `.bin` (messages alone), else JSON lines.
 fn write(workload: &Workload, out: &Path) -> Result<(), Failure> {
     let plain = out.to_string_lossy();
-    let plain = plain.strip_suffix(".gz").unwrap_or(&plain);
-    if plain.ends_with(".goal") || goal::is_binary(Path::new(plain)) {
+    let plain = Path::new(plain.strip_suffix(".gz").unwrap_or(&plain));
+    let ends_in = |end: &str| plain.extension().is_some_and(|extension| extension == end);
+    if ends_in("goal") || goal::is_binary(plain) {
         let messages = lower::to_messages(workload, |_| {})
             .map_err(|error| Failure::Input(InputError::new(out.display().to_string(), error.to_string())))?;
         return goal::write(&messages, out);
     }
-    if !plain.ends_with(".jsonl") {
+    if !ends_in("jsonl") {
         let message = "expected a name that ends in `.goal`, `.bin` or `.jsonl`";
         return Err(Failure::Input(InputError::new(out.display().to_string(), message)));
     }
