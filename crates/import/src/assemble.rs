@@ -272,15 +272,16 @@ impl Draft {
 
     /// Builds one program for each recorded rank; ranks that copy one share it.
     fn programs(
-        &self,
+        &mut self,
         world: u32,
         templates: &BTreeMap<u32, u32>,
         specs: &BTreeMap<u32, Vec<Option<CollectiveSpec>>>,
     ) -> Result<Workload, ImportError> {
         let mut workload = Workload::default();
         let mut built: BTreeMap<u32, (u32, Vec<u32>)> = BTreeMap::new();
-        for (&rank, draft) in &self.ranks {
-            let (program, slots) = self.program(rank, draft, &specs[&rank])?;
+        // A rank's draft is let go as its program is there: memory holds few of them twice.
+        for (rank, draft) in std::mem::take(&mut self.ranks) {
+            let (program, slots) = self.program(rank, &draft, &specs[&rank])?;
             workload.programs.push(program);
             built.insert(rank, (workload.programs.len() as u32 - 1, slots));
         }

@@ -30,6 +30,7 @@ pub mod kineto;
 pub mod liballprof;
 mod mpi;
 pub mod nsys;
+pub mod otf2;
 pub mod pickle;
 mod sqlite;
 pub mod storage;
@@ -78,7 +79,7 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub const READERS: [&dyn Reader; 10] = [
+pub const READERS: [&dyn Reader; 11] = [
     &inspector::Inspector,
     &flight_recorder::FlightRecorder,
     &chakra::Chakra,
@@ -89,6 +90,7 @@ pub const READERS: [&dyn Reader; 10] = [
     &liballprof::Liballprof,
     &time_independent::TimeIndependent,
     &storage::Storage,
+    &otf2::Otf2,
 ];
 
 /// The reader called `name`.

@@ -13,7 +13,7 @@ use windtunnel_kernel::StreamId;
 use windtunnel_workload::program::HOST_STREAM;
 
 use super::communication::{Caller, Found, is_communication};
-use super::events::{HostKind, SyncRecord, Trace};
+use super::events::{HostCall, HostKind, SyncRecord, Trace};
 use crate::coverage::{Coverage, Verdict};
 use crate::draft::{Draft, RankDraft, Work};
 
@@ -25,14 +25,14 @@ const GAP: i64 = 20_000;
 /// What happens on the host at an instant.
 #[derive(Clone, Copy, Debug)]
 enum Point {
-    /// Begin of a call that launches.
-    Launch(i64),
+    /// Begin of a call that launches: index of the call.
+    Launch(u32),
     /// Begin of a wait.
     Wait,
     /// End of a wait: index of the call.
     Waited(u32),
-    /// End of a copy that the host waits for: its correlation.
-    Copied(i64),
+    /// End of a copy that the host waits for: index of the call.
+    Copied(u32),
     /// A step's boundary.
     Step(u32, bool),
     /// An operation of the device starts: its index. (Devices come last at an instant.)
@@ -63,13 +63,9 @@ pub(crate) fn build(
 ) -> RankDraft {
     let mut rank = RankDraft::new();
     let streams = stream_numbers(trace, coverage);
-    let mut of_correlation: FxHashMap<i64, Vec<u32>> = FxHashMap::default();
-    for (index, op) in (0..).zip(&trace.device) {
-        if op.correlation >= 0 {
-            of_correlation.entry(op.correlation).or_default().push(index);
-        }
-    }
-    let points = points(trace, &of_correlation);
+    let launches = Launches::new(trace);
+    let points = points(trace, &launches);
+    rank.nodes.reserve_exact(points.len() + trace.arguments.len());
     let waits = Waits::new(trace);
     let mut lines: Vec<Line> = trace.streams.iter().map(|_| Line::default()).collect();
     let mut launched: FxHashMap<i64, (u32, i64, u32)> = FxHashMap::default();
@@ -83,10 +79,10 @@ pub(crate) fn build(
         let before: Vec<u32> = host.iter().map(|&(node, _)| node).collect();
         let label = if host.is_none() { begin_label } else { launch_label };
         match point {
-            Point::Launch(correlation) => {
+            Point::Launch(call) => {
+                let HostCall { correlation, thread, .. } = trace.host[call as usize];
                 let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
                 host = Some((node, at));
-                let thread = waits.thread_of.get(&correlation).copied().unwrap_or(u32::MAX);
                 launched.insert(correlation, (node, at, thread));
             }
             Point::Wait => {
@@ -115,12 +111,17 @@ pub(crate) fn build(
                 };
                 coverage.count("wait of the host", verdict, why, 0, (call.end - call.start) as u64);
             }
-            Point::Copied(correlation) => {
-                let copies = of_correlation.get(&correlation).into_iter().flatten();
-                let nodes: Vec<u32> = copies.clone().filter_map(|&op| node_of[op as usize]).collect();
-                let end = copies.map(|&op| trace.device[op as usize].end).max().unwrap_or(from).max(from);
+            Point::Copied(call) => {
+                let copies = launches.of(trace.host[call as usize].correlation);
+                let nodes = copies.iter().filter_map(|&(_, op)| node_of[op as usize]);
                 let mut after = before;
                 after.extend(nodes);
+                let end = copies
+                    .iter()
+                    .map(|&(_, op)| trace.device[op as usize].end)
+                    .max()
+                    .unwrap_or(from)
+                    .max(from);
                 let node = rank.calc((at - end).max(0) as u64, HOST_STREAM, wait_label, &after);
                 host = Some((node, at));
             }
@@ -217,41 +218,72 @@ fn explanation(line: usize, start: i64, launch: i64, lines: &[Line]) -> Option<(
     ends.filter(|&(_, end)| end <= start + SLACK && end >= start - GAP).max_by_key(|&(node, end)| (end, node))
 }
 
+/// Device operations by the correlation of their launch, sorted.
+struct Launches(Vec<(i64, u32)>);
+
+impl Launches {
+    fn new(trace: &Trace) -> Self {
+        let known = (0..).zip(&trace.device).filter(|(_, op)| op.correlation >= 0);
+        let mut launches: Vec<(i64, u32)> = known.map(|(index, op)| (op.correlation, index)).collect();
+        launches.sort_unstable();
+        Self(launches)
+    }
+
+    fn of(&self, correlation: i64) -> &[(i64, u32)] {
+        let first = self.0.partition_point(|&(known, _)| known < correlation);
+        let count = self.0[first..].partition_point(|&(known, _)| known == correlation);
+        &self.0[first..first + count]
+    }
+}
+
+impl Point {
+    /// At an instant, what ends comes before what begins, and the device last.
+    fn order(self) -> u8 {
+        match self {
+            Self::Waited(_) | Self::Copied(_) | Self::Step(_, true) => 0,
+            Self::Launch(_) | Self::Wait | Self::Step(_, false) => 1,
+            Self::Device(_) => 2,
+        }
+    }
+}
+
 /// All points in order of time.
-fn points(trace: &Trace, of_correlation: &FxHashMap<i64, Vec<u32>>) -> Vec<(i64, Point)> {
-    let mut points: Vec<(i64, u8, Point)> = Vec::new();
-    let mut launch_of: FxHashMap<i64, i64> = FxHashMap::default();
+fn points(trace: &Trace, launches: &Launches) -> Vec<(i64, Point)> {
+    let mut points: Vec<(i64, Point)> = Vec::with_capacity(trace.host.len() + trace.device.len());
+    let mut launched: Vec<i64> = vec![i64::MIN; trace.device.len()];
     for (index, call) in (0..).zip(&trace.host) {
         match call.kind {
             HostKind::Launch => {
-                let Some(ops) = of_correlation.get(&call.correlation) else { continue };
-                if launch_of.contains_key(&call.correlation) {
-                    // Two calls of one correlation (a runtime call and the driver's below it): the outer one came first.
+                let ops = launches.of(call.correlation);
+                // Two calls of one correlation (a runtime call and the driver's below it): the outer one came first.
+                if ops.is_empty() || launched[ops[0].1 as usize] != i64::MIN {
                     continue;
                 }
-                launch_of.insert(call.correlation, call.start);
-                points.push((call.start, 1, Point::Launch(call.correlation)));
-                let copies = || ops.iter().map(|&op| &trace.device[op as usize]);
-                if copies().all(|op| op.copy && op.end <= call.end) {
-                    points.push((call.end, 0, Point::Copied(call.correlation)));
+                for &(_, op) in ops {
+                    launched[op as usize] = call.start;
+                }
+                points.push((call.start, Point::Launch(index)));
+                if ops
+                    .iter()
+                    .map(|&(_, op)| &trace.device[op as usize])
+                    .all(|op| op.copy && op.end <= call.end)
+                {
+                    points.push((call.end, Point::Copied(index)));
                 }
             }
             HostKind::StreamSync | HostKind::EventSync | HostKind::DeviceSync => {
-                points.push((call.start, 1, Point::Wait));
-                points.push((call.end, 0, Point::Waited(index)));
+                points.push((call.start, Point::Wait));
+                points.push((call.end, Point::Waited(index)));
             }
-            HostKind::Step(step, end) => {
-                points.push((call.start, u8::from(!end), Point::Step(step, end)));
-            }
+            HostKind::Step(step, end) => points.push((call.start, Point::Step(step, end))),
             HostKind::StreamWait | HostKind::Record => {}
         }
     }
     for (index, op) in (0..).zip(&trace.device) {
-        let launch = launch_of.get(&op.correlation).copied().unwrap_or(i64::MIN);
-        points.push((op.start.max(launch), 2, Point::Device(index)));
+        points.push((op.start.max(launched[index as usize]), Point::Device(index)));
     }
-    points.sort_by_key(|&(at, order, _)| (at, order));
-    points.into_iter().map(|(at, _, point)| (at, point)).collect()
+    points.sort_by_key(|&(at, point)| (at, point.order()));
+    points
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -270,7 +302,6 @@ struct Waits {
     records: FxHashMap<i64, SyncRecord>,
     /// Times of event records by correlation.
     recorded: FxHashMap<i64, i64>,
-    thread_of: FxHashMap<i64, u32>,
 }
 
 impl Waits {
@@ -278,21 +309,12 @@ impl Waits {
         let records: FxHashMap<i64, SyncRecord> =
             trace.syncs.iter().map(|record| (record.correlation, *record)).collect();
         let mut recorded = FxHashMap::default();
-        let mut thread_of = FxHashMap::default();
         let mut known: FxHashMap<u32, Vec<(i64, u32, i64)>> = FxHashMap::default();
         let mut unknown = Vec::new();
         // Where the trace has records at all, a wait without one is for an event that has long happened.
         let exact = trace.syncs.iter().any(|record| record.stream.is_some() && record.waited.is_some());
-        for call in &trace.host {
-            match call.kind {
-                HostKind::Record => {
-                    recorded.insert(call.correlation, call.start);
-                }
-                HostKind::Launch => {
-                    thread_of.entry(call.correlation).or_insert(call.thread);
-                }
-                _ => {}
-            }
+        for call in trace.host.iter().filter(|call| call.kind == HostKind::Record) {
+            recorded.insert(call.correlation, call.start);
         }
         for call in trace.host.iter().filter(|call| call.kind == HostKind::StreamWait) {
             match records.get(&call.correlation) {
@@ -305,7 +327,7 @@ impl Waits {
                 _ => {}
             }
         }
-        Self { unknown, known, records, recorded, thread_of }
+        Self { unknown, known, records, recorded }
     }
 
     /// Adds what an operation of `stream` launched at `launch` waits for on other streams; whether that is a guess.

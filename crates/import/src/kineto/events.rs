@@ -257,6 +257,8 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         )
         .hint("this file was merged from several: give the files that it was made of"));
     }
+    trace.device.shrink_to_fit();
+    trace.host.shrink_to_fit();
     trace.device.sort_by_key(|op| (op.start, op.end, op.correlation));
     trace.host.sort_by_key(|call| (call.start, call.end, call.correlation));
     trace.annotations.sort_by_key(|annotation| (annotation.start, annotation.end));
@@ -372,6 +374,10 @@ impl Reader {
             }
             "cuda_runtime" | "cuda_driver" | "mtia_runtime" | "privateuse1_runtime" | "Runtime" => {
                 let kind = host_kind(name);
+                if kind == HostKind::Launch && asks_only(name) {
+                    self.tally.count("call that launches nothing", Verdict::Mapped, INSIDE, length);
+                    return Ok(());
+                }
                 let arguments = Arguments::parse(event.args);
                 let thread = self.thread(event, trace);
                 let correlation = arguments.correlation.unwrap_or(-1);
@@ -443,6 +449,13 @@ impl Reader {
 /// `nccl:all_reduce`, `gloo:broadcast` and the like.
 fn is_collective(name: &str) -> bool {
     ["nccl:", "gloo:", "mpi:", "ucc:"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Calls that only ask or set something; there are more of them than of launches.
+fn asks_only(name: &str) -> bool {
+    ["Get", "Query", "IsCapturing", "Occupancy", "SetAttribute", "PeekAtLastError"]
+        .iter()
+        .any(|part| name.contains(part))
 }
 
 /// What a call of CUDA's or HIP's runtime means. Calls that do nothing on a stream are launches of nothing.

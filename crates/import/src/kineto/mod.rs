@@ -44,12 +44,18 @@ impl Reader for Kineto {
     fn detects(&self, head: &[u8], _name: &str) -> bool {
         let json = head.iter().find(|byte| !byte.is_ascii_whitespace());
         let has = |needle: &[u8]| memchr::memmem::find(head, needle).is_some();
-        matches!(json, Some(b'{'))
-            && (has(b"\"traceEvents\"")
-                || has(b"\"deviceProperties\"")
-                || has(b"\"distributedInfo\"")
-                || has(b"\"cupti_version\"")
-                || has(b"\"profiler\""))
+        let members = [
+            "traceEvents",
+            "deviceProperties",
+            "distributedInfo",
+            "schemaVersion",
+            "cupti_version",
+            "roctracer_version",
+        ];
+        let trace = members.iter().any(|member| has(format!("\"{member}\"").as_bytes()));
+        // Execution traces are read beside traces, and refused alone with what to do.
+        let log = has(b"\"schema\"") && (has(b"\"nodes\"") || has(b"\"start_ts\""));
+        matches!(json, Some(b'{')) && (trace || log)
     }
 
     fn read(
@@ -95,7 +101,7 @@ pub(crate) fn assemble(
     align_clocks(&mut traces, coverage);
     let origin = traces.iter().filter_map(|trace| trace.span.map(|(first, _)| first)).min().unwrap_or(0);
     let logged = pair(&traces, logs, coverage);
-    for (trace, logged) in traces.iter().zip(logged) {
+    for (trace, logged) in traces.into_iter().zip(logged) {
         let rank = trace.rank.unwrap_or(0);
         if trace.device.is_empty() {
             continue;
@@ -103,8 +109,8 @@ pub(crate) fn assemble(
         for (name, start, end) in &trace.steps {
             coverage.span(rank, name, (end - start).max(0) as u64);
         }
-        let mut caller = Caller::new(trace, rank, world, logged);
-        let program = build::build(trace, origin, &mut caller, &mut draft, coverage);
+        let mut caller = Caller::new(&trace, rank, world, logged);
+        let program = build::build(&trace, origin, &mut caller, &mut draft, coverage);
         draft.ranks.insert(rank, program);
     }
     if draft.ranks.is_empty() {
