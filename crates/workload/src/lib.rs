@@ -5,6 +5,7 @@
 #![warn(unreachable_pub)]
 
 pub mod collectives;
+pub mod compact;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;

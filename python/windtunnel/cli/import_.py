@@ -31,7 +31,7 @@ def import_(
     target: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--out", help="Workload to write: `.jsonl`, or `.goal` or `.bin` (messages alone); perhaps `.gz`."
+            "-o", "--out", help="Workload to write: `.wtw` (compact), `.jsonl`, or `.goal` or `.bin` (messages alone)."
         ),
     ] = None,
     detect: Annotated[bool, typer.Option("--detect", help="Say of which kind each SOURCE is; no KIND.")] = False,
@@ -52,10 +52,10 @@ def import_(
     kind, *sources = arguments
     if not sources:
         raise InputError(
-            f"expected `KIND SOURCE...`, found `{kind}` alone\n\nhint: `windtunnel import auto {kind} -o workload.jsonl`"
+            f"expected `KIND SOURCE...`, found `{kind}` alone\n\nhint: `windtunnel import auto {kind} -o workload.wtw`"
         )
     if target is None:
-        raise InputError("`-o` is missing\n\nhint: `-o workload.jsonl`")
+        raise InputError("`-o` is missing\n\nhint: `-o workload.wtw`")
     _existing(sources)
     request = {
         "kind": kind,

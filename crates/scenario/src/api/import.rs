@@ -9,7 +9,7 @@ use windtunnel_kernel::nearest;
 use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_workload::collectives::Algorithm;
-use windtunnel_workload::{Workload, handwritten, lower};
+use windtunnel_workload::{Workload, compact, handwritten, lower};
 
 use super::goal;
 
@@ -120,8 +120,12 @@ fn write(workload: &Workload, out: &Path) -> Result<(), Failure> {
             .map_err(|error| Failure::Input(InputError::new(out.display().to_string(), error.to_string())))?;
         return goal::write(&messages, out);
     }
+    if ends_in("wtw") {
+        return compact::write(workload, out)
+            .map_err(|error| Failure::Input(InputError::new("", error.to_string())));
+    }
     if !ends_in("jsonl") {
-        let message = "expected a name that ends in `.goal`, `.bin` or `.jsonl`";
+        let message = "expected a name that ends in `.wtw`, `.jsonl`, `.goal` or `.bin`";
         return Err(Failure::Input(InputError::new(out.display().to_string(), message)));
     }
     handwritten::write(workload, out).map_err(|error| Failure::Input(InputError::new("", error.to_string())))
