@@ -36,6 +36,7 @@ IMPLEMENTED = (
     "run",
     "topology",
     "goal",
+    "import",
     "report",
     "trace",
     "experiments",

@@ -39,11 +39,11 @@ def import_(
     missing: Annotated[
         str, typer.Option(help="Ranks that were not recorded: refuse, same (as a recorded one) or alone.")
     ] = "refuse",
-    only: Annotated[str, typer.Option(metavar="TEXT", help="Only files whose name, or an archive's member's, has TEXT.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only files whose name, or an archive's member's, has TEXT.")
+    ] = "",
     algorithm: Annotated[str | None, typer.Option(help="Algorithm of all collectives; by size if left out.")] = None,
-    flops: Annotated[
-        float | None, typer.Option(help="FLOP/s of a rank, for recordings that count operations.")
-    ] = None,
+    flops: Annotated[float | None, typer.Option(help="FLOP/s of a rank, for recordings that count operations.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Make a workload of recordings, and say what of them is in it (also in OUT.coverage.json)."""

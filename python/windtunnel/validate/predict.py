@@ -15,11 +15,25 @@ from windtunnel.validate.rounds import shortened
 from windtunnel.validate.tables import aic, pico, traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.runner import Limits, Progress
     from windtunnel.validate.rows import Row
+
+
+def _collectives(asked: Sequence[Any]) -> Sequence[float]:
+    (seconds,) = times(asked)
+    return seconds
+
+
+ANSWERS: dict[str, Callable[[Sequence[Any]], Sequence[float]]] = {
+    "collective": _collectives,
+    "mpi": pico.times,
+    "kernel": aic.times,
+    "trace": traces.times,
+}
+"""What answers rows that are no scenario of their own, by the key that they have: seconds of each."""
 
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
@@ -49,35 +63,19 @@ def predict(
     Runs are kept in `store`, where unchanged ones are taken from unless `fresh`; without one they are gone afterwards.
     """
     work: dict[str, tuple[str, Row]] = {}
-    single: dict[str, Any] = {}
-    mpi: dict[str, Any] = {}
-    kernels: dict[str, Any] = {}
-    recorded: dict[str, Any] = {}
+    asked: dict[str, dict[str, Any]] = {kind: {} for kind in ANSWERS}
     for row in rows:
         for key, scenario, _ in runs_of(row):
-            if "collective" in scenario:
-                single[key] = scenario["collective"]
-            elif "mpi" in scenario:
-                mpi[key] = scenario["mpi"]
-            elif "kernel" in scenario:
-                kernels[key] = scenario["kernel"]
-            elif "trace" in scenario:
-                recorded[key] = scenario["trace"]
+            kind = next((kind for kind in ANSWERS if kind in scenario), None)
+            if kind is not None:
+                asked[kind][key] = scenario[kind]
             elif key not in work:
                 work[key] = (json.dumps(scenario), row)
     found: dict[str, dict[str, Any] | str] = {}
-    if single:
-        (seconds,) = times(single.values())
-        found.update({key: {"seconds": value} for key, value in zip(single, seconds, strict=True)})
-    if mpi:
-        answers = pico.times(list(mpi.values()))
-        found.update({key: {"seconds": value} for key, value in zip(mpi, answers, strict=True)})
-    if kernels:
-        answers = aic.times(list(kernels.values()))
-        found.update({key: {"seconds": value} for key, value in zip(kernels, answers, strict=True)})
-    if recorded:
-        answers = traces.times(list(recorded.values()))
-        found.update({key: {"seconds": value} for key, value in zip(recorded, answers, strict=True)})
+    for kind, questions in asked.items():
+        if questions:
+            seconds = ANSWERS[kind](list(questions.values()))
+            found.update({key: {"seconds": value} for key, value in zip(questions, seconds, strict=True)})
     if work:
         with opened(store) as kept:
             points = [_point(scenario, row) for scenario, row in work.values()]

@@ -1,7 +1,7 @@
 """Recorded programs replayed: what the recording says of kernels and hosts, and communication as it is modelled.
 
-A row is a step of a rank (PyTorch's `ProfilerStep`), or the whole of an MPI program. Where recordings of all ranks are there,
-nothing is filled in; where one rank is, the others do the same as it.
+A row is a step of a rank (PyTorch's `ProfilerStep`), or the whole of an MPI program. Where recordings of all ranks are
+there, nothing is filled in; where one rank is, the others do the same as it.
 """
 
 from __future__ import annotations
