@@ -37,6 +37,7 @@ IMPLEMENTED = (
     "topology",
     "goal",
     "import",
+    "workload",
     "report",
     "trace",
     "experiments",

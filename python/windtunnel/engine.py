@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         collective_times,
         compare_events,
         detect_recordings,
+        edit_workload,
         explain,
         goal_check,
         goal_convert,
@@ -51,6 +52,7 @@ else:
     collective_times = _engine.collective_times
     compare_events = _engine.compare_events
     detect_recordings = _engine.detect_recordings
+    edit_workload = _engine.edit_workload
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
@@ -80,6 +82,7 @@ __all__ = [
     "collective_times",
     "compare_events",
     "detect_recordings",
+    "edit_workload",
     "explain",
     "goal_check",
     "goal_convert",

@@ -6,6 +6,7 @@
 
 pub mod collectives;
 pub mod compact;
+pub mod edit;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;

@@ -39,7 +39,7 @@ fn refused(error: &ImportError) -> Failure {
 }
 
 /// One of the names of a table, or the refusal with the nearest.
-fn named<T: Listed>(place: &str, name: Option<&str>) -> Result<Option<T>, Failure> {
+pub(super) fn named<T: Listed>(place: &str, name: Option<&str>) -> Result<Option<T>, Failure> {
     let Some(name) = name else { return Ok(None) };
     T::by_name(name).map(Some).ok_or_else(|| {
         let error = InputError::new(place, format!("expected a {}, found `{name}`", T::WHAT));
@@ -111,7 +111,7 @@ fn coverage_of(out: &Path) -> PathBuf {
 }
 
 /// Writes a workload in the form that the name asks for: `.goal` or `.bin` (messages alone), else JSON lines.
-fn write(workload: &Workload, out: &Path) -> Result<(), Failure> {
+pub(super) fn write(workload: &Workload, out: &Path) -> Result<(), Failure> {
     let plain = out.to_string_lossy();
     let plain = Path::new(plain.strip_suffix(".gz").unwrap_or(&plain));
     let ends_in = |end: &str| plain.extension().is_some_and(|extension| extension == end);

@@ -10,6 +10,7 @@ mod names;
 mod planned;
 pub mod routing;
 mod topology;
+pub mod workload;
 
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
