@@ -23,8 +23,16 @@ windtunnel_kernel::named! {
     }
 }
 
-/// Most ranks that are filled in.
-const MOST_RANKS: u32 = 1 << 20;
+/// Most ranks that a recording may say there are: the number is believed before the ranks are there.
+pub(crate) const MOST_RANKS: u32 = 1 << 18;
+
+/// Refuses a number of ranks that no job has.
+pub(crate) fn believable(world: u32, source: &str) -> Result<u32, ImportError> {
+    if world > MOST_RANKS {
+        return Err(ImportError::new(source, format!("at most {MOST_RANKS} ranks"), world.to_string()));
+    }
+    Ok(world)
+}
 
 impl Draft {
     /// Makes the workload.
@@ -33,17 +41,13 @@ impl Draft {
     /// [`ImportError`]: a rank of a communicator that is missing, or collectives that differ between members.
     pub fn finish(mut self, missing: Missing, coverage: &mut Coverage) -> Result<Workload, ImportError> {
         let highest = self.ranks.keys().next_back().map_or(0, |&rank| rank.saturating_add(1));
-        let world = self.world.unwrap_or(0).max(highest);
+        let named =
+            self.groups.iter().flat_map(|group| &group.ranks).max().map_or(0, |rank| rank.saturating_add(1));
+        let world = self.world.unwrap_or(0).max(highest).max(named);
         if world == 0 || self.ranks.values().all(|rank| rank.nodes.is_empty()) {
             return Err(ImportError::new(&self.source, "operations to replay", "none"));
         }
-        if world > MOST_RANKS {
-            return Err(ImportError::new(
-                &self.source,
-                format!("at most {MOST_RANKS} ranks"),
-                format!("{world}"),
-            ));
-        }
+        believable(world, &self.source)?;
         let templates = self.missing(world, missing, coverage)?;
         self.leave_alone(missing, coverage);
         let specs = self.align(&templates, coverage)?;
@@ -285,7 +289,9 @@ impl Draft {
             workload.programs.push(program);
             built.insert(rank, (workload.programs.len() as u32 - 1, slots));
         }
-        let mut known: FxHashMap<(u32, Vec<u32>), u32> = FxHashMap::default();
+        let shapes: Vec<Shape> = self.groups.iter().map(|group| Shape::of(&group.ranks)).collect();
+        // Communicators by group and the first of its members.
+        let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut idle = None;
         for rank in 0..world {
             let template = templates.get(&rank).copied().unwrap_or(rank);
@@ -299,62 +305,32 @@ impl Draft {
             };
             let mut bindings = Vec::with_capacity(slots.len());
             for &slot in slots {
-                let group = &self.groups[slot as usize];
-                let ranks = if template == rank {
-                    group.ranks.clone()
-                } else {
-                    self.image(group, template, rank, world)?
+                let (group, shape) = (&self.groups[slot as usize], &shapes[slot as usize]);
+                let first = match shape.place(rank) {
+                    Some(_) => group.ranks[0],
+                    None => shape.image(rank, world).ok_or_else(|| self.no_image(group, template))?,
                 };
-                let own = ranks.iter().position(|&member| member == rank).ok_or_else(|| {
-                    ImportError::new(
-                        &self.source,
-                        format!("rank {rank} in its communicator `{}`", group.name),
-                        ranks_text(&ranks),
-                    )
-                })?;
-                let communicator = *known.entry((slot, ranks.clone())).or_insert_with(|| {
-                    let members = ranks.iter().copied().map(RankId).collect();
+                let moved = first.wrapping_sub(group.ranks[0]);
+                let own = shape.place(rank.wrapping_sub(moved));
+                let own = own.ok_or_else(|| self.no_image(group, template))?;
+                let communicator = *known.entry((slot, first)).or_insert_with(|| {
+                    let members =
+                        group.ranks.iter().map(|&member| RankId(member.wrapping_add(moved))).collect();
                     workload.communicators.push(Communicator { name: group.name.clone(), ranks: members });
                     workload.communicators.len() as u32 - 1
                 });
-                bindings.push(Binding { communicator, index: own as u32 });
+                bindings.push(Binding { communicator, index: own });
             }
             workload.add_rank(*program, &bindings);
         }
         Ok(workload)
     }
 
-    /// The group of `rank` that is like `group` of `template`: groups of regular stride tile the world.
-    fn image(
-        &self,
-        group: &crate::draft::Group,
-        template: u32,
-        rank: u32,
-        world: u32,
-    ) -> Result<Vec<u32>, ImportError> {
-        let ranks = &group.ranks;
-        if ranks.contains(&rank) {
-            return Ok(ranks.clone());
-        }
-        let size = ranks.len() as u32;
-        let stride = ranks.get(1).map_or(1, |second| second.wrapping_sub(ranks[0]));
-        let regular = stride > 0
-            && (0u32..)
-                .zip(ranks)
-                .all(|(at, &member)| member == ranks[0].wrapping_add(at.wrapping_mul(stride)));
-        let block = u64::from(stride) * u64::from(size);
-        let tiles = regular
-            && block <= u64::from(world)
-            && u64::from(world).is_multiple_of(block)
-            && ranks[0] % (block as u32) < stride;
-        if !tiles {
-            let expected =
-                format!("a group of regular stride, to know the groups of ranks that copy rank {template}");
-            let found = format!("communicator `{}` with ranks {}", group.name, ranks_text(ranks));
-            return Err(ImportError::new(&self.source, expected, found).hint("use `--missing alone`"));
-        }
-        let first = rank / block as u32 * block as u32 + rank % stride;
-        Ok((0..size).map(|at| first + at * stride).collect())
+    fn no_image(&self, group: &crate::draft::Group, template: u32) -> ImportError {
+        let expected =
+            format!("a group of regular stride, to know the groups of ranks that copy rank {template}");
+        let found = format!("communicator `{}` with {}", group.name, ranks_text(&group.ranks));
+        ImportError::new(&self.source, expected, found).hint("use `--missing alone`")
     }
 
     fn program(
@@ -407,6 +383,50 @@ impl Draft {
             )
         })?;
         Ok((program, slots))
+    }
+}
+
+/// The members of a group, so that a rank's place is found at once.
+enum Shape {
+    /// From the first on, with a stride.
+    Regular { first: u32, stride: u32, size: u32 },
+    /// Any: places by rank.
+    Other(FxHashMap<u32, u32>),
+}
+
+impl Shape {
+    fn of(ranks: &[u32]) -> Self {
+        let first = ranks.first().copied().unwrap_or(0);
+        let stride = ranks.get(1).map_or(1, |second| second.wrapping_sub(first));
+        let regular = stride > 0
+            && (0u32..).zip(ranks).all(|(at, &rank)| {
+                Some(rank) == at.checked_mul(stride).and_then(|far| first.checked_add(far))
+            });
+        if regular {
+            return Self::Regular { first, stride, size: ranks.len() as u32 };
+        }
+        Self::Other(ranks.iter().copied().zip(0..).collect())
+    }
+
+    /// The place of a member.
+    fn place(&self, rank: u32) -> Option<u32> {
+        match self {
+            Self::Regular { first, stride, size } => {
+                let far = rank.checked_sub(*first)?;
+                (far % stride == 0 && far / stride < *size).then_some(far / stride)
+            }
+            Self::Other(places) => places.get(&rank).copied(),
+        }
+    }
+
+    /// The first member of the group of `rank` that is like this one: groups of regular stride tile the world.
+    fn image(&self, rank: u32, world: u32) -> Option<u32> {
+        let Self::Regular { first, stride, size } = *self else { return None };
+        let block = u64::from(stride) * u64::from(size);
+        let tiles = block <= u64::from(world)
+            && u64::from(world).is_multiple_of(block)
+            && first % (block as u32) < stride;
+        tiles.then(|| rank / block as u32 * block as u32 + rank % stride)
     }
 }
 

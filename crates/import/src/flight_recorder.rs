@@ -85,7 +85,8 @@ impl Reader for FlightRecorder {
             dumps.push((rank, input.name.clone(), values));
         }
         let begin = origin.values().copied().min().unwrap_or(0);
-        let world = dumps.iter().map(|(rank, _, _)| rank + 1).max().unwrap_or(0);
+        let world = dumps.iter().map(|(rank, _, _)| rank.saturating_add(1)).max().unwrap_or(0);
+        let world = crate::assemble::believable(world, &draft.source)?;
         for (rank, file, values) in &dumps {
             let program = program(*rank, world, file, values.root(), begin, &mut draft, coverage)?;
             draft.ranks.insert(*rank, program);
@@ -93,7 +94,7 @@ impl Reader for FlightRecorder {
         draft.world = draft
             .groups
             .iter()
-            .flat_map(|group| group.ranks.iter().map(|rank| rank + 1))
+            .flat_map(|group| group.ranks.iter().map(|rank| rank.saturating_add(1)))
             .max()
             .max(Some(world));
         Ok(draft)

@@ -64,6 +64,7 @@ impl Reader for Inspector {
         let mut draft = Draft { source: inputs[0].name.clone(), ..Draft::default() };
         // Ranks of communicators are not ranks of the job: the largest communicator's are taken for them.
         let world = records.iter().map(|record: &Record| record.ranks).max().unwrap_or(0);
+        let world = crate::assemble::believable(world, &draft.source)?;
         let biggest: Vec<String> = {
             let mut names: Vec<String> = records
                 .iter()

@@ -5,81 +5,21 @@ use crate::error::ImportError;
 
 /// How a trace begins.
 pub(super) const MAGIC: [u8; 8] = [0xff, 0xaa, 0xdd, b'D', b'U', b'M', b'P', b'I'];
-/// Function numbers and arguments: `i` int, `d` type, `c` communicator, `g` group, `o` operation, `r` request, `I`, `R`,
-/// `D` arrays of those, `s` statuses, `a` texts by count, `x` 8 bits, `?` the rest if the first argument is the root's rank.
-const FUNCTIONS: [(u16, &str); 72] = [
-    (0, "idiic"),
-    (1, "idiics"),
-    (2, "sdi"),
-    (3, "idiic"),
-    (4, "idiic"),
-    (5, "idiic"),
-    (6, "i"),
-    (7, "i"),
-    (8, "idiicr"),
-    (9, "idiicr"),
-    (10, "idiicr"),
-    (11, "idiicr"),
-    (12, "idiicr"),
-    (13, "rs"),
-    (14, "ris"),
-    (15, "r"),
-    (16, "iRis"),
-    (17, "iRiis"),
-    (18, "iRs"),
-    (19, "iRis"),
-    (20, "iRiIs"),
-    (21, "iRiIs"),
-    (22, "iicis"),
-    (23, "iics"),
-    (24, "r"),
-    (25, "si"),
-    (26, "idiicr"),
-    (27, "idiicr"),
-    (28, "idiicr"),
-    (29, "idiicr"),
-    (30, "idiicr"),
-    (31, "r"),
-    (32, "iR"),
-    (33, "idiiidiics"),
-    (35, "idd"),
-    (36, "iiidd"),
-    (43, "di"),
-    (46, "d"),
-    (47, "d"),
-    (52, "c"),
-    (53, "idic"),
-    (54, "iidic?id"),
-    (55, "iiidic?II!d"),
-    (56, "iidic?id"),
-    (57, "iididic?II"),
-    (58, "ididc"),
-    (59, "iidIIdc"),
-    (60, "ididc"),
-    (61, "iIIdIIdc"),
-    (62, "idoic"),
-    (63, "io"),
-    (64, "o"),
-    (65, "idoc"),
-    (66, "iIdoc"),
-    (67, "idoc"),
-    (68, "gi"),
-    (69, "gi"),
-    (70, "giIgI"),
-    (71, "ggx"),
-    (72, "cg"),
-    (76, "giIg"),
-    (77, "giIg"),
-    (80, "g"),
-    (81, "ci"),
-    (82, "ci"),
-    (83, "ccx"),
-    (84, "cc"),
-    (85, "cgc"),
-    (86, "ciic"),
-    (87, "c"),
-    (124, "ia"),
-    (125, ""),
+/// Arguments of the functions of MPI-1, by number in the order of its index (0 `MPI_Send` … 127 `MPI_Abort`): `i` int, `d` type, `c`
+/// communicator, `g` group (and other names of 16 bits), `o`, `x` 8 bits, `r` request, `I`, `R`, `D` arrays of those, `J` an array of
+/// arrays, `s` statuses, `t` a text, `a` texts by count, `?` the rest only where the first argument is the root's rank, `!` always again.
+#[rustfmt::skip]
+const FUNCTIONS: [&str; 128] = [
+    "idiic", "idiics", "sdi", "idiic", "idiic", "idiic", "i", "i", "idiicr", "idiicr", "idiicr", "idiicr", "idiicr",
+    "rs", "ris", "r", "iRis", "iRiis", "iRs", "iRis", "iRiIs", "iRiIs", "iicis", "iics", "r", "si", "idiicr",
+    "idiicr", "idiicr", "idiicr", "idiicr", "r", "iR", "idiiidiics", "idiiiics", "idd", "iiidd", "iiidd", "iIIdd",
+    "iIIdd", "iIIDd", "i", "di", "di", "di", "di", "d", "d", "sdi", "idiiic", "iiiidc", "idci", "c", "idic",
+    "iidic?id", "iiidic?II!d", "iidic?id", "iididic?II", "ididc", "iidIIdc", "ididc", "iIIdIIdc", "idoic", "io",
+    "o", "idoc", "iIdoc", "idoc", "gi", "gi", "giIgI", "ggx", "cg", "ggg", "ggg", "ggg", "giIg", "giIg", "giJg",
+    "giJg", "g", "ci", "ci", "ccx", "cc", "cgc", "ciic", "c", "ci", "ci", "cg", "ciciic", "cic", "g", "g", "ci",
+    "cii", "ci", "cx", "ciIIic", "iiII", "iciIIic", "cii", "iiciiII", "ci", "iciIII", "icIi", "iciiI", "cii",
+    "iciiI", "ciiii", "icIc", "ciIIi", "iciIIi", "ti", "ii", "g", "cg", "cg", "g", "iti", "ii", "", "", "ia", "",
+    "i", "ci",
 ];
 
 /// Arguments of a call.
@@ -119,7 +59,7 @@ pub(super) fn each(file: &str, all: &[u8], mut visit: impl FnMut(&Call)) -> Resu
     bytes.take(8)?;
     while bytes.place() + 2 < header {
         let function = bytes.u16_be()?;
-        let Some(&(_, arguments)) = FUNCTIONS.iter().find(|(number, _)| *number == function) else {
+        let Some(&arguments) = FUNCTIONS.get(usize::from(function)) else {
             if bytes.place() + 8 >= header {
                 break;
             }
@@ -179,6 +119,22 @@ fn call(
                 let length = u64::from(bytes.u32_be()?);
                 let size = if version >= [0, 6, 3] { 14 } else { 10 };
                 bytes.take(length.saturating_mul(size))?;
+            }
+            'D' => {
+                let length = u64::from(bytes.u32_be()?);
+                let part = bytes.take(length.saturating_mul(2))?;
+                let number = |part: &[u8]| i64::from(u16::from_be_bytes([part[0], part[1]]));
+                call.arrays.push(part.chunks_exact(2).map(number).collect());
+            }
+            'J' => {
+                for _ in 0..bytes.u32_be()? {
+                    let length = u64::from(bytes.u32_be()?);
+                    bytes.take(length.saturating_mul(4))?;
+                }
+            }
+            't' => {
+                let length = u64::from(bytes.u32_be()?);
+                bytes.take(length)?;
             }
             'a' => {
                 let count = call.numbers.last().copied().unwrap_or(0).max(0);

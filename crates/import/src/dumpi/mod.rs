@@ -51,8 +51,7 @@ impl Reader for Dumpi {
                 coverage.count("file beside the trace", Verdict::Mapped, "about the run, not of it", 0, 0);
             }
         }
-        let world = files.len() as u32;
-        let mut draft = Draft { source: inputs[0].name.clone(), world: Some(world), ..Draft::default() };
+        let mut draft = Draft { source: inputs[0].name.clone(), ..Draft::default() };
         if files.is_empty() {
             return Err(ImportError::new(
                 &draft.source,
@@ -61,16 +60,34 @@ impl Reader for Dumpi {
             ));
         }
         let mut splits = Splits::default();
-        for (rank, input) in (0..).zip(&files) {
+        let mut ranks = Vec::with_capacity(files.len());
+        let mut world = files.len() as u32;
+        for (index, input) in (0u32..).zip(&files) {
             let bytes = input.whole()?;
-            each(&input.name, &bytes, |call| {
-                if call.function == 86 {
-                    splits.note(rank, call);
+            // The program has asked who it is among how many; else the order of the files says it.
+            let (mut rank, mut split) = (index, Vec::new());
+            each(&input.name, &bytes, |call| match (call.function, &call.numbers[..]) {
+                (81, &[communicator, size]) if communicator == i64::from(WORLD) => {
+                    world = world.max(u32::try_from(size).unwrap_or(0));
                 }
+                (82, &[communicator, own]) if communicator == i64::from(WORLD) => {
+                    rank = u32::try_from(own).unwrap_or(index);
+                }
+                (86, &[parent, color, key, ..]) => split.push((parent, color, key)),
+                _ => {}
             })?;
+            for (parent, color, key) in split {
+                splits.0.entry((rank, parent)).or_default().push((color, key));
+            }
+            if ranks.contains(&rank) {
+                return Err(ImportError::new(&input.name, "one trace a rank", format!("rank {rank} again")));
+            }
+            ranks.push(rank);
         }
+        let world = crate::assemble::believable(world, &draft.source)?;
+        draft.world = Some(world);
         let mut tags = Tags::default();
-        for (rank, input) in (0..).zip(&files) {
+        for (&rank, input) in ranks.iter().zip(&files) {
             let bytes = input.whole()?;
             let mut state = State {
                 rank,
@@ -78,6 +95,7 @@ impl Reader for Dumpi {
                 groups: BTreeMap::new(),
                 types: BTreeMap::new(),
                 persistent: FxHashMap::default(),
+                grids: BTreeMap::new(),
                 split: 0,
             };
             state.communicators.insert(WORLD, ("MPI_COMM_WORLD".to_owned(), (0..world).collect()));
@@ -98,12 +116,6 @@ impl Reader for Dumpi {
 struct Splits(BTreeMap<(u32, i64), Vec<(i64, i64)>>);
 
 impl Splits {
-    fn note(&mut self, rank: u32, call: &Call) {
-        if let [parent, color, key, ..] = call.numbers[..] {
-            self.0.entry((rank, parent)).or_default().push((color, key));
-        }
-    }
-
     /// The members of `rank`'s part of the `nth` split of a communicator: equal colour, in order of key and rank.
     fn members(&self, rank: u32, parent: i64, nth: usize, of: &[u32]) -> Vec<u32> {
         let of_rank = |rank: u32| self.0.get(&(rank, parent)).and_then(|list| list.get(nth)).copied();
@@ -124,6 +136,8 @@ struct State {
     types: BTreeMap<u16, u64>,
     /// Persistent requests: (send, peer, tag, communicator, bytes).
     persistent: FxHashMap<i64, (bool, i64, i64, u16, u64)>,
+    /// Extents of communicators that are grids.
+    grids: BTreeMap<u16, Vec<usize>>,
     split: usize,
 }
 
@@ -186,7 +200,8 @@ impl State {
             1 | 12 => {
                 let bytes = count(at(0)).saturating_mul(self.size(at(1), coverage));
                 let (name, _) = self.members(at(4)).cloned().unwrap_or_default();
-                let peer = self.peer(at(4), at(2));
+                // -1 is any source; below it, nobody.
+                let peer = if at(2) < -1 { Some(self.rank) } else { self.peer(at(4), at(2)) };
                 let from =
                     Envelope { communicator: &name, peer, tag: Some(at(3)).filter(|tag| *tag >= 0), bytes };
                 script.receive(&from, (call.function == 12).then(|| at(5)), coverage);
@@ -256,10 +271,54 @@ impl State {
                 let size = count(at(0)).saturating_mul(self.size(at(1), coverage));
                 self.types.insert(at(2) as u16, size);
             }
-            36 => {
+            36 | 37 => {
                 let size =
                     count(at(0)).saturating_mul(count(at(1))).saturating_mul(self.size(at(3), coverage));
                 self.types.insert(at(4) as u16, size);
+            }
+            38..=40 => {
+                // Lengths of blocks, of one type or of one each.
+                let lengths = call.arrays.first().cloned().unwrap_or_default();
+                let types = call.arrays.get(2).cloned().unwrap_or_else(|| vec![at(1); lengths.len()]);
+                let parts = lengths.iter().zip(&types);
+                let size = parts.fold(0u64, |sum, (&length, &of)| {
+                    sum.saturating_add(count(length).saturating_mul(self.size(of, coverage)))
+                });
+                self.types.insert(n.last().copied().unwrap_or(0) as u16, size);
+            }
+            99 => {
+                let dims: Vec<usize> =
+                    call.arrays.first().into_iter().flatten().map(|&dim| dim.max(0) as usize).collect();
+                let size =
+                    dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim)).unwrap_or(0);
+                let (name, members) = self.members(at(0)).cloned().unwrap_or_default();
+                if size > 0 && size <= members.len() {
+                    let new = n.last().copied().unwrap_or(0) as u16;
+                    self.communicators.insert(new, (format!("{name} grid"), members[..size].to_vec()));
+                    self.grids.insert(new, dims);
+                }
+            }
+            111 => {
+                let keep: Vec<bool> =
+                    call.arrays.first().into_iter().flatten().map(|&kept| kept != 0).collect();
+                if let (Some(dims), Some((name, members))) =
+                    (self.grids.get(&(at(1) as u16)), self.members(at(1)).cloned())
+                {
+                    let part = subgrid(dims, &keep, &members, self.rank);
+                    let name = format!("{name} {}", crate::assemble::ranks_text(&part));
+                    self.communicators.insert(n.last().copied().unwrap_or(0) as u16, (name, part));
+                }
+            }
+            34 => {
+                let (name, _) = self.members(at(6)).cloned().unwrap_or_default();
+                let bytes = count(at(0)).saturating_mul(self.size(at(1), coverage));
+                let to =
+                    Envelope { communicator: &name, peer: self.peer(at(6), at(2)), tag: Some(at(3)), bytes };
+                let tag = Some(at(5)).filter(|tag| *tag >= 0);
+                let from = Envelope { communicator: &name, peer: self.peer(at(6), at(4)), tag, bytes };
+                script.send(&to, Some(i64::MIN), coverage);
+                script.receive(&from, Some(i64::MIN + 1), coverage);
+                script.wait(&[i64::MIN, i64::MIN + 1], coverage);
             }
             43 => drop(self.types.insert(at(0) as u16, count(at(1)))),
             52..=62 | 65..=67 => self.collective(call, length, script, draft, coverage),
@@ -389,5 +448,39 @@ impl State {
             array(0).iter().map(|&count| u64::try_from(count).unwrap_or(0).saturating_mul(one)).collect()
         });
         script.collective(draft, &name, &ranks, Said { kind, bytes, splits, nanoseconds: length }, coverage);
+    }
+}
+
+/// The members of a grid (row-major) that share with `rank` the places in all directions that are not kept.
+fn subgrid(dims: &[usize], keep: &[bool], members: &[u32], rank: u32) -> Vec<u32> {
+    let place = |mut at: usize| {
+        let mut places = vec![0; dims.len()];
+        for (place, &dim) in places.iter_mut().zip(dims).rev() {
+            (*place, at) = (at % dim.max(1), at / dim.max(1));
+        }
+        places
+    };
+    let Some(own) = members.iter().position(|&member| member == rank).map(place) else { return vec![rank] };
+    let alike = |other: &Vec<usize>| {
+        own.iter()
+            .zip(other)
+            .zip(keep.iter().chain(std::iter::repeat(&false)))
+            .all(|((own, other), kept)| *kept || own == other)
+    };
+    let all = members.iter().enumerate().filter(|&(at, _)| alike(&place(at)));
+    all.map(|(_, &member)| member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subgrid;
+
+    #[test]
+    fn rows_and_columns_of_a_grid() {
+        let members: Vec<u32> = (10..16).collect();
+        assert_eq!(subgrid(&[2, 3], &[false, true], &members, 14), [13, 14, 15]);
+        assert_eq!(subgrid(&[2, 3], &[true, false], &members, 14), [11, 14]);
+        assert_eq!(subgrid(&[2, 3], &[true, true], &members, 14), members);
+        assert_eq!(subgrid(&[2, 3], &[], &members, 12), [12]);
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn assemble(
     coverage: &mut Coverage,
 ) -> Result<Draft, ImportError> {
     number(&mut traces, coverage)?;
-    let world = world(&traces);
+    let world = crate::assemble::believable(world(&traces), &source)?;
     let mut draft = Draft { world: Some(world), source, ..Draft::default() };
     align_clocks(&mut traces, coverage);
     let origin = traces.iter().filter_map(|trace| trace.span.map(|(first, _)| first)).min().unwrap_or(0);
@@ -174,7 +174,7 @@ fn world(traces: &[Trace]) -> u32 {
     let groups =
         traces.iter().flat_map(|trace| &trace.groups).flat_map(|group| group.ranks.iter().copied()).max();
     let last = traces.iter().filter_map(|trace| trace.rank).max().unwrap_or(0);
-    said.max(last + 1).max(groups.map_or(0, |rank| rank.saturating_add(1)))
+    said.max(last.saturating_add(1)).max(groups.map_or(0, |rank| rank.saturating_add(1)))
 }
 
 /// Pairs execution traces with traces (in order, or by process), and their collectives with annotations.

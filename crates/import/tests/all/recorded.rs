@@ -8,7 +8,7 @@ use windtunnel_kernel::RankId;
 use windtunnel_workload::collectives::CollectiveKind;
 
 /// The folder of recorded data, or a message that it is not there.
-fn data() -> Option<PathBuf> {
+pub(crate) fn data() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     if folder.join("traces_kineto").is_dir() {
         return Some(folder);
@@ -21,7 +21,7 @@ fn same() -> Options {
     Options { missing: Missing::Same, ..Options::default() }
 }
 
-fn files(data: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(data: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in ["traces_kineto", "traces_nsys", "traces_mpi", "traces_nccl", "storage"] {
         let Ok(entries) = std::fs::read_dir(data.join(folder)) else { continue };

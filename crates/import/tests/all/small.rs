@@ -73,7 +73,101 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
                 })
                 .collect(),
         ),
+        ("chakra", (0..2).map(|rank| Input::bytes(format!("c.{rank}.et"), chakra())).collect()),
+        ("dumpi", (0..2).map(|rank| Input::bytes(format!("d-{rank}.bin"), dumpi(rank))).collect()),
+        ("xplane", vec![Input::bytes("host.xplane.pb", xplane())]),
     ]
+}
+
+/// Protocol Buffers by hand: a field of bytes, and one of a number.
+fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
+    assert!(content.len() < 128, "one byte of length");
+    [&[number << 3 | 2, content.len() as u8], content].concat()
+}
+
+fn number_field(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
+/// A Chakra trace of two nodes in Protocol Buffers: a kernel of 12 us and an all-reduce of 100 bytes behind it.
+fn chakra() -> Vec<u8> {
+    let attribute =
+        |name: &str, value: Vec<u8>| bytes_field(10, &[bytes_field(1, name.as_bytes()), value].concat());
+    let device = attribute("is_cpu_op", vec![0xd8, 0x01, 0]);
+    let kernel = [
+        number_field(1, 1),
+        bytes_field(2, b"gemm"),
+        number_field(3, 4),
+        number_field(7, 12),
+        device.clone(),
+    ]
+    .concat();
+    let sum = [
+        number_field(1, 2),
+        bytes_field(2, b"ncclAllReduce"),
+        number_field(3, 7),
+        bytes_field(5, &[1]),
+        device,
+        attribute("comm_type", number_field(9, 0)),
+        attribute("comm_size", number_field(9, 100)),
+    ]
+    .concat();
+    let mut file = Vec::new();
+    for message in [bytes_field(1, b"1.0.0"), kernel, sum] {
+        file.push(message.len() as u8);
+        file.extend(message);
+    }
+    file
+}
+
+/// A DUMPI trace of one of two ranks: 0 sends 100 ints to 1, both meet in a barrier.
+fn dumpi(rank: u32) -> Vec<u8> {
+    let mut file = b"\xff\xaa\xddDUMPI".to_vec();
+    file.extend([0; 8]);
+    let mut time = 0u32;
+    let mut call = |file: &mut Vec<u8>, function: u16, arguments: &[u8]| {
+        file.extend(function.to_be_bytes());
+        file.push(0x48);
+        file.extend([0, 0]);
+        for at in [time, time + 1_000] {
+            file.extend(0u16.to_be_bytes());
+            file.extend(at.to_be_bytes());
+        }
+        time += 5_000;
+        file.extend(arguments);
+    };
+    call(&mut file, 81, &[0, 2, 0, 0, 0, 2]);
+    call(&mut file, 82, &[&[0, 2][..], &rank.to_be_bytes()].concat());
+    // 100 ints (9) to or from the other, tag 5, on the world (2).
+    let message =
+        [&100u32.to_be_bytes()[..], &[0, 9], &(1 - rank).to_be_bytes(), &5u32.to_be_bytes(), &[0, 2]]
+            .concat();
+    call(&mut file, rank as u16, &message);
+    call(&mut file, 52, &[0, 2]);
+    call(&mut file, 125, &[]);
+    let header = file.len() as u64;
+    file.extend([1, 0, 0]);
+    file.extend(header.to_be_bytes());
+    for section in [8u64, 0, 0] {
+        file.extend(section.to_be_bytes());
+    }
+    file
+}
+
+/// An XPlane of a GPU with two kernels, the second 5 us after the first.
+fn xplane() -> Vec<u8> {
+    let event = |name: u8, offset: u8, length: u8| {
+        bytes_field(4, &[number_field(1, name), number_field(2, offset), number_field(3, length)].concat())
+    };
+    let line = [bytes_field(2, b"Stream #7"), number_field(3, 1), event(1, 0, 10), event(2, 15, 20)].concat();
+    let name = |id: u8, text: &[u8]| {
+        bytes_field(4, &[number_field(1, id), bytes_field(2, &bytes_field(2, text))].concat())
+    };
+    bytes_field(
+        1,
+        &[bytes_field(2, b"/device:GPU:0"), bytes_field(3, &line), name(1, b"fusion"), name(2, b"gemm")]
+            .concat(),
+    )
 }
 
 pub(crate) fn import(
@@ -120,6 +214,40 @@ fn an_mpi_program_keeps_times_sizes_and_order() {
     assert_eq!(computed, (10 + 8 + 5) * 1_000_000);
     assert!(ops.iter().any(|op| matches!(op, OpKind::Send { bytes, .. } if bytes.0 == 400)));
     assert_eq!(collective(&workload), (CollectiveKind::AllReduce, 64));
+}
+
+#[test]
+fn a_dumpi_trace_says_who_it_is() {
+    // In the other order: the traces themselves say their ranks.
+    let mut inputs = sample("dumpi");
+    inputs.reverse();
+    let (workload, coverage) = import("dumpi", &inputs, &Options::default()).unwrap();
+    assert!(
+        workload
+            .program(RankId(0))
+            .ops
+            .iter()
+            .any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.0 == 400))
+    );
+    assert_eq!((coverage.of("send", Verdict::Mapped), coverage.of("receive", Verdict::Mapped)), (1, 1));
+    let error = import("dumpi", &inputs[..1], &Options::default()).unwrap_err();
+    assert!(error.found.contains("missing: rank 0"), "{error}");
+}
+
+#[test]
+fn a_chakra_trace_is_the_same_in_both_forms() {
+    let both: Vec<Vec<Input>> =
+        samples().into_iter().filter(|(name, _)| *name == "chakra").map(|(_, inputs)| inputs).collect();
+    let of = |inputs: &[Input]| import("chakra", inputs, &Options::default()).unwrap().0;
+    let (json, binary) = (of(&both[0]), of(&both[1]));
+    assert_eq!(
+        (collective(&json).0, collective(&binary)),
+        (CollectiveKind::AllReduce, (CollectiveKind::AllReduce, 100))
+    );
+    let kinds = |workload: &Workload| {
+        workload.program(RankId(0)).ops.iter().map(|op| std::mem::discriminant(&op.kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&json), kinds(&binary));
 }
 
 #[test]
