@@ -218,6 +218,11 @@ impl Draft {
                     continue;
                 }
                 let parts: Vec<&Call> = said.iter().map(of).collect();
+                let came: Option<Vec<(u32, i64)>> =
+                    said.iter().zip(&parts).map(|(&(rank, _), call)| Some((rank, call.came?))).collect();
+                if let (Some(came), true) = (came, parts.len() > 1) {
+                    coverage.arrive(&group.name, &came);
+                }
                 let spec = specification(kind, group.ranks.len(), &parts, templates.is_empty(), coverage);
                 for &(rank, call) in &said {
                     specs.get_mut(&rank).expect("recorded")[call as usize] = Some(spec.clone());

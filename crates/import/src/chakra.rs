@@ -258,7 +258,15 @@ fn program(
                     nanoseconds,
                 );
                 let group = draft.group(&group_name, &ranks, dimension);
-                rank.calls.push(Call { group, kind, bytes, splits: None, sequence: None, nanoseconds });
+                rank.calls.push(Call {
+                    group,
+                    kind,
+                    bytes,
+                    splits: None,
+                    sequence: None,
+                    nanoseconds,
+                    came: None,
+                });
                 Work::Call(rank.calls.len() as u32 - 1)
             }
             (5 | 6, Some(bytes)) => {

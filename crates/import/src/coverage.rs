@@ -43,12 +43,47 @@ pub struct Coverage {
     notes: Vec<String>,
     /// Recorded spans: rank, name, nanoseconds.
     spans: Vec<(u32, String, u64)>,
+    /// By group and rank.
+    arrivals: BTreeMap<(String, u32), Arrivals>,
+}
+
+/// How a rank came to the collectives of a group, as it was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Collectives of which all members' arrivals are known.
+    pub collectives: u64,
+    /// Those to which it came last.
+    pub last: u64,
+    /// Time that it waited for the last to come.
+    pub waited_ns: u64,
+    /// Time that the second last waited for it, where it came last.
+    pub held_up_ns: u64,
 }
 
 impl Coverage {
     /// Keeps how long a step, or a whole program, took on a rank when it was recorded.
     pub fn span(&mut self, rank: u32, name: &str, nanoseconds: u64) {
         self.spans.push((rank, name.to_owned(), nanoseconds));
+    }
+
+    /// Counts when the members of a collective came: (rank, ns).
+    pub fn arrive(&mut self, group: &str, came: &[(u32, i64)]) {
+        let Some(&(last, at)) = came.iter().max_by_key(|&&(rank, at)| (at, rank)) else { return };
+        let second = came.iter().filter(|&&(rank, _)| rank != last).map(|&(_, at)| at).max().unwrap_or(at);
+        for &(rank, own) in came {
+            let sum = self.arrivals.entry((group.to_owned(), rank)).or_default();
+            sum.collectives += 1;
+            sum.waited_ns += at.abs_diff(own);
+            if rank == last {
+                sum.last += 1;
+                sum.held_up_ns += at.abs_diff(second);
+            }
+        }
+    }
+
+    /// How a rank came to the collectives of a group.
+    pub fn arrivals(&self, group: &str, rank: u32) -> Option<Arrivals> {
+        self.arrivals.get(&(group.to_owned(), rank)).copied()
     }
 
     /// Recorded spans: rank, name, nanoseconds.
@@ -145,11 +180,26 @@ impl Coverage {
         for verdict in Verdict::ALL {
             totals.insert(verdict.name().to_owned(), amount(&self.total(verdict)));
         }
+        let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
+        let arrivals: Vec<Value> = self
+            .arrivals
+            .iter()
+            .map(|((group, rank), sum)| {
+                json!({
+                    "group": group,
+                    "rank": rank,
+                    "collectives": sum.collectives,
+                    "last": sum.last,
+                    "waited_s": seconds(sum.waited_ns),
+                    "held_up_s": seconds(sum.held_up_ns),
+                })
+            })
+            .collect();
         let spans: Vec<Value> = self
             .spans
             .iter()
             .map(|(rank, name, nanoseconds)| json!({"rank": rank, "name": name, "time_s": *nanoseconds as f64 * 1e-9}))
             .collect();
-        json!({"totals": totals, "rows": rows, "notes": self.notes, "spans": spans})
+        json!({"totals": totals, "rows": rows, "notes": self.notes, "spans": spans, "arrivals": arrivals})
     }
 }

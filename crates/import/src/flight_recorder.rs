@@ -198,7 +198,7 @@ fn program(
                 .get("collective_seq_id")
                 .and_then(Value::int)
                 .and_then(|number| u64::try_from(number).ok());
-            rank.calls.push(Call { group, kind, bytes, splits: None, sequence, nanoseconds });
+            rank.calls.push(Call { group, kind, bytes, splits: None, sequence, nanoseconds, came: None });
             Work::Call(rank.calls.len() as u32 - 1)
         } else if let Some((sends, peer)) = message(plain) {
             let Some(&peer) = members.get(peer).filter(|&&peer| peer != number) else {

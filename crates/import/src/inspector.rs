@@ -157,6 +157,7 @@ fn program(
                     splits: None,
                     sequence: Some(record.number),
                     nanoseconds: record.length,
+                    came: None,
                 });
                 Work::Call(rank.calls.len() as u32 - 1)
             }

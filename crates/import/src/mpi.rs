@@ -189,7 +189,7 @@ impl<'a> Script<'a> {
         }
         coverage.count(&format!("collective: {}", kind.name()), Verdict::Mapped, "", bytes, nanoseconds);
         let group = draft.group(name, ranks, Dimension::Other);
-        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds };
+        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, came: None };
         self.rank.calls.push(call);
         let index = self.rank.calls.len() as u32 - 1;
         self.blocking(Work::Call(index), kind.name(), &[]);

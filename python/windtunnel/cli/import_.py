@@ -113,6 +113,7 @@ def _show(answer: dict[str, Any]) -> None:
     out().print(table)
     for note in answer["notes"]:
         talk().print(f"note: {note}", markup=False, soft_wrap=True)
+    _show_arrivals(answer["arrivals"])
     workload = answer["workload"]
     out().print(
         f"wrote {workload['file']}: {workload['ranks']:,} ranks, {workload['operations']:,} operations, "
@@ -120,3 +121,23 @@ def _show(answer: dict[str, Any]) -> None:
         markup=False,
         soft_wrap=True,
     )
+
+
+def _show_arrivals(arrivals: list[dict[str, Any]]) -> None:
+    """Of each group the ranks that came last most often; waiting for them is no time of the network."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in arrivals:
+        groups.setdefault(row["group"], []).append(row)
+    for group, rows in groups.items():
+        latest = sorted((row for row in rows if row["last"]), key=lambda row: (-row["last"], row["rank"]))[:3]
+        shown = ", ".join(
+            f"rank {row['rank']} to {row['last']:,} (holding up the others by {duration(row['held_up_s'])})"
+            for row in latest
+        )
+        waited = sum(row["waited_s"] for row in rows) / len(rows)
+        out().print(
+            f"of {rows[0]['collectives']:,} collectives of `{group}`, who came last: {shown}; "
+            f"a rank waited {duration(waited)} for others",
+            markup=False,
+            soft_wrap=True,
+        )

@@ -17,6 +17,15 @@ pub(crate) struct Found {
     pub dimension: Dimension,
 }
 
+impl Found {
+    /// Says when the member came.
+    fn came_at(&mut self, start: i64) {
+        if let Message::Call(call) = &mut self.call {
+            call.came = Some(start);
+        }
+    }
+}
+
 pub(crate) enum Message {
     Call(Call),
     Send(u32, u64),
@@ -76,7 +85,8 @@ impl<'a> Caller<'a> {
         };
         if let Some(arguments) = op.arguments {
             return match self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft) {
-                Ok((found, verdict, why)) => {
+                Ok((mut found, verdict, why)) => {
+                    found.came_at(op.start);
                     count(coverage, &found, verdict, why, nanoseconds);
                     Some(found)
                 }
@@ -92,11 +102,12 @@ impl<'a> Caller<'a> {
         if std::mem::replace(&mut self.used[annotation as usize], true) {
             return stays("a further kernel of one call: its recorded time stays");
         }
-        let Some((found, why)) = self.by_annotation(trace, annotation, nanoseconds, draft) else {
+        let Some((mut found, why)) = self.by_annotation(trace, annotation, nanoseconds, draft) else {
             return stays(
                 "its annotation has no shape: its recorded time stays; record with `record_shapes=True`",
             );
         };
+        found.came_at(op.start);
         let verdict = if why.is_empty() { Verdict::Mapped } else { Verdict::Guessed };
         count(coverage, &found, verdict, why, nanoseconds);
         Some(found)
@@ -160,7 +171,7 @@ impl<'a> Caller<'a> {
             });
         let group = draft.group(said.group_name.as_deref().unwrap_or("group"), &ranks, dimension);
         let sequence = said.sequence.and_then(|number| u64::try_from(number).ok());
-        let call = Call { group, kind, bytes, splits, sequence, nanoseconds };
+        let call = Call { group, kind, bytes, splits, sequence, nanoseconds, came: None };
         let verdict = if why.is_empty() { Verdict::Mapped } else { Verdict::Guessed };
         Ok((Found { call: Message::Call(call), dimension }, verdict, why))
     }
@@ -215,7 +226,7 @@ impl<'a> Caller<'a> {
         // One library on one device numbers its groups in the kernel's arguments only; without them all ranks are taken.
         let several = trace.groups.iter().filter(|group| group.ranks.len() > 1).count() > 1;
         let why = if several { "its group is not recorded: taken for the world" } else { "" };
-        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds };
+        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, came: None };
         Some((Found { call: Message::Call(call), dimension: Dimension::Other }, why))
     }
 }

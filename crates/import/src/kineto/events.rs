@@ -221,6 +221,7 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         streams: FxHashMap::default(),
         tally: Tally::default(),
         ranks: Vec::new(),
+        processes: Vec::new(),
     };
     loop {
         let byte = elements.byte();
@@ -256,6 +257,14 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
             format!("collectives of ranks {:?}", reader.ranks),
         )
         .hint("this file was merged from several: give the files that it was made of"));
+    }
+    let mut devices: Vec<&str> = trace.streams.iter().map(|(device, _)| device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    if reader.processes.len() > 1 && devices.len() > 1 {
+        let found = format!("launches of {} processes on {} devices", reader.processes.len(), devices.len());
+        return Err(ImportError::new(&input.name, "the trace of one rank", found)
+            .hint("this file was merged from several: give the files that it was made of"));
     }
     trace.device.shrink_to_fit();
     trace.host.shrink_to_fit();
@@ -312,6 +321,8 @@ struct Reader {
     tally: Tally,
     /// Ranks that collectives name as their own.
     ranks: Vec<i64>,
+    /// Processes that launch.
+    processes: Vec<String>,
 }
 
 const INSIDE: &str = "inside the host's time between two launches";
@@ -377,6 +388,10 @@ impl Reader {
                 if kind == HostKind::Launch && asks_only(name) {
                     self.tally.count("call that launches nothing", Verdict::Mapped, INSIDE, length);
                     return Ok(());
+                }
+                let process = event.pid.map_or("", RawValue::get);
+                if !self.processes.iter().any(|known| known == process) {
+                    self.processes.push(process.to_owned());
                 }
                 let arguments = Arguments::parse(event.args);
                 let thread = self.thread(event, trace);

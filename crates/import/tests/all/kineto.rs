@@ -79,6 +79,16 @@ fn a_rank_given_twice_and_a_merged_trace_are_refused() {
     let merged = merged.replace(r#""traceEvents":["#, &format!(r#""traceEvents":[{other}"#));
     let error = import("kineto", &[Input::bytes("m", merged.into_bytes())], &Options::default()).unwrap_err();
     assert!(error.hint.unwrap().contains("merged"));
+    // Merged by hand: the events of both, with processes and devices of their own.
+    let events = |rank: u32| {
+        let text = trace(rank)
+            .replace(r#""pid":9"#, &format!(r#""pid":{}"#, 90 + rank))
+            .replace(r#""pid":0"#, &format!(r#""pid":{rank}"#));
+        text[text.find("[{\"ph\"").unwrap() + 1..text.rfind(']').unwrap()].to_owned()
+    };
+    let merged = format!(r#"{{"traceEvents":[{},{}]}}"#, events(0), events(1));
+    let error = import("kineto", &[Input::bytes("m", merged.into_bytes())], &Options::default()).unwrap_err();
+    assert!(error.found.contains("2 processes on 2 devices"), "{error}");
 }
 
 #[test]

@@ -78,6 +78,11 @@ fn dlrm_on_eight_gpus_has_its_collectives_with_their_sizes() {
         .find(|spec| spec.matrix.as_ref().is_some_and(|matrix| matrix[..3] == [384, 896, 1_152]));
     assert!(values.is_some(), "{kinds:?}");
     assert_eq!(coverage.of("collective: all-to-all", Verdict::Mapped), 40);
+    // By the starts of the kernels: rank 7 came last to the first five, 5 to two, 4 to the last one.
+    let last = |rank| coverage.arrivals("world", rank).unwrap().last;
+    assert_eq!((0..8).map(last).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 2, 0, 5]);
+    // Rank 1 came to the first at -1.694 ms and rank 7 at 5.930 ms of one clock.
+    assert!(coverage.arrivals("world", 1).unwrap().waited_ns > 7_624_000);
 }
 
 #[test]
