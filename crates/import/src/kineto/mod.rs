@@ -7,6 +7,7 @@ mod build;
 mod calls;
 mod communication;
 mod events;
+mod time;
 
 use rayon::prelude::*;
 
@@ -14,7 +15,8 @@ pub(crate) use build::short;
 pub(crate) use calls::Dims;
 pub(crate) use calls::element_bytes;
 pub(crate) use communication::kind_of;
-pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_kind, nanoseconds};
+pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_kind};
+pub(crate) use time::nanoseconds;
 
 use crate::coverage::{Coverage, Verdict};
 use crate::draft::Draft;
