@@ -22,6 +22,9 @@ const SLACK: i64 = 2_000;
 /// A gap before an operation longer than this wants an explanation.
 const GAP: i64 = 20_000;
 
+/// No node.
+const NONE: u32 = u32::MAX;
+
 /// What happens on the host at an instant.
 #[derive(Clone, Copy, Debug)]
 enum Point {
@@ -33,8 +36,10 @@ enum Point {
     Waited(u32),
     /// End of a copy that the host waits for: index of the call.
     Copied(u32),
-    /// A step's boundary.
-    Step(u32, bool),
+    /// A step's begin: its index.
+    Begin(u32),
+    /// Its end.
+    End(u32),
     /// An operation of the device starts: its index. (Devices come last at an instant.)
     Device(u32),
 }
@@ -66,9 +71,14 @@ pub(crate) fn build(
     let launches = Launches::new(trace);
     let points = points(trace, &launches);
     rank.nodes.reserve_exact(points.len() + trace.arguments.len());
+    rank.requires.reserve_exact(points.len() + points.len() / 2);
     let waits = Waits::new(trace);
-    let mut lines: Vec<Line> = trace.streams.iter().map(|_| Line::default()).collect();
-    let mut launched: FxHashMap<i64, (u32, i64, u32)> = FxHashMap::default();
+    let mut counts = vec![0usize; trace.streams.len()];
+    trace.device.iter().for_each(|op| counts[op.stream as usize] += 1);
+    let mut lines: Vec<Line> =
+        counts.into_iter().map(|count| Line { ops: Vec::with_capacity(count) }).collect();
+    // Of each operation of the device the node (`NONE`: not seen), the thread and the instant that launched it.
+    let mut launched: Vec<(u32, u32, i64)> = vec![(NONE, 0, 0); trace.device.len()];
     let mut last_of_thread: FxHashMap<u32, i64> = FxHashMap::default();
     let mut host: Option<(u32, i64)> = None;
     let mut node_of: Vec<Option<u32>> = vec![None; trace.device.len()];
@@ -83,13 +93,16 @@ pub(crate) fn build(
                 let HostCall { correlation, thread, .. } = trace.host[call as usize];
                 let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
                 host = Some((node, at));
-                launched.insert(correlation, (node, at, thread));
+                for &(_, op) in launches.of(correlation) {
+                    launched[op as usize] = (node, thread, at);
+                }
             }
             Point::Wait => {
                 let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
                 host = Some((node, at));
             }
-            Point::Step(step, end) => {
+            Point::Begin(step) | Point::End(step) => {
+                let end = matches!(point, Point::End(_));
                 let (name, _, _) = &trace.steps[step as usize];
                 let label = rank.label(&format!("{name} {}", if end { "end" } else { "begin" }));
                 let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
@@ -127,7 +140,8 @@ pub(crate) fn build(
             }
             Point::Device(index) => {
                 let op = &trace.device[index as usize];
-                let launch = launched.get(&op.correlation).copied().filter(|_| op.correlation >= 0);
+                let (by, thread, at) = launched[index as usize];
+                let launch = (by != NONE).then_some((by, at, thread));
                 let launch_time = launch.map_or(op.start, |(_, time, _)| time);
                 let line = op.stream as usize;
                 let before = lines[line].ops.last().map(|&(_, node, end)| (node, end));
@@ -240,8 +254,8 @@ impl Point {
     /// At an instant, what ends comes before what begins, and the device last.
     fn order(self) -> u8 {
         match self {
-            Self::Waited(_) | Self::Copied(_) | Self::Step(_, true) => 0,
-            Self::Launch(_) | Self::Wait | Self::Step(_, false) => 1,
+            Self::Waited(_) | Self::Copied(_) | Self::End(_) => 0,
+            Self::Launch(_) | Self::Wait | Self::Begin(_) => 1,
             Self::Device(_) => 2,
         }
     }
@@ -275,7 +289,8 @@ fn points(trace: &Trace, launches: &Launches) -> Vec<(i64, Point)> {
                 points.push((call.start, Point::Wait));
                 points.push((call.end, Point::Waited(index)));
             }
-            HostKind::Step(step, end) => points.push((call.start, Point::Step(step, end))),
+            HostKind::Step(step, false) => points.push((call.start, Point::Begin(step))),
+            HostKind::Step(step, true) => points.push((call.start, Point::End(step))),
             HostKind::StreamWait | HostKind::Record => {}
         }
     }

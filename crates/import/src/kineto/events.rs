@@ -250,6 +250,10 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
             .hint("this file was merged from several: give the files that it was made of"));
     }
     trace.device.shrink_to_fit();
+    // Places of events matter to waits that name them alone.
+    if trace.syncs.iter().all(|sync| sync.record.is_none()) {
+        trace.host.retain(|call| call.kind != HostKind::Record);
+    }
     trace.host.shrink_to_fit();
     trace.device.sort_by_key(|op| (op.start, op.end, op.correlation));
     trace.host.sort_by_key(|call| (call.start, call.end, call.correlation));
