@@ -57,8 +57,8 @@ def _repeat(source: Path, target: Path) -> int:
 
 
 def _write(source: Path, target: Path) -> None:
-    with gzip.open(source, "rt", encoding="utf-8") as text:
-        whole = json.load(text)
+    with gzip.open(source, "rt", encoding="utf-8") as packed:
+        whole = json.load(packed)
     events = whole.pop("traceEvents")
     spans = [
         (event["ts"], event["ts"] + event["dur"]) for event in events if "dur" in event and event["cat"] != "Trace"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.api import run
 from windtunnel.validate.rows import Row, Table
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Case:
     """What the name of an archive's member contains."""
 
 
+WORKLOAD = "workload.wtw"
 NODE = {"nics": 8, "nic": "ConnectX-7", "gpus": 8, "rails": True}
 KINETO = "traces_kineto/"
 CASES = (
@@ -147,7 +149,7 @@ def _imported(case: Case, sources: Sequence[str], folder: Path) -> dict[str, Any
         "kind": case.kind,
         "sources": list(sources),
         "only": case.only,
-        "out": str(folder / "workload.jsonl"),
+        "out": str(folder / WORKLOAD),
         "missing": "refuse" if case.whole else "same",
     }
     answer: dict[str, Any] = json.loads(engine.import_recordings(json.dumps(request)))
@@ -160,33 +162,26 @@ def _replayed(case: Case, data: Path) -> dict[tuple[int, str], float]:
     tiers = [{"ports_down": 1 if case.host.get("rails") else hosts, "rate": case.rate, "length": "5 m"}]
     if case.host.get("rails"):
         tiers = [{"ports_down": hosts, "rate": case.rate}, {"ports_down": 8, "rate": case.rate}]
-    scenario = {
-        "windtunnel": 1,
-        "name": case.name,
-        "fidelity": "flow",
-        "topology": {"shape": "clos", "hosts": hosts, "tiers": tiers, "host": dict(case.host)},
-        "jobs": [{"name": "replay", "workload": {"file": "workload.jsonl"}, "iterations": 1}],
-    }
     begins: dict[tuple[int, str], float] = {}
     spans: dict[tuple[int, str], float] = {}
     last: dict[int, float] = {}
-
-    def sink(table: str, columns: Mapping[str, Any]) -> None:
-        if table != "operations":
-            return
-        names, codes = columns["label"]
-        ends = columns["finish_ps"]
-        for rank, code, finish in zip(columns["rank"], codes, ends, strict=True):
-            time = float(finish) * 1e-12
-            last[int(rank)] = max(last.get(int(rank), 0.0), time)
-            name, _, end = names[code].rpartition(" ")
-            if end == "begin":
-                begins[int(rank), name] = time
-            elif end == "end" and (int(rank), name) in begins:
-                spans[int(rank), name] = time - begins[int(rank), name]
-
     with tempfile.TemporaryDirectory() as folder:
         _imported(case, [str(data / source) for source in case.sources], Path(folder))
-        engine.run(json.dumps(scenario), case.name, folder, [], {}, sink, lambda *_: None)
+        scenario = {
+            "windtunnel": 1,
+            "name": case.name,
+            "fidelity": "flow",
+            "topology": {"shape": "clos", "hosts": hosts, "tiers": tiers, "host": dict(case.host)},
+            "jobs": [{"name": "replay", "workload": {"file": str(Path(folder) / WORKLOAD)}, "iterations": 1}],
+        }
+        operations = run(scenario).operations
+        for rank, label, finish in operations.select("rank", "label", "finish_ps").iter_rows():
+            time = finish * 1e-12
+            last[rank] = max(last.get(rank, 0.0), time)
+            name, _, end = label.rpartition(" ")
+            if end == "begin":
+                begins[rank, name] = time
+            elif end == "end" and (rank, name) in begins:
+                spans[rank, name] = time - begins[rank, name]
     spans.update({(rank, "program"): time for rank, time in last.items()})
     return spans
