@@ -87,6 +87,7 @@ bench: $(ENGINE) $(TOOLS)
 	$(BIN)/python benches/python_side.py
 	$(BIN)/python benches/table.py
 	$(BIN)/python benches/studies.py
+	$(BIN)/python benches/import_traces.py
 
 # docs/scenario.md comes from the schema; the site is optional, the pages read as they are.
 docs: $(ENGINE) $(DOCS)

@@ -36,6 +36,8 @@ IMPLEMENTED = (
     "run",
     "topology",
     "goal",
+    "import",
+    "workload",
     "report",
     "trace",
     "experiments",

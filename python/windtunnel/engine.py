@@ -20,12 +20,15 @@ if TYPE_CHECKING:
         build,
         collective_times,
         compare_events,
+        detect_recordings,
+        edit_workload,
         explain,
         goal_check,
         goal_convert,
         goal_merge,
         goal_run,
         goal_stats,
+        import_recordings,
         journal_request,
         kernel_times,
         measure_lookups,
@@ -48,12 +51,15 @@ else:
     build = _engine.build
     collective_times = _engine.collective_times
     compare_events = _engine.compare_events
+    detect_recordings = _engine.detect_recordings
+    edit_workload = _engine.edit_workload
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
     goal_merge = _engine.goal_merge
     goal_run = _engine.goal_run
     goal_stats = _engine.goal_stats
+    import_recordings = _engine.import_recordings
     journal_request = _engine.journal_request
     kernel_times = _engine.kernel_times
     measure_lookups = _engine.measure_lookups
@@ -75,12 +81,15 @@ __all__ = [
     "build",
     "collective_times",
     "compare_events",
+    "detect_recordings",
+    "edit_workload",
     "explain",
     "goal_check",
     "goal_convert",
     "goal_merge",
     "goal_run",
     "goal_stats",
+    "import_recordings",
     "journal_request",
     "kernel_times",
     "measure_lookups",

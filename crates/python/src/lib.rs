@@ -397,6 +397,24 @@ fn goal_merge(py: Python<'_>, sources: Vec<String>, target: &str) -> PyResult<()
     outside(py, || api::goal::merge(&sources, target.as_ref()))
 }
 
+/// Reads recordings and writes the workload that they are; a request and its answer as JSON text.
+#[pyfunction]
+fn import_recordings(py: Python<'_>, request: &str) -> PyResult<String> {
+    outside(py, || api::import::import(request))
+}
+
+/// The kinds of recordings that files are, as JSON text.
+#[pyfunction]
+fn detect_recordings(py: Python<'_>, sources: Vec<PathBuf>) -> PyResult<String> {
+    outside(py, || api::import::detect(&sources))
+}
+
+/// What is done to a workload's file, or told of it; a request and its answer as JSON text.
+#[pyfunction]
+fn edit_workload(py: Python<'_>, request: &str) -> PyResult<String> {
+    outside(py, || api::workload::edit(request))
+}
+
 /// Replays a GOAL file under LogGOPS; JSON text.
 #[pyfunction]
 fn goal_run(py: Python<'_>, path: &str, loggops: &str, receiver: &str) -> PyResult<String> {
@@ -457,6 +475,9 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(names, module)?,
         wrap_pyfunction!(nearest, module)?,
         wrap_pyfunction!(units, module)?,
+        wrap_pyfunction!(import_recordings, module)?,
+        wrap_pyfunction!(detect_recordings, module)?,
+        wrap_pyfunction!(edit_workload, module)?,
         wrap_pyfunction!(goal_check, module)?,
         wrap_pyfunction!(goal_stats, module)?,
         wrap_pyfunction!(goal_convert, module)?,

@@ -5,9 +5,12 @@
 #![warn(unreachable_pub)]
 
 pub mod collectives;
+pub mod compact;
+pub mod edit;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;
+pub mod lower;
 pub mod machine;
 pub mod model;
 mod output;

@@ -22,6 +22,8 @@ COMMANDS = {
     "run": ("windtunnel.cli.run", "Run a scenario and say where the time goes"),
     "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
     "collective": ("windtunnel.cli.collective", "Print times and bandwidths of a collective, as nccl-tests does"),
+    "import": ("windtunnel.cli.import_", "Make a workload of recordings of a real application"),
+    "workload": ("windtunnel.cli.workload", "Count, convert, scale, cut and merge workloads"),
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
     "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
     "layouts": ("windtunnel.cli.layouts", "List the layouts of a job on its GPUs, the fastest first"),

@@ -12,13 +12,14 @@ from windtunnel.studies.ask import opened, summaries
 from windtunnel.studies.point import Point
 from windtunnel.validate.collectives import times
 from windtunnel.validate.rounds import shortened
-from windtunnel.validate.tables import aic, pico
+from windtunnel.validate.tables import aic, pico, traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.runner import Limits, Progress
+    from windtunnel.studies.store import Store
     from windtunnel.validate.rows import Row
 
 
@@ -31,15 +32,16 @@ CLOSED: Mapping[str, Callable[[Sequence[Any]], Sequence[float]]] = {
     "collective": _collectives,
     "mpi": pico.times,
     "kernel": aic.times,
+    "trace": traces.times,
 }
-"""What closed forms answer, all of a kind at once: seconds."""
+"""What is asked without a scenario of its own, all of a kind at once: seconds."""
 KEPT = ("iteration_time_s", "memory_by_pipeline_rank")
 """Of a job's summary."""
 
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
-    if "mpi" in row.scenario or "kernel" in row.scenario:
+    if any(key in row.scenario for key in ("mpi", "kernel", "trace")):
         # A fabric names every rank, and kernels are many: the row's own id is the shorter key.
         return [(row.id, dict(row.scenario), 1.0)]
     whole = row.quantity != "time" or "collective" in row.scenario
@@ -54,7 +56,7 @@ def _key(what: object) -> str:
 def predict(
     rows: Iterable[Row],
     *,
-    store: Path | None = None,
+    store: Path | Store | None = None,
     limits: Limits | None = None,
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,

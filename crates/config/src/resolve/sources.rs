@@ -5,7 +5,7 @@
 use windtunnel_kernel::registry::Entry;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
-use windtunnel_workload::{goal, handwritten};
+use windtunnel_workload::{compact, goal, handwritten};
 
 use super::jobs::{Built, Context, collective_workload};
 use super::names::list;
@@ -72,14 +72,19 @@ const GOAL: Source = Source {
 };
 
 const FILE: Source = Source {
-    entry: Entry::new("file", "a hand-written workload in JSON lines"),
+    entry: Entry::new("file", "a hand-written workload in JSON lines, or a compact one (`.wtw`)"),
     given: |written| written.file.is_some(),
     read: |asked, evidence| {
         let file = asked.written.file.as_deref().unwrap_or_default();
         let domain = asked.context.fabric.topology.scale_up_size();
-        let workload = handwritten::read(&asked.file(file, &FILE)?, domain)
-            .map_err(|error| InputError::new("", error.to_string()))?;
-        evidence.add("workload", "given", &format!("hand-written file {file}"));
+        let path = asked.file(file, &FILE)?;
+        let refused = |error: String| InputError::new("", error);
+        let (workload, what) = if path.extension().is_some_and(|extension| extension == "wtw") {
+            (compact::read(&path, domain).map_err(|error| refused(error.to_string()))?, "compact")
+        } else {
+            (handwritten::read(&path, domain).map_err(|error| refused(error.to_string()))?, "hand-written")
+        };
+        evidence.add("workload", "given", &format!("{what} file {file}"));
         Ok(Built::plain(workload))
     },
 };

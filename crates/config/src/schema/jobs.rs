@@ -107,7 +107,7 @@ pub struct WorkloadSource {
     /// A GOAL file, text or binary.
     #[serde(default)]
     pub goal: Option<String>,
-    /// A hand-written workload in JSON lines.
+    /// A hand-written workload in JSON lines, or one in the compact form (`.wtw`) as `windtunnel import` writes it.
     #[serde(default)]
     pub file: Option<String>,
     /// One collective over all ranks.

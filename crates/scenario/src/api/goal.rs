@@ -69,11 +69,11 @@ pub fn stats(path: &Path) -> Result<String, Failure> {
     .to_string())
 }
 
-fn is_binary(target: &Path) -> bool {
+pub(super) fn is_binary(target: &Path) -> bool {
     target.extension().is_some_and(|extension| extension == "bin")
 }
 
-fn write(workload: &Workload, target: &Path) -> Result<(), Failure> {
+pub(super) fn write(workload: &Workload, target: &Path) -> Result<(), Failure> {
     let written = if is_binary(target) {
         goal::write_binary(workload, target)
     } else {

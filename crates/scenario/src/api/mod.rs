@@ -3,12 +3,14 @@
 mod collectives;
 pub mod goal;
 mod guard;
+pub mod import;
 mod kernels;
 pub mod lookup;
 mod names;
 mod planned;
 pub mod routing;
 mod topology;
+pub mod workload;
 
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};

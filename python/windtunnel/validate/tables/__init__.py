@@ -24,6 +24,7 @@ from windtunnel.validate.tables import (
     published,
     sailor,
     torchtitan,
+    traces,
     ultrascale,
     vidur,
     vtrain,
@@ -67,6 +68,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "aic-attention": aic_attention.read,
     "aic-decode": aic_attention.read_decode,
     "aic-moe": aic_moe.read,
+    "traces": traces.read,
 }
 
 NAMES = tuple(READERS)

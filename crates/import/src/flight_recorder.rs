@@ -1,0 +1,247 @@
+//! PyTorch Flight Recorder dumps (2.4 to 2.7), pickle or JSON, one file a rank: what operators have of every rank.
+//!
+//! An entry is a collective with its group, shapes, and the instant at which the host asked for it. The times at which it was seen to
+//! start and end are the watchdog's and come late, so the replay has the host's: between two calls of a rank the time between their
+//! creations, and each collective waits for its call and for the one before.
+
+use std::collections::BTreeMap;
+
+use windtunnel_kernel::StreamId;
+use windtunnel_kernel::registry::Entry;
+use windtunnel_workload::collectives::CollectiveKind;
+use windtunnel_workload::program::HOST_STREAM;
+
+use crate::coverage::{Coverage, Verdict};
+use crate::draft::{Call, Draft, RankDraft, Work, dimension_of};
+use crate::error::{ImportError, Place};
+use crate::input::Input;
+use crate::kineto::{element_bytes, kind_of};
+use crate::pickle::{self, Value, Values};
+use crate::{Options, Reader};
+
+/// Flight Recorder.
+pub struct FlightRecorder;
+
+impl Reader for FlightRecorder {
+    fn entry(&self) -> &'static Entry {
+        const { &Entry::new("flight-recorder", "PyTorch Flight Recorder dumps (pickle or JSON) of every rank") }
+    }
+
+    fn detects(&self, head: &[u8], _name: &str) -> bool {
+        let has = |needle: &[u8]| memchr::memmem::find(head, needle).is_some();
+        (head.first() == Some(&0x80) || head.first() == Some(&b'{'))
+            && has(b"entries")
+            && (has(b"record_id") || has(b"pg_config"))
+    }
+
+    fn read(
+        &self,
+        inputs: &[Input],
+        _options: &Options,
+        coverage: &mut Coverage,
+    ) -> Result<Draft, ImportError> {
+        let mut draft = Draft { source: inputs[0].name.clone(), ..Draft::default() };
+        coverage.note("the Flight Recorder keeps the last calls alone (`TORCH_NCCL_TRACE_BUFFER_SIZE`): earlier ones are not here");
+        coverage
+            .note("the Flight Recorder has no computation: the time between calls of the host stands for it");
+        let mut origin: BTreeMap<u32, i64> = BTreeMap::new();
+        let mut dumps = Vec::new();
+        for (index, input) in (0u32..).zip(inputs) {
+            let bytes = input.whole()?;
+            let json = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+            let values = if json {
+                Values::from_json(&input.name, &bytes)?
+            } else {
+                pickle::read(&input.name, &bytes)?
+            };
+            let version = values.root().get("version").and_then(Value::text).unwrap_or("").to_owned();
+            if !version.starts_with("2.") {
+                return Err(ImportError::new(
+                    &input.name,
+                    "a dump of version 2.x",
+                    format!("version `{version}`"),
+                ));
+            }
+            let digits: String = input
+                .leaf()
+                .chars()
+                .rev()
+                .skip_while(|c| !c.is_ascii_digit())
+                .take_while(char::is_ascii_digit)
+                .collect();
+            let named = digits.chars().rev().collect::<String>().parse::<u32>().ok();
+            let rank = named.unwrap_or(index);
+            let first = values
+                .root()
+                .get("entries")
+                .into_iter()
+                .flat_map(Value::items)
+                .filter_map(|entry| entry.get("time_created_ns")?.int())
+                .min();
+            origin.insert(rank, first.unwrap_or(0));
+            if dumps.iter().any(|(known, _, _): &(u32, String, Values)| *known == rank) {
+                return Err(ImportError::new(&input.name, "one dump a rank", format!("rank {rank} again")));
+            }
+            dumps.push((rank, input.name.clone(), values));
+        }
+        let begin = origin.values().copied().min().unwrap_or(0);
+        let world = dumps.iter().map(|(rank, _, _)| rank.saturating_add(1)).max().unwrap_or(0);
+        let world = crate::assemble::believable(world, &draft.source)?;
+        for (rank, file, values) in &dumps {
+            let program = program(*rank, world, file, values.root(), begin, &mut draft, coverage)?;
+            draft.ranks.insert(*rank, program);
+        }
+        draft.world = draft
+            .groups
+            .iter()
+            .flat_map(|group| group.ranks.iter().map(|rank| rank.saturating_add(1)))
+            .max()
+            .max(Some(world));
+        Ok(draft)
+    }
+}
+
+/// Members of the groups of a dump, by name: `ranks` is a list, or a text that is one.
+fn groups(root: Value<'_>) -> BTreeMap<String, Vec<u32>> {
+    let mut groups = BTreeMap::new();
+    for (name, group) in root.get("pg_config").into_iter().flat_map(Value::entries) {
+        let Some(ranks) = group.get("ranks") else { continue };
+        let list: Vec<u32> = match ranks.text() {
+            Some(text) => serde_json::from_str(text).unwrap_or_default(),
+            None => ranks.items().filter_map(|rank| u32::try_from(rank.int()?).ok()).collect(),
+        };
+        let name = name.text().map_or_else(|| name.int().unwrap_or(0).to_string(), str::to_owned);
+        groups.insert(name, list);
+    }
+    groups
+}
+
+/// Bytes of all tensors of a list of shapes.
+fn bytes_of(entry: Value<'_>, sizes: &str, types: &str) -> u64 {
+    let shapes = entry.get(sizes).into_iter().flat_map(Value::items);
+    let mut types = entry.get(types).into_iter().flat_map(Value::items);
+    let mut sum = 0u64;
+    for shape in shapes {
+        let size = types.next().and_then(Value::text).and_then(element_bytes).unwrap_or(4);
+        let elements = shape
+            .items()
+            .fold(1u64, |product, length| product.saturating_mul(length.int().unwrap_or(0).max(0) as u64));
+        sum = sum.saturating_add(elements.saturating_mul(size));
+    }
+    sum
+}
+
+fn program(
+    number: u32,
+    world: u32,
+    file: &str,
+    root: Value<'_>,
+    begin: i64,
+    draft: &mut Draft,
+    coverage: &mut Coverage,
+) -> Result<RankDraft, ImportError> {
+    let mut rank = RankDraft::new();
+    let known = groups(root);
+    let Some(entries) = root.get("entries") else {
+        return Err(ImportError::new(file, "`entries`", "a dump without them")
+            .hint("dump with `TORCH_FR_DUMP_TEMP_FILE` and `TORCH_NCCL_TRACE_BUFFER_SIZE` above 0"));
+    };
+    let mut list: Vec<Value<'_>> = entries.items().collect();
+    list.sort_by_key(|entry| entry.get("record_id").and_then(Value::int).unwrap_or(0));
+    let (mut host, mut device): (Option<(u32, i64)>, Option<u32>) = (None, None);
+    let label = rank.label("host");
+    for (place, entry) in (1..).zip(list) {
+        let created = entry.get("time_created_ns").and_then(Value::int);
+        let created = created.ok_or_else(|| {
+            ImportError::new(file, "`time_created_ns`", "an entry without it").at(Place::Record(place))
+        })?;
+        let (from, after) = host.map_or((begin, None), |(node, time)| (time, Some(node)));
+        let node = rank.calc((created - from).max(0) as u64, HOST_STREAM, label, after.as_slice());
+        host = Some((node, created.max(from)));
+        let name = entry.get("profiling_name").and_then(Value::text).unwrap_or("");
+        let plain = name.split_once(':').map_or(name, |(_, call)| call);
+        let group_name = entry
+            .get("process_group")
+            .and_then(|group| group.items().next())
+            .and_then(Value::text)
+            .unwrap_or("0");
+        let about = entry
+            .get("process_group")
+            .and_then(|group| group.items().nth(1))
+            .and_then(Value::text)
+            .unwrap_or("");
+        let (members, guessed) = match known.get(group_name) {
+            Some(ranks) if !ranks.is_empty() => (ranks.clone(), false),
+            _ => ((0..world).collect(), true),
+        };
+        let sent = bytes_of(entry, "input_sizes", "input_dtypes");
+        let received = bytes_of(entry, "output_sizes", "output_dtypes");
+        let nanoseconds = entry
+            .get("duration_ms")
+            .and_then(Value::float)
+            .map_or(0, |length| (length.clamp(0.0, 1e12) * 1e6) as u64);
+        let dimension = dimension_of(about);
+        let (verdict, why) = if guessed {
+            (Verdict::Guessed, "its group's members are not in the dump: all ranks")
+        } else {
+            (Verdict::Mapped, "")
+        };
+        let work = if let Some(kind) = kind_of(plain) {
+            let bytes = match kind {
+                CollectiveKind::AllGather => received.max(sent.saturating_mul(members.len() as u64)),
+                CollectiveKind::Barrier => 0,
+                _ => sent.max(received),
+            };
+            coverage.count(&format!("collective: {}", kind.name()), verdict, why, bytes, nanoseconds);
+            let group = draft.group(group_name, &members, dimension);
+            let sequence = entry
+                .get("collective_seq_id")
+                .and_then(Value::int)
+                .and_then(|number| u64::try_from(number).ok());
+            rank.calls.push(Call { group, kind, bytes, splits: None, sequence, nanoseconds, came: None });
+            Work::Call(rank.calls.len() as u32 - 1)
+        } else if let Some((sends, peer)) = message(plain) {
+            let Some(&peer) = members.get(peer).filter(|&&peer| peer != number) else {
+                coverage.count(
+                    "message",
+                    Verdict::Dropped,
+                    "its other rank is not in its group",
+                    sent,
+                    nanoseconds,
+                );
+                continue;
+            };
+            coverage.count(
+                if sends { "send" } else { "receive" },
+                verdict,
+                why,
+                sent.max(received),
+                nanoseconds,
+            );
+            let tag = 0;
+            if sends {
+                Work::Send(peer, sent.max(received), tag)
+            } else {
+                Work::Receive(Some(peer), Some(tag))
+            }
+        } else {
+            coverage.count(&format!("call of {plain}"), Verdict::Dropped, "not modelled", sent, nanoseconds);
+            continue;
+        };
+        let mut after = vec![node];
+        after.extend(device);
+        let label = rank.label(plain);
+        device = Some(rank.push(work, StreamId(1), label, dimension, &after));
+    }
+    Ok(rank)
+}
+
+/// `send 0->1` and `recv 1<-0`: whether it sends, and the other's place in the group.
+fn message(name: &str) -> Option<(bool, usize)> {
+    let (what, ranks) = name.split_once(' ')?;
+    match what {
+        "send" => Some((true, ranks.split_once("->")?.1.trim().parse().ok()?)),
+        "recv" => Some((false, ranks.split_once("<-")?.1.trim().parse().ok()?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,229 @@
+//! Files, folders and archives as a list of recordings in natural order of their names.
+//!
+//! A folder stands for its files, a `.tar` (compressed or not) for its members. Anything may be compressed by gzip. Memory
+//! is bounded by what is really there: no announced length is believed before the bytes have come.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::error::{ImportError, Place};
+
+/// One recording.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Its path, or `archive:member`.
+    pub name: String,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    File(PathBuf),
+    Bytes(std::sync::Arc<[u8]>),
+}
+
+/// Longest file that is taken whole into memory, by readers that need all of it.
+const WHOLE: u64 = 4 << 30;
+
+impl Input {
+    /// Bytes in memory under a name, for tests and for archives.
+    pub fn bytes(name: impl Into<String>, bytes: impl Into<std::sync::Arc<[u8]>>) -> Self {
+        Self { name: name.into(), content: Content::Bytes(bytes.into()) }
+    }
+
+    /// Its bytes, unpacked.
+    ///
+    /// # Errors
+    /// [`ImportError`] where the file cannot be opened.
+    pub fn open(&self) -> Result<Box<dyn Read + Send + '_>, ImportError> {
+        let mut raw: Box<dyn Read + Send + '_> = match &self.content {
+            Content::File(path) => {
+                let file = File::open(path).map_err(|error| ImportError::io(&self.name, 0, &error))?;
+                Box::new(BufReader::with_capacity(1 << 18, file))
+            }
+            Content::Bytes(bytes) => Box::new(&bytes[..]),
+        };
+        let head = head(&mut raw, 6, &self.name)?;
+        refuse_packing(&head, &self.name)?;
+        let gzip = head.starts_with(&[0x1f, 0x8b]);
+        let whole = std::io::Cursor::new(head).chain(raw);
+        Ok(if gzip {
+            Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(whole)))
+        } else {
+            Box::new(whole)
+        })
+    }
+
+    /// Its first bytes, unpacked, at most `most`.
+    ///
+    /// # Errors
+    /// [`ImportError`] where the file cannot be read.
+    pub fn head(&self, most: usize) -> Result<Vec<u8>, ImportError> {
+        head(&mut self.open()?, most, &self.name)
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// [`ImportError`] where the file cannot be read, or has more than 4 GiB.
+    pub fn whole(&self) -> Result<Vec<u8>, ImportError> {
+        let mut bytes = Vec::new();
+        let read = self.open()?.take(WHOLE + 1).read_to_end(&mut bytes);
+        read.map_err(|error| ImportError::io(&self.name, bytes.len() as u64, &error))?;
+        if bytes.len() as u64 > WHOLE {
+            return Err(ImportError::new(&self.name, "at most 4 GiB of this kind of recording", "more"));
+        }
+        Ok(bytes)
+    }
+
+    /// Its name without the one of the source that it belongs to.
+    pub fn leaf_of(&self, sources: &[PathBuf]) -> &str {
+        let whole = sources.iter().filter_map(|source| self.name.strip_prefix(&*source.to_string_lossy()));
+        whole.min_by_key(|rest| rest.len()).filter(|rest| !rest.is_empty()).unwrap_or_else(|| self.leaf())
+    }
+
+    /// The last part of its name, without the folder or archive.
+    pub fn leaf(&self) -> &str {
+        self.name.rsplit(['/', ':']).next().unwrap_or(&self.name)
+    }
+}
+
+fn head(input: &mut dyn Read, most: usize, name: &str) -> Result<Vec<u8>, ImportError> {
+    let mut head = Vec::with_capacity(most.min(1 << 16));
+    input.take(most as u64).read_to_end(&mut head).map_err(|error| ImportError::io(name, 0, &error))?;
+    Ok(head)
+}
+
+fn refuse_packing(head: &[u8], name: &str) -> Result<(), ImportError> {
+    let packing = match head {
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz",
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => "bzip2",
+        [b'P', b'K', 3, 4, ..] => "a zip archive",
+        _ => return Ok(()),
+    };
+    Err(ImportError::new(name, "a plain file, or one compressed by gzip", packing).hint("unpack it first"))
+}
+
+/// The recordings that `sources` name.
+///
+/// # Errors
+/// [`ImportError`] where a path cannot be read, or there is no file.
+pub fn expand(sources: &[PathBuf]) -> Result<Vec<Input>, ImportError> {
+    let mut inputs = Vec::new();
+    for source in sources {
+        add(source, &mut inputs)?;
+    }
+    if inputs.is_empty() {
+        let names: Vec<String> = sources.iter().map(|path| path.display().to_string()).collect();
+        return Err(ImportError::new(names.join(", "), "at least one recording", "no file"));
+    }
+    Ok(inputs)
+}
+
+fn add(path: &Path, inputs: &mut Vec<Input>) -> Result<(), ImportError> {
+    let name = path.display().to_string();
+    let fail = |error: std::io::Error| ImportError::io(&name, 0, &error);
+    if path.is_dir() {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(fail)? {
+            let entry = entry.map_err(fail)?.path();
+            let hidden = entry.file_name().is_some_and(|leaf| leaf.to_string_lossy().starts_with('.'));
+            if !hidden {
+                entries.push(entry);
+            }
+        }
+        entries.sort_by_key(|entry| natural(&entry.display().to_string()));
+        return entries.iter().try_for_each(|entry| add(entry, inputs));
+    }
+    let input = Input { name: name.clone(), content: Content::File(path.to_owned()) };
+    let is_tar = input.head(512)?.get(257..262) == Some(b"ustar");
+    if is_tar {
+        let mut members = members(&input)?;
+        members.sort_by_key(|member| natural(&member.name));
+        inputs.append(&mut members);
+    } else {
+        inputs.push(input);
+    }
+    Ok(())
+}
+
+/// A name with its numbers as numbers, so that `rank10` comes behind `rank9`.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(text);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (number, after) = after.split_at(digits);
+        parts.push((word.to_owned(), number.parse().unwrap_or(u64::MAX)));
+        rest = after;
+    }
+    parts
+}
+
+/// The files of a tar archive (POSIX.1-1988 `ustar` headers of 512 bytes; pax and GNU long names are followed).
+fn members(archive: &Input) -> Result<Vec<Input>, ImportError> {
+    let mut input = archive.open()?;
+    let mut at = 0u64;
+    let mut long_name: Option<String> = None;
+    let mut members = Vec::new();
+    loop {
+        let header = take(&mut *input, 512, &archive.name, at)?;
+        if header.len() < 512 || header.iter().all(|&byte| byte == 0) {
+            return Ok(members);
+        }
+        at += 512;
+        let text = |range: std::ops::Range<usize>| {
+            let field = &header[range];
+            let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+            String::from_utf8_lossy(&field[..end]).trim().to_owned()
+        };
+        let size = u64::from_str_radix(&text(124..136), 8).map_err(|_| {
+            ImportError::new(&archive.name, "the size of an archive's member in octal digits", text(124..136))
+                .at(Place::Byte(at - 512 + 124))
+        })?;
+        let bytes = take(&mut *input, size, &archive.name, at)?;
+        if (bytes.len() as u64) < size {
+            return Err(ImportError::cut(
+                &archive.name,
+                at + bytes.len() as u64,
+                format!("{size} bytes of a member"),
+            ));
+        }
+        let padding = (512 - size % 512) % 512;
+        take(&mut *input, padding, &archive.name, at + size)?;
+        at += size + padding;
+        match header[156] {
+            b'L' => {
+                let name = String::from_utf8_lossy(&bytes);
+                long_name = Some(name.trim_end_matches('\0').to_owned());
+            }
+            b'x' => {
+                let pax = String::from_utf8_lossy(&bytes);
+                long_name = pax.lines().find_map(|line| Some(line.split_once(" path=")?.1.to_owned()));
+            }
+            0 | b'0' => {
+                let prefix = text(345..500);
+                let short =
+                    if prefix.is_empty() { text(0..100) } else { format!("{prefix}/{}", text(0..100)) };
+                let name = long_name.take().unwrap_or(short);
+                let hidden = name.rsplit('/').next().is_some_and(|leaf| leaf.starts_with('.'));
+                if !hidden {
+                    members.push(Input::bytes(format!("{}:{name}", archive.name), bytes));
+                }
+            }
+            _ => long_name = None,
+        }
+    }
+}
+
+fn take(input: &mut dyn Read, most: u64, name: &str, at: u64) -> Result<Vec<u8>, ImportError> {
+    let mut bytes = Vec::new();
+    input.take(most).read_to_end(&mut bytes).map_err(|error| ImportError::io(name, at, &error))?;
+    Ok(bytes)
+}

@@ -1,0 +1,256 @@
+//! NCCL Inspector (NCCL 2.28 and newer, RCCL): JSON lines, one file a process, a record a collective.
+//!
+//! Output v4.0 has `header`, `metadata` and `coll_perf` or `p2p_perf` in each line; from v4.1 on the first two may come once a dump,
+//! and stand for what follows. It has no computation: between two records of a rank lies the time from the end of one to the start
+//! of the next where event times were recorded, and nothing where not. The size of a reduce-scatter is one rank's part.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use windtunnel_kernel::StreamId;
+use windtunnel_kernel::registry::Entry;
+use windtunnel_workload::Dimension;
+use windtunnel_workload::collectives::CollectiveKind;
+
+use crate::coverage::{Coverage, Verdict};
+use crate::draft::{Call, Draft, RankDraft, Work};
+use crate::error::{ImportError, Place};
+use crate::input::Input;
+use crate::kineto::kind_of;
+use crate::{Options, Reader};
+
+/// NCCL Inspector.
+pub struct Inspector;
+
+/// A record.
+#[derive(Debug)]
+struct Record {
+    communicator: String,
+    rank: u32,
+    ranks: u32,
+    what: String,
+    number: u64,
+    bytes: u64,
+    length: u64,
+    /// Start and end in ns, where they were recorded.
+    span: Option<(i64, i64)>,
+    peer: Option<u32>,
+    dumped: i64,
+}
+
+impl Reader for Inspector {
+    fn entry(&self) -> &'static Entry {
+        const { &Entry::new("inspector", "NCCL Inspector's JSON lines, of every rank") }
+    }
+
+    fn detects(&self, head: &[u8], _name: &str) -> bool {
+        memchr::memmem::find(head, b"inspector_output_format_version").is_some()
+            || memchr::memmem::find(head, b"\"coll_perf\"").is_some()
+    }
+
+    fn read(
+        &self,
+        inputs: &[Input],
+        _options: &Options,
+        coverage: &mut Coverage,
+    ) -> Result<Draft, ImportError> {
+        let mut records = Vec::new();
+        for input in inputs {
+            read_file(input, &mut records, coverage)?;
+        }
+        coverage.note("the Inspector leaves out messages below 8,192 bytes unless `NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES` says otherwise");
+        coverage.note("the Inspector keeps the last 1,024 collectives between dumps (`NCCL_INSPECTOR_DUMP_COLL_RING_SIZE`): earlier ones are not here");
+        coverage.note("the Inspector records no computation: gaps between collectives are kept where it has event times");
+        let mut draft = Draft { source: inputs[0].name.clone(), ..Draft::default() };
+        // Ranks of communicators are not ranks of the job: the largest communicator's are taken for them.
+        let world = records.iter().map(|record: &Record| record.ranks).max().unwrap_or(0);
+        let world = crate::assemble::believable(world, &draft.source)?;
+        let biggest: Vec<String> = {
+            let mut names: Vec<String> = records
+                .iter()
+                .filter(|record| record.ranks == world)
+                .map(|record| record.communicator.clone())
+                .collect();
+            names.sort();
+            names.dedup();
+            names
+        };
+        if biggest.len() > 1 {
+            let found = format!("{} communicators of {world} ranks: {}", biggest.len(), biggest.join(", "));
+            return Err(ImportError::new(
+                &draft.source,
+                "one communicator of all ranks, whose numbers are those of the job",
+                found,
+            )
+            .hint("these lines are of several jobs: give the files of one"));
+        }
+        draft.world = Some(world);
+        let global = biggest.first().cloned().unwrap_or_default();
+        let ranks: Vec<u32> = (0..world).collect();
+        let mut by_rank: BTreeMap<u32, Vec<&Record>> = BTreeMap::new();
+        for record in &records {
+            if record.communicator == global {
+                by_rank.entry(record.rank).or_default().push(record);
+            } else {
+                let why =
+                    "its communicator is not the one of all ranks, and whose rank is whose is not recorded";
+                coverage.count(
+                    &format!("collective: {}", record.what),
+                    Verdict::Dropped,
+                    why,
+                    record.bytes,
+                    record.length,
+                );
+            }
+        }
+        for (rank, mut list) in by_rank {
+            list.sort_by_key(|record| (record.span.map_or(record.dumped, |span| span.0), record.number));
+            let program = program(&list, &global, &ranks, &mut draft, coverage);
+            draft.ranks.insert(rank, program);
+        }
+        Ok(draft)
+    }
+}
+
+/// One rank's records in order.
+fn program(
+    list: &[&Record],
+    name: &str,
+    ranks: &[u32],
+    draft: &mut Draft,
+    coverage: &mut Coverage,
+) -> RankDraft {
+    let mut rank = RankDraft::new();
+    let (mut last, mut clock): (Option<u32>, Option<i64>) = (None, None);
+    for record in list {
+        let label = rank.label(&record.what);
+        let compute = rank.label("compute");
+        if let (Some(clock), Some((start, _))) = (clock, record.span)
+            && start > clock
+        {
+            let gap = (start - clock) as u64;
+            coverage.count("gap between collectives", Verdict::Approximated, "taken for computation", 0, gap);
+            last = Some(rank.calc(gap, StreamId(0), compute, last.as_slice()));
+        }
+        clock = record.span.map(|(_, end)| end).or(clock);
+        let n = ranks.len() as u64;
+        let work = match (kind_of(&record.what), record.what.as_str(), record.peer) {
+            (Some(kind), _, _) => {
+                let bytes = match kind {
+                    CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+                        record.bytes.saturating_mul(n)
+                    }
+                    _ => record.bytes,
+                };
+                let (verdict, why) = match kind {
+                    CollectiveKind::Broadcast { .. } | CollectiveKind::Reduce { .. } => {
+                        (Verdict::Guessed, "its root is not recorded: 0")
+                    }
+                    _ => (Verdict::Mapped, ""),
+                };
+                coverage.count(&format!("collective: {}", kind.name()), verdict, why, bytes, record.length);
+                let group = draft.group(name, ranks, Dimension::Other);
+                rank.calls.push(Call {
+                    group,
+                    kind,
+                    bytes,
+                    splits: None,
+                    sequence: Some(record.number),
+                    nanoseconds: record.length,
+                    came: None,
+                });
+                Work::Call(rank.calls.len() as u32 - 1)
+            }
+            (None, "Send", Some(peer)) => {
+                coverage.count("send", Verdict::Mapped, "", record.bytes, record.length);
+                Work::Send(peer, record.bytes, 0)
+            }
+            (None, "Recv", Some(peer)) => {
+                coverage.count("receive", Verdict::Mapped, "", record.bytes, record.length);
+                Work::Receive(Some(peer), Some(0))
+            }
+            (None, other, _) => {
+                coverage.count(other, Verdict::Dropped, "not modelled", record.bytes, record.length);
+                continue;
+            }
+        };
+        last = Some(rank.push(work, StreamId(1), label, Dimension::Other, last.as_slice()));
+    }
+    rank
+}
+
+fn read_file(input: &Input, records: &mut Vec<Record>, coverage: &mut Coverage) -> Result<(), ImportError> {
+    let bytes = input.whole()?;
+    let (mut header, mut metadata) = (Value::Null, Value::Null);
+    for (line, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
+        if text.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let fault = |expected: &str, found: String| {
+            ImportError::new(&input.name, expected, found).at(Place::Line(line))
+        };
+        let value: Value = serde_json::from_slice(text).map_err(|error| {
+            fault("a record of the Inspector in JSON", error.to_string())
+                .hint("a last line that was being written may be cut: remove it")
+        })?;
+        if let Some(version) = value["metadata"]["inspector_output_format_version"].as_str()
+            && !version.starts_with("v4.")
+        {
+            return Err(fault("output format v4.0 to v4.3", format!("`{version}`")));
+        }
+        for (kept, key) in [(&mut header, "header"), (&mut metadata, "metadata")] {
+            if !value[key].is_null() {
+                *kept = value[key].clone();
+            }
+        }
+        let (perf, prefix) = if value["coll_perf"].is_null() {
+            (&value["p2p_perf"], "p2p")
+        } else {
+            (&value["coll_perf"], "coll")
+        };
+        if perf.is_null() {
+            coverage.count(
+                "line without a collective",
+                Verdict::Mapped,
+                "header, statistics or trace of proxies",
+                0,
+                0,
+            );
+            continue;
+        }
+        let number = |key: &str| perf[format!("{prefix}_{key}")].as_f64();
+        let need = |key: &str| {
+            number(key)
+                .filter(|value| *value >= 0.0)
+                .ok_or_else(|| fault(&format!("`{prefix}_{key}`"), "nothing".to_owned()))
+        };
+        let whole = |value: &Value, key: &str| {
+            value[key]
+                .as_u64()
+                .and_then(|value| u32::try_from(value).ok())
+                .ok_or_else(|| fault(&format!("`{key}` in the header"), value[key].to_string()))
+        };
+        let length = need("exec_time_us")? * 1e3;
+        let dumped = metadata["dump_timestamp_us"].as_i64().unwrap_or(0).saturating_mul(1_000);
+        let event = &perf["event_trace_ts"];
+        let kernels: Vec<&Value> =
+            event["kernel_events"].as_array().map(|list| list.iter().collect()).unwrap_or_default();
+        let first = kernels.iter().filter_map(|kernel| kernel["kernel_start_ts"].as_i64()).min();
+        let last = kernels.iter().filter_map(|kernel| kernel["kernel_stop_ts"].as_i64()).max();
+        let span =
+            first.zip(last).map(|(first, last)| (first.saturating_mul(1_000), last.saturating_mul(1_000)));
+        records.push(Record {
+            communicator: header["id"].as_str().map_or_else(|| header["id"].to_string(), str::to_owned),
+            rank: whole(&header, "rank")?,
+            ranks: whole(&header, "n_ranks")?,
+            what: perf[prefix].as_str().unwrap_or("").to_owned(),
+            number: need("sn")? as u64,
+            bytes: need("msg_size_bytes")? as u64,
+            length: length as u64,
+            span,
+            peer: number("peer").map(|peer| peer as u32),
+            dumped,
+        });
+    }
+    Ok(())
+}

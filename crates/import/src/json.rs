@@ -1,0 +1,287 @@
+//! A JSON document of one large array, element by element.
+//!
+//! [`Elements`] hands out each element of one array (`traceEvents`, `nodes`, or the document itself if that is an array) as
+//! the bytes it has in the file, and keeps the other members of the object. Only one element is in memory at a time. The
+//! ends of elements are found by a scan for quotes and brackets; what is inside is checked by who parses the element.
+
+use std::io::Read;
+
+use memchr::{memchr2, memchr3};
+
+use crate::error::{ImportError, Place};
+
+/// Longest element, or other member, that is kept.
+const LONGEST: usize = 64 << 20;
+const CHUNK: usize = 1 << 18;
+
+/// A document under way.
+pub struct Elements<'a> {
+    input: Box<dyn Read + Send + 'a>,
+    name: &'a str,
+    key: &'a str,
+    buffer: Vec<u8>,
+    /// What of `buffer` has not been handed out.
+    at: usize,
+    /// Bytes of the document before `buffer`.
+    before: u64,
+    ended: bool,
+    state: State,
+    /// Other members: key and text of the value.
+    pub members: Vec<(String, Vec<u8>)>,
+    /// Whether the array was seen.
+    pub found: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Begin,
+    /// In the document's object.
+    Object,
+    /// In the array; `bool`: whether the array is the document.
+    Array(bool),
+    Done,
+}
+
+impl<'a> Elements<'a> {
+    /// The elements of member `key`.
+    pub fn new(input: Box<dyn Read + Send + 'a>, name: &'a str, key: &'a str) -> Self {
+        Self {
+            input,
+            name,
+            key,
+            buffer: Vec::with_capacity(CHUNK),
+            at: 0,
+            before: 0,
+            ended: false,
+            state: State::Begin,
+            members: Vec::new(),
+            found: false,
+        }
+    }
+
+    /// Bytes read so far.
+    pub fn byte(&self) -> u64 {
+        self.before + self.at as u64
+    }
+
+    /// The next element, or `None` at the end of the document.
+    ///
+    /// # Errors
+    /// [`ImportError`]: no JSON, or a file that ends too soon.
+    pub fn element(&mut self) -> Result<Option<&[u8]>, ImportError> {
+        loop {
+            match self.state {
+                State::Begin => match self.token("a JSON object or array")? {
+                    b'{' => self.state = State::Object,
+                    b'[' => {
+                        self.found = true;
+                        self.state = State::Array(true);
+                    }
+                    found => return Err(self.unexpected("a JSON object or array", found)),
+                },
+                State::Object => {
+                    match self.token("a key")? {
+                        b',' => continue,
+                        b'}' => {
+                            self.state = State::Done;
+                            continue;
+                        }
+                        b'"' => {}
+                        found => return Err(self.unexpected("a key in quotes", found)),
+                    }
+                    self.at -= 1;
+                    let end = self.end_of_value("a key")?;
+                    let key = String::from_utf8_lossy(&self.buffer[self.at + 1..end - 1]).into_owned();
+                    self.at = end;
+                    match self.token("`:`")? {
+                        b':' => {}
+                        found => return Err(self.unexpected("`:`", found)),
+                    }
+                    let first = self.token("a value")?;
+                    if key == self.key && first == b'[' {
+                        self.found = true;
+                        self.state = State::Array(false);
+                        continue;
+                    }
+                    self.at -= 1;
+                    let end = self.end_of_value("a value")?;
+                    self.members.push((key, self.buffer[self.at..end].to_vec()));
+                    self.at = end;
+                }
+                State::Array(whole) => {
+                    match self.token("an element, or `]`")? {
+                        b',' => continue,
+                        b']' => {
+                            self.state = if whole { State::Done } else { State::Object };
+                            continue;
+                        }
+                        _ => self.at -= 1,
+                    }
+                    let end = self.end_of_value("an element")?;
+                    let start = std::mem::replace(&mut self.at, end);
+                    return Ok(Some(&self.buffer[start..end]));
+                }
+                State::Done => return Ok(None),
+            }
+        }
+    }
+
+    /// The text of another member.
+    pub fn member(&self, key: &str) -> Option<&[u8]> {
+        self.members.iter().find(|(known, _)| known == key).map(|(_, text)| &text[..])
+    }
+
+    fn unexpected(&self, expected: &str, found: u8) -> ImportError {
+        let found = char::from(found).escape_default();
+        ImportError::new(self.name, expected, format!("`{found}`")).at(Place::Byte(self.byte() - 1))
+    }
+
+    /// The next byte that is no white space.
+    fn token(&mut self, expected: &str) -> Result<u8, ImportError> {
+        loop {
+            while let Some(&byte) = self.buffer.get(self.at) {
+                self.at += 1;
+                if !byte.is_ascii_whitespace() {
+                    return Ok(byte);
+                }
+            }
+            if !self.refill()? {
+                return Err(ImportError::cut(self.name, self.byte(), expected));
+            }
+        }
+    }
+
+    /// Reads more behind what is left; false at the end.
+    fn refill(&mut self) -> Result<bool, ImportError> {
+        if self.ended {
+            return Ok(false);
+        }
+        self.buffer.drain(..self.at);
+        self.before += self.at as u64;
+        self.at = 0;
+        let had = self.buffer.len();
+        let read = (&mut self.input).take(CHUNK as u64).read_to_end(&mut self.buffer);
+        let read = read.map_err(|error| ImportError::io(self.name, self.before + had as u64, &error))?;
+        self.ended = read == 0;
+        Ok(read > 0)
+    }
+
+    /// The end of the value that begins at `self.at`.
+    fn end_of_value(&mut self, what: &str) -> Result<usize, ImportError> {
+        let mut scan = Scan::default();
+        loop {
+            if let Some(end) = scan.go_on(&self.buffer[self.at..]) {
+                return Ok(self.at + end);
+            }
+            if self.buffer.len() - self.at > LONGEST {
+                let error = ImportError::new(self.name, format!("{what} of at most 64 MiB"), "a longer one");
+                return Err(error.at(Place::Byte(self.byte())));
+            }
+            if !self.refill()? {
+                return Err(ImportError::cut(
+                    self.name,
+                    self.before + self.buffer.len() as u64,
+                    format!("the end of {what}"),
+                ));
+            }
+        }
+    }
+}
+
+/// Looks for the end of a value; may be asked again with more behind the same bytes.
+#[derive(Default)]
+struct Scan {
+    at: usize,
+    depth: usize,
+    in_string: bool,
+}
+
+impl Scan {
+    fn go_on(&mut self, bytes: &[u8]) -> Option<usize> {
+        let (open, close) = match bytes.first()? {
+            b'{' => (b'{', b'}'),
+            b'[' => (b'[', b']'),
+            b'"' => (b'"', b'"'),
+            _ => return self.scalar(bytes),
+        };
+        while self.at < bytes.len() {
+            if self.in_string {
+                match memchr2(b'"', b'\\', &bytes[self.at..]) {
+                    None => self.at = bytes.len(),
+                    Some(found) if bytes[self.at + found] == b'\\' => {
+                        if self.at + found + 1 >= bytes.len() {
+                            // The escaped byte has not come yet.
+                            self.at += found;
+                            return None;
+                        }
+                        self.at += found + 2;
+                    }
+                    Some(found) => {
+                        self.at += found + 1;
+                        self.in_string = false;
+                        if self.depth == 0 {
+                            return Some(self.at);
+                        }
+                    }
+                }
+                continue;
+            }
+            let Some(found) = memchr3(b'"', open, close, &bytes[self.at..]) else {
+                self.at = bytes.len();
+                return None;
+            };
+            self.at += found + 1;
+            match bytes[self.at - 1] {
+                b'"' => self.in_string = true,
+                byte if byte == open => self.depth += 1,
+                _ => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return Some(self.at);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A number or a word ends before a separator.
+    fn scalar(&mut self, bytes: &[u8]) -> Option<usize> {
+        let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}') || byte.is_ascii_whitespace();
+        let found = bytes[self.at..].iter().position(ends);
+        self.at = bytes.len();
+        found.map(|_| bytes.iter().position(ends).unwrap_or(bytes.len()).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(Vec<String>, usize), ImportError> {
+        let mut elements = Elements::new(Box::new(text.as_bytes()), "t", "list");
+        let mut found = Vec::new();
+        while let Some(element) = elements.element()? {
+            found.push(String::from_utf8_lossy(element).into_owned());
+        }
+        Ok((found, elements.members.len()))
+    }
+
+    #[test]
+    fn elements_of_a_member_and_of_a_bare_array() {
+        let (elements, members) =
+            read(r#"{"a": {"x": "}"}, "list": [{"q": "\"]}"}, [1, [2]], 3.5, "s"], "b": true}"#).unwrap();
+        assert_eq!(elements, [r#"{"q": "\"]}"}"#, "[1, [2]]", "3.5", "\"s\""]);
+        assert_eq!(members, 2);
+        assert_eq!(read("[{}, {} ]").unwrap().0, ["{}", "{}"]);
+    }
+
+    #[test]
+    fn every_cut_is_an_error_with_its_place() {
+        let text = r#"{"a": "x\\", "list": [{"q": [1]}, 2, "\""], "b": {"c": null}}"#;
+        for cut in 0..text.len() {
+            let error = read(&text[..cut]).unwrap_err();
+            assert!(matches!(error.place, Place::Byte(at) if at <= cut as u64), "{cut}: {error}");
+        }
+    }
+}

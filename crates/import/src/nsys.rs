@@ -1,0 +1,295 @@
+//! Nsight Systems exports (`nsys export -t sqlite`): kernels, copies, calls of the runtime and NVTX ranges of NCCL.
+//!
+//! Tables exist lazily and columns come and go with versions, so what is not there is taken as empty. Each process with kernels on a
+//! device is a rank. NCCL annotates its calls with NVTX ranges whose payload (static schema 2^24 + SID) begins, since NCCL 2.25.1, with
+//! the communicator's hash and the bytes of one member, before with the bytes alone. An export without blobs has no
+//! payload: kernels of NCCL then keep their recorded time, and a note says how to export.
+
+use std::collections::BTreeMap;
+
+use windtunnel_kernel::registry::Entry;
+
+use crate::coverage::{Coverage, Verdict};
+use crate::draft::Draft;
+use crate::error::ImportError;
+use crate::input::Input;
+use crate::kineto::{self, Annotation, DeviceOp, Dims, HostCall, SyncRecord, Trace, host_kind};
+use crate::sqlite::{Cell, Database};
+use crate::{Options, Reader};
+
+/// Nsight Systems.
+pub struct Nsys;
+
+impl Reader for Nsys {
+    fn entry(&self) -> &'static Entry {
+        const {
+            &Entry::new(
+                "nsys",
+                "Nsight Systems exports in SQLite (nsys export -t sqlite --include-blobs=true)",
+            )
+        }
+    }
+
+    fn detects(&self, head: &[u8], _name: &str) -> bool {
+        head.starts_with(b"SQLite format 3\0")
+    }
+
+    fn read(
+        &self,
+        inputs: &[Input],
+        _options: &Options,
+        coverage: &mut Coverage,
+    ) -> Result<Draft, ImportError> {
+        let mut traces = Vec::new();
+        for input in inputs {
+            let bytes = input.whole()?;
+            let database = Database::open(&input.name, &bytes)?;
+            if !database.has("CUPTI_ACTIVITY_KIND_KERNEL") {
+                return Err(ImportError::new(&input.name, "the table `CUPTI_ACTIVITY_KIND_KERNEL`", "an SQLite file without it")
+                    .hint("profile with `nsys profile -t cuda,nvtx` and export with `nsys export -t sqlite --include-blobs=true`"));
+            }
+            let before = traces.len();
+            read_export(&input.name, &database, &mut traces, coverage)?;
+            if traces.len() == before {
+                return Err(ImportError::new(&input.name, "at least one kernel", "none"));
+            }
+        }
+        for (rank, trace) in (0..).zip(&mut traces) {
+            trace.rank = Some(rank);
+            trace.world = None;
+        }
+        coverage.count(
+            "rank",
+            Verdict::Guessed,
+            "an export does not say which: the order of devices and files",
+            0,
+            0,
+        );
+        kineto::assemble(traces, &[], inputs[0].name.clone(), coverage)
+    }
+}
+
+fn read_export(
+    file: &str,
+    database: &Database<'_>,
+    traces: &mut Vec<Trace>,
+    coverage: &mut Coverage,
+) -> Result<(), ImportError> {
+    let mut strings: BTreeMap<i64, String> = BTreeMap::new();
+    database.rows("StringIds", &["id", "value"], |row| {
+        if let (Some(id), Some(text)) = (row[0].int(), row[1].text()) {
+            strings.insert(id, text.to_owned());
+        }
+    })?;
+    let mut blobs = true;
+    database.rows("META_DATA_EXPORT", &["name", "value"], |row| {
+        if row[0].text() == Some("EXPORT_PARAM_INCLUDE_BLOBS") {
+            blobs = row[1].text() == Some("true");
+        }
+    })?;
+    let mut exports = Export { by_process: BTreeMap::new(), strings };
+    exports.device(database, "CUPTI_ACTIVITY_KIND_KERNEL", Some("shortName"), "")?;
+    exports.device(database, "CUPTI_ACTIVITY_KIND_MEMCPY", None, "copy of memory")?;
+    exports.device(database, "CUPTI_ACTIVITY_KIND_MEMSET", None, "set of memory")?;
+    exports.host(database)?;
+    exports.syncs(database)?;
+    exports.ranges(database, coverage)?;
+    let communicates =
+        exports.by_process.values().any(|(trace, _)| trace.names.iter().any(|name| name.starts_with("nccl")));
+    if !blobs && communicates {
+        coverage.note(format!(
+            "{file}: exported without blobs, so sizes of NCCL's calls are not in it: export with `nsys export -t sqlite --include-blobs=true`"
+        ));
+    }
+    for (_, (mut trace, _)) in exports.by_process {
+        if trace.device.is_empty() {
+            continue;
+        }
+        file.clone_into(&mut trace.file);
+        trace.device.sort_by_key(|op| (op.start, op.end, op.correlation));
+        trace.host.sort_by_key(|call| (call.start, call.end, call.correlation));
+        trace.annotations.sort_by_key(|annotation| (annotation.start, annotation.end));
+        traces.push(trace);
+    }
+    Ok(())
+}
+
+/// A trace, and the numbers of its streams by device and stream.
+type Process = (Trace, BTreeMap<(i64, i64), u32>);
+
+struct Export {
+    /// By process: its trace, and numbers of its streams.
+    by_process: BTreeMap<i64, Process>,
+    strings: BTreeMap<i64, String>,
+}
+
+/// The process part of a serialised id: its low 24 bits are the thread.
+fn process(id: Option<i64>) -> i64 {
+    id.unwrap_or(0) >> 24
+}
+
+impl Export {
+    fn trace(&mut self, process: i64) -> &mut Process {
+        self.by_process.entry(process).or_default()
+    }
+
+    fn name(trace: &mut Trace, text: &str) -> u32 {
+        let known = trace.names.iter().position(|known| known == text);
+        known.unwrap_or_else(|| {
+            trace.names.push(text.to_owned());
+            trace.names.len() - 1
+        }) as u32
+    }
+
+    fn stream((trace, streams): &mut Process, device: i64, stream: i64) -> u32 {
+        *streams.entry((device, stream)).or_insert_with(|| {
+            trace.streams.push((device.to_string(), stream));
+            trace.streams.len() as u32 - 1
+        })
+    }
+
+    fn span(trace: &mut Trace, start: i64, end: i64) {
+        let (first, last) = trace.span.unwrap_or((start, end));
+        trace.span = Some((first.min(start), last.max(end)));
+    }
+
+    fn device(
+        &mut self,
+        database: &Database<'_>,
+        table: &str,
+        name: Option<&str>,
+        fixed: &str,
+    ) -> Result<(), ImportError> {
+        let columns =
+            ["start", "end", "deviceId", "streamId", "correlationId", "globalPid", name.unwrap_or("start")];
+        database.rows(table, &columns, |row| {
+            let number = |at: usize| row[at].int();
+            let (Some(start), Some(end)) = (number(0), number(1)) else { return };
+            let text = match name {
+                Some(_) => number(6)
+                    .and_then(|id| self.strings.get(&id))
+                    .cloned()
+                    .unwrap_or_else(|| "kernel".to_owned()),
+                None => fixed.to_owned(),
+            };
+            // Old exports have no process: devices stand for them.
+            let owner = number(5).map_or(number(2).unwrap_or(0), |id| process(Some(id)));
+            let entry = self.trace(owner);
+            let stream = Self::stream(entry, number(2).unwrap_or(0), number(3).unwrap_or(0));
+            let label = Self::name(&mut entry.0, &text);
+            Self::span(&mut entry.0, start, end);
+            entry.0.device.push(DeviceOp {
+                stream,
+                start,
+                end: end.max(start),
+                correlation: number(4).unwrap_or(-1),
+                name: label,
+                arguments: None,
+                copy: name.is_none(),
+            });
+        })
+    }
+
+    fn host(&mut self, database: &Database<'_>) -> Result<(), ImportError> {
+        database.rows(
+            "CUPTI_ACTIVITY_KIND_RUNTIME",
+            &["start", "end", "globalTid", "correlationId", "nameId"],
+            |row| {
+                let (Some(start), Some(end), thread) = (row[0].int(), row[1].int(), row[2].int()) else {
+                    return;
+                };
+                let text = row[4].int().and_then(|id| self.strings.get(&id)).cloned().unwrap_or_default();
+                // `cudaLaunchKernel_v7000`: the version is no part of the name.
+                let plain = text.split("_v").next().unwrap_or(&text);
+                let kind = host_kind(plain);
+                let (trace, _) = self.trace(process(thread));
+                Self::span(trace, start, end);
+                let thread = (thread.unwrap_or(0) & 0xff_ffff) as u32;
+                trace.host.push(HostCall {
+                    kind,
+                    start,
+                    end: end.max(start),
+                    thread,
+                    correlation: row[3].int().unwrap_or(-1),
+                });
+            },
+        )
+    }
+
+    fn syncs(&mut self, database: &Database<'_>) -> Result<(), ImportError> {
+        // Kinds of wait: 1 event, 2 stream waits for event, 3 stream, 4 context.
+        database.rows(
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+            &["deviceId", "streamId", "correlationId", "globalPid", "syncType"],
+            |row| {
+                let entry = self.trace(process(row[3].int()));
+                let stream = row[1].int().filter(|&stream| (0..i64::from(u32::MAX)).contains(&stream));
+                if row[4].int() != Some(3) {
+                    return;
+                }
+                let stream = stream.map(|stream| Self::stream(entry, row[0].int().unwrap_or(0), stream));
+                let correlation = row[2].int().unwrap_or(-1);
+                entry.0.syncs.push(SyncRecord { correlation, stream, waited: None, record: None });
+            },
+        )
+    }
+
+    fn ranges(&mut self, database: &Database<'_>, coverage: &mut Coverage) -> Result<(), ImportError> {
+        let columns = ["start", "end", "text", "textId", "globalTid", "binaryData"];
+        let mut others = crate::coverage::Amount::default();
+        database.rows("NVTX_EVENTS", &columns, |row| {
+            let text = row[2].text().map(str::to_owned);
+            let text = text
+                .or_else(|| row[3].int().and_then(|id| self.strings.get(&id)).cloned())
+                .unwrap_or_default();
+            let (Some(start), Some(end)) = (row[0].int(), row[1].int()) else { return };
+            let Some(call) = text.strip_prefix("nccl") else {
+                others.operations += 1;
+                others.nanoseconds += (end - start).max(0) as u64;
+                return;
+            };
+            let dims = if let Cell::Blob(blob) = &row[5] { payload(blob) } else { None };
+            let (trace, _) = self.trace(process(row[4].int()));
+            let name = Self::name(trace, &format!("nccl:{call}"));
+            let thread = (row[4].int().unwrap_or(0) & 0xff_ffff) as u32;
+            trace.annotations.push(Annotation { name, start, end, thread, dims });
+            coverage.count(
+                "annotation of a collective",
+                Verdict::Mapped,
+                "says sizes, where the export has blobs",
+                0,
+                0,
+            );
+        })?;
+        coverage.add(
+            "annotation (NVTX)",
+            Verdict::Mapped,
+            "inside the host's time between two launches",
+            others,
+        );
+        Ok(())
+    }
+}
+
+/// Bytes of a call from a payload: communicator and bytes, or bytes alone.
+fn payload(blob: &[u8]) -> Option<Dims> {
+    let number = |at: usize| {
+        blob.get(at..at + 8).map(|part| u64::from_le_bytes(part.try_into().expect("eight bytes")))
+    };
+    let first = number(0)?;
+    Some(Dims { elements: number(8).unwrap_or(first), element_bytes: 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_with_and_without_a_communicator() {
+        let bytes =
+            |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(payload(&bytes(&[77, 4_096])).unwrap().elements, 4_096);
+        assert_eq!(payload(&bytes(&[4_096])).unwrap().elements, 4_096);
+        assert_eq!(payload(&[1, 2]), None);
+    }
+}

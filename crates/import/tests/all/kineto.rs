@@ -1,0 +1,106 @@
+//! Kineto traces written here.
+
+use windtunnel_import::input::Input;
+use windtunnel_import::{Options, Verdict};
+use windtunnel_kernel::RankId;
+use windtunnel_workload::OpKind;
+use windtunnel_workload::program::HOST_STREAM;
+
+use crate::small::import;
+
+/// A rank's step: two kernels, an all-reduce of 1 MiB on another stream, a wait of the host. Times in us.
+pub(crate) fn trace(rank: u32) -> String {
+    let kernel = |name: &str, stream: u32, at: f64, length: f64, correlation: u32, more: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"{name}","pid":0,"tid":{stream},"ts":{at},"dur":{length},"args":{{"stream":{stream},"correlation":{correlation}{more}}}}}"#
+        )
+    };
+    let call = |name: &str, at: f64, length: f64, correlation: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"{name}","pid":9,"tid":9,"ts":{at},"dur":{length},"args":{{"correlation":{correlation}}}}}"#
+        )
+    };
+    let said = r#","Collective name":"allreduce","In msg nelems":262144,"Out msg nelems":262144,"dtype":"Float","Group size":2,"Process Group Name":"0","Process Group Ranks":"[0, 1]""#;
+    let events = [
+        r#"{"ph":"X","cat":"user_annotation","name":"ProfilerStep#3","pid":9,"tid":9,"ts":1000.5,"dur":200}"#
+            .to_owned(),
+        call("cudaLaunchKernel", 1010.0, 5.0, 1),
+        kernel("void gemm<float>(float*)", 7, 1020.0, 30.0, 1, ""),
+        call("cudaLaunchKernel", 1016.0, 5.0, 2),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 20, 1055.0, 40.0, 2, said),
+        call("cudaLaunchKernel", 1030.0, 5.0, 3),
+        kernel("softmax", 7, 1052.0, 10.0, 3, ""),
+        call("cudaDeviceSynchronize", 1040.0, 60.0, 4),
+        r#"{"ph":"f","cat":"ac2g","name":"ac2g","id":1,"ts":1020}"#.to_owned(),
+    ];
+    format!(
+        r#"{{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":{rank},"world_size":2,"pg_config":[{{"pg_name":"0","pg_desc":"default_pg","ranks":[0,1]}}]}},"traceEvents":[{}],"traceName":"t"}}"#,
+        events.join(",")
+    )
+}
+
+fn inputs() -> Vec<Input> {
+    (0..2).map(|rank| Input::bytes(format!("{rank}.json"), trace(rank).into_bytes())).collect()
+}
+
+#[test]
+fn kernels_keep_their_streams_and_the_host_waits_for_them() {
+    let (workload, coverage) = import("kineto", &inputs(), &Options::default()).unwrap();
+    let program = workload.program(RankId(0));
+    let label = |op: usize| program.labels[program.ops[op].label as usize].as_str();
+    let find = |name: &str| (0..program.ops.len()).find(|&op| label(op) == name).unwrap() as u32;
+    let (gemm, softmax, wait) = (find("gemm"), find("softmax"), find("wait of the host"));
+    // 5 us of launch before 30 us of kernel, after the point at 1010; then in order on its stream, 2 us of gap.
+    assert!(
+        matches!(program.ops[gemm as usize].kind, OpKind::Calc { duration, stream } if duration.0 == 40_000_000 && stream.0 == 0)
+    );
+    assert!(program.requires.of(gemm).contains(&softmax));
+    let sum = (0..program.ops.len() as u32)
+        .find(|&op| matches!(program.ops[op as usize].kind, OpKind::Collective { .. }))
+        .unwrap();
+    for before in [softmax, sum] {
+        assert!(program.requires.of(before).contains(&wait));
+    }
+    // The wait ended at 1100, the all-reduce at 1095: 5 us are its own.
+    assert!(
+        matches!(program.ops[wait as usize].kind, OpKind::Calc { duration, stream } if duration.0 == 5_000_000 && stream == HOST_STREAM)
+    );
+    assert_eq!(program.specs[0].bytes.0, 1 << 20);
+    assert_eq!(coverage.of("kernel", Verdict::Mapped), 4);
+    assert_eq!(coverage.of("collective: all-reduce", Verdict::Mapped), 2);
+}
+
+#[test]
+fn a_rank_given_twice_and_a_merged_trace_are_refused() {
+    let twice = vec![Input::bytes("a", trace(0).into_bytes()), Input::bytes("b", trace(0).into_bytes())];
+    assert!(import("kineto", &twice, &Options::default()).unwrap_err().found.contains("rank 0 again"));
+    let merged = trace(0).replace(r#""Group size":2"#, r#""Group size":2,"Rank":0"#);
+    let other = r#"{"ph":"X","cat":"kernel","name":"ncclDevKernel","pid":1,"tid":2,"ts":1,"dur":2,"args":{"stream":2,"Collective name":"allreduce","Rank":1}},"#;
+    let merged = merged.replace(r#""traceEvents":["#, &format!(r#""traceEvents":[{other}"#));
+    let error = import("kineto", &[Input::bytes("m", merged.into_bytes())], &Options::default()).unwrap_err();
+    assert!(error.hint.unwrap().contains("merged"));
+    // Merged by hand: the events of both, with processes and devices of their own.
+    let events = |rank: u32| {
+        let text = trace(rank)
+            .replace(r#""pid":9"#, &format!(r#""pid":{}"#, 90 + rank))
+            .replace(r#""pid":0"#, &format!(r#""pid":{rank}"#));
+        text[text.find("[{\"ph\"").unwrap() + 1..text.rfind(']').unwrap()].to_owned()
+    };
+    let merged = format!(r#"{{"traceEvents":[{},{}]}}"#, events(0), events(1));
+    let error = import("kineto", &[Input::bytes("m", merged.into_bytes())], &Options::default()).unwrap_err();
+    assert!(error.found.contains("2 processes on 2 devices"), "{error}");
+}
+
+#[test]
+fn clocks_that_disagree_are_set_by_collectives() {
+    let mut late = trace(1);
+    // Rank 1's clock is a second ahead.
+    for at in ["1000.5", "1010", "1020", "1016", "1055", "1030", "1052", "1040"] {
+        late = late
+            .replace(&format!(r#""ts":{at},"#), &format!(r#""ts":{},"#, at.parse::<f64>().unwrap() + 1e6));
+    }
+    let inputs = [Input::bytes("0", trace(0).into_bytes()), Input::bytes("1", late.into_bytes())];
+    let (workload, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
+    assert_eq!(coverage.of("clock of a rank", Verdict::Approximated), 1);
+    assert_eq!(workload.program(RankId(0)), workload.program(RankId(1)));
+}

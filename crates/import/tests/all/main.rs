@@ -1,0 +1,6 @@
+//! Readers of recordings, seen from outside.
+
+mod bad_input;
+mod kineto;
+mod recorded;
+mod small;

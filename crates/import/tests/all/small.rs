@@ -1,0 +1,317 @@
+//! Small recordings written here, one for each reader: what they become is known.
+
+use windtunnel_import::input::Input;
+use windtunnel_import::{Coverage, ImportError, Missing, Options, Verdict, import_inputs, reader};
+use windtunnel_kernel::RankId;
+use windtunnel_workload::collectives::CollectiveKind;
+use windtunnel_workload::{OpKind, Workload};
+
+/// The names of the readers with a recording of each, two ranks where that is possible.
+pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
+    let text = |name: &str, text: &str| Input::bytes(name, text.as_bytes().to_vec());
+    vec![
+        ("kineto", vec![text("r0.json", &crate::kineto::trace(0)), text("r1.json", &crate::kineto::trace(1))]),
+        (
+            "liballprof",
+            vec![
+                text(
+                    "t-0.txt",
+                    "# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Send:11.0:64:100:2,4,4:1:7:0,0,2:12.0\n\
+                     MPI_Allreduce:20.0:1:2:8:11,8,8:3:0,0,2:25.0\nMPI_Finalize:30.0:-\n",
+                ),
+                text(
+                    "t-1.txt",
+                    "# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Recv:6.0:64:100:2,4,4:0:7:0,1,2:9:12.5\n\
+                     MPI_Allreduce:20.0:1:2:8:11,8,8:3:0,1,2:25.0\nMPI_Finalize:30.0:-\n",
+                ),
+            ],
+        ),
+        (
+            "simgrid",
+            vec![
+                text("t0.txt", "0 init\n0 compute 1e6\n0 isend 1 5 1000\n0 wait 0 1 5\n0 allreduce 8 0 0\n0 finalize\n"),
+                text("t1.txt", "1 init\n1 irecv 0 5 1000\n1 compute 2e6\n1 waitall\n1 allreduce 8 0 0\n1 finalize\n"),
+            ],
+        ),
+        (
+            "storage",
+            vec![text("a.spc", "0,100,4096,R,0.5\n1,2048,8192,w,0.500001\n0,4096,512,R,0.6\n")],
+        ),
+        (
+            "inspector",
+            (0..2)
+                .map(|rank| {
+                    let line = format!(
+                        r#"{{"header":{{"id":"0x1","rank":{rank},"n_ranks":2}},"metadata":{{"inspector_output_format_version":"v4.0","dump_timestamp_us":5}},"coll_perf":{{"coll":"ReduceScatter","coll_sn":3,"coll_msg_size_bytes":4096,"coll_exec_time_us":20}}}}"#
+                    );
+                    text(&format!("inspector-{rank}.jsonl"), &format!("{line}\n"))
+                })
+                .collect(),
+        ),
+        (
+            "flight-recorder",
+            (0..2)
+                .map(|rank| {
+                    let json = format!(
+                        r#"{{"version":"2.4","pg_config":{{"0":{{"name":"0","desc":"default_pg","ranks":"[0, 1]"}}}},"entries":[
+                        {{"record_id":0,"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":1,"profiling_name":"nccl:all_reduce","input_sizes":[[1024]],"input_dtypes":["Float"],"output_sizes":[[1024]],"output_dtypes":["Float"],"time_created_ns":{},"state":"completed"}}]}}"#,
+                        1_000_000 + rank * 500
+                    );
+                    text(&format!("trace_{rank}"), &json)
+                })
+                .collect(),
+        ),
+        (
+            "chakra",
+            (0..2)
+                .map(|rank| {
+                    text(
+                        &format!("c.{rank}.json"),
+                        r#"{"workload_graph": [{"id": 1, "name": "gemm", "type": 4, "runtime": 12, "is_cpu_op": false},
+                        {"id": 2, "name": "ncclAllReduce", "type": 7, "data_deps": [1], "runtime": 9, "is_cpu_op": false, "comm_type": 0, "comm_size": 65536}]}"#,
+                    )
+                })
+                .collect(),
+        ),
+        ("chakra", (0..2).map(|rank| Input::bytes(format!("c.{rank}.et"), chakra())).collect()),
+        ("dumpi", (0..2).map(|rank| Input::bytes(format!("d-{rank}.bin"), dumpi(rank))).collect()),
+        ("xplane", vec![Input::bytes("host.xplane.pb", xplane())]),
+    ]
+}
+
+/// Protocol Buffers by hand: a field of bytes, and one of a number.
+fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
+    assert!(content.len() < 128, "one byte of length");
+    [&[number << 3 | 2, content.len() as u8], content].concat()
+}
+
+fn number_field(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
+/// A Chakra trace of two nodes in Protocol Buffers: a kernel of 12 us and an all-reduce of 100 bytes behind it.
+fn chakra() -> Vec<u8> {
+    let attribute =
+        |name: &str, value: Vec<u8>| bytes_field(10, &[bytes_field(1, name.as_bytes()), value].concat());
+    let device = attribute("is_cpu_op", vec![0xd8, 0x01, 0]);
+    let kernel = [
+        number_field(1, 1),
+        bytes_field(2, b"gemm"),
+        number_field(3, 4),
+        number_field(7, 12),
+        device.clone(),
+    ]
+    .concat();
+    let sum = [
+        number_field(1, 2),
+        bytes_field(2, b"ncclAllReduce"),
+        number_field(3, 7),
+        bytes_field(5, &[1]),
+        device,
+        attribute("comm_type", number_field(9, 0)),
+        attribute("comm_size", number_field(9, 100)),
+    ]
+    .concat();
+    let mut file = Vec::new();
+    for message in [bytes_field(1, b"1.0.0"), kernel, sum] {
+        file.push(message.len() as u8);
+        file.extend(message);
+    }
+    file
+}
+
+/// A DUMPI trace of one of two ranks: 0 sends 100 ints to 1, both meet in a barrier.
+fn dumpi(rank: u32) -> Vec<u8> {
+    let mut file = b"\xff\xaa\xddDUMPI".to_vec();
+    file.extend([0; 8]);
+    let mut time = 0u32;
+    let mut call = |file: &mut Vec<u8>, function: u16, arguments: &[u8]| {
+        file.extend(function.to_be_bytes());
+        file.push(0x48);
+        file.extend([0, 0]);
+        for at in [time, time + 1_000] {
+            file.extend(0u16.to_be_bytes());
+            file.extend(at.to_be_bytes());
+        }
+        time += 5_000;
+        file.extend(arguments);
+    };
+    call(&mut file, 81, &[0, 2, 0, 0, 0, 2]);
+    call(&mut file, 82, &[&[0, 2][..], &rank.to_be_bytes()].concat());
+    // 100 ints (9) to or from the other, tag 5, on the world (2).
+    let message =
+        [&100u32.to_be_bytes()[..], &[0, 9], &(1 - rank).to_be_bytes(), &5u32.to_be_bytes(), &[0, 2]]
+            .concat();
+    call(&mut file, rank as u16, &message);
+    call(&mut file, 52, &[0, 2]);
+    call(&mut file, 125, &[]);
+    let header = file.len() as u64;
+    file.extend([1, 0, 0]);
+    file.extend(header.to_be_bytes());
+    for section in [8u64, 0, 0] {
+        file.extend(section.to_be_bytes());
+    }
+    file
+}
+
+/// An XPlane of a GPU with two kernels, the second 5 us after the first.
+fn xplane() -> Vec<u8> {
+    let event = |name: u8, offset: u8, length: u8| {
+        bytes_field(4, &[number_field(1, name), number_field(2, offset), number_field(3, length)].concat())
+    };
+    let line = [bytes_field(2, b"Stream #7"), number_field(3, 1), event(1, 0, 10), event(2, 15, 20)].concat();
+    let name = |id: u8, text: &[u8]| {
+        bytes_field(4, &[number_field(1, id), bytes_field(2, &bytes_field(2, text))].concat())
+    };
+    bytes_field(
+        1,
+        &[bytes_field(2, b"/device:GPU:0"), bytes_field(3, &line), name(1, b"fusion"), name(2, b"gemm")]
+            .concat(),
+    )
+}
+
+pub(crate) fn import(
+    name: &str,
+    inputs: &[Input],
+    options: &Options,
+) -> Result<(Workload, Coverage), ImportError> {
+    import_inputs(reader(name)?, inputs, options)
+}
+
+fn sample(name: &str) -> Vec<Input> {
+    samples().into_iter().find(|(known, _)| *known == name).map(|(_, inputs)| inputs).unwrap()
+}
+
+fn collective(workload: &Workload) -> (CollectiveKind, u64) {
+    let program = workload.program(RankId(0));
+    let spec = &program.specs[0];
+    (spec.kind, spec.bytes.0)
+}
+
+#[test]
+fn every_sample_becomes_a_workload_and_is_detected() {
+    for (name, inputs) in samples() {
+        let (workload, coverage) =
+            import(name, &inputs, &Options::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(workload.operations() > 0, "{name}");
+        assert_eq!(coverage.total(Verdict::Dropped).operations, 0, "{name}: {:?}", coverage.first_dropped());
+        let found = windtunnel_import::detect(&inputs[0])
+            .unwrap()
+            .unwrap_or_else(|| panic!("{name} is not detected"));
+        assert_eq!(found.entry().name, name);
+    }
+}
+
+#[test]
+fn an_mpi_program_keeps_times_sizes_and_order() {
+    let (workload, _) = import("liballprof", &sample("liballprof"), &Options::default()).unwrap();
+    let ops: Vec<OpKind> = workload.program(RankId(0)).ops.iter().map(|op| op.kind).collect();
+    // 1.0 to 11.0 us is computation, 12.0 to 20.0 too, 25.0 to 30.0 as well.
+    let computed: u64 = ops
+        .iter()
+        .filter_map(|op| if let OpKind::Calc { duration, .. } = op { Some(duration.0) } else { None })
+        .sum();
+    assert_eq!(computed, (10 + 8 + 5) * 1_000_000);
+    assert!(ops.iter().any(|op| matches!(op, OpKind::Send { bytes, .. } if bytes.0 == 400)));
+    assert_eq!(collective(&workload), (CollectiveKind::AllReduce, 64));
+}
+
+#[test]
+fn a_dumpi_trace_says_who_it_is() {
+    // In the other order: the traces themselves say their ranks.
+    let mut inputs = sample("dumpi");
+    inputs.reverse();
+    let (workload, coverage) = import("dumpi", &inputs, &Options::default()).unwrap();
+    assert!(
+        workload
+            .program(RankId(0))
+            .ops
+            .iter()
+            .any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.0 == 400))
+    );
+    assert_eq!((coverage.of("send", Verdict::Mapped), coverage.of("receive", Verdict::Mapped)), (1, 1));
+    let error = import("dumpi", &inputs[..1], &Options::default()).unwrap_err();
+    assert!(error.found.contains("missing: rank 0"), "{error}");
+}
+
+#[test]
+fn a_chakra_trace_is_the_same_in_both_forms() {
+    let both: Vec<Vec<Input>> =
+        samples().into_iter().filter(|(name, _)| *name == "chakra").map(|(_, inputs)| inputs).collect();
+    let of = |inputs: &[Input]| import("chakra", inputs, &Options::default()).unwrap().0;
+    let (json, binary) = (of(&both[0]), of(&both[1]));
+    assert_eq!(
+        (collective(&json).0, collective(&binary)),
+        (CollectiveKind::AllReduce, (CollectiveKind::AllReduce, 100))
+    );
+    let kinds = |workload: &Workload| {
+        workload.program(RankId(0)).ops.iter().map(|op| std::mem::discriminant(&op.kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&json), kinds(&binary));
+}
+
+#[test]
+fn a_reduce_scatter_of_the_inspector_counts_all_parts() {
+    let (workload, _) = import("inspector", &sample("inspector"), &Options::default()).unwrap();
+    assert_eq!(collective(&workload), (CollectiveKind::ReduceScatter, 8_192));
+}
+
+#[test]
+fn a_flight_recorder_dump_is_the_same_from_a_pickle() {
+    // Protocol 2, as PyTorch's pickler writes: {"version": "2.4", "entries": []}, with a memo that is used.
+    let pickle = b"\x80\x02}q\x00(X\x07\x00\x00\x00versionq\x01X\x03\x00\x00\x002.4q\x02X\x07\x00\x00\x00entriesq\x03]q\x04u.";
+    let values = windtunnel_import::pickle::read("t", pickle).unwrap();
+    assert_eq!(values.root().get("version").and_then(windtunnel_import::pickle::Value::text), Some("2.4"));
+    assert_eq!(values.root().get("entries").unwrap().items().count(), 0);
+}
+
+#[test]
+fn a_pickle_that_wants_to_run_code_is_refused() {
+    // os.system("id"): what `pickle.dumps` makes of an object with `__reduce__`, in protocols 0 and 4.
+    for evil in [
+        &b"cos\nsystem\n(S'id'\ntR."[..],
+        b"\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94\x8c\x06system\x94\x93\x94\x8c\x02id\x94\x85\x94R\x94.",
+    ] {
+        let error = windtunnel_import::pickle::read("dump", evil).unwrap_err();
+        assert!(error.found.contains("names, calls or builds"), "{error}");
+    }
+}
+
+#[test]
+fn missing_ranks_are_named_or_filled_in() {
+    let one = &sample("chakra")[..1];
+    // A world of one: its collective has nobody to wait for.
+    let (alone, _) = import("chakra", one, &Options::default()).unwrap();
+    assert_eq!(alone.ranks(), 1);
+    let kineto = &sample("kineto")[..1];
+    let error = import("kineto", kineto, &Options::default()).unwrap_err();
+    assert!(error.found.contains("missing: rank 1"), "{error}");
+    let same = Options { missing: Missing::Same, ..Options::default() };
+    let (filled, coverage) = import("kineto", kineto, &same).unwrap();
+    assert_eq!((filled.ranks(), filled.programs.len()), (2, 1));
+    assert_eq!(coverage.of("rank", Verdict::Guessed), 1);
+    let alone = Options { missing: Missing::Alone, ..Options::default() };
+    let (workload, _) = import("kineto", kineto, &alone).unwrap();
+    assert!(workload.communicators.is_empty());
+}
+
+#[test]
+fn strict_refuses_what_drops() {
+    let inputs = vec![Input::bytes(
+        "a",
+        &b"# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Win_fence:3.0:0:4.0\nMPI_Finalize:5.0:-\n"[..],
+    )];
+    let (_, coverage) = import("liballprof", &inputs, &Options::default()).unwrap();
+    assert_eq!(coverage.total(Verdict::Dropped).operations, 1);
+    let error = import("liballprof", &inputs, &Options { strict: true, ..Options::default() }).unwrap_err();
+    assert!(error.found.contains("MPI_Win_fence"), "{error}");
+}
+
+#[test]
+fn members_that_name_other_collectives_are_refused() {
+    let mut inputs = sample("inspector");
+    let text = r#"{"header":{"id":"0x1","rank":1,"n_ranks":2},"metadata":{"inspector_output_format_version":"v4.0"},"coll_perf":{"coll":"AllGather","coll_sn":3,"coll_msg_size_bytes":4096,"coll_exec_time_us":20}}"#;
+    inputs[1] = Input::bytes("b", text.as_bytes().to_vec());
+    let error = import("inspector", &inputs, &Options::default()).unwrap_err();
+    assert!(error.found.contains("reduce-scatter on rank 0 and all-gather on rank 1"), "{error}");
+}

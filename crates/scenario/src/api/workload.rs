@@ -1,0 +1,199 @@
+//! `windtunnel workload stats|convert|scale|slice|merge`: workloads of any form in, workloads of any form out.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::json;
+use windtunnel_kernel::{Bytes, Span};
+use windtunnel_plan::error::{Failure, InputError};
+use windtunnel_workload::edit::{self, Part, Placing, Scale};
+use windtunnel_workload::goal::{self, ReadOptions};
+use windtunnel_workload::{Workload, compact, handwritten};
+
+use super::import::{named, write};
+
+/// What is asked.
+#[derive(Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+enum Request {
+    Stats {
+        file: PathBuf,
+        #[serde(default)]
+        matrix: bool,
+    },
+    Convert {
+        file: PathBuf,
+        out: PathBuf,
+    },
+    Scale {
+        file: PathBuf,
+        out: PathBuf,
+        compute: Vec<(String, f64)>,
+        bytes: f64,
+    },
+    Slice {
+        file: PathBuf,
+        out: PathBuf,
+        first: String,
+        last: String,
+    },
+    Merge {
+        /// File, first rank (after the one before if left out), start in ps.
+        parts: Vec<(PathBuf, Option<u32>, u64)>,
+        out: PathBuf,
+        placing: Option<String>,
+        seed: u64,
+    },
+}
+
+fn refused(place: impl Into<String>, message: impl Into<String>) -> Failure {
+    Failure::Input(InputError::new(place, message))
+}
+
+/// Reads a workload of any form, by the name of its file.
+fn open(path: &Path) -> Result<Workload, Failure> {
+    let plain = path.to_string_lossy();
+    let plain =
+        Path::new(plain.strip_suffix(".gz").unwrap_or(&plain)).extension().and_then(|end| end.to_str());
+    match plain {
+        Some("wtw") => compact::read(path, 1).map_err(|error| refused("", error.to_string())),
+        Some("goal" | "bin") => goal::open_with(path, ReadOptions { labels: true })
+            .map_err(|error| refused("", error.to_string())),
+        Some("jsonl") => handwritten::read(path, 1).map_err(|error| refused("", error.to_string())),
+        _ => {
+            let message = "expected a name that ends in `.wtw`, `.jsonl`, `.goal` or `.bin`";
+            Err(refused(path.display().to_string(), message))
+        }
+    }
+}
+
+/// Does what `request` (JSON: `do` and its arguments) says; the answer is JSON.
+///
+/// # Errors
+/// [`Failure::Input`] when a file cannot be read or written, or the request not be carried out.
+pub fn edit(request: &str) -> Result<String, Failure> {
+    let request: Request =
+        serde_json::from_str(request).map_err(|error| refused("workload", error.to_string()))?;
+    match request {
+        Request::Stats { file, matrix } => stats(&open(&file)?, matrix),
+        Request::Convert { file, out } => {
+            let workload = open(&file)?;
+            write(&workload, &out)?;
+            Ok(written(&workload, &out).to_string())
+        }
+        Request::Scale { file, out, compute, bytes } => {
+            let factors = compute.iter().map(|(_, factor)| *factor).chain([bytes]);
+            if let Some(bad) =
+                factors.into_iter().find(|factor| !(factor.is_finite() && *factor >= 0.0 && *factor <= 1e6))
+            {
+                return Err(refused(
+                    "workload scale",
+                    format!("expected factors from 0 to 1e6, found `{bad}`"),
+                ));
+            }
+            let mut workload = open(&file)?;
+            let changed = edit::scale(&mut workload, &Scale { compute: compute.clone(), bytes });
+            if let Some(((pattern, _), _)) = compute.iter().zip(&changed).find(|(_, changed)| **changed == 0)
+            {
+                let error = InputError::new("--compute", format!("no computation is called `{pattern}`"));
+                return Err(Failure::Input(error.hint("`windtunnel workload stats FILE` lists them")));
+            }
+            write(&workload, &out)?;
+            let mut answer = written(&workload, &out);
+            answer["changed"] = json!(changed);
+            Ok(answer.to_string())
+        }
+        Request::Slice { file, out, first, last } => {
+            let workload = open(&file)?;
+            let known = edit::steps(&workload);
+            let (cut, left_out) = edit::slice(&workload, &first, &last).map_err(|error| {
+                let hint = if known.is_empty() {
+                    "it marks no steps".to_owned()
+                } else {
+                    format!("it has `{}`", known.join("`, `"))
+                };
+                Failure::Input(InputError::new(file.display().to_string(), error.to_string()).hint(hint))
+            })?;
+            write(&cut, &out)?;
+            let mut answer = written(&cut, &out);
+            answer["collectives_left_out"] = json!(left_out);
+            Ok(answer.to_string())
+        }
+        Request::Merge { parts, out, placing, seed } => {
+            let placing: Placing = named("--placing", placing.as_deref())?.unwrap_or_default();
+            let mut next = 0u32;
+            let mut jobs = Vec::with_capacity(parts.len());
+            let names: Vec<String> = parts.iter().map(|(file, _, _)| file.display().to_string()).collect();
+            for (file, from, start) in parts {
+                let workload = open(&file)?;
+                let from = from.unwrap_or(next);
+                next = from.saturating_add(workload.ranks() as u32);
+                jobs.push(Part { workload, from, start: Span(start) });
+            }
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let merged = edit::place(jobs, placing, seed)
+                .map_err(|error| refused("workload merge", error.told(&names)))?;
+            write(&merged, &out)?;
+            Ok(written(&merged, &out).to_string())
+        }
+    }
+}
+
+fn written(workload: &Workload, out: &Path) -> serde_json::Value {
+    json!({
+        "file": out.display().to_string(),
+        "ranks": workload.ranks(),
+        "operations": workload.operations(),
+        "communicators": workload.communicators.len(),
+    })
+}
+
+fn stats(workload: &Workload, with_matrix: bool) -> Result<String, Failure> {
+    let (counts, told) = (goal::stats(workload), edit::tell(workload));
+    let collectives: Vec<_> = told
+        .collectives
+        .iter()
+        .map(|row| {
+            json!({
+                "collective": row.kind, "dimension": row.dimension, "members": row.members, "count": row.count, "bytes": row.bytes,
+            })
+        })
+        .collect();
+    let computation: Vec<_> = told
+        .computation
+        .iter()
+        .map(|(label, count, sum)| json!({"computation": label, "count": count, "time_s": seconds(*sum)}))
+        .collect();
+    let streams: Vec<_> = told
+        .streams
+        .iter()
+        .map(|(stream, busy)| json!({"stream": stream, "busy_s": seconds(*busy)}))
+        .collect();
+    let Bytes(bytes) = counts.bytes;
+    let mut answer = json!({
+        "ranks": counts.ranks,
+        "idle_ranks": counts.idle_ranks,
+        "programs": workload.programs.len(),
+        "communicators": workload.communicators.len(),
+        "operations": counts.operations,
+        "computations": counts.calcs,
+        "calls_of_collectives": counts.collectives,
+        "sends": counts.sends,
+        "receives": counts.receives,
+        "sent_bytes": bytes,
+        "longest_chain_s": seconds(counts.critical_path),
+        "steps": edit::steps(workload),
+        "collectives": collectives,
+        "streams": streams,
+        "computation": computation,
+    });
+    if with_matrix {
+        let matrix = edit::matrix(workload).map_err(|error| refused("workload stats", error.to_string()))?;
+        answer["matrix_bytes"] = json!(matrix.chunks(workload.ranks().max(1)).collect::<Vec<_>>());
+    }
+    Ok(answer.to_string())
+}
+
+fn seconds(span: Span) -> f64 {
+    span.0 as f64 * 1e-12
+}

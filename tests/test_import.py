@@ -1,0 +1,118 @@
+"""`windtunnel import`: recordings become workloads that run at every fidelity, or are refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import windtunnel
+from conftest import ROOT
+from windtunnel.engine import InputError
+from windtunnel.validate import validate
+from windtunnel.validate.board import data_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+pytestmark = pytest.mark.engine
+STEP = [ROOT / "examples" / "traces" / f"step-rank{rank}.json" for rank in range(2)]
+SCENARIO = """
+windtunnel: 1
+name: recorded
+fidelity: {fidelity}
+topology:
+  shape: clos
+  hosts: 2
+  tiers: [{{ports_down: 2, rate: 100 Gbps, length: 5 m}}]
+  host: {{gpu: A100-80, gpus: 1, nics: 1, nic: ConnectX-6}}
+jobs:
+  - name: step
+    workload: {{{source}: {file}}}
+    iterations: 1
+"""
+
+
+def recorded() -> Path:
+    """The folder of recordings, or a test that is skipped."""
+    try:
+        folder = data_folder(None)
+    except InputError:
+        pytest.skip("needs ../shared/data")
+    if not (folder / "traces_kineto").is_dir():
+        pytest.skip("needs ../shared/data/traces_kineto")
+    return folder
+
+
+@pytest.mark.parametrize("end", ["wtw", "jsonl", "goal", "bin"])
+def test_every_form_runs_at_every_fidelity(command: Command, tmp_path: Path, end: str) -> None:
+    target = tmp_path / f"step.{end}"
+    command("import", "kineto", *STEP, "-o", target)
+    times = []
+    for fidelity in ("message", "flow", "packet"):
+        scenario = tmp_path / f"{fidelity}.yaml"
+        source = "goal" if end in ("goal", "bin") else "file"
+        scenario.write_text(SCENARIO.format(fidelity=fidelity, source=source, file=target.name))
+        job = windtunnel.run(scenario).summary["jobs"][0]
+        times.append(float(job["iteration_time_s"]["mean"]))
+    # Four all-reduces of 32 MiB over two ranks at 100 Gbps: each rank sends and takes as much as the vector.
+    assert all(4 * 33_554_432 * 8 / 100e9 < time < 0.03 for time in times)
+
+
+def test_the_account_adds_up_and_lies_beside_the_workload(command: Command, tmp_path: Path) -> None:
+    target = tmp_path / "step.wtw"
+    answer = json.loads(command("import", "auto", *STEP, "-o", target, "--json").stdout)
+    assert json.loads((tmp_path / "step.wtw.coverage.json").read_text()) == answer
+    totals = answer["totals"]
+    parts = [totals[verdict]["operations"] for verdict in ("mapped", "approximated", "guessed", "dropped")]
+    assert sum(parts) == totals["read"]["operations"]
+    assert sum(row["operations"] for row in answer["rows"]) == totals["read"]["operations"]
+    calls = [row for row in answer["rows"] if row["kind"] == "collective: all-reduce"]
+    assert sum(row["operations"] for row in calls) == 8
+    assert [span["name"] for span in answer["spans"]] == ["ProfilerStep#1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["kineto", "step"], "no such file"),
+        (["kinto", STEP[0]], "did you mean `kineto`?"),
+        (["kineto", STEP[0]], "missing: rank 1"),
+        (["kineto", STEP[0], STEP[0]], "rank 0 again"),
+        (["kineto", *STEP, "--missing", "sam"], "did you mean `same`?"),
+        (["chakra", *STEP], "workload_graph"),
+        (["auto", ROOT / "README.md"], "a known kind"),
+        (["kineto", *STEP, "--only", "rank7"], "rank7"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    command: Command, tmp_path: Path, arguments: list[str | Path], said: str
+) -> None:
+    done = command("import", *arguments, "-o", tmp_path / "w.wtw", check=2)
+    assert said in done.stderr
+    assert not (tmp_path / "w.wtw").exists()
+
+
+def test_a_cut_file_is_refused_with_its_place(command: Command, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.json"
+    cut.write_text(STEP[0].read_text()[:900])
+    done = command("import", "kineto", cut, "-o", tmp_path / "w.wtw", check=2)
+    assert "cut.json:byte 900" in done.stderr
+
+
+def test_missing_ranks_are_filled_in_when_asked(command: Command, tmp_path: Path) -> None:
+    done = command("import", "kineto", STEP[0], "--missing", "same", "-o", tmp_path / "w.wtw", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["workload"]["ranks"] == 2
+    assert {"rank": "guessed"}.items() <= {row["kind"]: row["verdict"] for row in answer["rows"]}.items()
+
+
+def test_recorded_steps_are_replayed_within_five_percent() -> None:
+    board = validate(["traces"], data=recorded())
+    (score,) = board.scores
+    assert not score.failed
+    for row, predicted in zip(score.rows, score.predicted, strict=True):
+        assert predicted == pytest.approx(row.measured, rel=0.05), row.id
