@@ -83,7 +83,11 @@ def run(
             return INTERRUPTED
     progress.say_end()
     if json:
-        print_json(json_module.dumps({"claims": [v.record() for v in outcome.verdicts]}, indent=2, ensure_ascii=False))
+        record = {
+            "claims": [v.record() for v in outcome.verdicts],
+            "tables": {name: frame.to_dicts() for name, frame in outcome.tables.items()},
+        }
+        print_json(json_module.dumps(record, indent=2, ensure_ascii=False))
     else:
         _show(outcome)
     return DONE if outcome.holds else FAILED

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(store: Path | None) -> Iterator[Store]:
-    """The store in a folder; without one, a store that is gone afterwards."""
+def opened(store: Path | Store | None) -> Iterator[Store]:
+    """The store in a folder, or one that is open; without one, a store that is gone afterwards."""
+    if isinstance(store, Store):
+        yield store
+        return
     if store is not None:
         with Store(store) as found:
             yield found

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
     from windtunnel.studies.runner import Limits, Progress
+    from windtunnel.studies.store import Store
     from windtunnel.validate.rows import Row, Table
 
 ENVIRONMENT = "WINDTUNNEL_VALIDATION_DATA"
@@ -59,7 +60,7 @@ def validate(
     *,
     data: Path | None = None,
     quick: bool = False,
-    store: Path | None = None,
+    store: Path | Store | None = None,
     limits: Limits | None = None,
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,

@@ -1,0 +1,116 @@
+"""Regret: what the layout that is predicted to be fastest gave where all that were tried have been measured.
+
+A cell is what somebody had to train on the GPUs that there were: a model, a batch, a system with its software, a number
+of GPUs. Its rows differ in their layout alone. The regret of a choice is what it gave over what the best row gave.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.engine import InputError
+from windtunnel.experiments.runs import means
+from windtunnel.validate.board import validate
+from windtunnel.validate.score import spearman
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from windtunnel.validate.board import Board
+    from windtunnel.validate.rows import Row
+    from windtunnel.validate.score import Score
+
+LEAST = 3
+"""Rows from which a cell has a choice to be judged by."""
+AXES = ("tp", "cp", "ep", "pp", "dp")
+LAYOUT = ("recompute", "recompute_layers", "layers_per_stage", "expert_tp", "straggle", "sequence_parallel")
+"""Keys of `training` that are chosen with a layout."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell and what predictions chose in it."""
+
+    table: str
+    name: str
+    rows: int
+    picked: float
+    """Speed of the row that is predicted to be fastest, over that of the fastest."""
+    best_of_three: float
+    """The same of the best of the three that are predicted to be fastest."""
+    rank_correlation: float
+    """Spearman's, of predicted and measured times."""
+
+    def record(self) -> dict[str, Any]:
+        """A row of a table."""
+        return {
+            "table": self.table, "cell": self.name, "rows": self.rows, "picked": self.picked,
+            "best_of_three": self.best_of_three, "rank_correlation": self.rank_correlation,
+        }  # fmt: skip
+
+
+def board_of(tables: Sequence[str]) -> Board:
+    """Tables of the board, for an experiment: runs are kept where the experiment's are.
+
+    The measurements are where `windtunnel validate` finds them. Raises `InputError` where they or a table are missing.
+    """
+    by = means()
+    found = (
+        validate(tables)
+        if by is None
+        else validate(tables, store=by.store, limits=by.limits, fresh=by.fresh, progress=by.progress)
+    )
+    if found.absent:
+        raise InputError(f"the folder of measured tables has no `{found.absent[0]}`")
+    return found
+
+
+def cells(score: Score, least: int = LEAST, by: Sequence[str] = ()) -> list[Cell]:
+    """The cells of a table of iterations with at least `least` rows; `by` names groups that make a cell instead."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    names: dict[str, str] = {}
+    for row, predicted in zip(score.rows, score.predicted, strict=True):
+        if row.quantity == "time" and row.scenario.get("jobs"):
+            key, name = _cell(row) if not by else _named(row, by)
+            names.setdefault(key, name)
+            found.setdefault(key, []).append((predicted, row.measured))
+    return [_judged(score.name, names[key], rows) for key, rows in found.items() if len(rows) >= least]
+
+
+def _cell(row: Row) -> tuple[str, str]:
+    """What a row had to train and on what: a key, and a name for people."""
+    job: Mapping[str, Any] = row.scenario["jobs"][0]
+    workload = job["workload"]
+    layout = job.get("parallelism") or {}
+    gpus = math.prod(int(layout.get(axis, 1)) for axis in AXES)
+    training = {key: value for key, value in (workload.get("training") or {}).items() if key not in LAYOUT}
+    told = {key: value for key, value in workload.items() if key not in {"training", "micro_batch"}}
+    container = row.id.partition("/")[2].partition("-")[0] if "task" in row.groups else ""
+    key = json.dumps([row.system, gpus, told, training, dict(row.models), container], sort_keys=True)
+    model = row.groups.get("size") or str(told.get("model"))
+    batch, sequence = told.get("global_batch"), told.get("sequence")
+    return key, " ".join(filter(None, [container, f"{model}, {gpus} GPUs, batch {batch} x {sequence}"]))
+
+
+def _named(row: Row, by: Sequence[str]) -> tuple[str, str]:
+    name = ", ".join(row.groups[group] for group in by)
+    return name, name
+
+
+def _judged(table: str, name: str, rows: Iterable[tuple[float, float]]) -> Cell:
+    ordered = sorted(rows)
+    predicted, measured = np.array(ordered).T
+    best = float(measured.min())
+    return Cell(
+        table,
+        name,
+        len(ordered),
+        best / float(measured[0]),
+        best / float(measured[:3].min()),
+        spearman(predicted, measured) or 0.0,
+    )
