@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
-from windtunnel.api import run
+from windtunnel.experiments.runs import Asked, run_all
 from windtunnel.validate.rows import Row, Table
 
 if TYPE_CHECKING:
@@ -174,7 +174,8 @@ def _replayed(case: Case, data: Path) -> dict[tuple[int, str], float]:
             "topology": {"shape": "clos", "hosts": hosts, "tiers": tiers, "host": dict(case.host)},
             "jobs": [{"name": "replay", "workload": {"file": str(Path(folder) / WORKLOAD)}, "iterations": 1}],
         }
-        operations = run(scenario).operations
+        (result,) = run_all([Asked(scenario)])
+        operations = result.operations
         for rank, label, finish in operations.select("rank", "label", "finish_ps").iter_rows():
             time = finish * 1e-12
             last[rank] = max(last.get(rank, 0.0), time)
