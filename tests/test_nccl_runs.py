@@ -71,7 +71,7 @@ def run(scenarios: list[dict[str, Any]]) -> list[float]:
         for i, one in enumerate(scenarios)
     ]
     with opened(None) as kept:
-        outcomes = summaries(points, kept)
+        outcomes = list(summaries(points, kept))
     found = []
     for outcome in outcomes:
         assert outcome.summary is not None, outcome.message
