@@ -144,8 +144,8 @@ pub struct ModelJob {
     /// Share of the sheet's compute rates that the GPU sustains in training, where its power is limited; `sustained` of the
     /// sheet if left out.
     pub compute_share: Option<f64>,
-    /// Standard deviation of the speeds of the job's GPUs over their mean: the slowest sets the pace of all. `spread` of the sheet
-    /// if left out; 0 for equal GPUs.
+    /// Mean by which a GPU of the job takes longer than the fastest of its kind, as a share: the slowest sets the pace of all. `spread`
+    /// of the sheet if left out; 0 for equal GPUs.
     pub speed_spread: Option<f64>,
     /// Sequence parallelism with tensor parallelism; on unless `false`.
     pub sequence_parallel: Option<bool>,
