@@ -38,6 +38,7 @@ TARGETS = (
     Target("mosaic-mpt", None, 0.10, 0.25),
     Target("dgxc", None, 0.07, 0.15),
     Target("ultrascale", None, 0.10, 0.30),
+    Target("marin", None, 0.15, 0.40),
     Target("memory", None, 0.10, 0.25),
     Target("nccl-tests", ("size", ">= 1 MiB"), 0.12, 0.40, "system, size"),
     Target("nccl-tests", ("size", "< 1 MiB"), 0.20, 0.60, "system, size"),

@@ -53,6 +53,10 @@ pub fn build(
     })?;
     let mut training = source.training.clone().unwrap_or_default();
     let mut parallelism = job.parallelism.clone();
+    let untold = says_nothing_of_software(&training);
+    if untold {
+        evidence.add("framework", "inferred", NO_FRAMEWORK);
+    }
     if let Some(framework) = Framework::of(&training, context, &place)? {
         parallelism = Some(framework.complete(&mut training, parallelism.unwrap_or_default(), evidence));
     }
@@ -88,6 +92,7 @@ pub fn build(
                 micro_batch: need(source.micro_batch.or(Some(1)), "micro_batch")?,
                 global_batch,
                 settings: training,
+                untold,
                 parallelism,
                 gpu,
                 kernels,
@@ -135,9 +140,42 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
     ModelSheet::parse(&text.text).map_err(|error| InputError::new(&text.source, error.to_string()))
 }
 
+/// What a job is taken to run on that names no framework and none of what one does.
+const NO_FRAMEWORK: &str = "none is named: fused kernels, a host that is always ahead, gradients reduced beside the backward pass, as tuned \
+     software does; `workload.training.framework` says which it is";
+
+/// Whether `settings` leave everything open that depends on the software. Whether that is right is not known, so the errors of
+/// such a job are those of rows that were told as little.
+fn says_nothing_of_software(settings: &ModelJob) -> bool {
+    settings.framework.as_deref().is_none_or(|name| name == "none")
+        && settings.profile.is_none()
+        && settings.dispatch.is_none()
+        && settings.compute_share.is_none()
+        && settings.fused.is_none()
+        && settings.fused_loss.is_none()
+        && settings.attention.is_none()
+        && settings.gradients.is_none()
+        && settings.graphs.is_none()
+}
+
 /// What kind of prediction this is, by which errors were observed (`data/errors/training.json`).
-fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
+fn kind_of(training: &Training, gpu: &GpuSheet, untold: bool) -> &'static str {
     let narrow = matches!(training.precision.compute, Dtype::Fp8 | Dtype::Fp4);
+    if training.lora_rank.is_some() {
+        "adapters"
+    } else if training.architecture.experts.is_some() {
+        "experts"
+    } else if untold {
+        "no framework named"
+    } else if measured(gpu, narrow) {
+        "dense, kernels measured"
+    } else {
+        "dense, kernels inferred"
+    }
+}
+
+/// Whether products of `gpu` were measured in narrow formats, or in 16 bits.
+fn measured(gpu: &GpuSheet, narrow: bool) -> bool {
     let curve = match &gpu.efficiency.gemm_fp8 {
         Some(curve) if narrow => curve,
         _ => &gpu.efficiency.gemm,
@@ -147,16 +185,7 @@ fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
         .as_ref()
         .and_then(|kernels| if narrow { kernels.gemm.fp8.as_ref() } else { kernels.gemm.bf16.as_ref() });
     let evidence = tiles.map_or(curve.evidence, |found| found.evidence);
-    let measured = matches!(evidence, Evidence::Measured | Evidence::Calibrated);
-    if training.lora_rank.is_some() {
-        "adapters"
-    } else if training.architecture.experts.is_some() {
-        "experts"
-    } else if measured {
-        "dense, kernels measured"
-    } else {
-        "dense, kernels inferred"
-    }
+    matches!(evidence, Evidence::Measured | Evidence::Calibrated)
 }
 
 /// A transformer with everything that lays it out.
@@ -166,6 +195,8 @@ struct Transformer<'a> {
     micro_batch: u64,
     global_batch: u64,
     settings: ModelJob,
+    /// Whether the job leaves open which software trains it.
+    untold: bool,
     parallelism: Parallelism,
     gpu: &'a GpuSheet,
     kernels: KernelModel,
@@ -211,7 +242,10 @@ impl Transformer<'_> {
             flops: training.architecture.model_flops_per_token(self.sequence, false) as f64 * tokens as f64,
             peak_flops: peak,
             memory: verdict,
-            expected_error: crate::error_bands::of(kind_of(&training, self.gpu)),
+            expected_error: crate::error_bands::of(
+                kind_of(&training, self.gpu, self.untold),
+                &crate::error_bands::Job { gpu: &self.gpu.name, gpus: u64::from(ranks), sequence: self.sequence },
+            ),
             explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
         };
         let first_replica = |rank: u32| {

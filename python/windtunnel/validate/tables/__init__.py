@@ -26,6 +26,7 @@ from windtunnel.validate.tables import (
     torchtitan,
     traces,
     ultrascale,
+    untold,
     vidur,
     vtrain,
 )
@@ -54,6 +55,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "ultrascale": ultrascale.read,
     "ultrascale-memory": ultrascale.memory,
     "marin": marin.read,
+    "no-framework": untold.read,
     "memory": memory.read,
     "nccl-tests": nccl.tests,
     "nccl-scale": nccl.scale,
