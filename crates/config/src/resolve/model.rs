@@ -186,11 +186,15 @@ impl Transformer<'_> {
         let chunks = self.chunks(&training.architecture, schedule.placement.stages())?;
         let costs: Vec<ChunkCost> = chunks.iter().map(|chunk| training.chunk(chunk, &self.kernels)).collect();
         let stages: Vec<_> = costs.iter().map(|cost| cost.work.clone()).collect();
+        let mut layout = layout;
+        let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
+        layout.schedule.kept = Some(share);
         let generated = generate(&layout, &stages)
             .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
         let sharding = Self::sharding(&layout);
-        let memory: Vec<Memory> =
-            (0..layout.pp).map(|rank| memory_of(&training, &schedule, &chunks, rank, &sharding)).collect();
+        let memory: Vec<Memory> = (0..layout.pp)
+            .map(|rank| memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
+            .collect();
         let mut warnings = Vec::new();
         let verdict = self.check_memory(&training, &memory, &sharding, context, &mut warnings)?;
         let grid = &generated.grid;
@@ -321,6 +325,7 @@ impl Transformer<'_> {
             run_length: given.run_length,
             warm_up: given.warm_up,
             w_delay: given.w_delay,
+            memory_cap: given.memory_cap,
             split_overhead: self.settings.split_overhead.unwrap_or(0.0),
             ..ScheduleSettings::new(name)
         })
@@ -591,6 +596,9 @@ fn memory_of(
         held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 1 }).collect();
     let mut memory = training.memory(&resident, sharding);
     let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).0).collect();
-    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &whole));
+    let kept: Vec<u64> = (whole.iter().zip(&held))
+        .map(|(whole, chunk)| (*whole as f64 * training.kept_share(chunk)).ceil() as u64)
+        .collect();
+    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &kept));
     memory
 }
