@@ -6,6 +6,9 @@
 //! W I0 H - h - 1 times; W h + 1 times. Weight gradients are taken first in, first out. The first main pair of the
 //! two middle ranks runs apart, since nothing could hide their exchange.
 //!
+//! DualPipeV is the same cut in half: P ranks hold the stages down and back, chunk 0 is phase 0 and chunk 1 phase 1, H is P, h is r,
+//! and both see all micro-batches (github.com/deepseek-ai/DualPipe, `dualpipev.py`).
+//!
 //! Bubble per rank: (P/2 - 1)(F&B + B - 3W), F&B being the time of an overlapped pair; exact for F = I = W (timed in the
 //! tests), a few percent off where they differ.
 
@@ -15,6 +18,7 @@ use super::{Action, ActionKind, ScheduleError, ScheduleName, ScheduleSettings};
 
 struct Rank {
     swapped: bool,
+    /// Micro-batches before those of chunk 1.
     half: u32,
     forwards: [u32; 2],
     backwards: [u32; 2],
@@ -93,16 +97,58 @@ pub(super) fn actions(
     Ok((0..ranks).map(|rank| order(rank, ranks, microbatches)).collect())
 }
 
+/// The actions of every rank of DualPipeV.
+pub(super) fn folded(
+    settings: &ScheduleSettings,
+    ranks: u32,
+    microbatches: u32,
+) -> Result<Vec<Vec<Action>>, ScheduleError> {
+    let name = ScheduleName::DualPipeV;
+    if settings.chunks() != 2 {
+        return Err(ScheduleError::Chunks {
+            name,
+            found: settings.chunks(),
+            expected: "2",
+            hint: "the two chunks are the way down and the way back; leave `chunks` out",
+        });
+    }
+    if microbatches < 2 * ranks {
+        return Err(ScheduleError::Microbatches {
+            name,
+            ranks,
+            found: microbatches,
+            expected: format!("at least {}", 2 * ranks),
+            hint: format!("use {} or fewer pipeline ranks", (microbatches / 2).max(1)),
+        });
+    }
+    let of = |rank| steps(Way { swapped: false, half: 0, inner: rank, ranks: 2 * ranks, each: microbatches });
+    Ok((0..ranks).map(of).collect())
+}
+
 fn order(index: u32, ranks: u32, microbatches: u32) -> Vec<Action> {
-    let (inner, half_ranks, half) = (index.min(ranks - 1 - index), ranks / 2, microbatches / 2);
-    let outer = half_ranks - inner - 1;
+    let (inner, half) = (index.min(ranks - 1 - index), microbatches / 2);
+    steps(Way { swapped: index >= ranks / 2, half, inner, ranks, each: half })
+}
+
+/// Where a rank is: its distance from the end, in a pipeline of so many ranks, and micro-batches of each chunk.
+#[derive(Clone, Copy)]
+struct Way {
+    swapped: bool,
+    half: u32,
+    inner: u32,
+    ranks: u32,
+    each: u32,
+}
+
+fn steps(Way { swapped, half, inner, ranks, each }: Way) -> Vec<Action> {
+    let outer = ranks / 2 - inner - 1;
     let mut rank = Rank {
-        swapped: index >= half_ranks,
+        swapped,
         half,
         forwards: [0; 2],
         backwards: [0; 2],
         weights: VecDeque::new(),
-        actions: Vec::with_capacity(3 * microbatches as usize),
+        actions: Vec::with_capacity(6 * each as usize),
     };
     for _ in 0..2 * outer {
         rank.forward(0, false);
@@ -116,7 +162,7 @@ fn order(index: u32, ranks: u32, microbatches: u32) -> Vec<Action> {
         rank.weight();
         rank.forward(1, false);
     }
-    for round in 0..half + inner + 1 - ranks {
+    for round in 0..each + inner + 1 - ranks {
         if round == 0 && outer == 0 {
             rank.forward(0, false);
             rank.backward(1, false);

@@ -1,4 +1,4 @@
-//! The loop family: GPipe, 1F1B, interleaved and flexible, ZB-H1, ZB1P and DoraPP.
+//! The loop family: GPipe, 1F1B, interleaved and flexible, ZB-H1, ZB1P, ZB-2p and DoraPP.
 //!
 //! With run length N, forwards go in groups of N micro-batches: for each group, for each chunk, for each micro-batch of
 //! the group; backwards the same with chunks descending. Rank r runs (V - 1)N + w(P - 1 - r) forwards ahead (w = 2
@@ -7,6 +7,11 @@
 //!
 //! The split family runs the input gradient where the backward stood; a weight gradient follows each input gradient once
 //! r of them have passed, first in first out, and the rest at the end (Qi et al. 2024; torch's `InterleavedZeroBubble`).
+//!
+//! ZB-2p fills the bubble before the first input gradient with forwards, two for each rank of distance, and delays weight
+//! gradients by two for each rank passed, so that each rank works from its first pass to its last without a gap where F = I = W;
+//! it holds 2P - 1 chunks at most. ZB-2p of Qi et al. is the best order that a search found under that limit; this is their
+//! handcrafted ZB-H2.
 //!
 //! DoraPP has no public text beyond the Scale-Across Explorer paper §2.2: it extends the flexible schedule, splits the
 //! backward, wraps around, and runs one stage for several micro-batches in a row. Read here as ZB1P with N >= P free,
@@ -35,8 +40,9 @@ fn fits(ranks: u32, microbatches: u32, run_length: u32) -> bool {
 
 fn check(settings: &ScheduleSettings, ranks: u32, microbatches: u32) -> Result<u32, ScheduleError> {
     let (name, chunks) = (settings.name, settings.chunks());
-    if matches!(name, ScheduleName::OneForwardOneBackward | ScheduleName::ZbH1) && chunks != 1 {
-        let hint = if name == ScheduleName::ZbH1 {
+    if matches!(name, ScheduleName::OneForwardOneBackward | ScheduleName::ZbH1 | ScheduleName::Zb2p) && chunks != 1
+    {
+        let hint = if name.splits_backward() {
             "`zb1p` takes several chunks"
         } else {
             "`interleaved` takes several chunks"
@@ -103,11 +109,9 @@ pub(super) fn actions(
     let split = settings.name.splits_backward();
     let forwards = passes(chunks, microbatches, run_length, false);
     let backwards = passes(chunks, microbatches, run_length, true);
-    let factor = settings.warm_up.unwrap_or(if settings.name == ScheduleName::Interleaved && chunks > 1 {
-        2
-    } else {
-        1
-    });
+    let twice = settings.name == ScheduleName::Zb2p;
+    let ahead = twice || settings.name == ScheduleName::Interleaved && chunks > 1;
+    let factor = settings.warm_up.unwrap_or(if ahead { 2 } else { 1 });
     let order = |rank: u32| {
         let ahead = match settings.name {
             ScheduleName::Gpipe => forwards.len() as u64,
@@ -117,7 +121,7 @@ pub(super) fn actions(
             }
         };
         let ahead = ahead.min(forwards.len() as u64) as usize;
-        let delay = settings.w_delay.unwrap_or(rank) as usize;
+        let delay = settings.w_delay.unwrap_or(if twice { 2 * rank } else { rank }) as usize;
         let forward = |&(chunk, microbatch): &(u16, u32)| Action::new(ActionKind::Forward, chunk, microbatch);
         let mut actions: Vec<Action> = Vec::with_capacity(forwards.len() * if split { 3 } else { 2 });
         actions.extend(forwards[..ahead].iter().map(forward));

@@ -17,7 +17,9 @@
 //! | `zb-h1`, `zb1p` | as above with the backward split, weight gradients delayed by r | Qi et al. 2024 |
 //! | `dorapp` | `zb1p` with the run length and the warm-up free | Scale-Across Explorer §2.2; a reading, see [`flexible`] |
 //! | `zbv` | V-shaped placement | Qi et al. 2024 (controllable memory) |
+//! | `zb-2p` | as `zb-h1` with 2(P - 1 - r) forwards ahead and weight gradients delayed by 2r | Qi et al. 2024 (ZB-H2) |
 //! | `dualpipe` | two directions, overlapped pairs | DeepSeek-V3 report §3.2.1 |
+//! | `dualpipev` | the same folded into a V | DeepSeek's DualPipe repository, `dualpipev.py` |
 
 pub mod dualpipe;
 pub mod error;
@@ -48,22 +50,34 @@ windtunnel_kernel::named! {
         Interleaved = "interleaved", "several chunks a rank in a loop (flexible when the run length is not the number of ranks)";
         ZbH1 = "zb-h1", "input and weight gradients apart, with the memory of 1F1B and one chunk a rank";
         Zb1p = "zb1p", "input and weight gradients apart, any number of chunks";
+        Zb2p = "zb-2p", "input and weight gradients apart, no bubble in a rank, with twice the memory of 1F1B";
         Zbv = "zbv", "input and weight gradients apart, zero bubble on the V-shaped placement";
         DoraPp = "dorapp", "input and weight gradients apart, flexible";
         DualPipe = "dualpipe", "both directions at once";
+        DualPipeV = "dualpipev", "the same on half as many ranks, down and back";
     }
 }
 
 impl ScheduleName {
     /// Whether the backward pass is always split into its two gradients.
     pub const fn splits_backward(self) -> bool {
-        matches!(self, Self::ZbH1 | Self::Zb1p | Self::Zbv | Self::DoraPp)
+        matches!(self, Self::ZbH1 | Self::Zb1p | Self::Zb2p | Self::Zbv | Self::DoraPp)
+    }
+
+    /// Whether its stages go down the ranks and back.
+    pub const fn is_v(self) -> bool {
+        matches!(self, Self::Zbv | Self::DualPipeV)
+    }
+
+    /// Whether some forward and backward passes run interleaved.
+    pub const fn overlaps(self) -> bool {
+        matches!(self, Self::DualPipe | Self::DualPipeV)
     }
 
     /// Chunks a rank when the settings name none.
     const fn default_chunks(self) -> u16 {
         match self {
-            Self::Interleaved | Self::Zbv | Self::DoraPp | Self::DualPipe => 2,
+            Self::Interleaved | Self::Zbv | Self::DoraPp | Self::DualPipe | Self::DualPipeV => 2,
             _ => 1,
         }
     }
@@ -79,6 +93,8 @@ impl FromStr for ScheduleName {
     type Err = ScheduleError;
 
     fn from_str(text: &str) -> Result<Self, ScheduleError> {
+        // What nanotron calls it: all forward, all backward.
+        let text = if text == "afab" { Self::Gpipe.name() } else { text };
         Self::by_name(text).ok_or_else(|| ScheduleError::UnknownName { found: text.to_owned() })
     }
 }
@@ -88,7 +104,7 @@ impl FromStr for ScheduleName {
 pub struct ScheduleSettings {
     /// Which schedule.
     pub name: ScheduleName,
-    /// Chunks a pipeline rank holds, V (1; 2 for `interleaved`, `dorapp`, `zbv`; `dualpipe` always holds 2).
+    /// Chunks a pipeline rank holds, V (1; 2 for `interleaved`, `dorapp`, `zbv`; `dualpipe` and `dualpipev` always hold 2).
     pub chunks: Option<u16>,
     /// Consecutive micro-batches of one stage, N; see [`flexible::default_run_length`].
     pub run_length: Option<u32>,
@@ -195,6 +211,7 @@ impl Schedule {
             ScheduleName::DualPipe => {
                 (Shape::Bidirectional, dualpipe::actions(settings, ranks, microbatches)?)
             }
+            ScheduleName::DualPipeV => (Shape::V, dualpipe::folded(settings, ranks, microbatches)?),
             _ => (Shape::Loop, flexible::actions(settings, ranks, microbatches)?),
         };
         let placement = Placement { shape, ranks, chunks: settings.chunks() };
@@ -264,19 +281,38 @@ impl Schedule {
         peak
     }
 
+    /// Who hands `action` of `rank` its input, itself perhaps, and whether that is a gradient; `None` of one that begins with what its
+    /// rank has.
+    pub fn sender(&self, rank: u32, action: Action) -> Option<(u32, bool)> {
+        let (from, gradient) = match action.kind {
+            ActionKind::Forward => (self.placement.previous(rank, action.chunk), false),
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                (self.placement.next(rank, action.chunk), true)
+            }
+            ActionKind::BackwardWeight => (None, false),
+        };
+        from.map(|(from, _)| (from, gradient))
+    }
+
+    /// Rank and chunk to which the output of `action` of `rank` goes, itself perhaps, and whether that is a gradient.
+    pub fn receiver(&self, rank: u32, action: Action) -> Option<(u32, u16, bool)> {
+        let (to, gradient) = match action.kind {
+            ActionKind::Forward => (self.placement.next(rank, action.chunk), false),
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                (self.placement.previous(rank, action.chunk), true)
+            }
+            ActionKind::BackwardWeight => (None, false),
+        };
+        to.map(|(to, chunk)| (to, chunk, gradient))
+    }
+
     /// Messages of one step between ranks for which `crosses(from, to)`: activations and gradients together.
     pub fn messages_crossing(&self, crosses: impl Fn(u32, u32) -> bool) -> u64 {
         let mut count = 0;
         for rank in 0..self.ranks() {
             for action in self.actions(rank) {
-                let to = match action.kind {
-                    ActionKind::Forward => self.placement.next(rank, action.chunk),
-                    ActionKind::Backward | ActionKind::BackwardInput => {
-                        self.placement.previous(rank, action.chunk)
-                    }
-                    ActionKind::BackwardWeight => None,
-                };
-                count += u64::from(to.is_some_and(|(to, _)| to != rank && crosses(rank, to)));
+                let to = self.receiver(rank, *action);
+                count += u64::from(to.is_some_and(|(to, ..)| to != rank && crosses(rank, to)));
             }
         }
         count

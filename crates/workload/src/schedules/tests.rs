@@ -68,6 +68,40 @@ fn zbv_has_no_bubble_between_a_ranks_first_and_last_action() {
 }
 
 #[test]
+fn zb_2p_has_no_bubble_in_a_rank_and_twice_the_memory() {
+    for (p, m) in [(4, 8), (4, 16), (8, 16), (8, 32)] {
+        let schedule = Schedule::new(&settings(ScheduleName::Zb2p), p, m).unwrap();
+        let timeline = unit(&schedule);
+        for rank in 0..p {
+            assert_eq!(timeline.span(rank), Span(u64::from(3 * m)), "rank {rank} of {p}, {m} micro-batches");
+            // 2P - 1 of 1F1B's P at most.
+            assert_eq!(schedule.peak_in_flight(rank), 2 * p - 1);
+        }
+        // The last rank cannot begin before P - 1 forwards.
+        assert_eq!(timeline.makespan, Span(u64::from(3 * m + p - 1)));
+    }
+}
+
+#[test]
+fn dualpipe_cut_in_half_takes_as_long_on_half_as_many_ranks() {
+    for (p, m) in [(2, 4), (4, 8), (4, 10), (8, 20)] {
+        let costs = Costs { pair: Some(Span(25)), ..Costs::new(Span(10), Span(10), Span(10)) };
+        let of = |name, p, m| {
+            let schedule = Schedule::new(&settings(name), p, m).unwrap();
+            execute(&schedule, |_| costs, |_, _| Span::ZERO).unwrap()
+        };
+        let (folded, whole) = (of(ScheduleName::DualPipeV, p, m), of(ScheduleName::DualPipe, 2 * p, 2 * m));
+        // Rank r stands for ranks r and 2P - 1 - r, which do the same at the same time.
+        assert_eq!(folded.makespan, whole.makespan, "P {p} M {m}");
+        for rank in 0..p {
+            assert_eq!(folded.busy(rank), whole.busy(rank));
+        }
+    }
+    let few = Schedule::new(&settings(ScheduleName::DualPipeV), 4, 7).unwrap_err().to_string();
+    assert!(few.starts_with("schedule `dualpipev` on 4 ranks takes at least 8 micro-batches, found 7"), "{few}");
+}
+
+#[test]
 fn the_bubble_of_dualpipe_is_that_of_the_report() {
     // (P/2 - 1)(F&B + B - 3W), with and without gain from the overlap; the formula is exact for F = I = W.
     for (p, m) in [(4, 8), (8, 20), (8, 32), (2, 4), (16, 64)] {
