@@ -274,7 +274,7 @@ def test_a_split_backward_fills_bubbles_and_exposes_reductions() -> None:
     assert split["exposed_s"]["tp"] > fused["exposed_s"]["tp"]
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dorapp", "dualpipe", "dualpipev", "zb-h2", "zb2p"])
+@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dorapp", "dualpipe", "dualpipev", "zb-h2", "zb-2p"])
 def test_other_schedules(schedule: str) -> None:
     even = ("jobs[0].workload.training.layers_per_stage", None)
     assert (

@@ -114,7 +114,7 @@ pub fn is_dlrm(name: &str, context: &Context<'_>) -> Result<bool, InputError> {
     Ok(matches!(sheet.kind, ModelKind::Dlrm(_)))
 }
 
-fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
+pub(super) fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
     let text = sheets::find("models", name, context.base, place)?;
     if let Ok(sheet) = ModelSheet::parse(&text.text) {
         return Ok(sheet);
@@ -160,17 +160,17 @@ fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
 }
 
 /// A transformer with everything that lays it out.
-struct Transformer<'a> {
-    name: String,
-    sequence: u64,
-    micro_batch: u64,
-    global_batch: u64,
-    settings: ModelJob,
-    parallelism: Parallelism,
-    gpu: &'a GpuSheet,
-    kernels: KernelModel,
-    dispatcher: Option<Dispatcher>,
-    place: &'a str,
+pub(super) struct Transformer<'a> {
+    pub(super) name: String,
+    pub(super) sequence: u64,
+    pub(super) micro_batch: u64,
+    pub(super) global_batch: u64,
+    pub(super) settings: ModelJob,
+    pub(super) parallelism: Parallelism,
+    pub(super) gpu: &'a GpuSheet,
+    pub(super) kernels: KernelModel,
+    pub(super) dispatcher: Option<Dispatcher>,
+    pub(super) place: &'a str,
 }
 
 impl Transformer<'_> {
@@ -232,7 +232,11 @@ impl Transformer<'_> {
         })
     }
 
-    fn layout(&self, architecture: &Architecture, context: &Context<'_>) -> Result<Layout, InputError> {
+    pub(super) fn layout(
+        &self,
+        architecture: &Architecture,
+        context: &Context<'_>,
+    ) -> Result<Layout, InputError> {
         let given = &self.parallelism;
         let order: Vec<Axis> = given.order.iter().map(|axis| axis.0).collect();
         let order: [Axis; 5] = order.try_into().map_err(|order: Vec<Axis>| {
@@ -331,7 +335,11 @@ impl Transformer<'_> {
         })
     }
 
-    fn training(&self, architecture: Architecture, layout: &Layout) -> Result<Training, InputError> {
+    pub(super) fn training(
+        &self,
+        architecture: Architecture,
+        layout: &Layout,
+    ) -> Result<Training, InputError> {
         let settings = &self.settings;
         let at = |key: &str| self.at(&format!("workload.training.{key}"));
         let recompute = choice(
@@ -410,7 +418,7 @@ impl Transformer<'_> {
         Ok(training)
     }
 
-    fn sharding(layout: &Layout) -> Sharding {
+    pub(super) fn sharding(layout: &Layout) -> Sharding {
         let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate.max(1));
         Sharding {
             zero: Zero::stage(layout.zero).unwrap_or_default(),
@@ -424,7 +432,7 @@ impl Transformer<'_> {
 
     /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
     /// each, beside the embedding and the head (Llama 3, §3.3.2).
-    fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
+    pub(super) fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
         let at = self.at("workload.training.layers_per_stage");
         let per_stage = if let Some(given) = &self.settings.layers_per_stage {
             if given.len() != stages as usize {

@@ -12,11 +12,11 @@
 //! Sources: Megatron-LM (Narayanan et al. 2021; Korthikanti et al. 2022), PyTorch DDP (Li et al. 2020), ZeRO (Rajbhandari
 //! et al. 2020), FSDP (Zhao et al. 2023), Llama 3 (Grattafori et al. 2024 §3.3).
 
-mod emit;
+pub(crate) mod emit;
 mod error;
 mod grid;
 mod layout;
-mod passes;
+pub(crate) mod passes;
 mod pieces;
 mod sharding;
 
@@ -113,20 +113,25 @@ fn with_costs<'a>(settings: &'a ScheduleSettings, stages: &[ChunkWork]) -> Cow<'
     Cow::Owned(ScheduleSettings { costs: Some(costs), ..settings.clone() })
 }
 
-/// Compiles the passes that the schedule runs.
-fn compile(
-    layout: &Layout,
-    schedule: &Schedule,
-    stages: &[ChunkWork],
-) -> Result<Vec<emit::StagePasses>, GenerateError> {
-    let active = |dimension| match dimension {
+/// Whether a dimension has groups of more than one in `layout`.
+pub(crate) fn is_active(layout: &Layout, dimension: Dimension) -> bool {
+    match dimension {
         Dimension::Tp => layout.tp > 1,
         Dimension::Cp => layout.cp > 1,
         Dimension::Ep => layout.ep > 1,
         Dimension::Dp => layout.cp * layout.ep * layout.dp > 1,
         // Not inside a pipeline rank: refused when compiled.
         Dimension::Pp | Dimension::Other => true,
-    };
+    }
+}
+
+/// Compiles the passes that the schedule runs.
+fn compile(
+    layout: &Layout,
+    schedule: &Schedule,
+    stages: &[ChunkWork],
+) -> Result<Vec<emit::StagePasses>, GenerateError> {
+    let active = |dimension| is_active(layout, dimension);
     let mut runs = vec![[false; 4]; stages.len()];
     for rank in 0..schedule.ranks() {
         for action in schedule.actions(rank) {

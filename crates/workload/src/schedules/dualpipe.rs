@@ -93,11 +93,7 @@ pub(super) fn actions(
             name,
             ranks,
             found: microbatches,
-            expected: format!(
-                "{} at least {}",
-                if both { "an even number of" } else { "a number of" },
-                2 * ranks
-            ),
+            expected: format!("{}at least {}", if both { "an even number of " } else { "" }, 2 * ranks),
             hint: format!("use {fewer} or fewer pipeline ranks, or at least {} micro-batches", 2 * ranks),
         });
     }

@@ -16,7 +16,7 @@
 //! | `interleaved` | V chunks in a loop, run length N | Narayanan et al. 2021; Grattafori et al. 2024 §3.3.2 (flexible) |
 //! | `zb-h1`, `zb1p` | as above with the backward split, weight gradients delayed by r | Qi et al. 2024 |
 //! | `zb-h2` | 2(P - 1 - r) forwards ahead, weight gradients delayed by 2r | Qi et al. 2024 §2.2 |
-//! | `zb2p` | the best of a search with costs, within twice the activations of 1F1B | Qi et al. 2024 §3.1, ZB-2p |
+//! | `zb-2p` | the best of a search with costs, within twice the activations of 1F1B | Qi et al. 2024 §3.1, ZB-2p |
 //! | `dorapp` | `zb1p` with the run length and the warm-up free | Scale-Across Explorer §2.2; a reading, see [`flexible`] |
 //! | `zbv` | V-shaped placement | Qi et al. 2024 (controllable memory) |
 //! | `dualpipe` | two directions, overlapped pairs | DeepSeek-V3 report §3.2.1 |
@@ -53,7 +53,7 @@ windtunnel_kernel::named! {
         ZbH1 = "zb-h1", "input and weight gradients apart, with the memory of 1F1B and one chunk a rank";
         Zb1p = "zb1p", "input and weight gradients apart, any number of chunks";
         ZbH2 = "zb-h2", "input and weight gradients apart, no rank idles between its first and last pass, twice the memory of 1F1B";
-        Zb2p = "zb2p", "input and weight gradients apart, the best order that a search with the passes' costs finds in `memory_cap`";
+        Zb2p = "zb-2p", "input and weight gradients apart, the best order that a search with the passes' costs finds in `memory_cap`";
         Zbv = "zbv", "input and weight gradients apart, zero bubble on the V-shaped placement";
         DoraPp = "dorapp", "input and weight gradients apart, flexible";
         DualPipe = "dualpipe", "both directions at once";
@@ -65,6 +65,16 @@ impl ScheduleName {
     /// Whether the backward pass is always split into its two gradients.
     pub const fn splits_backward(self) -> bool {
         matches!(self, Self::ZbH1 | Self::ZbH2 | Self::Zb1p | Self::Zb2p | Self::Zbv | Self::DoraPp)
+    }
+
+    /// Whether its stages go down the ranks and back.
+    pub const fn is_v(self) -> bool {
+        matches!(self, Self::Zbv | Self::DualPipeV)
+    }
+
+    /// Whether some forward and backward passes run interleaved.
+    pub const fn overlaps(self) -> bool {
+        matches!(self, Self::DualPipe | Self::DualPipeV)
     }
 
     /// Chunks a rank when the settings name none.
@@ -105,13 +115,13 @@ pub struct ScheduleSettings {
     pub w_delay: Option<u32>,
     /// Share by which both gradients apart cost more than the fused backward: 0.05 is 5%. Used by the generator.
     pub split_overhead: f64,
-    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset) and `zb2p` (2P if unset).
+    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset) and `zb-2p` (2P if unset).
     pub memory_cap: Option<u32>,
     /// Share of an activation that is held between the gradients of input and weights (1 if unset): what the search counts against
     /// `memory_cap` then.
     pub kept: Option<f64>,
-    /// Costs for the cost-aware search of `zbv` and `zb2p`. Unset, `zbv` takes the closed form, which is best for F = I = W, and
-    /// `zb2p` supposes F = I = W.
+    /// Costs for the cost-aware search of `zbv` and `zb-2p`. Unset, `zbv` takes the closed form, which is best for F = I = W, and
+    /// `zb-2p` supposes F = I = W.
     pub costs: Option<Costs>,
     /// Latency between neighbouring ranks for the same search.
     pub latency: Span,
@@ -286,19 +296,38 @@ impl Schedule {
         peak
     }
 
+    /// Who hands `action` of `rank` its input, itself perhaps, and whether that is a gradient; `None` of one that begins with what its
+    /// rank has.
+    pub fn sender(&self, rank: u32, action: Action) -> Option<(u32, bool)> {
+        let (from, gradient) = match action.kind {
+            ActionKind::Forward => (self.placement.previous(rank, action.chunk), false),
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                (self.placement.next(rank, action.chunk), true)
+            }
+            ActionKind::BackwardWeight => (None, false),
+        };
+        from.map(|(from, _)| (from, gradient))
+    }
+
+    /// Rank and chunk to which the output of `action` of `rank` goes, itself perhaps, and whether that is a gradient.
+    pub fn receiver(&self, rank: u32, action: Action) -> Option<(u32, u16, bool)> {
+        let (to, gradient) = match action.kind {
+            ActionKind::Forward => (self.placement.next(rank, action.chunk), false),
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                (self.placement.previous(rank, action.chunk), true)
+            }
+            ActionKind::BackwardWeight => (None, false),
+        };
+        to.map(|(to, chunk)| (to, chunk, gradient))
+    }
+
     /// Messages of one step between ranks for which `crosses(from, to)`: activations and gradients together.
     pub fn messages_crossing(&self, crosses: impl Fn(u32, u32) -> bool) -> u64 {
         let mut count = 0;
         for rank in 0..self.ranks() {
             for action in self.actions(rank) {
-                let to = match action.kind {
-                    ActionKind::Forward => self.placement.next(rank, action.chunk),
-                    ActionKind::Backward | ActionKind::BackwardInput => {
-                        self.placement.previous(rank, action.chunk)
-                    }
-                    ActionKind::BackwardWeight => None,
-                };
-                count += u64::from(to.is_some_and(|(to, _)| to != rank && crosses(rank, to)));
+                let to = self.receiver(rank, *action);
+                count += u64::from(to.is_some_and(|(to, ..)| to != rank && crosses(rank, to)));
             }
         }
         count

@@ -337,7 +337,7 @@ fn illegal_combinations_name_the_value_and_what_would_fit() {
     assert!(refuse(settings(ScheduleName::Gpipe), 0, 8).contains("found 0 ranks"));
     assert_eq!(
         "zbh2".parse::<ScheduleName>().unwrap_err().to_string(),
-        "unknown schedule: `zbh2`\n\nhint: one of `gpipe`, `1f1b`, `interleaved`, `zb-h1`, `zb1p`, `zb-h2`, `zb2p`, \
+        "unknown schedule: `zbh2`\n\nhint: one of `gpipe`, `1f1b`, `interleaved`, `zb-h1`, `zb1p`, `zb-h2`, `zb-2p`, \
          `zbv`, `dorapp`, `dualpipe`, `dualpipev`"
     );
 }
