@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.text import UNKNOWN, percent
+from windtunnel.text import UNKNOWN, change
 from windtunnel.words import figure_text, label, title, value_text
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _cells(metric: Metric) -> list[Text]:
     # A share changes by points; in per cent it would read as the relative change.
     size = "" if change is None else figure_text(metric.key, abs(change)).replace("%", "pp")
     signed = f"{'+' if change > 0 else '-'}{size}" if change is not None else UNKNOWN
-    relative = percent(metric.relative, signed=True)
+    relative = change(metric.relative)
     cells = [
         f"  {label(metric.key)}",
         figure_text(metric.key, metric.then),

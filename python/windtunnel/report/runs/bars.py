@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.breakdown import PARTS
 from windtunnel.report.html import Raw, text
-from windtunnel.text import UNKNOWN, duration, percent
+from windtunnel.text import UNKNOWN, change, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STYLE = (
     "<style>.stack{display:flex;height:22px;border-radius:3px;overflow:hidden;min-width:2px}"
-    ".stack i{display:block;height:100%;min-width:1px} .stack i:hover{outline:2px solid var(--ink);outline-offset:-2px}"
+    ".stack i{display:block;height:100%;min-width:1px;box-shadow:inset 0 0 0 .5px #8888} .stack i:hover{outline:2px solid var(--ink);outline-offset:-2px}"
     ".lane{margin:10px 0} .lane b{font-weight:600} .lane span.figure{color:var(--muted);font-size:13px;margin-left:8px}"
     ".legend{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;margin-top:14px;color:var(--muted)}</style>"
 )
@@ -36,8 +36,9 @@ def bars(runs: Sequence[Named], jobs: Sequence[dict[str, Any] | None]) -> Raw:
                 width = 100 * value / longest
                 cells += f'<i style="width:{width:.3f}%;background:{part.colour}" title="{text(said)}"></i>'
         first = means[0]
-        against = "" if run is runs[0] or not mean or not first else f", {percent(mean / first - 1, signed=True)}"
-        figure = UNKNOWN if mean is None else f"{duration(mean)}{against}"
+        figure = UNKNOWN if mean is None else duration(mean)
+        if run is not runs[0] and mean and first:
+            figure += ", as the first" if mean == first else f", {change(mean / first - 1)}"
         head = f'<b>{run.mark()}</b><span class="figure">{text(figure)}</span>'
         lanes.append(f'<div class="lane">{head}<div class="stack">{cells}</div></div>')
     legend = "".join(

@@ -12,7 +12,7 @@ from windtunnel.report.runs.bars import STYLE, bars
 from windtunnel.report.runs.distribution import distribution, quantiles
 from windtunnel.report.runs.label import MOST, Named, named
 from windtunnel.results.folder import write_beside
-from windtunnel.text import UNKNOWN, count, duration, energy, percent, power, size
+from windtunnel.text import UNKNOWN, change, count, duration, energy, percent, power, size
 from windtunnel.words import figure_text, label
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _head(runs: Sequence[Named]) -> Raw:
         words = [summary["scenario"], summary["fidelity"], f"seed {summary['seed']}", summary["windtunnel"], state]
         rows.append([run.mark(), *words])
     head = ["run", "scenario", "fidelity", "seed", "Windtunnel", ""]
-    title = f"<header><h1>{len(runs)} runs</h1><p>All are compared with the first.</p></header>"
+    title = f"<header><h1>{len(runs)} runs</h1><p>The others are compared with the first.</p></header>"
     return Raw(f"{title}\n{section('Runs', '', table(head, rows))}")
 
 
@@ -135,7 +135,7 @@ def _main(runs: Sequence[Named]) -> str:
     rows = []
     for name, take, say, better in MAIN:
         values = [take(run.run.summary) for run in runs]
-        if all(value is None for value in values):
+        if not any(values):  # unknown, or nothing in all of them
             continue
         known = [value for value in values if value is not None]
         best = (max(known) if better > 0 else min(known)) if better and len(set(known)) > 1 else None
@@ -149,7 +149,7 @@ def _cell(value: Any, first: Any, say: Callable[[Any], str], *, best: Any) -> Ra
         return Raw(UNKNOWN)
     shown = text(say(value))
     shown = f"<strong>{shown}</strong>" if best is not None and value == best else shown
-    off = percent(value / first - 1, signed=True) if first and value != first else ""
+    off = change(value / first - 1) if first and value != first else ""
     return Raw(f'{shown}<br><small style="color:var(--muted)">{off}</small>' if off else shown)
 
 
