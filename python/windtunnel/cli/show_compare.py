@@ -72,10 +72,10 @@ def _yaml(value: Any) -> str:  # noqa: ANN401
 
 def _cells(metric: Metric) -> list[Text]:
     style = "bold" if metric.key in MAIN else ""
-    change = metric.absolute
+    more = metric.absolute
     # A share changes by points; in per cent it would read as the relative change.
-    size = "" if change is None else figure_text(metric.key, abs(change)).replace("%", "pp")
-    signed = f"{'+' if change > 0 else '-'}{size}" if change is not None else UNKNOWN
+    size = "" if more is None else figure_text(metric.key, abs(more)).replace("%", "pp")
+    signed = f"{'+' if more > 0 else '-'}{size}" if more is not None else UNKNOWN
     relative = change(metric.relative)
     cells = [
         f"  {label(metric.key)}",

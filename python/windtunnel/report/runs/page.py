@@ -80,7 +80,7 @@ def _jobs(runs: Sequence[Named]) -> list[str]:
         groups = [(f"{name}: ", [jobs.get(name) for jobs in mine]) for name in names]
     remark = "Bars are as long as the mean iteration; point at a part for its time."
     known = [(head, jobs) for head, jobs in groups if any(((j or {}).get("iteration_time_s") or {}) for j in jobs)]
-    return [section(f"{head}Where an iteration goes".capitalize(), remark, bars(runs, jobs)) for head, jobs in known]
+    return [section(f"{head}Where an iteration goes", remark, bars(runs, jobs)) for head, jobs in known]
 
 
 def _of_job(key: str) -> Callable[[dict[str, Any]], Any]:
