@@ -39,7 +39,7 @@ pub use reduction::Reduction;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub use topology::{
-    Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
+    Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp, SheetChoice,
     ShapeKey, SwitchSettings, TopologyFile,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
