@@ -202,6 +202,31 @@ def sustained(
     return DONE
 
 
+@app.command()
+def hosts(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A system of `data/systems` with recorded reads.")],
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+) -> int:
+    """Fit what a server of reads adds: its latency, what it prepares, and what stands in front of its link."""
+    from windtunnel.calibrate import hosts as fitting
+    from windtunnel.calibrate.training import write
+    from windtunnel.validate.board import data_folder
+    from windtunnel.validate.systems import read_systems
+    from windtunnel.validate.tables.m4 import CONSTANT
+
+    folder = data_folder(data)
+    known = read_systems(folder)
+    if system not in known:
+        raise InputError(f"no file of system `{system}`\n\nhint: recorded reads are of `m4-testbed`")
+    record = fitting.calibrate(known[system], folder)
+    for name, value in [("all runs", record["value"]), *((f"without {n}", v) for n, v in record["without"].items())]:
+        out().print(Text(f"{system}, {name}: " + ", ".join(f"{key} {text}" for key, text in value.items())))
+    if not dry:
+        out().print(f"wrote {write(system, CONSTANT, record, folder)}", markup=False, soft_wrap=True)
+    return DONE
+
+
 def _told(of: str, constant: str, name: str, outcome: Outcome) -> dict[str, Any]:
     """The record of a constant that was fitted, which is said as `name`."""
     import datetime as dt
