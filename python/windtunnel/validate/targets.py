@@ -39,6 +39,8 @@ TARGETS = (
     Target("dgxc", None, 0.07, 0.15),
     Target("ultrascale", None, 0.10, 0.30),
     Target("memory", None, 0.10, 0.25),
+    Target("m4", ("load", "unloaded"), 0.05, 1.0),
+    Target("m4", ("load", "loaded"), 0.15, 1.0),
     Target("nccl-tests", ("size", ">= 1 MiB"), 0.12, 0.40, "system, size"),
     Target("nccl-tests", ("size", "< 1 MiB"), 0.20, 0.60, "system, size"),
     Target("nccl-scale", None, 0.18, 0.50),

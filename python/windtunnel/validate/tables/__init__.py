@@ -13,6 +13,7 @@ from windtunnel.validate.tables import (
     deepep,
     dgxc,
     korthikanti,
+    m4,
     marin,
     megascale,
     megatron_bridge,
@@ -69,6 +70,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "aic-decode": aic_attention.read_decode,
     "aic-moe": aic_moe.read,
     "traces": traces.read,
+    "m4": m4.read,
 }
 
 NAMES = tuple(READERS)
