@@ -36,6 +36,11 @@ fn put(found: &Value, place: Place<'_>) -> Result<(), &'static str> {
             let read = found.as_str().and_then(|text| parse_quantity(text, Dimension::Time).ok());
             *kept = Span(read.filter(|&span| span > 0).ok_or(expected)?);
         }
+        Place::Given(kept) => {
+            let mut span = Span::ZERO;
+            put(found, Place::Time(&mut span))?;
+            *kept = Some(span);
+        }
     }
     Ok(())
 }

@@ -30,6 +30,8 @@ pub enum Place<'a> {
     Flag(&'a mut bool),
     /// Above 0.
     Time(&'a mut Span),
+    /// Above 0, where it is given.
+    Given(&'a mut Option<Span>),
 }
 
 impl Place<'_> {
@@ -41,7 +43,7 @@ impl Place<'_> {
             Self::Any(_) => "a number from 0 on",
             Self::Count(_) | Self::Packets(_) => "a whole number from 1 on",
             Self::Flag(_) => "`true` or `false`",
-            Self::Time(_) => "a time with a unit, such as `55 us`",
+            Self::Time(_) | Self::Given(_) => "a time with a unit, such as `55 us`",
         }
     }
 
@@ -56,6 +58,7 @@ impl Place<'_> {
             Self::Packets(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
             Self::Flag(value) => value.to_string(),
             Self::Time(value) => value.to_string(),
+            Self::Given(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
         }
     }
 }

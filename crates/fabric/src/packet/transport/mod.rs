@@ -27,7 +27,9 @@ mod balanced;
 mod built_in;
 mod cubic;
 mod dcqcn;
+mod dcsim;
 mod dctcp;
+mod dispatch;
 mod endpoint;
 mod eqds;
 mod feature;
@@ -56,7 +58,12 @@ pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balan
 pub use built_in::{BuiltIn, Parameter, Place, Unfit};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
+pub use dcsim::{Dcsim, DcsimNic};
 pub use dctcp::{Dctcp, DctcpFlow};
+pub use dispatch::{
+    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Led, Line, LinePort, Lines, Load, MOST_LINES, NicFacts,
+    Note, Order, Outbox, Parcel, SILENCE, Sent, Tally, Undispatched,
+};
 pub use endpoint::{
     Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, MemoryOf, Nack, Need, News, PathChoice,
     PathFacts, Recovery,
