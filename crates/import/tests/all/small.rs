@@ -76,6 +76,8 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
         ("chakra", (0..2).map(|rank| Input::bytes(format!("c.{rank}.et"), chakra())).collect()),
         ("dumpi", (0..2).map(|rank| Input::bytes(format!("d-{rank}.bin"), dumpi(rank))).collect()),
         ("xplane", vec![Input::bytes("host.xplane.pb", xplane())]),
+        ("mpi", crate::traced::tracer_sample()),
+        ("otf2", crate::traced::archive()),
     ]
 }
 

@@ -32,6 +32,8 @@ struct Request {
     algorithm: Option<String>,
     #[serde(default)]
     flops: Option<f64>,
+    #[serde(default)]
+    architecture: Option<String>,
 }
 
 fn refused(error: &ImportError) -> Failure {
@@ -62,6 +64,7 @@ pub fn import(request: &str) -> Result<String, Failure> {
         strict: request.strict,
         missing: named("--missing", request.missing.as_deref())?.unwrap_or(Missing::Refuse),
         flops: request.flops,
+        architecture: request.architecture,
     };
     let algorithm: Option<Algorithm> = named("--algorithm", request.algorithm.as_deref())?;
     let mut inputs = input::expand(&request.sources).map_err(|error| refused(&error))?;
