@@ -253,6 +253,21 @@ fn a_chakra_trace_is_the_same_in_both_forms() {
 }
 
 #[test]
+fn a_workload_is_the_same_after_a_trip_through_chakra() {
+    let (before, _) = import("mpi", &crate::traced::tracer_sample(), &Options::default()).unwrap();
+    let folder = std::env::temp_dir().join(format!("windtunnel-chakra-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let paths = windtunnel_workload::chakra::write(&before, &folder.join("w.et")).unwrap();
+    assert_eq!(paths.len(), 3);
+    let inputs = windtunnel_import::input::expand(std::slice::from_ref(&folder)).unwrap();
+    let (after, _) = import("chakra", &inputs, &Options { strict: true, ..Options::default() }).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((after.ranks(), after.operations()), (before.ranks(), before.operations()));
+    assert_eq!(collective(&after), collective(&before));
+    assert_eq!(after.communicators[0].ranks, before.communicators[0].ranks);
+}
+
+#[test]
 fn a_reduce_scatter_of_the_inspector_counts_all_parts() {
     let (workload, _) = import("inspector", &sample("inspector"), &Options::default()).unwrap();
     assert_eq!(collective(&workload), (CollectiveKind::ReduceScatter, 8_192));
