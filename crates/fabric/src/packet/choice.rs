@@ -10,7 +10,7 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Around, BuiltIn, Cubic, Dcqcn, Dctcp, Endpoint, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc,
+    Around, BuiltIn, Cubic, Dcqcn, Dctcp, Endpoint, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno, NoTransport, Nscc,
     Parameter, Place, Rccc, Recovery, Swift, Unfit,
 };
 use crate::reroute::SharedRerouter;
@@ -106,6 +106,7 @@ transports! {
     Hpcc(Hpcc),
     Ndp(Ndp),
     Eqds(Eqds),
+    Mrc(Mrc),
 }
 
 impl TransportChoice {
@@ -189,6 +190,7 @@ mod tests {
                     Place::Count(value) => *value = 7_777,
                     Place::Packets(value) => *value = Some(7_777),
                     Place::Flag(value) => *value = !*value,
+                    Place::Word(word) => word.at = (word.at + 1) % word.of.len(),
                     Place::Time(value) => *value = Span::from_ns(123),
                 }
                 let changed = std::mem::replace(&mut transport, default.clone());

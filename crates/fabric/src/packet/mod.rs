@@ -52,6 +52,7 @@ mod receive;
 mod recover;
 mod reduce;
 mod reorder;
+mod restraint;
 mod sample;
 mod send;
 mod sender;

@@ -25,6 +25,7 @@ from windtunnel.validate.tables import (
     sailor,
     torchtitan,
     traces,
+    uec,
     ultrascale,
     vidur,
     vtrain,
@@ -69,6 +70,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "aic-decode": aic_attention.read_decode,
     "aic-moe": aic_moe.read,
     "traces": traces.read,
+    "uec": uec.read,
 }
 
 NAMES = tuple(READERS)
