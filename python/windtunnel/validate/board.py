@@ -12,7 +12,7 @@ from windtunnel.engine import InputError
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Failed, Score
 from windtunnel.validate.systems import read_systems
-from windtunnel.validate.tables import NAMES, READERS, uec
+from windtunnel.validate.tables import BOARD, READERS, uec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -56,7 +56,7 @@ def data_folder(given: Path | None) -> Path:
 
 
 def validate(
-    tables: Sequence[str] = NAMES,
+    tables: Sequence[str] = BOARD,
     *,
     data: Path | None = None,
     quick: bool = False,

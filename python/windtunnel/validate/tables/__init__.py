@@ -74,3 +74,8 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
 }
 
 NAMES = tuple(READERS)
+
+COSTLY = ("uec",)
+"""Tables that take hours: predicted where they are named, and not with the board."""
+
+BOARD = tuple(name for name in NAMES if name not in COSTLY)
