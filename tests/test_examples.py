@@ -105,6 +105,10 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         (f"{W}.global_batch", 16), (f"{W}.sequence", 512), (f"{W}.training.precision", "bf16"),
         (f"{W}.training.layers_per_stage", "null"), (f"{P}.ep", 8), (f"{P}.dp", 2), (f"{P}.pp", 2),
     ),
+    "mrc-131072": (
+        ("topology.hosts", 64), ("topology.tiers[0].ports_down", 16), ("topology.tiers[1].ports_down", 16),
+        ("topology.failed", "[host20/nic0 -> plane3/leaf1]"), (f"{W}.collective.bytes", "64 MiB"),
+    ),
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
     "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
     "shared-cluster": (

@@ -10,8 +10,8 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Transport, Around, BuiltIn, Cubic, Dcqcn, Dcsim, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc,
-    Parameter, Place, Rccc, Recovery, Swift, Unfit,
+    Around, BuiltIn, Cubic, Dcqcn, Dcsim, Dctcp, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno, NoTransport, Nscc,
+    Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
 };
 use crate::reroute::SharedRerouter;
 
@@ -107,6 +107,7 @@ transports! {
     Ndp(Ndp),
     Eqds(Eqds),
     Dcsim(Dcsim),
+    Mrc(Mrc),
 }
 
 impl TransportChoice {
@@ -190,6 +191,7 @@ mod tests {
                     Place::Count(value) => *value = 7_777,
                     Place::Packets(value) => *value = Some(7_777),
                     Place::Flag(value) => *value = !*value,
+                    Place::Word(word) => word.at = (word.at + 1) % word.of.len(),
                     Place::Time(value) => *value = Span::from_ns(123),
                     Place::Given(value) => *value = Some(Span::from_ns(123)),
                 }

@@ -26,6 +26,7 @@ from windtunnel.validate.tables import (
     sailor,
     torchtitan,
     traces,
+    uec,
     ultrascale,
     vidur,
     vtrain,
@@ -71,6 +72,12 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "aic-moe": aic_moe.read,
     "traces": traces.read,
     "m4": m4.read,
+    "uec": uec.read,
 }
 
 NAMES = tuple(READERS)
+
+COSTLY = ("uec",)
+"""Tables that take hours: predicted where they are named, and not with the board."""
+
+BOARD = tuple(name for name in NAMES if name not in COSTLY)

@@ -20,11 +20,11 @@ mod nic;
 
 use windtunnel_kernel::{Span, Time};
 
-use super::dispatch::{
-    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, NicFacts, Outbox,
-    Sent, Tally,
-};
 use super::Recovery;
+use super::dispatch::{
+    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines,
+    NicFacts, Outbox, Sent, Tally,
+};
 pub use nic::DcsimNic;
 
 /// Lines, the highest priority first.
