@@ -15,10 +15,11 @@ from windtunnel.source import Source
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
-from windtunnel.validate import Row, Score, targets, validate
+from windtunnel.validate import Row, Score, front, targets, validate
 from windtunnel.validate.bands import bands, kind_of
 from windtunnel.validate.board import Board
-from windtunnel.validate.page import ROOT, block, rows_of_page
+from windtunnel.validate.front import rows_of_page
+from windtunnel.validate.page import ROOT, block
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.rounds import shortened
 from windtunnel.validate.systems import read_systems
@@ -312,6 +313,12 @@ def test_errors_are_told_by_kind() -> None:
     # Left out, `t` has 10% and 30% against a band of 20%, and `u` 20% against one of 29%.
     other = Score("u", [rows[0]], [1.2], [])
     assert bands([score, other])["kinds"][dense]["inside"] == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_the_front_page_says_what_the_board_says() -> None:
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/validation.md"))
+    assert front.renewed(readme, page) == readme
+    assert front.block(page).count("\n") >= 10
 
 
 def test_the_errors_that_runs_show_follow_the_board() -> None:
