@@ -16,10 +16,11 @@ from windtunnel.source import Source
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
-from windtunnel.validate import Row, Score, targets, validate
+from windtunnel.validate import Row, Score, front, targets, validate
 from windtunnel.validate.bands import bands, kind_of
 from windtunnel.validate.board import Board
-from windtunnel.validate.page import ROOT, block, rows_of_page
+from windtunnel.validate.front import rows_of_page
+from windtunnel.validate.page import ROOT, block
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.rounds import shortened
 from windtunnel.validate.systems import read_systems
@@ -338,6 +339,12 @@ def test_a_widened_band_holds_for_tables_that_it_has_not_seen() -> None:
         scores.append(Score(f"t{k}", rows, list(1.0 + draw.normal(0.0, scale, 50)), []))
     inside = bands(scores)["kinds"]["dense, kernels measured"]["inside"]
     assert 0.93 <= inside <= 0.97
+
+
+def test_the_front_page_says_what_the_board_says() -> None:
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/validation.md"))
+    assert front.renewed(readme, page) == readme
+    assert front.block(page).count("\n") >= 10
 
 
 def test_the_errors_that_runs_show_follow_the_board() -> None:

@@ -30,7 +30,7 @@ TARGET = Path("runs") / "validation"
 def validate(
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="NAME", help="A table of the board; all if left out. Repeatable."),
+        typer.Option("--table", metavar="NAME", help="A table; those of the board if left out. Repeatable."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of measured tables; its `systems/*.yaml` are read first.")
@@ -61,7 +61,7 @@ def validate(
     """Predict published measurements and say how far off the predictions are; 1 if a row could not be run."""
     from windtunnel.cli.study_progress import study_progress
     from windtunnel.results.folder import write_beside
-    from windtunnel.validate import NAMES
+    from windtunnel.validate import BOARD, NAMES
     from windtunnel.validate import validate as run_board
     from windtunnel.validate.ablation import MECHANISMS
     from windtunnel.validate.output import html, rows_as_they_come, rows_csv
@@ -80,7 +80,7 @@ def validate(
     with study_progress(0) as progress, rows_as_they_come(folder) as told:
         try:
             board = run_board(
-                tables or NAMES,
+                tables or BOARD,
                 data=data,
                 quick=quick,
                 store=store,

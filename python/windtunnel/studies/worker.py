@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
+    from windtunnel.engine import TableWriter
     from windtunnel.studies.point import Point
     from windtunnel.studies.recipe import Digests
 
@@ -109,13 +110,13 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
         if point.explain:
             text = _explained(task, base)
         elif task.tables:
-            from windtunnel.results import TableWriter
+            from windtunnel.engine import TableWriter
 
             with TableWriter(folder.path) as writer:
-                text = _simulated(task, base, writer.sink)
+                text = _simulated(task, base, writer)
             rows = writer.rows
         else:
-            text = _simulated(task, base, _dropped)
+            text = _simulated(task, base, None)
         if not point.explain:
             text = with_bill(text, replace(point.source, base=base), point.overrides)
         summary: dict[str, Any] = json.loads(text)
@@ -152,7 +153,7 @@ def _options(task: Task) -> dict[str, object]:
     return {"threads": task.threads, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
 
 
-def _simulated(task: Task, base: Path, sink: Any) -> str:  # noqa: ANN401
+def _simulated(task: Task, base: Path, sink: TableWriter | None) -> str:
     from windtunnel import engine
 
     point, source = task.point, task.point.source
@@ -169,10 +170,6 @@ def _explained(task: Task, base: Path) -> str:
 
     point, source = task.point, task.point.source
     return engine.explain(source.text, source.name, str(base), list(point.overrides), _options(task))
-
-
-def _dropped(_table: str, _columns: object) -> None:
-    """Rows that nobody keeps."""
 
 
 def _quiet(*_: object) -> None:

@@ -13,7 +13,7 @@ from windtunnel.validate.ablation import without
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Failed, Score
 from windtunnel.validate.systems import read_systems
-from windtunnel.validate.tables import NAMES, READERS
+from windtunnel.validate.tables import BOARD, READERS, uec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -57,7 +57,7 @@ def data_folder(given: Path | None) -> Path:
 
 
 def validate(
-    tables: Sequence[str] = NAMES,
+    tables: Sequence[str] = BOARD,
     *,
     data: Path | None = None,
     quick: bool = False,
@@ -143,6 +143,8 @@ def predicted_of(row: Row, results: Mapping[str, dict[str, Any] | str]) -> float
 def _predicted(row: Row, job: dict[str, Any]) -> float:
     if row.quantity == "time":
         return float(job["iteration_time_s"]["mean"])
+    if row.quantity in uec.ENDS:
+        return float(job[row.quantity])
     ranks = job["memory_by_pipeline_rank"]
     fullest = ranks[0] if row.quantity == "first" else max(ranks, key=lambda rank: float(rank["total"]))
     return float(fullest["activations" if row.quantity == "activations" else "total"])

@@ -40,6 +40,8 @@ TARGETS = (
     Target("ultrascale", None, 0.10, 0.30),
     Target("marin", None, 0.15, 0.40),
     Target("memory", None, 0.10, 0.25),
+    Target("m4", ("load", "unloaded"), 0.05, 1.0),
+    Target("m4", ("load", "loaded"), 0.15, 1.0),
     Target("nccl-tests", ("size", ">= 1 MiB"), 0.12, 0.40, "system, size"),
     Target("nccl-tests", ("size", "< 1 MiB"), 0.20, 0.60, "system, size"),
     Target("nccl-scale", None, 0.18, 0.50),

@@ -3,6 +3,7 @@
 mod buffers;
 mod drawn;
 mod elastic;
+pub mod estimate;
 mod experts;
 pub mod fabric;
 pub mod flows;

@@ -53,7 +53,7 @@ pub fn build(
     })?;
     let mut training = source.training.clone().unwrap_or_default();
     let mut parallelism = job.parallelism.clone();
-    let untold = says_nothing_of_software(&training);
+    let untold = matches!(sheet.kind, ModelKind::Transformer(_)) && says_nothing_of_software(&training);
     if untold {
         evidence.add("framework", "inferred", NO_FRAMEWORK);
     }
@@ -119,7 +119,7 @@ pub fn is_dlrm(name: &str, context: &Context<'_>) -> Result<bool, InputError> {
     Ok(matches!(sheet.kind, ModelKind::Dlrm(_)))
 }
 
-fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
+pub(super) fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
     let text = sheets::find("models", name, context.base, place)?;
     if let Ok(sheet) = ModelSheet::parse(&text.text) {
         return Ok(sheet);
@@ -189,19 +189,19 @@ fn measured(gpu: &GpuSheet, narrow: bool) -> bool {
 }
 
 /// A transformer with everything that lays it out.
-struct Transformer<'a> {
-    name: String,
-    sequence: u64,
-    micro_batch: u64,
-    global_batch: u64,
-    settings: ModelJob,
+pub(super) struct Transformer<'a> {
+    pub(super) name: String,
+    pub(super) sequence: u64,
+    pub(super) micro_batch: u64,
+    pub(super) global_batch: u64,
+    pub(super) settings: ModelJob,
     /// Whether the job leaves open which software trains it.
-    untold: bool,
-    parallelism: Parallelism,
-    gpu: &'a GpuSheet,
-    kernels: KernelModel,
-    dispatcher: Option<Dispatcher>,
-    place: &'a str,
+    pub(super) untold: bool,
+    pub(super) parallelism: Parallelism,
+    pub(super) gpu: &'a GpuSheet,
+    pub(super) kernels: KernelModel,
+    pub(super) dispatcher: Option<Dispatcher>,
+    pub(super) place: &'a str,
 }
 
 impl Transformer<'_> {
@@ -217,11 +217,15 @@ impl Transformer<'_> {
         let chunks = self.chunks(&training.architecture, schedule.placement.stages())?;
         let costs: Vec<ChunkCost> = chunks.iter().map(|chunk| training.chunk(chunk, &self.kernels)).collect();
         let stages: Vec<_> = costs.iter().map(|cost| cost.work.clone()).collect();
+        let mut layout = layout;
+        let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
+        layout.schedule.kept = Some(share);
         let generated = generate(&layout, &stages)
             .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
         let sharding = Self::sharding(&layout);
-        let memory: Vec<Memory> =
-            (0..layout.pp).map(|rank| memory_of(&training, &schedule, &chunks, rank, &sharding)).collect();
+        let memory: Vec<Memory> = (0..layout.pp)
+            .map(|rank| memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
+            .collect();
         let mut warnings = Vec::new();
         let verdict = self.check_memory(&training, &memory, &sharding, context, &mut warnings)?;
         let grid = &generated.grid;
@@ -262,7 +266,11 @@ impl Transformer<'_> {
         })
     }
 
-    fn layout(&self, architecture: &Architecture, context: &Context<'_>) -> Result<Layout, InputError> {
+    pub(super) fn layout(
+        &self,
+        architecture: &Architecture,
+        context: &Context<'_>,
+    ) -> Result<Layout, InputError> {
         let given = &self.parallelism;
         let order: Vec<Axis> = given.order.iter().map(|axis| axis.0).collect();
         let order: [Axis; 5] = order.try_into().map_err(|order: Vec<Axis>| {
@@ -355,12 +363,17 @@ impl Transformer<'_> {
             run_length: given.run_length,
             warm_up: given.warm_up,
             w_delay: given.w_delay,
+            memory_cap: given.memory_cap,
             split_overhead: self.settings.split_overhead.unwrap_or(0.0),
             ..ScheduleSettings::new(name)
         })
     }
 
-    fn training(&self, architecture: Architecture, layout: &Layout) -> Result<Training, InputError> {
+    pub(super) fn training(
+        &self,
+        architecture: Architecture,
+        layout: &Layout,
+    ) -> Result<Training, InputError> {
         let settings = &self.settings;
         let at = |key: &str| self.at(&format!("workload.training.{key}"));
         let recompute = choice(
@@ -439,7 +452,7 @@ impl Transformer<'_> {
         Ok(training)
     }
 
-    fn sharding(layout: &Layout) -> Sharding {
+    pub(super) fn sharding(layout: &Layout) -> Sharding {
         let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate.max(1));
         Sharding {
             zero: Zero::stage(layout.zero).unwrap_or_default(),
@@ -453,7 +466,7 @@ impl Transformer<'_> {
 
     /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
     /// each, beside the embedding and the head (Llama 3, §3.3.2).
-    fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
+    pub(super) fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
         let at = self.at("workload.training.layers_per_stage");
         let per_stage = if let Some(given) = &self.settings.layers_per_stage {
             if given.len() != stages as usize {
@@ -625,6 +638,9 @@ fn memory_of(
         held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 1 }).collect();
     let mut memory = training.memory(&resident, sharding);
     let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).0).collect();
-    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &whole));
+    let kept: Vec<u64> = (whole.iter().zip(&held))
+        .map(|(whole, chunk)| (*whole as f64 * training.kept_share(chunk)).ceil() as u64)
+        .collect();
+    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &kept));
     memory
 }

@@ -19,7 +19,10 @@ use windtunnel_kernel::{Span, Time};
 
 use super::mixed::Mixed;
 use super::patience::Patience;
-use super::{Ack, Answer, Arrived, Endpoint, Loss, LossKind, Nack, PathChoice, PathFacts, Plain, Recovery};
+use super::recent::Recent;
+use super::{
+    Ack, Answer, Arrived, Endpoint, Loss, LossKind, Nack, PathChoice, PathFacts, Plain, Recovery, Word,
+};
 
 /// Bandwidth–delay product of the network that the constants are given for.
 const REFERENCE_BDP: f64 = 150_000.0;
@@ -40,6 +43,8 @@ pub struct Nscc {
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
+    /// Whether the law goes by the last acknowledgement or by the median of the last eight ([`Recent`]).
+    pub feedback: Word,
     /// What becomes of losses.
     pub recovery: Recovery,
     /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
@@ -49,9 +54,18 @@ pub struct Nscc {
 impl Default for Nscc {
     /// 1.5 bandwidth–delay products, 0.75 base RTT, 15 µs.
     fn default() -> Self {
-        Self { largest: 1.5, target: 0.75, recovery: Recovery::TIMER, timeout: Span::from_us(15) }
+        Self {
+            largest: 1.5,
+            target: 0.75,
+            feedback: FEEDBACK,
+            recovery: Recovery::TIMER,
+            timeout: Span::from_us(15),
+        }
     }
 }
+
+/// What a law by delay may go by.
+pub(super) const FEEDBACK: Word = Word { at: 0, of: &["last", "median"], expected: "`last` or `median`" };
 
 /// State of a queue pair. Times and delays are in µs but for the instants.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,6 +93,7 @@ pub struct NsccFlow {
     ignore: f64,
     patience: Patience,
     paths: Mixed,
+    recent: Recent,
 }
 
 impl NsccFlow {
@@ -129,6 +144,7 @@ super::built_in::built_in! {
     parameters: {
         "max_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
         "target_delay" => Positive(target), "queueing delay that is aimed at, in base round trips";
+        "feedback" => Word(feedback), "what the law goes by: the last acknowledgement, or the median of the last eight";
     }
 }
 
@@ -169,6 +185,7 @@ impl Endpoint for Nscc {
             ignore: 0.0,
             patience: Patience::new(self.timeout, path),
             paths: Mixed::default(),
+            recent: Recent::default(),
         }
     }
 
@@ -183,10 +200,13 @@ impl Endpoint for Nscc {
     }
 
     fn on_ack(&self, flow: &mut NsccFlow, ack: &Ack) {
-        let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
-        let bytes = ack.bytes as f64;
         flow.paths.acknowledged(ack);
         flow.patience.heard(ack.rtt);
+        let median = self.feedback.at != FEEDBACK.at;
+        let (rtt, echo) = if median { flow.recent.median(ack.rtt, ack.echo) } else { (ack.rtt, ack.echo) };
+        let ack = &Ack { rtt, echo, ..*ack };
+        let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
+        let bytes = ack.bytes as f64;
         flow.achieved += bytes;
         flow.received += bytes;
         // A delay without a mark is a queue already gone, and counts as little.
