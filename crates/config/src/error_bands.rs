@@ -43,7 +43,8 @@ fn unlike(figures: &Value, job: &Job<'_>) -> Vec<String> {
     {
         found.push(format!("no row of this kind is of a {}", job.gpu));
     }
-    for (key, what, value) in [("most_gpus", "GPUs", job.gpus), ("longest_sequence", "tokens a sequence", job.sequence)]
+    for (key, what, value) in
+        [("most_gpus", "GPUs", job.gpus), ("longest_sequence", "tokens a sequence", job.sequence)]
     {
         if let Some(most) = figures[key].as_u64()
             && value > most
@@ -62,9 +63,13 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_band_and_the_median_lies_in_it() {
-        for kind in
-            ["dense, kernels measured", "dense, kernels inferred", "experts", "adapters", "no framework named"]
-        {
+        for kind in [
+            "dense, kernels measured",
+            "dense, kernels inferred",
+            "experts",
+            "adapters",
+            "no framework named",
+        ] {
             let found = of(kind, &JOB);
             let figure = |key: &str| found[key].as_f64().expect("a number");
             assert!(figure("rows") >= 3.0, "{kind}: {found}");
