@@ -322,7 +322,7 @@ impl Estimator {
             whole: !layout.schedule.name.splits_backward(),
             split: layout.schedule.name.splits_backward() || layout.schedule.name.overlaps(),
         };
-        let rates = Rates { tariffs: &tariffs, together: layout.zero == 3 };
+        let crowd = tariffs.crowd();
         let mut own: FxHashMap<Layers, (Rc<StagePrice>, f64)> = FxHashMap::default();
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
@@ -331,8 +331,22 @@ impl Estimator {
             if !own.contains_key(&layers) {
                 let key = (number, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
                 let work = self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
-                let mut found = price(&layout, stage as u32, work, runs, &rates)
-                    .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
+                let at = |together| {
+                    let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
+                    price(&layout, stage as u32, work, runs, &rates)
+                        .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))
+                };
+                let mut found = at(0.0)?;
+                if layout.zero == 3 && crowd > 1.01 {
+                    // Of all pipeline ranks as many exchange at once as each does so of its time.
+                    let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
+                    let round: f64 = kinds.iter().map(|&kind| found.gathered[kind]).sum();
+                    let busy = if round > 0.0 { (found.exchanging / round).min(1.0) } else { 0.0 };
+                    let together = ((crowd * busy - 1.0) / (crowd - 1.0)).clamp(0.0, 1.0);
+                    if together > 0.0 {
+                        found = at(together)?;
+                    }
+                }
                 found.slow(self.speed);
                 let optimiser = training.optimiser(chunk, &model).0 as f64 / self.speed;
                 own.insert(layers, (Rc::new(found), optimiser));
@@ -443,7 +457,8 @@ impl Laid {
     /// Writes its prices into `lane` of `sheet`.
     fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize) {
         let split = self.layout.schedule.name.splits_backward();
-        let rates = Rates { tariffs: &self.tariffs, together: self.layout.zero == 3 };
+        let gathering = exchanges(&self.layout).0;
+        let rates = Rates { tariffs: &self.tariffs, sharded: self.layout.zero == 3, together: 0.0 };
         for rank in 0..course.ranks() {
             let mut gathered = 0.0;
             for &chunk in course.entered(rank) {
@@ -459,9 +474,14 @@ impl Laid {
                 } else {
                     0.0
                 };
+                let [forward, backward, input, weight] = found.gathered;
+                let mut passes = found.passes;
+                if gathering == Gathering::EachPass {
+                    passes[3] = weight;
+                }
                 let times = Times {
-                    passes: found.passes,
-                    gathered: found.gathered,
+                    passes,
+                    gathered: [forward, backward, input],
                     pair: paired,
                     bound,
                     reduced: found.reduced[usize::from(split)],
@@ -495,7 +515,7 @@ impl Laid {
         let passes = of(busiest, &|found, kind| found.passes[kind]);
         let gathering = exchanges(&self.layout).0;
         let waits = of(busiest, &|found, kind| {
-            if kind < 3 && gathering == Gathering::EachPass { found.gathered[kind] - found.passes[kind] } else { 0.0 }
+            if gathering == Gathering::EachPass { found.gathered[kind] - found.passes[kind] } else { 0.0 }
         });
         let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
         let after = (first - last).max(0.0);
@@ -514,10 +534,13 @@ impl Laid {
     /// The end of a step whose passes ended at `ends`.
     fn finish(&self, course: &Course, ends: &Ends) -> f64 {
         let layout = &self.layout;
-        let rates = Rates { tariffs: &self.tariffs, together: false };
+        let rates = Rates { tariffs: &self.tariffs, sharded: layout.zero == 3, together: 0.0 };
         let ranks = course.ranks();
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
+        };
+        let across = |rank: u32| -> f64 {
+            (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].across).sum()
         };
         let late = !layout.overlap_gradients;
         let mut last: Vec<f64> = (0..ranks)
@@ -531,7 +554,8 @@ impl Laid {
             let queues: Vec<(f64, f64)> = (0..ranks)
                 .map(|rank| {
                     let end = if late { last[rank as usize] } else { ends.reduced[rank as usize] };
-                    let work = reduce(rank).min(end);
+                    // What stays inside a replica has its links for itself.
+                    let work = if layout.replicate > 1 { across(rank) } else { reduce(rank) }.min(end);
                     (end - work, work)
                 })
                 .collect();
