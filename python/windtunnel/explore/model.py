@@ -66,9 +66,10 @@ def answers(
     job: int = 0,
     ideal: bool = False,
 ) -> Iterator[list[Answer]]:
-    """Answers to `choices`, `AT_ONCE` at a time. A choice names `parallelism`, `training`, `micro_batch`, `global_batch`
-    and `layers_per_stage` of the job; what it leaves out stays as the scenario has it.
+    """Answers to `choices`, `AT_ONCE` at a time.
 
+    A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what it
+    leaves out stays as the scenario has it.
     Raises `InputError` for what is wrong with the scenario whatever the layout.
     """
     for first in range(0, len(choices), AT_ONCE):
@@ -80,8 +81,9 @@ def answers(
 
 
 def answers_of_rows(rows: Sequence[Row]) -> list[Answer | str]:
-    """What the cost model says of each measured row, or why it says nothing. Rows that differ in their layout alone are
-    answered together.
+    """What the cost model says of each measured row, or why it says nothing.
+
+    Rows that differ in their layout alone are answered together.
     """
     groups: dict[str, list[int]] = {}
     bases: dict[str, tuple[dict[str, Any], Row]] = {}

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::schedules::{Action, ActionKind, Schedule};
 
 /// Layouts that are run at once.
-pub const LANES: usize = 8;
+pub const LANES: usize = 16;
 
 /// A time of each.
 pub type Lane = [f64; LANES];

@@ -108,23 +108,16 @@ impl Estimator {
         }
         let job: Job = scenario.jobs.list().get(index).cloned().ok_or_else(|| {
             let found = scenario.jobs.list().len();
-            InputError::new(
-                format!("{source}: jobs"),
-                format!("there is no job number {index}: there are {found}"),
-            )
+            InputError::new(format!("{source}: jobs"), format!("there is no job number {index}: there are {found}"))
         })?;
         let context =
             Context { scenario: &scenario, fabric: &parts, storage: None, base: inputs, place: &at };
         let named = job.workload.as_ref().and_then(|workload| workload.model.clone());
         let Some(model) = named else {
-            return Err(InputError::new(
-                format!("{at}.workload"),
-                "expected a `model`, for only a model has layouts",
-            ));
+            return Err(InputError::new(format!("{at}.workload"), "expected a `model`, for only a model has layouts"));
         };
         if parts.gpu.is_none() {
-            let error =
-                InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
+            let error = InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
             return Err(error.hint("for example `gpu: H100-SXM`"));
         }
         let ModelKind::Transformer(architecture) =
@@ -180,10 +173,7 @@ impl Estimator {
                 groups.entry(key).or_default().push((at, part));
             }
         }
-        let mut ends: Vec<Vec<Ends>> = laid
-            .iter()
-            .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()]))
-            .collect();
+        let mut ends: Vec<Vec<Ends>> = laid.iter().map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()])).collect();
         for members in groups.values() {
             let (first, part) = members[0];
             let key = laid[first].as_ref().expect("it has a course").keys[part].clone();
@@ -209,7 +199,13 @@ impl Estimator {
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
-        Context { scenario: &self.scenario, fabric: &self.fabric, storage: None, base: &self.inputs, place }
+        Context {
+            scenario: &self.scenario,
+            fabric: &self.fabric,
+            storage: None,
+            base: &self.inputs,
+            place,
+        }
     }
 
     /// The settings of a choice: number and value.
@@ -287,8 +283,6 @@ impl Estimator {
             global_batch: need(choice.global_batch.or(source.global_batch), "global_batch")?,
             dispatcher: dispatcher(&settings, &at, &mut evidence)?,
             settings,
-            // An estimate has no band.
-            untold: false,
             parallelism,
             gpu: &gpu,
             kernels: KernelModel::clone(&model),
@@ -296,14 +290,12 @@ impl Estimator {
         };
         let layout = transformer.layout(&self.architecture, &self.context(&place))?;
         let training = transformer.training(self.architecture.clone(), &layout)?;
-        let refused = |error: windtunnel_workload::schedules::ScheduleError| {
-            InputError::new(format!("{place}.parallelism.schedule"), error.to_string())
-        };
+        let refused =
+            |error: windtunnel_workload::schedules::ScheduleError| InputError::new(format!("{place}.parallelism.schedule"), error.to_string());
         let (settled, rounds) = settle(&layout);
         let (gathering, reducing) = exchanges(&layout);
         let mut keys = Vec::new();
-        let microbatches =
-            if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
+        let microbatches = if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
         let mut placement = None;
         for microbatches in microbatches {
             let mut schedule = layout.schedule.clone();
@@ -330,7 +322,7 @@ impl Estimator {
             whole: !layout.schedule.name.splits_backward(),
             split: layout.schedule.name.splits_backward() || layout.schedule.name.overlaps(),
         };
-        let rates = Rates { tariffs: &tariffs, together: layout.zero == 3 };
+        let crowd = tariffs.crowd();
         let mut own: FxHashMap<Layers, (Rc<StagePrice>, f64)> = FxHashMap::default();
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
@@ -338,10 +330,23 @@ impl Estimator {
             let layers = layers_of(&training.architecture, chunk);
             if !own.contains_key(&layers) {
                 let key = (number, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
-                let work =
-                    self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
-                let mut found = price(&layout, stage as u32, work, runs, &rates)
-                    .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
+                let work = self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
+                let at = |together| {
+                    let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
+                    price(&layout, stage as u32, work, runs, &rates)
+                        .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))
+                };
+                let mut found = at(0.0)?;
+                if layout.zero == 3 && crowd > 1.01 {
+                    // Of all pipeline ranks as many exchange at once as each does so of its time.
+                    let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
+                    let round: f64 = kinds.iter().map(|&kind| found.gathered[kind]).sum();
+                    let busy = if round > 0.0 { (found.exchanging / round).min(1.0) } else { 0.0 };
+                    let together = ((crowd * busy - 1.0) / (crowd - 1.0)).clamp(0.0, 1.0);
+                    if together > 0.0 {
+                        found = at(together)?;
+                    }
+                }
                 found.slow(self.speed);
                 let optimiser = training.optimiser(chunk, &model).0 as f64 / self.speed;
                 own.insert(layers, (Rc::new(found), optimiser));
@@ -353,8 +358,7 @@ impl Estimator {
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
         Ok(Laid {
-            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64
-                * tokens as f64,
+            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64 * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
             layout,
@@ -400,9 +404,10 @@ fn order_of(key: &CourseKey) -> CourseKeyOrder {
 }
 
 fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
-    let kinds = chunk.layers.clone().fold(0, |hash, layer| {
-        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
-    });
+    let kinds = chunk
+        .layers
+        .clone()
+        .fold(0, |hash, layer| windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64));
     (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
 }
 
@@ -452,7 +457,8 @@ impl Laid {
     /// Writes its prices into `lane` of `sheet`.
     fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize) {
         let split = self.layout.schedule.name.splits_backward();
-        let rates = Rates { tariffs: &self.tariffs, together: self.layout.zero == 3 };
+        let gathering = exchanges(&self.layout).0;
+        let rates = Rates { tariffs: &self.tariffs, sharded: self.layout.zero == 3, together: 0.0 };
         for rank in 0..course.ranks() {
             let mut gathered = 0.0;
             for &chunk in course.entered(rank) {
@@ -468,9 +474,14 @@ impl Laid {
                 } else {
                     0.0
                 };
+                let [forward, backward, input, weight] = found.gathered;
+                let mut passes = found.passes;
+                if gathering == Gathering::EachPass {
+                    passes[3] = weight;
+                }
                 let times = Times {
-                    passes: found.passes,
-                    gathered: found.gathered,
+                    passes,
+                    gathered: [forward, backward, input],
                     pair: paired,
                     bound,
                     reduced: found.reduced[usize::from(split)],
@@ -496,9 +507,7 @@ impl Laid {
         let share = if self.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
         let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
             let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
-            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
-                * batches
-                * share
+            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>() * batches * share
         };
         let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
         let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
@@ -506,11 +515,7 @@ impl Laid {
         let passes = of(busiest, &|found, kind| found.passes[kind]);
         let gathering = exchanges(&self.layout).0;
         let waits = of(busiest, &|found, kind| {
-            if kind < 3 && gathering == Gathering::EachPass {
-                found.gathered[kind] - found.passes[kind]
-            } else {
-                0.0
-            }
+            if gathering == Gathering::EachPass { found.gathered[kind] - found.passes[kind] } else { 0.0 }
         });
         let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
         let after = (first - last).max(0.0);
@@ -529,10 +534,13 @@ impl Laid {
     /// The end of a step whose passes ended at `ends`.
     fn finish(&self, course: &Course, ends: &Ends) -> f64 {
         let layout = &self.layout;
-        let rates = Rates { tariffs: &self.tariffs, together: false };
+        let rates = Rates { tariffs: &self.tariffs, sharded: layout.zero == 3, together: 0.0 };
         let ranks = course.ranks();
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
+        };
+        let across = |rank: u32| -> f64 {
+            (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].across).sum()
         };
         let late = !layout.overlap_gradients;
         let mut last: Vec<f64> = (0..ranks)
@@ -546,7 +554,8 @@ impl Laid {
             let queues: Vec<(f64, f64)> = (0..ranks)
                 .map(|rank| {
                     let end = if late { last[rank as usize] } else { ends.reduced[rank as usize] };
-                    let work = reduce(rank).min(end);
+                    // What stays inside a replica has its links for itself.
+                    let work = if layout.replicate > 1 { across(rank) } else { reduce(rank) }.min(end);
                     (end - work, work)
                 })
                 .collect();
@@ -578,8 +587,7 @@ impl Laid {
         }
         (0..ranks)
             .map(|rank| {
-                let step: f64 =
-                    (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
+                let step: f64 = (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
                 last[rank as usize] + step
             })
             .fold(0.0, f64::max)
@@ -621,10 +629,8 @@ fn shared(queues: &[(f64, f64)], crowd: f64) -> Vec<f64> {
     let mut ends: Vec<f64> = queues.iter().map(|&(start, _)| start).collect();
     let mut now = queues.iter().map(|&(start, _)| start).fold(f64::INFINITY, f64::min);
     loop {
-        let active: Vec<usize> =
-            (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
-        let next =
-            queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
+        let active: Vec<usize> = (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
+        let next = queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
             if next.is_infinite() {
                 return ends;
