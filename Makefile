@@ -43,9 +43,9 @@ fuzz: $(ENGINE) $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
 # Recordings beside the project damaged at random, each for as many seconds: readers refuse them and never panic.
-SECONDS ?= 9
+FUZZ_SECONDS ?= 9
 fuzz-import:
-	WINDTUNNEL_FUZZ_SECONDS=$(SECONDS) cargo test --release -p windtunnel-import --test all recorded_files_damaged -- --nocapture
+	WINDTUNNEL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p windtunnel-import --test all recorded_files_damaged -- --nocapture
 
 # Important lines changed one at a time, each in a copy: does the test that is named beside it notice? Takes an hour.
 mutants:
