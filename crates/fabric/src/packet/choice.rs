@@ -10,7 +10,7 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Transport, Around, BuiltIn, Cubic, Dcqcn, Dcsim, Dctcp, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc,
+    Transport, Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PFabric, PHost,
     Parameter, Place, Rccc, Recovery, Swift, Unfit,
 };
 use crate::reroute::SharedRerouter;
@@ -78,6 +78,13 @@ macro_rules! transports {
                 }
             }
 
+            /// Whether it schedules whole NIC ports, and mends losses by rules of its own.
+            pub const fn is_dispatched(&self) -> bool {
+                match self {
+                    $(Self::$member(_) => !<<$type as Transport>::Dispatcher as Dispatcher>::NAME.is_empty(),)+
+                }
+            }
+
             fn known(&self) -> &dyn Known {
                 match self {
                     $(Self::$member(transport) => transport,)+
@@ -107,6 +114,9 @@ transports! {
     Ndp(Ndp),
     Eqds(Eqds),
     Dcsim(Dcsim),
+    PHost(PHost),
+    PFabric(PFabric),
+    DcPim(DcPim),
 }
 
 impl TransportChoice {
