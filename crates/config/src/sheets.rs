@@ -89,7 +89,10 @@ pub fn find(kind: &str, name: &str, base: &Inputs, place: &str) -> Result<SheetT
 pub fn derived(sheet: &SheetText, changes: &Map<String, Value>, place: &str) -> Result<String, InputError> {
     let tree = serde_saphyr::from_str::<Value>(&sheet.text);
     let Ok(Value::Object(mut tree)) = tree else {
-        return Err(InputError::new(place, format!("`{}` is no data sheet: expected keys and values", sheet.source)));
+        return Err(InputError::new(
+            place,
+            format!("`{}` is no data sheet: expected keys and values", sheet.source),
+        ));
     };
     let before = figure(&tree, "rate").cloned();
     merge(&mut tree, changes);
@@ -119,7 +122,9 @@ fn merge(tree: &mut Map<String, Value>, changes: &Map<String, Value>) {
     for (key, change) in changes {
         match (tree.get_mut(key), change) {
             (_, Value::Null) => drop(tree.remove(key)),
-            (Some(Value::Object(kept)), Value::Object(more)) if !kept.contains_key("value") => merge(kept, more),
+            (Some(Value::Object(kept)), Value::Object(more)) if !kept.contains_key("value") => {
+                merge(kept, more)
+            }
             (None, Value::Object(more)) if !more.contains_key("value") => {
                 let mut made = Map::new();
                 merge(&mut made, more);
@@ -160,7 +165,8 @@ mod tests {
 
     #[test]
     fn only_what_is_said_differs() {
-        let sheet = derive(json!({"name": "H800", "scale_up": {"rate": "200 GB/s"}, "memory": "96 GB"})).unwrap();
+        let sheet =
+            derive(json!({"name": "H800", "scale_up": {"rate": "200 GB/s"}, "memory": "96 GB"})).unwrap();
         let mut expected = GpuSheet::parse(text("gpus", "h100-sxm").unwrap()).unwrap();
         assert_eq!((sheet.name.as_str(), sheet.memory.value.0), ("H800", 96_000_000_000));
         assert_eq!(sheet.scale_up.rate.value.0, 1_600_000_000_000);
@@ -176,9 +182,13 @@ mod tests {
 
     #[test]
     fn keys_come_and_go() {
-        let sheet = derive(json!({"kernels": null, "price": {"value": "1000 USD", "source": "a quote"}})).unwrap();
+        let sheet =
+            derive(json!({"kernels": null, "price": {"value": "1000 USD", "source": "a quote"}})).unwrap();
         assert!(sheet.kernels.is_none());
-        assert_eq!(sheet.price.map(|price| (price.value.0, price.source)), Some((1000.0, "a quote".to_owned())));
+        assert_eq!(
+            sheet.price.map(|price| (price.value.0, price.source)),
+            Some((1000.0, "a quote".to_owned()))
+        );
         assert!(derive(json!({"memori": "1 GB"})).unwrap_err().contains("memori"));
         assert!(derive(json!({"memory": "1 GBps"})).unwrap_err().contains("GBps"));
     }

@@ -20,7 +20,9 @@ pub(crate) struct TableWriter(Mutex<Option<Folder>>);
 impl TableWriter {
     fn take(&self) -> PyResult<Folder> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(|| {
-            PyRuntimeError::new_err("the tables are in use by a run, or were left unfinished by one that failed")
+            PyRuntimeError::new_err(
+                "the tables are in use by a run, or were left unfinished by one that failed",
+            )
         })
     }
 
@@ -62,7 +64,8 @@ impl TableWriter {
         let mut given = Vec::new();
         for (name, values) in columns {
             let name: String = name.extract()?;
-            let column = column(&values).map_err(|error| PyTypeError::new_err(format!("{table}.{name}: {error}")))?;
+            let column =
+                column(&values).map_err(|error| PyTypeError::new_err(format!("{table}.{name}: {error}")))?;
             given.push((name, column));
         }
         self.with(|folder| folder.add(table, given.iter().map(|(name, column)| (name.as_str(), column))))
@@ -72,9 +75,11 @@ impl TableWriter {
     #[getter]
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
-        self.with(|folder| Ok(folder.rows().map(|(name, rows)| (name.to_owned(), rows)).collect::<Vec<_>>()))?
-            .into_iter()
-            .try_for_each(|(name, rows)| found.set_item(name, rows))?;
+        self.with(|folder| {
+            Ok(folder.rows().map(|(name, rows)| (name.to_owned(), rows)).collect::<Vec<_>>())
+        })?
+        .into_iter()
+        .try_for_each(|(name, rows)| found.set_item(name, rows))?;
         Ok(found)
     }
 

@@ -265,7 +265,10 @@ impl Page {
 
 /// Least and largest value of a column of numbers, as plain bytes; readers leave groups out by them.
 fn bounds(column: &Gathered) -> Option<(Vec<u8>, Vec<u8>)> {
-    fn of<T: Copy, const N: usize>(pair: Option<(T, T)>, plain: fn(T) -> [u8; N]) -> Option<(Vec<u8>, Vec<u8>)> {
+    fn of<T: Copy, const N: usize>(
+        pair: Option<(T, T)>,
+        plain: fn(T) -> [u8; N],
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
         pair.map(|(least, largest)| (plain(least).to_vec(), plain(largest).to_vec()))
     }
     fn ends<T: Copy + PartialOrd>(values: impl Iterator<Item = T>) -> Option<(T, T)> {
@@ -278,7 +281,10 @@ fn bounds(column: &Gathered) -> Option<(Vec<u8>, Vec<u8>)> {
         Gathered::U32(values) => of(ends(values.iter().copied()), u32::to_le_bytes),
         Gathered::U64 { values, known } => {
             let known = |row: usize| known.get(row).is_none_or(|known| *known);
-            of(ends(values.iter().enumerate().filter(|(row, _)| known(*row)).map(|(_, value)| *value)), u64::to_le_bytes)
+            of(
+                ends(values.iter().enumerate().filter(|(row, _)| known(*row)).map(|(_, value)| *value)),
+                u64::to_le_bytes,
+            )
         }
         Gathered::F64(values) => {
             // The specification: a zero bound is the one that excludes neither zero.

@@ -38,7 +38,9 @@ pub enum TableError {
         error: io::Error,
     },
     /// A batch does not have the columns of those before it.
-    #[error("table `{table}`: batches of a table have the same columns of the same kinds and lengths; see `{column}`")]
+    #[error(
+        "table `{table}`: batches of a table have the same columns of the same kinds and lengths; see `{column}`"
+    )]
     Unlike {
         /// The table.
         table: String,
@@ -85,7 +87,10 @@ impl Folder {
         let index = self.tables.iter().position(|known| known.name == table).unwrap_or_else(|| {
             self.tables.push(Table {
                 name: table.to_owned(),
-                columns: columns.iter().map(|(name, column)| ((*name).to_owned(), Gathered::like(column))).collect(),
+                columns: columns
+                    .iter()
+                    .map(|(name, column)| ((*name).to_owned(), Gathered::like(column)))
+                    .collect(),
                 rows: 0,
                 values: 0,
                 part: None,
@@ -120,7 +125,8 @@ impl Table {
         let mut from = 0;
         while from < rows {
             let part_rows = self.part.as_ref().map_or(0, PartFile::rows) as usize + self.rows;
-            let mut room = limits.group_rows.saturating_sub(self.rows).min(limits.part_rows.saturating_sub(part_rows));
+            let mut room =
+                limits.group_rows.saturating_sub(self.rows).min(limits.part_rows.saturating_sub(part_rows));
             if width > 0 {
                 // At least one, or a long row would find no group.
                 let fits = limits.group_values.saturating_sub(self.values) / width;
@@ -148,7 +154,8 @@ impl Table {
     }
 
     fn check(&self, columns: &[(&str, &Column)], rows: usize) -> Result<(), TableError> {
-        let unlike = |column: &str| TableError::Unlike { table: self.name.clone(), column: column.to_owned() };
+        let unlike =
+            |column: &str| TableError::Unlike { table: self.name.clone(), column: column.to_owned() };
         for (i, (name, column)) in columns.iter().enumerate() {
             if self.columns.get(i).is_none_or(|(known, _)| known != name) || column.len() != rows {
                 return Err(unlike(name));

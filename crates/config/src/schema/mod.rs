@@ -39,8 +39,8 @@ pub use reduction::Reduction;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub use topology::{
-    Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp, SheetChoice,
-    ShapeKey, SwitchSettings, TopologyFile,
+    Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
+    ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};

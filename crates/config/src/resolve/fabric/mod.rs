@@ -253,7 +253,8 @@ fn derived_gpu(choice: &SheetChoice, base: &Inputs, place: &str) -> Result<GpuSh
     GpuSheet::parse(&text).map_err(|error| {
         // Where it says that a key is wrong, line and column are of a text that nobody has written.
         let text = error.to_string();
-        let reason = text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |(_, rest)| rest);
+        let reason =
+            text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |(_, rest)| rest);
         InputError::new(place, reason.lines().next().unwrap_or_default())
             .hint(format!("keys are those of `{}`; `windtunnel list gpus` names sheets", sheet.source))
     })
