@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         compare_events,
         detect_recordings,
         edit_workload,
+        estimate,
+        estimate_each,
+        estimate_line,
         explain,
         goal_check,
         goal_convert,
@@ -55,6 +58,9 @@ else:
     compare_events = _engine.compare_events
     detect_recordings = _engine.detect_recordings
     edit_workload = _engine.edit_workload
+    estimate = _engine.estimate
+    estimate_each = _engine.estimate_each
+    estimate_line = _engine.estimate_line
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
@@ -86,6 +92,9 @@ __all__ = [
     "compare_events",
     "detect_recordings",
     "edit_workload",
+    "estimate",
+    "estimate_each",
+    "estimate_line",
     "explain",
     "goal_check",
     "goal_convert",

@@ -250,6 +250,33 @@ fn explain(
     outside(py, || api::explain(&request))
 }
 
+/// What layouts of a scenario's job take by the cost model, as JSON text: choices in, times and memory out.
+#[pyfunction]
+fn estimate(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+    choices: &str,
+) -> PyResult<String> {
+    let request = request(text, source, base, overrides, options)?;
+    outside(py, || api::estimate(&request, choices))
+}
+
+/// The same of many scenarios, each as it is written.
+#[pyfunction]
+fn estimate_each(py: Python<'_>, scenarios: &str) -> PyResult<String> {
+    outside(py, || api::estimate_each(scenarios))
+}
+
+/// Prices made-up layouts of a pipeline, to be timed: passes of one, layouts, and the longest of them in picoseconds.
+#[pyfunction]
+fn estimate_line(py: Python<'_>, ranks: u32, chunks: u16, rounds: u32) -> PyResult<(usize, usize, f64)> {
+    outside(py, || api::estimate_line(ranks, chunks, rounds))
+}
+
 /// When the first events differ between runs with these numbers of threads, in words; None if none do.
 #[pyfunction]
 fn compare_events(
@@ -419,6 +446,9 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(kernel_times, module)?,
         wrap_pyfunction!(mpi_times, module)?,
         wrap_pyfunction!(explain, module)?,
+        wrap_pyfunction!(estimate, module)?,
+        wrap_pyfunction!(estimate_each, module)?,
+        wrap_pyfunction!(estimate_line, module)?,
         wrap_pyfunction!(compare_events, module)?,
         wrap_pyfunction!(scenario_tree, module)?,
         wrap_pyfunction!(topology, module)?,
