@@ -127,9 +127,8 @@ impl Table {
             let part_rows = self.part.as_ref().map_or(0, PartFile::rows) as usize + self.rows;
             let mut room =
                 limits.group_rows.saturating_sub(self.rows).min(limits.part_rows.saturating_sub(part_rows));
-            if width > 0 {
+            if let Some(fits) = limits.group_values.saturating_sub(self.values).checked_div(width) {
                 // At least one, or a long row would find no group.
-                let fits = limits.group_values.saturating_sub(self.values) / width;
                 room = room.min(if self.rows == 0 { fits.max(1) } else { fits });
             }
             let to = rows.min(from + room);
