@@ -109,16 +109,23 @@ impl Estimator {
         }
         let job: Job = scenario.jobs.list().get(index).cloned().ok_or_else(|| {
             let found = scenario.jobs.list().len();
-            InputError::new(format!("{source}: jobs"), format!("there is no job number {index}: there are {found}"))
+            InputError::new(
+                format!("{source}: jobs"),
+                format!("there is no job number {index}: there are {found}"),
+            )
         })?;
         let context =
             Context { scenario: &scenario, fabric: &parts, storage: None, base: inputs, place: &at };
         let named = job.workload.as_ref().and_then(|workload| workload.model.clone());
         let Some(model) = named else {
-            return Err(InputError::new(format!("{at}.workload"), "expected a `model`, for only a model has layouts"));
+            return Err(InputError::new(
+                format!("{at}.workload"),
+                "expected a `model`, for only a model has layouts",
+            ));
         };
         if parts.gpu.is_none() {
-            let error = InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
+            let error =
+                InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
             return Err(error.hint("for example `gpu: H100-SXM`"));
         }
         let ModelKind::Transformer(architecture) =
@@ -174,7 +181,10 @@ impl Estimator {
                 groups.entry(key).or_default().push((at, part));
             }
         }
-        let mut ends: Vec<Vec<Ends>> = laid.iter().map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()])).collect();
+        let mut ends: Vec<Vec<Ends>> = laid
+            .iter()
+            .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()]))
+            .collect();
         for members in groups.values() {
             let (first, part) = members[0];
             let key = laid[first].as_ref().expect("it has a course").keys[part].clone();
@@ -200,13 +210,7 @@ impl Estimator {
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
-        Context {
-            scenario: &self.scenario,
-            fabric: &self.fabric,
-            storage: None,
-            base: &self.inputs,
-            place,
-        }
+        Context { scenario: &self.scenario, fabric: &self.fabric, storage: None, base: &self.inputs, place }
     }
 
     /// The settings of a choice: number and value.
@@ -293,12 +297,14 @@ impl Estimator {
         };
         let layout = transformer.layout(&self.architecture, &self.context(&place))?;
         let training = transformer.training(self.architecture.clone(), &layout)?;
-        let refused =
-            |error: windtunnel_workload::schedules::ScheduleError| InputError::new(format!("{place}.parallelism.schedule"), error.to_string());
+        let refused = |error: windtunnel_workload::schedules::ScheduleError| {
+            InputError::new(format!("{place}.parallelism.schedule"), error.to_string())
+        };
         let (settled, rounds) = settle(&layout);
         let (gathering, reducing) = exchanges(&layout);
         let mut keys = Vec::new();
-        let microbatches = if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
+        let microbatches =
+            if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
         let mut placement = None;
         for microbatches in microbatches {
             let mut schedule = layout.schedule.clone();
@@ -333,7 +339,8 @@ impl Estimator {
             let layers = layers_of(&training.architecture, chunk);
             if !own.contains_key(&layers) {
                 let key = (number, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
-                let work = self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
+                let work =
+                    self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
                 let at = |together| {
                     let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
                     price(&layout, stage as u32, work, runs, &rates)
@@ -361,7 +368,8 @@ impl Estimator {
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
         Ok(Laid {
-            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64 * tokens as f64,
+            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64
+                * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
             layout,
@@ -407,10 +415,9 @@ fn order_of(key: &CourseKey) -> CourseKeyOrder {
 }
 
 fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
-    let kinds = chunk
-        .layers
-        .clone()
-        .fold(0, |hash, layer| windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64));
+    let kinds = chunk.layers.clone().fold(0, |hash, layer| {
+        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
+    });
     (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
 }
 
@@ -510,7 +517,9 @@ impl Laid {
         let share = if self.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
         let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
             let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
-            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>() * batches * share
+            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
+                * batches
+                * share
         };
         let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
         let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
@@ -590,7 +599,8 @@ impl Laid {
         }
         (0..ranks)
             .map(|rank| {
-                let step: f64 = (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
+                let step: f64 =
+                    (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
                 last[rank as usize] + step
             })
             .fold(0.0, f64::max)
@@ -632,8 +642,10 @@ fn shared(queues: &[(f64, f64)], crowd: f64) -> Vec<f64> {
     let mut ends: Vec<f64> = queues.iter().map(|&(start, _)| start).collect();
     let mut now = queues.iter().map(|&(start, _)| start).fold(f64::INFINITY, f64::min);
     loop {
-        let active: Vec<usize> = (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
-        let next = queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
+        let active: Vec<usize> =
+            (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
+        let next =
+            queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
             if next.is_infinite() {
                 return ends;
