@@ -6,6 +6,7 @@ import json
 import random
 import statistics
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import windtunnel
 from conftest import ROOT
 from windtunnel.engine import InputError
+from windtunnel.experiments import find, run_experiment
 from windtunnel.explore.export import FRAMEWORKS, scenario, settings
 from windtunnel.explore.model import answers
 from windtunnel.explore.outcome import sailor
@@ -56,7 +58,7 @@ def job(text: str = SCENARIO) -> Job:
 
 def fitting(of: Job, space: Space, number: int, seed: int) -> list[tuple[Candidate, Answer]]:
     candidates = space.candidates(of, Counter())
-    random.Random(seed).shuffle(candidates)
+    random.Random(seed).shuffle(candidates)  # noqa: S311
     candidates = candidates[: 12 * number]
     own, training = of.own["parallelism"], of.own["training"]
     choices = [candidate.choice(own, training) for candidate in candidates]
@@ -105,13 +107,16 @@ def test_every_candidate_has_a_row_or_is_counted() -> None:
     found = search(of, Space(), Settings())
     accounts = found.accounts
     assert found.tried == len(found.rows) + sum(accounts.refused.values()) + accounts.too_large
-    times = [answer.iteration_s for _, answer in found.rows]
-    assert times == sorted(times) and found.whole and not found.stopped
+    times = [answer.iteration_s or 0.0 for _, answer in found.rows]
+    assert times == sorted(times)
+    assert found.whole
+    assert not found.stopped
     front = found.front()
     assert front[0] == found.rows[0]
-    assert all(a[1].memory_bytes > b[1].memory_bytes for a, b in zip(front, front[1:], strict=False))
+    assert all(a[1].memory_bytes > b[1].memory_bytes for a, b in pairwise(front))
     baseline = sailor(found)
-    assert baseline is not None and baseline[0].schedule == "1f1b"
+    assert baseline is not None
+    assert baseline[0].schedule == "1f1b"
 
 
 def test_layers_move_between_stages() -> None:
@@ -123,11 +128,13 @@ def test_layers_move_between_stages() -> None:
     for candidate, _ in moved.rows[1:]:
         if candidate.layers:
             inner = [n for n in candidate.layers if n]
-            assert sum(candidate.layers) == 32 and max(inner) <= 2 * min(inner)
+            assert sum(candidate.layers) == 32
+            assert max(inner) <= 2 * min(inner)
     # The head costs the last stage as much as some layers.
     assert moved.rows[0][0].layers[-1] < 8
     assert moved.rows == search(of, space, Settings(uneven=True, keep=1, perturb=200, ratio=2.0)).rows
-    assert even(10, 4) == [3, 3, 2, 2] and even(2, 4) is None
+    assert even(10, 4) == [3, 3, 2, 2]
+    assert even(2, 4) is None
 
 
 def test_the_proof_reports_how_the_order_changed(tmp_path: Path) -> None:
@@ -136,9 +143,12 @@ def test_the_proof_reports_how_the_order_changed(tmp_path: Path) -> None:
     with Store(tmp_path / "runs") as store:
         rows = prove(of, found.rows, store, flows=3, packets=0, limits=Limits(workers=1))
     ran = [row for row in rows if row.flow_s is not None]
-    assert rows[:3] == ran and [row.flow_s for row in ran] == sorted(row.flow_s or 0 for row in ran)
+    assert rows[:3] == ran
+    assert [row.flow_s for row in ran] == sorted(row.flow_s or 0 for row in ran)
     told = reordering(rows)
-    assert told["proven"] == 3 and told["pairs"] == 3 and (told["largest_error"] or 1) < 0.05
+    assert told["proven"] == 3
+    assert told["pairs"] == 3
+    assert (told["largest_error"] or 1) < 0.05
 
 
 def test_the_winner_is_a_scenario_that_takes_as_long(tmp_path: Path) -> None:
@@ -157,9 +167,11 @@ def test_settings_name_the_layout() -> None:
     told = {name: settings(of, it, name) for name in FRAMEWORKS}
     assert "--num-layers-per-virtual-pipeline-stage 4" in told["megatron"]
     assert "--microbatch-group-size-per-virtual-pipeline-stage 4" in told["megatron"]
-    assert "--use-tp-pp-dp-mapping" in told["megatron"] and "--recompute-granularity full" in told["megatron"]
+    assert "--use-tp-pp-dp-mapping" in told["megatron"]
+    assert "--recompute-granularity full" in told["megatron"]
     assert 'pipeline_parallel_schedule = "Interleaved1F1B"' in told["torchtitan"]
-    assert "batch_accumulation_per_replica: 32" in told["nanotron"] and "not in nanotron" in told["nanotron"]
+    assert "batch_accumulation_per_replica: 32" in told["nanotron"]
+    assert "not in nanotron" in told["nanotron"]
     assert "virtual_pipeline_model_parallel_size=4" in told["nemo"]
 
 
@@ -170,8 +182,11 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
     store = ["--store", str(tmp_path / "runs"), "--workers", "1"]
     ran = command("explore", path, *few, *store, "--json", "--page", tmp_path / "page.html")
     record = json.loads(ran.stdout)
-    assert record["proof"]["proven"] == 1 and not record["interrupted"] and record["best"]["flow_s"] > 0
-    assert record["energy_j_per_token"] > 0 and record["rows"][0] == record["best"]
+    assert record["proof"]["proven"] == 1
+    assert not record["interrupted"]
+    assert record["best"]["flow_s"] > 0
+    assert record["energy_j_per_token"] > 0
+    assert record["rows"][0] == record["best"]
     assert "Time against memory" in (tmp_path / "page.html").read_text(encoding="utf-8")
     for options, said in (
         (["--tp", "3"], "--tp: none of 3 divides the 8 GPUs"),
@@ -186,6 +201,12 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
         assert said in refused.stderr, refused.stderr
 
 
+@pytest.mark.parametrize("name", ["scaleacross-fig4", "scaleacross-fig16"])
+def test_experiments_of_the_paper_hold(name: str) -> None:
+    found = run_experiment(find(str(ROOT / "experiments" / name)))
+    assert all(verdict.holds for verdict in found.verdicts), found.verdicts
+
+
 def test_a_stopped_search_gives_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     of = job()
     monkeypatch.setattr("windtunnel.explore.model.AT_ONCE", 16)
@@ -195,7 +216,9 @@ def test_a_stopped_search_gives_what_it_has(monkeypatch: pytest.MonkeyPatch) -> 
             raise KeyboardInterrupt
 
     found = search(of, Space(), Settings(), progress=stop)
-    assert found.stopped and found.tried == 32 and found.rows
+    assert found.stopped
+    assert found.tried == 32
+    assert found.rows
 
 
 def test_a_contradiction_is_told() -> None:
