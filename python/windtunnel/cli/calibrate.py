@@ -402,7 +402,7 @@ def _figure(value: float | None) -> str:
 
 @app.command()
 def adopt(
-    name: Annotated[str, typer.Argument(metavar="SET", help="A set, by its name or the beginning of it.")],
+    name: Annotated[str, typer.Argument(metavar="SET", help="A set, by its name or the beginning of it, or `latest`.")],
     store: StoreOption = STORE,
 ) -> int:
     """Predict by a set from now on, and write the system's file with it, which scenarios name."""
