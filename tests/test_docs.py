@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from conftest import Command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate")
-"""What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
+SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate", "windtunnel testbed")
+"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables or root."""
 
 RANGES = {f"exposed_{part}_ps" for part in ("cp", "ep", "pp", "dp")}
 """Columns that the page names by the first and the last of their kind."""
@@ -47,6 +47,7 @@ IMPLEMENTED = (
     "validate",
     "whatif",
     "calibrate",
+    "testbed",
     "collective",
     "sweep",
     "runs",
