@@ -10,8 +10,8 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Transport, Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc, PFabric, PHost,
-    Parameter, Place, Rccc, Recovery, Swift, Unfit,
+    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Ndp, NewReno,
+    NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
 };
 use crate::reroute::SharedRerouter;
 

@@ -22,8 +22,8 @@ use super::port::DATA;
 use super::settings::{Balancer, PacketError};
 use super::timeline::Class;
 use super::transport::{
-    Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, SILENCE,
-    Sent, Tally, Transport,
+    Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel,
+    SILENCE, Sent, Tally, Transport,
 };
 
 /// Set in a waiting packet's note of whose it is if it goes back.
@@ -103,7 +103,9 @@ impl<T: Transport> Engine<T> {
         }
         let refuse = |found: String| PacketError::Dispatch { transport: T::NAME, found };
         if self.settings.pfc.is_some() {
-            return Err(refuse("its ports have queues of its own, which no pauses stop; leave `pfc` out".to_owned()));
+            return Err(refuse(
+                "its ports have queues of its own, which no pauses stop; leave `pfc` out".to_owned(),
+            ));
         }
         if self.settings.trimming.is_some() {
             return Err(refuse("nobody would heed a header; leave `trimming` out".to_owned()));
@@ -132,7 +134,10 @@ impl<T: Transport> Engine<T> {
                 let ways = [[from, to], [to, from]].map(|[from, to]| {
                     let path = self.walk([from * planes, to * planes], 0, 0);
                     let first = self.fabric.kind(from * planes).delay;
-                    (first + path.iter().map(|&p| self.fabric.kind(p).delay).sum::<u64>(), 1 + path.len() as u32)
+                    (
+                        first + path.iter().map(|&p| self.fabric.kind(p).delay).sum::<u64>(),
+                        1 + path.len() as u32,
+                    )
                 });
                 propagation = propagation.max(ways[0].0 + ways[1].0);
                 hops = hops.max(ways[0].1).max(ways[1].1);
@@ -293,7 +298,8 @@ impl<T: Transport> Engine<T> {
                     let sender = &self.pairs.senders[slot as usize];
                     sender.port == p && sender.una < sender.limit
                 };
-                let to = desk.sends.iter().find(waits).map_or(p, |&slot| self.pairs.senders[slot as usize].to);
+                let to =
+                    desk.sends.iter().find(waits).map_or(p, |&slot| self.pairs.senders[slot as usize].to);
                 let nics = [p, to].map(|port| self.fabric.nic_of(port));
                 self.account.give_up(nics);
                 return;

@@ -15,7 +15,9 @@ use super::engine::{Dispatched, Engine};
 use super::packets::{Kind, NONE, Packets, flag};
 use super::port::{DATA, List};
 use super::timeline::Class;
-use super::transport::{Bucket, Dispatcher, FabricFacts, Feature, LinePort, Lines, MOST_LINES, Order, Transport};
+use super::transport::{
+    Bucket, Dispatcher, FabricFacts, Feature, LinePort, Lines, MOST_LINES, Order, Transport,
+};
 
 /// Bits of a packet's queue that name its line; above them stands the kind of a note.
 pub(super) const LINE_BITS: u32 = 3;

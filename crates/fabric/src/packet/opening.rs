@@ -70,8 +70,9 @@ impl<T: Transport> Engine<T> {
         let ports = [from * planes + plane, to * planes + plane];
         let ports_back = [to * planes + plane_back, from * planes + plane_back];
         // Otherwise every packet asks the topology anew.
-        let fixed = (self.settings.has_fixed_paths() && self.lead.forwarder.is_none() && !Self::is_dispatched())
-            || !route[0].is_empty();
+        let fixed =
+            (self.settings.has_fixed_paths() && self.lead.forwarder.is_none() && !Self::is_dispatched())
+                || !route[0].is_empty();
         let paths = [Vec::new(), Vec::new()];
         let by_path = matches!(self.settings.balancer, Balancer::Spray { .. } | Balancer::Reps { .. });
         let hashes = if by_path && Memories::<MemoryOf<T::Endpoint>>::KEPT {

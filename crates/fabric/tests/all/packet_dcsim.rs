@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use windtunnel_fabric::dispatched;
 use windtunnel_fabric::packet::transport::{
-    Dcsim, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, LinePort, Lines, Load, NicFacts, Note,
-    Outbox, Parcel, Sent, Tally,
+    Dcsim, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, LinePort, Lines, Load,
+    NicFacts, Note, Outbox, Parcel, Sent, Tally,
 };
-use windtunnel_fabric::packet::{BufferSettings, Engine, Forwarding, PacketError, PacketSettings, ParallelSettings};
+use windtunnel_fabric::packet::{
+    BufferSettings, Engine, Forwarding, PacketError, PacketSettings, ParallelSettings,
+};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
@@ -19,7 +21,13 @@ const HEADER: u64 = 40;
 const NOTE: u64 = 64;
 
 fn settings() -> PacketSettings {
-    PacketSettings { mtu: Bytes(MTU), header: Bytes(HEADER), control: Bytes(NOTE), seed: 1, ..PacketSettings::default() }
+    PacketSettings {
+        mtu: Bytes(MTU),
+        header: Bytes(HEADER),
+        control: Bytes(NOTE),
+        seed: 1,
+        ..PacketSettings::default()
+    }
 }
 
 fn packets(count: u64) -> u64 {
@@ -66,7 +74,14 @@ impl Dispatcher for Backlog {
 
     fn on_message(&self, _: &mut BacklogNic, message: &Joined, out: &mut Outbox) {
         for sequence in message.first..message.first + message.packets {
-            let parcel = Parcel { flow: message.flow, back: false, load: Load::Data(sequence), line: 3, path: 0, rank: 0 };
+            let parcel = Parcel {
+                flow: message.flow,
+                back: false,
+                load: Load::Data(sequence),
+                line: 3,
+                path: 0,
+                rank: 0,
+            };
             out.send(parcel);
             out.send(Parcel { load: Load::Note(Note::default()), line: 0, ..parcel });
         }
@@ -102,7 +117,6 @@ fn backlog(dcsim: Dcsim) -> [u64; 4] {
     send(&mut engine, 0, 0, 1, packets(4_000), 1);
     drain(&mut engine);
     let tally = engine.tally().expect("a dispatcher");
-    eprintln!("{tally:?}");
     ["data_later", "sims_later", "pairs_alike", "idle_ps"].map(|name| tally.get(name))
 }
 
@@ -135,7 +149,10 @@ fn data_leaves_rtt_max_after_its_sim() {
     let rtt = 4 * 650_000 + 4 * (12 * 9_000 + 9_000 + (12 * 64 * 21 + 5) / 10 + 64) * 10;
     assert!(tally.get("rtt_max_ps").abs_diff(rtt) <= 40, "{} of {rtt}", tally.get("rtt_max_ps"));
     assert_eq!(done[0].at.0, 5_000 + tally.get("rtt_max_ps") + 2 * (90_000 + 650_000));
-    assert_eq!(["sims_sent", "sim_acks_in_time", "data_left", "data_acks_sent"].map(|name| tally.get(name)), [1; 4]);
+    assert_eq!(
+        ["sims_sent", "sim_acks_in_time", "data_left", "data_acks_sent"].map(|name| tally.get(name)),
+        [1; 4]
+    );
     assert_eq!(tally.get("sim_round_trip_longest_ps"), 4 * (640 + 650_000));
 }
 
@@ -168,7 +185,12 @@ fn the_counterexample_drops_exactly_one_data() {
 }
 
 /// Each host sends `count` packets to each other.
-fn all_to_all(topology: &Arc<Topology>, settings: PacketSettings, dcsim: Dcsim, count: u64) -> (Engine<Dcsim>, u64) {
+fn all_to_all(
+    topology: &Arc<Topology>,
+    settings: PacketSettings,
+    dcsim: Dcsim,
+    count: u64,
+) -> (Engine<Dcsim>, u64) {
     let mut engine = engine(topology, settings, dcsim);
     let nics = topology.nics();
     for from in 0..nics {
@@ -187,7 +209,10 @@ fn all_to_all(topology: &Arc<Topology>, settings: PacketSettings, dcsim: Dcsim, 
 fn check(tally: &Tally, data: u64) {
     let get = |name| tally.get(name);
     assert_eq!((get("data_lost_in_network"), get("data_lost_in_hosts")), (0, 0), "{tally:?}");
-    assert_eq!([get("sim_acks_in_time"), get("data_bound"), get("data_left"), get("data_packets_arrived")], [data; 4]);
+    assert_eq!(
+        [get("sim_acks_in_time"), get("data_bound"), get("data_left"), get("data_packets_arrived")],
+        [data; 4]
+    );
     assert_eq!([get("sim_acks_late"), get("sim_acks_unused"), get("data_overdue")], [0; 3]);
     assert!(get("sim_round_trip_longest_ps") <= get("rtt_max_ps"), "{tally:?}");
     assert_eq!(get("sims_sent"), get("sim_acks_in_time") + get("sims_given_up"));
@@ -212,7 +237,11 @@ fn variants_finish() {
     let run = |dcsim| {
         let (engine, last) = all_to_all(&fat_tree(4), settings(), dcsim, 8);
         let tally = engine.tally().expect("a dispatcher");
-        assert_eq!((tally.get("data_lost_in_network"), tally.get("data_packets_arrived")), (0, data), "{dcsim:?}");
+        assert_eq!(
+            (tally.get("data_lost_in_network"), tally.get("data_packets_arrived")),
+            (0, data),
+            "{dcsim:?}"
+        );
         (last, tally)
     };
     let (usual, _) = run(default);
@@ -249,9 +278,13 @@ fn processes_change_nothing() {
         let parallel = ParallelSettings { threads: 1, processes: Some(processes), threshold: None };
         let settings = PacketSettings { parallel, nic_latency: Span::from_ns(500), ..settings() };
         let topology = fat_tree(4);
-        let mut engines =
-            windtunnel_fabric::packet::Engines::new(topology.clone(), settings, Dcsim::default(), Span::from_ns(500))
-                .expect("engines");
+        let mut engines = windtunnel_fabric::packet::Engines::new(
+            topology.clone(),
+            settings,
+            Dcsim::default(),
+            Span::from_ns(500),
+        )
+        .expect("engines");
         for from in 0..16 {
             for to in (0..16).filter(|&to| to != from) {
                 let request = windtunnel_fabric::packet::OpenRequest {
@@ -262,7 +295,12 @@ fn processes_change_nothing() {
                     route: [&[], &[]],
                 };
                 let pair = engines.open(windtunnel_kernel::Time::ZERO, &request);
-                engines.send(windtunnel_kernel::Time::ZERO, pair, Bytes(packets(10)), u64::from(from * 16 + to));
+                engines.send(
+                    windtunnel_kernel::Time::ZERO,
+                    pair,
+                    Bytes(packets(10)),
+                    u64::from(from * 16 + to),
+                );
             }
         }
         let mut done = Vec::new();

@@ -65,8 +65,8 @@ pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
 pub use dcsim::{Dcsim, DcsimNic};
 pub use dctcp::{Dctcp, DctcpFlow};
 pub use dispatch::{
-    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Led, Line, LinePort, Lines, Load, MOST_LINES, NicFacts,
-    Note, Order, Outbox, Parcel, SILENCE, Sent, Tally, Undispatched,
+    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Led, Line, LinePort,
+    Lines, Load, MOST_LINES, NicFacts, Note, Order, Outbox, Parcel, SILENCE, Sent, Tally, Undispatched,
 };
 pub use endpoint::{
     Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, MemoryOf, Nack, Need, News, PathChoice,

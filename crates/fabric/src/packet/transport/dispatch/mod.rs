@@ -408,11 +408,7 @@ macro_rules! dispatched {
             const NAME: &'static str = <Self as $crate::packet::transport::Dispatcher>::NAME;
 
             fn parts(self) -> (Self::Endpoint, Self::Policy, Self) {
-                (
-                    $crate::packet::transport::Led,
-                    $crate::packet::transport::Unasked,
-                    self,
-                )
+                ($crate::packet::transport::Led, $crate::packet::transport::Unasked, self)
             }
 
             fn endpoint(&self) -> &Self::Endpoint {
