@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,11 +23,16 @@ from windtunnel.experiments.collectives import (
     sizes_of,
 )
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EXAMPLE = ROOT / "examples" / "dcsim-all-to-all.yaml"
 
 
 def run(**overrides: Any) -> dict[str, Any]:  # noqa: ANN401 (values of overrides)
-    return dict(windtunnel.run(EXAMPLE, overrides={"network." + key: value for key, value in overrides.items()}).summary)
+    return dict(
+        windtunnel.run(EXAMPLE, overrides={"network." + key: value for key, value in overrides.items()}).summary
+    )
 
 
 @pytest.mark.engine
@@ -93,7 +97,9 @@ def test_traffic_is_drawn_by_seed(tmp_path: Path) -> None:
         assert sum(flow[2] for flow in part) == 20 * len(members) * (len(members) - 1)
     assert len(all_to_all(16, 3)(1)) == 16 * 15
     assert sorted(flow[1] for flow in permutation(16, 3)(5)) == list(range(16))
-    text, files = scenario(Case("dcsim", permutation(16, 3), fabric=dataclasses.replace(fabric, slow_cores=0.01)), flows)
+    text, files = scenario(
+        Case("dcsim", permutation(16, 3), fabric=dataclasses.replace(fabric, slow_cores=0.01)), flows
+    )
     assert [row["part"] for row in text["impairments"]["slow"]] == ["spine0", "spine2"]
     assert files["flows.csv"].startswith("source,destination,bytes,class\n")
     assert sizes_of(Fabric(k=8)) == [8, 16, 32, 64]

@@ -36,7 +36,9 @@ def observe(_results: Results) -> dict[str, Any]:
     found = dict(zip(points, many(points.values()), strict=True))
 
     def worst(kind: str) -> float:
-        whats = {what for what, _ in points if what.split(" ", 1)[1] == kind or kind == "members" and what.endswith(kind)}
+        whats = {
+            what for what, _ in points if what.split(" ", 1)[1] == kind or (kind == "members" and what.endswith(kind))
+        }
         cct = {key: each["cct_us"].mean for key, each in found.items()}
         return max(sum(cct[what, "dcsim"] / cct[what, name] for name in RIVALS[1:]) / 3 for what in whats)
 

@@ -116,7 +116,9 @@ def all_to_all(hosts: int, packets: int) -> Callable[[int], list[Flow]]:
     return drawn
 
 
-def all_to_all_v(hosts: int, sizes: Sequence[int] | tuple[int, Sequence[int]], packets: int) -> Callable[[int], list[Flow]]:
+def all_to_all_v(
+    hosts: int, sizes: Sequence[int] | tuple[int, Sequence[int]], packets: int
+) -> Callable[[int], list[Flow]]:
     """Collectives whose members are drawn among `hosts`: each packet of a member goes to one of the others, drawn by itself.
 
     `sizes` are those of the collectives, or how many there are and what their sizes are drawn from.

@@ -174,7 +174,7 @@ def module_of(folder: Path) -> ModuleType | None:
     if spec is None or spec.loader is None:
         raise InputError(f"cannot load `{path}`")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.execmodule_of(module)
+    spec.loader.exec_module(module)
     return module
 
 
