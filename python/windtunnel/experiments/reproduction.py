@@ -1,7 +1,7 @@
 """Several experiments on one paper as a Markdown page: claim by claim, what holds, in direction only, or not at all.
 
-A claim whose text ends in "(direction)" is the weaker form of those that observe the same figure. `WHY` of an experiment's
-module says, by figure observed, why a claim on it does not hold.
+A claim whose text ends in "(direction)" is the weaker form of those that observe the same figure. `WHY` of an
+experiment's module says, by figure observed, why a claim on it does not hold.
 """
 
 from __future__ import annotations
