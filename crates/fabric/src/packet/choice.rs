@@ -10,7 +10,7 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Ndp, NewReno,
+    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,
     NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
 };
 use crate::reroute::SharedRerouter;
@@ -114,6 +114,7 @@ transports! {
     Ndp(Ndp),
     Eqds(Eqds),
     Dcsim(Dcsim),
+    Mrc(Mrc),
     PHost(PHost),
     PFabric(PFabric),
     DcPim(DcPim),
@@ -200,6 +201,7 @@ mod tests {
                     Place::Count(value) => *value = 7_777,
                     Place::Packets(value) => *value = Some(7_777),
                     Place::Flag(value) => *value = !*value,
+                    Place::Word(word) => word.at = (word.at + 1) % word.of.len(),
                     Place::Time(value) => *value = Span::from_ns(123),
                     Place::Given(value) => *value = Some(Span::from_ns(123)),
                 }

@@ -156,7 +156,7 @@ impl<T: Transport> Engine<T> {
             hops,
             buffer: self.buffer_of_ports(),
             paths: match self.settings.balancer {
-                Balancer::Spray { paths } | Balancer::Reps { paths } => paths,
+                Balancer::Spray { paths } | Balancer::Source { paths } | Balancer::Reps { paths } => paths,
                 Balancer::Ecmp | Balancer::DestinationModulo => 1,
                 Balancer::Flowlet { .. } | Balancer::Adaptive => 1 << 16,
             },

@@ -161,7 +161,8 @@ impl<T: Transport> Engine<T> {
         engine.build_dispatch()?;
         if let Some(credits) = engine.credits.get_mut() {
             let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.0 as u32), &engine.fabric);
-            *credits = Credits::new(scheme, (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0));
+            let rates = (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0);
+            *credits = Credits::new(scheme, rates, engine.settings.seed);
         }
         Ok(engine)
     }

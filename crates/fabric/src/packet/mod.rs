@@ -54,6 +54,7 @@ mod receive;
 mod recover;
 mod reduce;
 mod reorder;
+mod restraint;
 mod sample;
 mod send;
 mod sender;

@@ -74,7 +74,7 @@ impl<T: Transport> Engine<T> {
             (self.settings.has_fixed_paths() && self.lead.forwarder.is_none() && !Self::is_dispatched())
                 || !route[0].is_empty();
         let paths = [Vec::new(), Vec::new()];
-        let by_path = matches!(self.settings.balancer, Balancer::Spray { .. } | Balancer::Reps { .. });
+        let by_path = self.settings.balancer.numbers();
         let hashes = if by_path && Memories::<MemoryOf<T::Endpoint>>::KEPT {
             [(from, to), (to, from)].map(|(from, to)| self.fabric.topology.flow_hash(seed, from, to, 0))
         } else {

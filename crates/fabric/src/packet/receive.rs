@@ -3,7 +3,6 @@
 use std::slice::from_ref;
 
 use prefetch_index::prefetch_index;
-use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
@@ -472,7 +471,9 @@ impl<T: Transport> Engine<T> {
     /// Sends what was granted in all.
     pub(super) fn send_pull(&mut self, flow: u32, granted: u64, now: u64) {
         let path = match self.settings.balancer {
-            Balancer::Spray { paths } => (granted / self.settings.mtu.0 % u64::from(paths)) as u16,
+            Balancer::Spray { paths } | Balancer::Source { paths } => {
+                (granted / self.settings.mtu.0 % u64::from(paths)) as u16
+            }
             _ => 0,
         };
         let kind = Kind::Pull;
@@ -490,7 +491,7 @@ impl<T: Transport> Engine<T> {
         let receiver = &self.pairs.receivers[slot as usize];
         let hash = match self.settings.balancer {
             _ if receiver.flags & flag::ROUTED != 0 => receiver.hash,
-            Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(packet.path)),
+            balancer if balancer.numbers() => balancer.path_hash(receiver.hash, packet.path),
             _ => receiver.hash,
         };
         let ways = [receiver.port, receiver.to];

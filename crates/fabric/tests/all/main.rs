@@ -19,6 +19,7 @@ mod packet_htsim;
 mod packet_idle;
 mod packet_impairments;
 mod packet_lossless;
+mod packet_mrc;
 mod packet_parallel;
 mod packet_properties;
 mod packet_queues;

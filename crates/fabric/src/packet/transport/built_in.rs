@@ -32,6 +32,19 @@ pub enum Place<'a> {
     Time(&'a mut Span),
     /// Above 0, where it is given.
     Given(&'a mut Option<Span>),
+    /// One of some words.
+    Word(&'a mut Word),
+}
+
+/// A word of those that may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Place of the word.
+    pub at: usize,
+    /// All of them.
+    pub of: &'static [&'static str],
+    /// The same in a sentence.
+    pub expected: &'static str,
 }
 
 impl Place<'_> {
@@ -44,6 +57,7 @@ impl Place<'_> {
             Self::Count(_) | Self::Packets(_) => "a whole number from 1 on",
             Self::Flag(_) => "`true` or `false`",
             Self::Time(_) | Self::Given(_) => "a time with a unit, such as `55 us`",
+            Self::Word(word) => word.expected,
         }
     }
 
@@ -59,6 +73,7 @@ impl Place<'_> {
             Self::Flag(value) => value.to_string(),
             Self::Time(value) => value.to_string(),
             Self::Given(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
+            Self::Word(word) => word.of[word.at].to_owned(),
         }
     }
 }

@@ -37,6 +37,7 @@ mod feature;
 mod hpcc;
 mod mixed;
 mod mprdma;
+mod mrc;
 mod ndp;
 mod newreno;
 mod none;
@@ -46,7 +47,9 @@ mod pfabric;
 mod phost;
 mod policy;
 mod probe;
+mod profile;
 mod rccc;
+mod recent;
 mod recoveries;
 mod staged;
 mod steered;
@@ -58,7 +61,7 @@ use windtunnel_kernel::Span;
 
 pub use around::Around;
 pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, SwitchBalancer};
-pub use built_in::{BuiltIn, Parameter, Place, Unfit};
+pub use built_in::{BuiltIn, Parameter, Place, Unfit, Word};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcpim::{DcPim, DcPimNic};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
@@ -70,13 +73,14 @@ pub use dispatch::{
 };
 pub use endpoint::{
     Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, MemoryOf, Nack, Need, News, PathChoice,
-    PathFacts, Recovery,
+    PathFacts, Recovery, Restraint,
 };
 pub use eqds::{Eqds, EqdsFlow};
 pub(super) use feature::Kept;
 pub use feature::{Absent, Credited, Feature, Plain, Present, State, Told, Uses};
 pub use hpcc::{Hpcc, HpccFlow};
 pub use mprdma::{MpRdma, MpRdmaFlow};
+pub use mrc::{Mrc, MrcFlow};
 pub use ndp::{Ndp, NdpFlow};
 pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
@@ -85,6 +89,7 @@ pub use pfabric::{PFabric, PFabricNic};
 pub use phost::{PHost, PHostNic};
 pub use policy::{SwitchPolicy, Unasked};
 pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
+pub use profile::Profile;
 pub use rccc::{Rccc, RcccFlow};
 pub use recoveries::{Mending, RECOVERIES, SELECTIVE};
 pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, Staging, SwitchStage};

@@ -98,6 +98,15 @@ impl<E: Endpoint, C: PathChooser> Endpoint for Steered<E, C> {
     }
 
     #[inline]
+    fn tracked(&self, flow: &Self::Flow) -> u32 {
+        self.endpoint.tracked(&flow.0)
+    }
+
+    fn retries(&self) -> u8 {
+        self.endpoint.retries()
+    }
+
+    #[inline]
     fn gap(&self, flow: &Self::Flow, wire: u16) -> Span {
         self.endpoint.gap(&flow.0, wire)
     }
