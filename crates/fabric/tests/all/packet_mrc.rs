@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use windtunnel_fabric::packet::transport::{Mrc, Nscc, Transport};
 use windtunnel_fabric::packet::{
-    Balancer, BufferSettings, Completion, Counters, Engines, FabricPart, Impairments, OpenRequest, PacketSettings,
-    ParallelSettings, PartChange, PartState, PortReport, TrimSettings,
+    Balancer, BufferSettings, Completion, Counters, Engines, FabricPart, Impairments, OpenRequest,
+    PacketSettings, ParallelSettings, PartChange, PartState, PortReport, TrimSettings,
 };
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
@@ -91,10 +91,16 @@ fn run<T: Transport>(
 /// Eight planes of an eighth of the rate are worth one of the whole, and each carries an eighth.
 #[test]
 fn a_queue_pair_fills_all_planes() {
-    let on = |planes| run(&two_leaves(planes), settings(Impairments::default()), mrc(planes), &[(0, HOSTS, 0)]);
+    let on =
+        |planes| run(&two_leaves(planes), settings(Impairments::default()), mrc(planes), &[(0, HOSTS, 0)]);
     let (one, eight) = (on(1), on(8));
     assert_eq!((eight.totals.retransmissions, eight.totals.probes), (0, 0));
-    assert!((eight.us(0) / one.us(0) - 1.0).abs() < 0.03, "{} us on eight, {} us on one", eight.us(0), one.us(0));
+    assert!(
+        (eight.us(0) / one.us(0) - 1.0).abs() < 0.03,
+        "{} us on eight, {} us on one",
+        eight.us(0),
+        one.us(0)
+    );
     let topology = two_leaves(8);
     let sent: Vec<u64> = (0..8)
         .map(|plane| {
@@ -149,7 +155,12 @@ fn a_flapping_cable_comes_back() {
     let flaps = run(&topology, settings(broken(&topology, &[(40, 70), (100, 130)])), mrc(8), &ways);
     assert!(flaps.totals.probes > 0);
     assert!(flaps.us(0) < healthy.us(0) * 8.0 / 7.0, "{} us, {} us without", flaps.us(0), healthy.us(0));
-    assert!((flaps.us(1) / healthy.us(1) - 1.0).abs() < 0.02, "{} us, {} us without", flaps.us(1), healthy.us(1));
+    assert!(
+        (flaps.us(1) / healthy.us(1) - 1.0).abs() < 0.02,
+        "{} us, {} us without",
+        flaps.us(1),
+        healthy.us(1)
+    );
 }
 
 /// Trimmed packets are congestion: an incast trims, and no path is probed.
