@@ -278,8 +278,8 @@ def test_a_split_backward_fills_bubbles_and_exposes_reductions() -> None:
     assert split["exposed_s"]["tp"] > fused["exposed_s"]["tp"]
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dorapp", "dualpipe"])
-def test_schedules_of_two_chunks(schedule: str) -> None:
+@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dorapp", "dualpipe", "dualpipev", "zb-h2", "zb-2p"])
+def test_other_schedules(schedule: str) -> None:
     even = ("jobs[0].workload.training.layers_per_stage", None)
     assert (
         0 < job("zero-bubble", (SCHEDULE, schedule), even)["bubble_s"] < mean("zero-bubble", (SCHEDULE, schedule), even)

@@ -13,7 +13,7 @@ from windtunnel.studies.ask import opened, summaries, with_tables
 from windtunnel.studies.point import Point
 from windtunnel.validate.collectives import times
 from windtunnel.validate.rounds import shortened
-from windtunnel.validate.tables import aic, pico, traces, uec
+from windtunnel.validate.tables import aic, m4, pico, traces, uec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +34,7 @@ CLOSED: Mapping[str, Callable[[Sequence[Any]], Sequence[float]]] = {
     "mpi": pico.times,
     "kernel": aic.times,
     "trace": traces.times,
+    "reads": m4.times,
 }
 """What is asked without a scenario of its own, all of a kind at once: seconds."""
 KEPT = ("iteration_time_s", "memory_by_pipeline_rank")
@@ -42,7 +43,7 @@ KEPT = ("iteration_time_s", "memory_by_pipeline_rank")
 
 def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     """What is run for a row: key, scenario and weight. Equal scenarios and models have equal keys."""
-    if any(key in row.scenario for key in ("mpi", "kernel", "trace")):
+    if any(key in row.scenario for key in ("mpi", "kernel", "trace", "reads")):
         # A fabric names every rank, and kernels are many: the row's own id is the shorter key.
         return [(row.id, dict(row.scenario), 1.0)]
     if row.quantity in uec.ENDS:

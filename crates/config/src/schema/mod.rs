@@ -40,7 +40,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
-    ShapeKey, SwitchSettings, TopologyFile,
+    ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};

@@ -7,7 +7,7 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Engine, PlanesOf, QueuePair};
+use super::engine::{Dispatched, Engine, PlanesOf, QueuePair};
 use super::message::{Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
@@ -66,8 +66,12 @@ impl<T: Transport> Engine<T> {
             && at <= now
         {
             self.pairs.nics[p as usize].starts.pop();
-            self.start_message(message, now);
+            if Dispatched::<T>::ask(|| self.dispatch_message(message, p, now)).is_none() {
+                self.start_message(message, now);
+            }
         }
+        // All that begin at one instant are known before any of them has its turn.
+        Dispatched::<T>::ask(|| self.dispatch_port(p, now));
     }
 
     /// A message joins its queue pair.
@@ -358,7 +362,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Forgets messages that are known to have arrived; a queue pair that is used once is done with its own.
-    fn strike(&mut self, flow: u32) {
+    pub(super) fn strike(&mut self, flow: u32) {
         let Self { pairs, crossing, fabric, .. } = self;
         pairs.strike(flow, |to| match crossing {
             Some(crossing) => [crossing.number, crossing.home(fabric.nic_of(to))],

@@ -506,6 +506,14 @@ pub enum PacketError {
     /// No packet could be sent.
     #[error("`in_flight` is 0, expected at least 1 packet")]
     InFlight,
+    /// A dispatcher that cannot work so.
+    #[error("transport `{transport}`: {found}")]
+    Dispatch {
+        /// Its name.
+        transport: &'static str,
+        /// What was found and what was expected.
+        found: String,
+    },
     /// Samples without end at one instant.
     #[error("`queues` is 0, expected a time between samples above 0")]
     Sampling,

@@ -13,6 +13,7 @@ mod networks;
 mod packet_background;
 mod packet_balancers;
 mod packet_credit;
+mod packet_dcsim;
 mod packet_exact;
 mod packet_htsim;
 mod packet_idle;

@@ -13,6 +13,7 @@ from windtunnel.validate.tables import (
     deepep,
     dgxc,
     korthikanti,
+    m4,
     marin,
     megascale,
     megatron_bridge,
@@ -27,6 +28,7 @@ from windtunnel.validate.tables import (
     traces,
     uec,
     ultrascale,
+    untold,
     vidur,
     vtrain,
 )
@@ -55,6 +57,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "ultrascale": ultrascale.read,
     "ultrascale-memory": ultrascale.memory,
     "marin": marin.read,
+    "no-framework": untold.read,
     "memory": memory.read,
     "nccl-tests": nccl.tests,
     "nccl-scale": nccl.scale,
@@ -70,6 +73,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "aic-decode": aic_attention.read_decode,
     "aic-moe": aic_moe.read,
     "traces": traces.read,
+    "m4": m4.read,
     "uec": uec.read,
 }
 

@@ -30,6 +30,8 @@ pub enum Place<'a> {
     Flag(&'a mut bool),
     /// Above 0.
     Time(&'a mut Span),
+    /// Above 0, where it is given.
+    Given(&'a mut Option<Span>),
     /// One of some words.
     Word(&'a mut Word),
 }
@@ -54,7 +56,7 @@ impl Place<'_> {
             Self::Any(_) => "a number from 0 on",
             Self::Count(_) | Self::Packets(_) => "a whole number from 1 on",
             Self::Flag(_) => "`true` or `false`",
-            Self::Time(_) => "a time with a unit, such as `55 us`",
+            Self::Time(_) | Self::Given(_) => "a time with a unit, such as `55 us`",
             Self::Word(word) => word.expected,
         }
     }
@@ -70,6 +72,7 @@ impl Place<'_> {
             Self::Packets(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
             Self::Flag(value) => value.to_string(),
             Self::Time(value) => value.to_string(),
+            Self::Given(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
             Self::Word(word) => word.of[word.at].to_owned(),
         }
     }

@@ -26,8 +26,11 @@ mod around;
 mod balanced;
 mod built_in;
 mod cubic;
+mod dcpim;
 mod dcqcn;
+mod dcsim;
 mod dctcp;
+mod dispatch;
 mod endpoint;
 mod eqds;
 mod feature;
@@ -40,6 +43,8 @@ mod newreno;
 mod none;
 mod nscc;
 mod patience;
+mod pfabric;
+mod phost;
 mod policy;
 mod probe;
 mod profile;
@@ -58,8 +63,14 @@ pub use around::Around;
 pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, SwitchBalancer};
 pub use built_in::{BuiltIn, Parameter, Place, Unfit, Word};
 pub use cubic::{Cubic, CubicFlow};
+pub use dcpim::{DcPim, DcPimNic};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
+pub use dcsim::{Dcsim, DcsimNic};
 pub use dctcp::{Dctcp, DctcpFlow};
+pub use dispatch::{
+    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Led, Line, LinePort,
+    Lines, Load, MOST_LINES, NicFacts, Note, Order, Outbox, Parcel, SILENCE, Sent, Tally, Undispatched,
+};
 pub use endpoint::{
     Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, MemoryOf, Nack, Need, News, PathChoice,
     PathFacts, Recovery, Restraint,
@@ -74,6 +85,8 @@ pub use ndp::{Ndp, NdpFlow};
 pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
+pub use pfabric::{PFabric, PFabricNic};
+pub use phost::{PHost, PHostNic};
 pub use policy::{SwitchPolicy, Unasked};
 pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
 pub use profile::Profile;
