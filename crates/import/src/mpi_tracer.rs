@@ -302,7 +302,8 @@ impl Trace<'_, '_> {
             return Err(bytes.fault(format!("a root below {}", members.len()), root.to_string()));
         };
         let root = root as u32;
-        let splits: Vec<u64> = arguments.from(5).iter().map(|&part| u64::try_from(part).unwrap_or(0)).collect();
+        let splits: Vec<u64> =
+            arguments.from(5).iter().map(|&part| u64::try_from(part).unwrap_or(0)).collect();
         let kind = match arguments.at(0) {
             1 => CollectiveKind::Barrier,
             2 => CollectiveKind::Broadcast { root },
@@ -329,9 +330,12 @@ impl Trace<'_, '_> {
 
     fn other(&mut self, arguments: &Arguments, length: i64, coverage: &mut Coverage) {
         let letters = arguments.from(1).iter().take(64).filter_map(|&letter| u8::try_from(letter).ok());
-        let name: String =
-            letters.filter(|letter| letter.is_ascii_alphanumeric() || *letter == b'_').map(char::from).collect();
-        let (verdict, why) = if name.starts_with("Comm_") || name.ends_with("create") || name.contains("art_") {
+        let name: String = letters
+            .filter(|letter| letter.is_ascii_alphanumeric() || *letter == b'_')
+            .map(char::from)
+            .collect();
+        let (verdict, why) = if name.starts_with("Comm_") || name.ends_with("create") || name.contains("art_")
+        {
             (Verdict::Approximated, "making a communicator: its recorded time stays")
         } else if name.starts_with("File_") {
             (Verdict::Dropped, "access to a file: its recorded time stays")

@@ -106,7 +106,9 @@ fn rank_file(workload: &Workload, rank: RankId, names: &[String], out: &mut dyn 
         let mut attributes = Vec::new();
         attribute("is_cpu_op", 27, 0, &mut attributes);
         let (kind, name, micros, stream) = match op.kind {
-            OpKind::Calc { duration, stream } => (COMP, "compute", (duration.0 + 500_000) / 1_000_000, stream),
+            OpKind::Calc { duration, stream } => {
+                (COMP, "compute", (duration.0 + 500_000) / 1_000_000, stream)
+            }
             OpKind::Send { peer, bytes, tag, stream, .. } => {
                 let peer = workload.resolve(rank, peer);
                 attribute("comm_size", 9, bytes.0.max(1), &mut attributes);

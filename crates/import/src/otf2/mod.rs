@@ -65,12 +65,14 @@ impl Reader for Otf2 {
         let sizes = anchor(&anchor_file.name, &anchor_file.whole()?)?;
         let file = find(format!("{stem}.def"))?;
         let known = Definitions::read(&file.name, &file.whole()?, sizes.definition_chunk)?;
-        let locations = known.groups.values().find(|(kind, paradigm, _)| (*kind, *paradigm) == (COMM_LOCATIONS, MPI));
+        let locations =
+            known.groups.values().find(|(kind, paradigm, _)| (*kind, *paradigm) == (COMM_LOCATIONS, MPI));
         let Some((_, _, locations)) = locations else {
             return Err(ImportError::new(&file.name, "the locations of MPI's ranks", "none")
                 .hint("only programs that use MPI are read"));
         };
-        let world = crate::assemble::believable(u32::try_from(locations.len()).unwrap_or(u32::MAX), &file.name)?;
+        let world =
+            crate::assemble::believable(u32::try_from(locations.len()).unwrap_or(u32::MAX), &file.name)?;
         let mut draft = Draft { source: anchor_file.name.clone(), world: Some(world), ..Draft::default() };
         let mut tags = Tags::default();
         let threads = inputs.iter().filter(|input| input.name.ends_with(".evt")).count();
@@ -216,7 +218,13 @@ impl Replay<'_, '_> {
         };
         match &mut self.inside {
             Some((_, _, events)) => events.push(event),
-            None => coverage.count("event outside a call of MPI", Verdict::Dropped, "whose it is is not known", 0, 0),
+            None => coverage.count(
+                "event outside a call of MPI",
+                Verdict::Dropped,
+                "whose it is is not known",
+                0,
+                0,
+            ),
         }
         Ok(())
     }

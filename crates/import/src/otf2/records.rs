@@ -127,7 +127,8 @@ pub(super) fn anchor(file: &str, all: &[u8]) -> Result<Anchor, ImportError> {
     let (event_chunk, definition_chunk) =
         (u64::from_le_bytes(bytes.array()?), u64::from_le_bytes(bytes.array()?));
     if event_chunk < 64 || definition_chunk < 64 {
-        return Err(bytes.fault("sizes of chunks of at least 64 bytes", event_chunk.min(definition_chunk).to_string()));
+        return Err(bytes
+            .fault("sizes of chunks of at least 64 bytes", event_chunk.min(definition_chunk).to_string()));
     }
     Ok(Anchor { event_chunk, definition_chunk })
 }
@@ -199,11 +200,7 @@ impl Definitions {
 }
 
 /// What a location's own definitions say: the global number of its communicators, and the first offset of its clock in ticks.
-pub(super) fn local(
-    file: &str,
-    all: &[u8],
-    chunk: u64,
-) -> Result<(BTreeMap<u64, u64>, i64), ImportError> {
+pub(super) fn local(file: &str, all: &[u8], chunk: u64) -> Result<(BTreeMap<u64, u64>, i64), ImportError> {
     const COMMUNICATORS: u8 = 6;
     let (mut numbers, mut offset) = (BTreeMap::new(), None);
     each(file, all, chunk, false, |mut record| {

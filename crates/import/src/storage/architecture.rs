@@ -91,9 +91,17 @@ pub(super) enum Which {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    Send { label: String, from: (usize, Which), to: (usize, Which), payload: Payload },
+    Send {
+        label: String,
+        from: (usize, Which),
+        to: (usize, Which),
+        payload: Payload,
+    },
     /// For as many ns.
-    Work { at: (usize, Which), nanoseconds: u64 },
+    Work {
+        at: (usize, Which),
+        nanoseconds: u64,
+    },
 }
 
 /// A role; the first is the clients'.
@@ -137,8 +145,9 @@ impl Architecture {
     }
 
     pub(super) fn parse(file: &str, text: &str, clients: u32) -> Result<Self, ImportError> {
-        let read: File = serde_saphyr::from_str(text)
-            .map_err(|error| ImportError::new(file, "the description of a storage architecture", error.to_string()))?;
+        let read: File = serde_saphyr::from_str(text).map_err(|error| {
+            ImportError::new(file, "the description of a storage architecture", error.to_string())
+        })?;
         let fault = |place: &str, expected: &str, found: &str| {
             ImportError::new(format!("{file}:{place}"), expected, format!("`{found}`"))
         };
@@ -148,8 +157,7 @@ impl Architecture {
                 .filter(|&size| size > 0)
                 .ok_or_else(|| fault(key, "a size such as `1 MiB`", text))
         };
-        let mut roles =
-            vec![Role { name: CLIENT.to_owned(), by: By::Device, first: 0, ranks: clients }];
+        let mut roles = vec![Role { name: CLIENT.to_owned(), by: By::Device, first: 0, ranks: clients }];
         for (name, role) in &read.roles {
             if name == CLIENT {
                 return Err(fault("roles", "roles of the service: clients are there already", name));
@@ -197,14 +205,22 @@ impl Architecture {
             let begun = |(role, which): (usize, Which), reached: &BTreeSet<(usize, bool)>| {
                 let others = which != Which::First;
                 let own = which != Which::Others;
-                if (own && !reached.contains(&(role, false))) || (others && !reached.contains(&(role, true))) {
+                if (own && !reached.contains(&(role, false))) || (others && !reached.contains(&(role, true)))
+                {
                     let name = &self.roles[role].name;
                     return Err(fault("a rank that an earlier step has reached", name));
                 }
                 Ok(())
             };
             match step {
-                StepFile { from: Some(from), to: Some(to), bytes: Some(payload), work: None, takes: None, label } => {
+                StepFile {
+                    from: Some(from),
+                    to: Some(to),
+                    bytes: Some(payload),
+                    work: None,
+                    takes: None,
+                    label,
+                } => {
                     let (from, to) = (self.place(&place, from)?, self.place(&place, to)?);
                     begun(from, &reached)?;
                     if from.1 != Which::First && to.1 != Which::First {
@@ -215,7 +231,9 @@ impl Architecture {
                     let label = label.clone().unwrap_or_else(|| part.to_owned());
                     found.push(Step::Send { label, from, to, payload: *payload });
                 }
-                StepFile { work: Some(at), takes: Some(takes), from: None, to: None, bytes: None, .. } => {
+                StepFile {
+                    work: Some(at), takes: Some(takes), from: None, to: None, bytes: None, ..
+                } => {
                     let at = self.place(&place, at)?;
                     begun(at, &reached)?;
                     let picoseconds = parse_quantity(takes, Dimension::Time)
@@ -234,7 +252,11 @@ impl Architecture {
             Some((name, "all")) => (name, Which::All),
             Some((name, "others")) => (name, Which::Others),
             Some(_) => {
-                return Err(ImportError::new(place, "`role`, `role[all]` or `role[others]`", format!("`{text}`")));
+                return Err(ImportError::new(
+                    place,
+                    "`role`, `role[all]` or `role[others]`",
+                    format!("`{text}`"),
+                ));
             }
             None => (text, Which::First),
         };
@@ -259,7 +281,8 @@ impl Architecture {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "name: t\nextent: 1 MiB\ncopies: 2\ncontrol: 64 B\nroles: {server: {ranks: 3, by: extent}}\n";
+    const TEXT: &str =
+        "name: t\nextent: 1 MiB\ncopies: 2\ncontrol: 64 B\nroles: {server: {ranks: 3, by: extent}}\n";
 
     fn refused(steps: &str) -> String {
         Architecture::parse("t.yaml", &format!("{TEXT}{steps}"), 2).unwrap_err().to_string()
@@ -278,17 +301,31 @@ mod tests {
         let read = "read: [{from: client, to: server, bytes: control}]\n";
         let write = |steps: &str| format!("{read}write: [{steps}]\n");
         for (steps, said) in [
-            ("{from: server, to: client, bytes: data}", "write[0]: expected a rank that an earlier step has reached"),
+            (
+                "{from: server, to: client, bytes: data}",
+                "write[0]: expected a rank that an earlier step has reached",
+            ),
             ("{from: client, to: disk, bytes: data}", "one of the roles `client`, `server`, found `disk`"),
             ("{from: client, to: 'server[some]', bytes: data}", "`role[all]`"),
-            ("{from: client, to: server, bytes: data}, {work: server, takes: 5 GB}", "write[1]: expected a time"),
+            (
+                "{from: client, to: server, bytes: data}, {work: server, takes: 5 GB}",
+                "write[1]: expected a time",
+            ),
             ("{from: client, to: server}", "`from`, `to` and `bytes`"),
-            ("{from: client, to: 'client[all]', bytes: data}, {from: 'server[all]', to: client, bytes: data}", "reached"),
+            (
+                "{from: client, to: 'client[all]', bytes: data}, {from: 'server[all]', to: client, bytes: data}",
+                "reached",
+            ),
         ] {
             let found = refused(&write(steps));
             assert!(found.contains(said), "{steps}: {found}");
         }
         assert!(refused("read: []\nwrit: []\n").contains("writ"));
-        assert!(Architecture::read("direct-driv", 2).unwrap_err().to_string().contains("did you mean `direct-drive`?"));
+        assert!(
+            Architecture::read("direct-driv", 2)
+                .unwrap_err()
+                .to_string()
+                .contains("did you mean `direct-drive`?")
+        );
     }
 }

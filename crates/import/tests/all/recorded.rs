@@ -103,9 +103,10 @@ fn sweep3d_matches_every_message() {
 fn archives_of_score_p_match_every_message() {
     let Some(data) = data() else { return };
     // Each of the ten ranks sends 144 messages, of which some go to itself.
-    for (name, part, ranks, sends) in
-        [("sstmacro_otf2_10rank.tar.gz", "", 10, 10 * 144), ("pipit_pingpong_otf2.tar.gz", "ping-pong-otf2/", 2, 16)]
-    {
+    for (name, part, ranks, sends) in [
+        ("sstmacro_otf2_10rank.tar.gz", "", 10, 10 * 144),
+        ("pipit_pingpong_otf2.tar.gz", "ping-pong-otf2/", 2, 16),
+    ] {
         let path = data.join("traces_mpi").join(name);
         if !path.is_file() {
             continue;

@@ -47,7 +47,8 @@ pub(crate) fn tracer_sample() -> Vec<Input> {
 
 #[test]
 fn a_traced_program_keeps_what_it_computed_and_who_came_last() {
-    let (workload, coverage) = import("mpi", &tracer_sample(), &Options { strict: true, ..Options::default() }).unwrap();
+    let (workload, coverage) =
+        import("mpi", &tracer_sample(), &Options { strict: true, ..Options::default() }).unwrap();
     let program = workload.program(RankId(0));
     let computed: u64 = program
         .ops
@@ -98,7 +99,8 @@ fn chunk(records: &[Vec<u8>]) -> Vec<u8> {
 /// An archive of two ranks, 1 tick a ns: 0 sends 4,096 bytes to 1, both add up 64 bytes.
 pub(crate) fn archive() -> Vec<Input> {
     let anchor =
-        [&b"\x03BOTF2\0\x03\x00\x00\x00\x00"[..], &(1u64 << 20).to_le_bytes(), &(1u64 << 18).to_le_bytes()].concat();
+        [&b"\x03BOTF2\0\x03\x00\x00\x00\x00"[..], &(1u64 << 20).to_le_bytes(), &(1u64 << 18).to_le_bytes()]
+            .concat();
     let text = |id: u64, text: &str| fields(10, &[&number(id)[..], text.as_bytes(), &[0]].concat());
     let region = |id: u64, name: u64| fields(15, &numbers(&[id, name]));
     let group = |id: u64, kind: u8| {
@@ -168,7 +170,9 @@ fn an_archive_of_score_p_keeps_times_and_sizes() {
         let computed: u64 = program
             .ops
             .iter()
-            .filter_map(|op| if let OpKind::Calc { duration, .. } = op.kind { Some(duration.0) } else { None })
+            .filter_map(
+                |op| if let OpKind::Calc { duration, .. } = op.kind { Some(duration.0) } else { None },
+            )
             .sum();
         assert_eq!(computed, (2_000 + 5_000) * 1_000);
         // 128 bytes over both members are a vector of 64.
