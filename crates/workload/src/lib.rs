@@ -8,6 +8,7 @@ pub mod chakra;
 pub mod collectives;
 pub mod compact;
 pub mod edit;
+pub mod estimate;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;
