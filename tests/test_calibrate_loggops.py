@@ -20,7 +20,7 @@ SIZES = [1, 2, 4, 8, 16, 64, 256, 1_024, 2_048, 4_096, 8_192, 16_384, 65_536, 26
 
 def pingpongs(noise: float) -> str:
     """Round trips as LogGOPS has them; beyond `EAGER` a send waits for its receiver."""
-    draw = random.Random(1)
+    draw = random.Random(1)  # noqa: S311
     lines = ["messages,bytes,delay_ns,min_ns,median_ns"]
     for size in SIZES:
         own = O_ + (size - 1) * OWN
@@ -58,7 +58,9 @@ def test_what_is_written_is_a_piece_of_a_scenario(command: Command, tmp_path: Pa
         "  host: {gpus: 1, nics: 1, nic: ConnectX-6}}\n"
         "jobs: [{name: one, workload: {goal: one.goal}, iterations: 1}]\n"
     )
-    (tmp_path / "one.goal").write_text("num_ranks 2\nrank 0 {\nl1: send 1024b to 1 tag 0\n}\nrank 1 {\nl1: recv 1024b from 0 tag 0\n}\n")
+    (tmp_path / "one.goal").write_text(
+        "num_ranks 2\nrank 0 {\nl1: send 1024b to 1 tag 0\n}\nrank 1 {\nl1: recv 1024b from 0 tag 0\n}\n"
+    )
     summary = json.loads(command("run", scenario, "--json", "--no-report", "--out", tmp_path / "run").stdout)
     expected = (L + 2 * (O_ + 1_023 * OWN) + 1_023 * BYTE) * 1e-9
     assert summary["jobs"][0]["iteration_time_s"]["mean"] == pytest.approx(expected, rel=0.01)

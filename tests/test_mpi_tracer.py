@@ -33,7 +33,15 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if not shutil.which(compiler) or not shutil.which(run):
         pytest.skip(f"needs {compiler} and {run} (Debian: lib{request.param}-dev)")
     folder = tmp_path_factory.mktemp(request.param)
-    make = ["make", "-s", "-C", ROOT / "tracers" / "mpi", f"MPICC={compiler}", f"OUT={folder}", "CFLAGS=-O1"]
+    make: list[str | Path] = [
+        "make",
+        "-s",
+        "-C",
+        ROOT / "tracers" / "mpi",
+        f"MPICC={compiler}",
+        f"OUT={folder}",
+        "CFLAGS=-O1",
+    ]
     subprocess.run(make, check=True)
     return folder, run
 

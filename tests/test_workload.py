@@ -83,8 +83,11 @@ def test_mistakes_are_named() -> None:
         "operation `b`: expected a list of ids in `after`, found `'a'`": lambda: step.compute(
             0, "1 us", id="b", after="a"
         ),
-        "no such communicator: `pp`\n\nhint: there are `dp`": lambda: step.collective(0, "all_reduce", "pp", "1 B"),
+        "no such communicator: `pp`\n\nhint: there are `dp`, `world`": lambda: step.collective(
+            0, "all_reduce", "pp", "1 B"
+        ),
         "communicator `x`: a rank is named twice": lambda: step.communicator("x", [0, 0]),
+        "communicator `world`: it is there already, with all ranks in order": lambda: step.communicator("world", [0]),
         "communicator `x`: it has no rank": lambda: step.communicator("x", []),
         "ranks: expected a whole number of at least 1, found `0`": lambda: Workload(ranks=0),
     }

@@ -1,7 +1,7 @@
 """Writes `hydrodynamics.jsonl`, in the way of LULESH: 64 ranks on a grid of 4 × 4 × 4, 20 steps.
 
-A step computes 1.5 ms, exchanges its faces of 30³ elements (three fields of 8 bytes) with up to six neighbours, computes
-0.5 ms, and agrees on the next step's length by an all-reduce of 8 bytes. `python hydrodynamics.py`, then
+A step computes 1.5 ms, exchanges its faces of 30² elements (three fields of 8 bytes) with up to six neighbours,
+computes 0.5 ms, and agrees on the next step's length by an all-reduce of 8 bytes. `python hydrodynamics.py`, then
 `windtunnel workload convert hydrodynamics.jsonl hydrodynamics.wtw`.
 """
 
@@ -13,6 +13,7 @@ SIDE, STEPS, FACE = 4, 20, 3 * 30 * 30 * 8
 
 
 def main() -> None:
+    """Writes the file beside this one."""
     ranks = SIDE**3
     work = Workload(ranks)
     world = work.communicator("everybody", range(ranks))

@@ -1,8 +1,8 @@
-"""Writes `financial.spc`: 5,000 requests of an online transaction workload, and from it the two workloads of this experiment.
+"""Writes `financial.spc`: 5,000 requests of online transactions, and from it the workload of this experiment.
 
-The traces of the UMass collection (Financial) are not at hand. What is public of Financial1: 24 units, 77% of the requests are
-writes, a mean request of about 3.5 KB, a few units take most requests. Drawn here with these figures and a fixed seed; times are
-compressed so that 5,000 requests come in 0.5 ms: `python financial.py`, then
+The traces of the UMass collection (Financial) are not at hand. What is public of Financial1: 24 units, 77% of the
+requests are writes, a mean request of about 3.5 KB, a few units take most requests. Drawn here with these figures and a
+fixed seed; times are compressed so that 5,000 requests come in 0.5 ms: `python financial.py`, then
 
     windtunnel import storage financial.spc --architecture direct-drive -o direct-drive.wtw
 """
@@ -15,7 +15,8 @@ UNITS, REQUESTS, WRITES, SECONDS = 24, 5_000, 0.77, 0.0005
 
 
 def main() -> None:
-    draw = random.Random(24)
+    """Writes the file beside this one."""
+    draw = random.Random(24)  # noqa: S311
     popularity = [1 / (unit + 1) ** 0.7 for unit in range(UNITS)]
     times = sorted(draw.random() * SECONDS for _ in range(REQUESTS))
     with (Path(__file__).parent / "financial.spc").open("w", encoding="utf-8") as out:

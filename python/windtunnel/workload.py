@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the format that is written."""
+WORLD = "world"
+"""The communicator of all ranks in order, which needs no line."""
 
 
 class Workload:
@@ -54,13 +56,18 @@ class Workload:
             raise InputError(f"ranks: expected a whole number of at least 1, found `{ranks!r}`")
         self.ranks = ranks
         self._lines: list[dict[str, Any]] = [{"windtunnel_workload": FORMAT, "ranks": ranks}]
-        self._communicators: set[str] = set()
+        self._communicators: set[str] = {WORLD}
         self._owners: dict[str, set[int] | None] = {}
         self._count = 0
 
     def communicator(self, name: str, ranks: Iterable[int]) -> str:
-        """Names a group of ranks, in group order. A rank may be in one communicator of a name only, once."""
+        """Names a group of ranks, in group order. A rank may be in one communicator of a name only, once.
+
+        `world` has all ranks without being named.
+        """
         members = [self._rank(rank) for rank in ranks]
+        if name == WORLD:
+            raise InputError("communicator `world`: it is there already, with all ranks in order")
         if len(set(members)) != len(members):
             raise InputError(f"communicator `{name}`: a rank is named twice")
         if not members:

@@ -22,6 +22,9 @@ use crate::{Options, Reader};
 /// Flight Recorder.
 pub struct FlightRecorder;
 
+/// Newest minor version of the dumps whose entries are known: that of PyTorch 2.9.
+const NEWEST: u32 = 10;
+
 impl Reader for FlightRecorder {
     fn entry(&self) -> &'static Entry {
         const { &Entry::new("flight-recorder", "PyTorch Flight Recorder dumps (pickle or JSON) of every rank") }
@@ -55,12 +58,11 @@ impl Reader for FlightRecorder {
                 pickle::read(&input.name, &bytes)?
             };
             let version = values.root().get("version").and_then(Value::text).unwrap_or("").to_owned();
-            if !version.starts_with("2.") {
-                return Err(ImportError::new(
-                    &input.name,
-                    "a dump of version 2.x",
-                    format!("version `{version}`"),
-                ));
+            let minor = version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok());
+            if minor.is_none_or(|minor| minor > NEWEST) {
+                let expected = format!("a dump of version 2.0 to 2.{NEWEST}");
+                return Err(ImportError::new(&input.name, expected, format!("version `{version}`"))
+                    .hint("a newer PyTorch wrote it: what its entries mean is not known here"));
             }
             let digits: String = input
                 .leaf()

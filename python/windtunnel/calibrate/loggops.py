@@ -1,16 +1,16 @@
 """Parameters of LogGOPS from ping-pongs of two ranks, as Netgauge takes them.
 
-`tracers/examples/loggops.c` measures round trips PRTT(n, d, s): rank 0 sends n messages of s bytes with a delay d between
-them, rank 1 answers the last with one of s bytes. With LogGOPS (Hoefler et al., "Low-Overhead LogGP Parameter Assessment
-for Modern Interconnection Networks", IPDPS 2007, section 3):
+`tracers/examples/loggops.c` measures round trips PRTT(n, d, s): rank 0 sends n messages of s bytes with a delay d
+between them, rank 1 answers the last with one of s bytes. With LogGOPS (Hoefler et al., "Low-Overhead LogGP Parameter
+Assessment for Modern Interconnection Networks", IPDPS 2007, section 3):
 
 * PRTT(1, 0, s) = 2 (L + 2 o(s) + (s - 1) G), with o(s) = o + (s - 1) O;
 * (PRTT(n, 0, s) - PRTT(1, 0, s)) / (n - 1) = max(o(s), g + (s - 1) G);
 * (PRTT(n, d, s) - PRTT(1, 0, s)) / (n - 1) - d = o(s), where d is longer than a round trip.
 
-S, the largest message that is sent eagerly, is the size at which o(s) leaps: beyond it a send waits for its receiver. All
-parameters come from messages up to S but G, which is that of all sizes. Each fit is of least relative residuals, in which what lies far
-away from the rest hardly counts (Huber).
+S, the largest message that is sent eagerly, is the size at which o(s) leaps: beyond it a send waits for its receiver.
+All parameters come from messages up to S but g and G, which are those of all sizes. Each fit is of least relative
+residuals, in which what lies far away from the rest hardly counts (Huber).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from windtunnel.engine import InputError
 from windtunnel.source import read_text
@@ -54,7 +55,7 @@ class LogGops:
     """Bytes, measured and fitted half round trip in ns."""
 
     def half_round_trip(self, size: int) -> float:
-        """ns from the send of `size` bytes to the end of its receive."""
+        """Ns from the send of `size` bytes to the end of its receive."""
         return self.L + 2 * (self.o + (size - 1) * self.O) + (size - 1) * self.G
 
 
@@ -63,6 +64,7 @@ def read(path: Path, statistic: str) -> dict[tuple[bool, bool], dict[int, tuple[
 
     Raises:
         InputError: the file is no such table, or a number in it is none.
+
     """
     rows = csv.reader(io.StringIO(read_text(path)))
     header = next(rows, [])
@@ -79,7 +81,7 @@ def read(path: Path, statistic: str) -> dict[tuple[bool, bool], dict[int, tuple[
             delay, took = float(row[2]), float(row[column])
         except (ValueError, IndexError):
             raise InputError(f"{path}:{line}: expected five numbers, found `{','.join(row)[:80]}`") from None
-        if messages < 1 or size < 1 or delay < 0 or not 0 < took < 1e15:  # noqa: PLR2004 (eleven days)
+        if messages < 1 or size < 1 or delay < 0 or not 0 < took < 1e15:
             raise InputError(f"{path}:{line}: expected messages, bytes and times above 0, found `{','.join(row)[:80]}`")
         found.setdefault((messages > 1, delay > 0), {})[size] = (messages, delay, took)
     return found
@@ -87,8 +89,6 @@ def read(path: Path, statistic: str) -> dict[tuple[bool, bool], dict[int, tuple[
 
 def _line(sizes: np.ndarray, times: np.ndarray) -> tuple[float, float]:
     """Value at one byte and slope, neither below 0, of least relative squares."""
-    from scipy.optimize import nnls
-
     design = np.stack([np.ones_like(sizes, dtype=float), sizes - 1.0], axis=1)
     scale = 1 / np.maximum(times, 1e-3)
     weights = np.ones_like(times)
@@ -105,6 +105,7 @@ def fit(path: Path, statistic: str = "min") -> LogGops:
 
     Raises:
         InputError: measurements are missing.
+
     """
     table = read(path, statistic)
     ones, bursts, spaced = (table.get(key, {}) for key in ((False, False), (True, False), (True, True)))

@@ -147,7 +147,8 @@ def explain(
     last = max(found.arrivals, key=lambda row: (row["last"], -row["rank"]), default=None)
     if last is not None:
         out().print(
-            f"rank {last['rank']} came last to {last['last']:,} of {last['collectives']:,} collectives of `{last['group']}`",
+            f"rank {last['rank']} came last to {last['last']:,} of {last['collectives']:,} collectives "
+            f"of `{last['group']}`",
             markup=False,
             soft_wrap=True,
         )

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
 from windtunnel import engine
 from windtunnel.api import run
 from windtunnel.engine import InputError
@@ -66,9 +69,6 @@ def fabric(ranks: int, gpus: int, rate: str) -> dict[str, Any]:
 
 def _scenario(on: Path) -> dict[str, Any]:
     """A scenario's own topology and network, without its jobs."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
         tree = YAML(typ="safe").load(read_text(on))
     except YAMLError as error:
@@ -88,6 +88,7 @@ def explain(
 
     Raises:
         InputError: the workload cannot be read, or it does not fit the fabric.
+
     """
     stats = json.loads(engine.edit_workload(json.dumps({"do": "stats", "file": str(file), "matrix": False})))
     ranks = int(stats["ranks"])

@@ -46,7 +46,15 @@ def recording_page(found: Explanation) -> str:
         f"<h1>{text(found.workload)}</h1><p>{count(found.ranks)} ranks on {count(found.hosts)} hosts of "
         f"{found.gpus_per_host} GPUs</p><div class='cards'>{''.join(cards)}</div>"
     )
-    return page(f"{found.workload} explained", head, _time(found), _what_if(found), *_last(found), _bytes(found), _account(found))
+    return page(
+        f"{found.workload} explained",
+        head,
+        _time(found),
+        _what_if(found),
+        *_last(found),
+        _bytes(found),
+        _account(found),
+    )
 
 
 def _time(found: Explanation) -> Raw:
@@ -67,13 +75,17 @@ def _what_if(found: Explanation) -> Raw:
     rows: list[tuple[str, str, str]] = [("as it is", duration(found.replayed_s), "")]
     if found.ideal_fabric_s is not None:
         saved = found.replayed_s - found.ideal_fabric_s
-        rows.append(("an ideal fabric: NICs alone are shared", duration(found.ideal_fabric_s), _share(saved, found.replayed_s)))
+        rows.append(
+            ("an ideal fabric: NICs alone are shared", duration(found.ideal_fabric_s), _share(saved, found.replayed_s))
+        )
     rows.append(("no stragglers", duration(found.no_stragglers_s), _share(found.straggler_s, found.replayed_s)))
     computed = found.replayed_s - sum(found.exposed_s.values())
-    rows.append(("communication that costs nothing", duration(computed), _share(found.replayed_s - computed, found.replayed_s)))
+    rows.append(
+        ("communication that costs nothing", duration(computed), _share(found.replayed_s - computed, found.replayed_s))
+    )
     remark = (
-        "The ideal fabric is simulated. The other two take the parts above away: what they would give at best, as other waits "
-        "may appear behind them."
+        "The ideal fabric is simulated. The other two take the parts above away: what they would give at best, as "
+        "other waits may appear behind them."
     )
     return section("What would help", remark, table(["", "time", "saved"], rows, numbers=[1, 2]))
 
@@ -128,5 +140,6 @@ def _account(found: Explanation) -> Raw:
         for verdict, row in found.coverage.items()
     ]
     notes = Raw("".join(f"<p>{text(note)}</p>" for note in found.notes))
-    return section("What of the recording is here", "", table(["", "number", "bytes", "time"], rows, numbers=[1, 2, 3]), notes)
-
+    return section(
+        "What of the recording is here", "", table(["", "number", "bytes", "time"], rows, numbers=[1, 2, 3]), notes
+    )

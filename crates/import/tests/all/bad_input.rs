@@ -74,7 +74,10 @@ fn recorded_files_damaged_for_a_while() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below.max(1)
     };
-    for file in crate::recorded::files(&data) {
+    let own = ["mpi-stencil", "mpi-conjugate-gradient", "mpi-fft"].map(|name| {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/traces").join(name)
+    });
+    for file in crate::recorded::files(&data).into_iter().chain(own) {
         let inputs = windtunnel_import::input::expand(std::slice::from_ref(&file)).unwrap();
         let Some(reader) = inputs.iter().find_map(|input| windtunnel_import::detect(input).unwrap()) else {
             continue;

@@ -283,6 +283,24 @@ fn a_flight_recorder_dump_is_the_same_from_a_pickle() {
 }
 
 #[test]
+fn a_dump_of_an_unknown_version_is_refused() {
+    for (version, read) in
+        [("2.4", true), ("2.10", true), ("2.11", false), ("3.0", false), ("2", false), ("2.x", false)]
+    {
+        let inputs: Vec<Input> = sample("flight-recorder")
+            .iter()
+            .map(|input| {
+                let text = String::from_utf8(input.whole().unwrap()).unwrap();
+                let text = text.replace(r#""version":"2.4""#, &format!(r#""version":"{version}""#));
+                Input::bytes(input.name.clone(), text.into_bytes())
+            })
+            .collect();
+        let result = import("flight-recorder", &inputs, &Options::default());
+        assert_eq!(result.is_ok(), read, "{version}");
+    }
+}
+
+#[test]
 fn a_pickle_that_wants_to_run_code_is_refused() {
     // os.system("id"): what `pickle.dumps` makes of an object with `__reduce__`, in protocols 0 and 4.
     for evil in [
