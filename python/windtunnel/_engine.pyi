@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypedDict
+from pathlib import Path
+from typing import Self, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,26 @@ class RunOptions(TypedDict, total=False):
 
 Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
 Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]
-Sink: TypeAlias = Callable[[str, Columns], None]
+
+class TableWriter:
+    """Writes tables below a folder as `TABLE/part-00000.parquet`, …; a context manager. The limits are for tests."""
+
+    rows: dict[str, int]  # rows given so far, per table in order of first appearance
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        part_rows: int | None = None,
+        group_rows: int | None = None,
+        group_values: int | None = None,
+        part_values: int | None = None,
+    ) -> None: ...
+    def sink(self, table: str, columns: Columns) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, error: type[BaseException] | None, *_rest: object) -> None: ...
+
+Sink: TypeAlias = TableWriter | Callable[[str, Columns], None] | None  # None drops the tables
 Progress: TypeAlias = Callable[
     [float | None, float, int, str], None
 ]  # part of the phase that is done, simulated seconds, events, phase

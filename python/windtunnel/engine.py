@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         InputError,
         Plan,
         RunError,
+        TableWriter,
         build,
         collective_times,
         compare_events,
@@ -51,6 +52,7 @@ else:
     InputError = _engine.InputError
     Plan = _engine.Plan
     RunError = _engine.RunError
+    TableWriter = _engine.TableWriter
     build = _engine.build
     collective_times = _engine.collective_times
     compare_events = _engine.compare_events
@@ -84,6 +86,7 @@ __all__ = [
     "InputError",
     "Plan",
     "RunError",
+    "TableWriter",
     "build",
     "collective_times",
     "compare_events",

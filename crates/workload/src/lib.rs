@@ -4,6 +4,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod chakra;
 pub mod collectives;
 pub mod compact;
 pub mod edit;

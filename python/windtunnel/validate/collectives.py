@@ -159,6 +159,9 @@ def constants(system: System, *, without: str | None = None) -> dict[str, Any]:
 
 
 def _constants(system: System, without: str | None) -> dict[str, Any]:
+    adopted = section(system, "constants")
+    if adopted is not None:
+        return dict(adopted)
     own = system.constant("nccl")
     if own is not None:
         return read_constants(own, f"{system.path}: constants.nccl")

@@ -24,6 +24,7 @@ mod routes;
 pub mod source;
 pub mod sources;
 pub mod storage;
+mod told;
 mod variation;
 
 use std::collections::BTreeMap;

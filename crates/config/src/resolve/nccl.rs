@@ -254,6 +254,9 @@ impl Told<'_, '_> {
         system: &System,
         place: &str,
     ) -> Result<(Constants, &'static str, String), InputError> {
+        if let Some(adopted) = &system.constants {
+            return Ok((adopted.value.clone(), "calibrated", adopted.source.clone()));
+        }
         let scenario = &self.context.scenario.network.collectives;
         let wrong = |what: &str, error: String| InputError::new(place, format!("data/nccl/{what}: {error}"));
         if let Some(name) = &scenario.system
@@ -426,6 +429,14 @@ struct System {
     pulled: Option<Given<Size>>,
     short_message: Option<Given<Size>>,
     inject: Option<Given<Size>>,
+    constants: Option<Adopted>,
+}
+
+/// Constants that were adopted for a system (`windtunnel calibrate adopt`), in its own file; `source` names their set.
+#[derive(Deserialize)]
+struct Adopted {
+    value: Constants,
+    source: String,
 }
 
 #[derive(Default, Deserialize)]

@@ -29,11 +29,10 @@ struct Asked {
 /// # Errors
 /// [`Failure::Input`] for what is wrong with the scenario whatever the layout; a choice that does not fit is told in its answer.
 pub fn estimate(request: &RunRequest, text: &str) -> Result<String, Failure> {
-    let asked: Asked = serde_json::from_str(text)
-        .map_err(|error| InputError::new("choices", error.to_string()))?;
+    let asked: Asked =
+        serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
     let files = Inputs::of(&request.base);
-    let mut estimator =
-        Estimator::new(request.scenario()?, &request.source, &files, asked.job, asked.ideal)?;
+    let mut estimator = Estimator::new(request.scenario()?, &request.source, &files, asked.job, asked.ideal)?;
     Ok(json!({"answers": estimator.answers(&asked.choices)}).to_string())
 }
 

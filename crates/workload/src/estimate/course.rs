@@ -162,7 +162,9 @@ impl Sheet {
     pub fn stage(&mut self, lane: usize, rank: u32, chunk: u32, times: &Times) {
         let place = (rank * self.chunks + chunk) as usize;
         let rows = &mut self.costs[place * KINDS..(place + 1) * KINDS];
-        for (row, time) in rows.iter_mut().zip(times.passes.iter().chain([&times.pair]).chain(&times.gathered)) {
+        for (row, time) in
+            rows.iter_mut().zip(times.passes.iter().chain([&times.pair]).chain(&times.gathered))
+        {
             row[lane] = *time;
         }
         self.bounds[place][lane] = times.bound;
@@ -249,7 +251,8 @@ impl Course {
 
     /// Most that `rank` holds if a micro-batch alive in a chunk takes `sizes[chunk]`.
     pub fn peak(&self, rank: u32, sizes: &[u64]) -> u64 {
-        let of = |counts: &Vec<u32>| counts.iter().zip(sizes).map(|(&count, size)| u64::from(count) * size).sum();
+        let of =
+            |counts: &Vec<u32>| counts.iter().zip(sizes).map(|(&count, size)| u64::from(count) * size).sum();
         self.peaks[rank as usize].iter().map(of).max().unwrap_or(0)
     }
 
@@ -438,9 +441,10 @@ impl Line<'_> {
         let Some(first) = actions.get(at) else { return };
         let group = at..(at + 1 + usize::from(first.paired)).min(actions.len());
         let needs = |action: &Action| self.input(rank, *action);
-        if actions[group.clone()].iter().any(|action| {
-            needs(action).is_some_and(|message| !self.coming.contains_key(&message))
-        }) {
+        if actions[group.clone()]
+            .iter()
+            .any(|action| needs(action).is_some_and(|message| !self.coming.contains_key(&message)))
+        {
             return;
         }
         self.next[rank as usize] = group.end;
@@ -482,7 +486,9 @@ impl Line<'_> {
                 input: input.unwrap_or(NONE),
                 output: NONE,
             });
-            if let Some((to, chunk, gradient)) = self.schedule.receiver(rank, action).filter(|&(to, ..)| to != rank) {
+            if let Some((to, chunk, gradient)) =
+                self.schedule.receiver(rank, action).filter(|&(to, ..)| to != rank)
+            {
                 outputs.push((to, chunk, action.microbatch, gradient));
             }
         }
@@ -491,7 +497,9 @@ impl Line<'_> {
                 self.course.slots += 1;
                 self.course.slots as u32 - 1
             });
-            let down = if message.0 + 1 == rank || (rank == 0 && message.0 + 1 == self.course.ranks && message.0 > 1) {
+            let down = if message.0 + 1 == rank
+                || (rank == 0 && message.0 + 1 == self.course.ranks && message.0 > 1)
+            {
                 DOWN
             } else {
                 0

@@ -67,7 +67,11 @@ fn a_line_takes_what_the_schedule_takes_when_it_is_executed() {
                 let scale = 1.0 + lane as f64;
                 for rank in 0..ranks {
                     let last = expected.actions[rank as usize].last().unwrap().1.0 as f64;
-                    assert_eq!(ends.passes[rank as usize], last * scale, "{name} {ranks} {microbatches} {rank}");
+                    assert_eq!(
+                        ends.passes[rank as usize],
+                        last * scale,
+                        "{name} {ranks} {microbatches} {rank}"
+                    );
                 }
                 assert_eq!(course.makespans(&sheet)[lane], expected.makespan.0 as f64 * scale);
             }
@@ -77,14 +81,21 @@ fn a_line_takes_what_the_schedule_takes_when_it_is_executed() {
 
 #[test]
 fn the_peak_of_a_course_is_that_of_its_schedule() {
-    for (name, chunks) in
-        [(ScheduleName::Interleaved, 3), (ScheduleName::DoraPp, 2), (ScheduleName::Zbv, 2), (ScheduleName::ZbH1, 1)]
-    {
+    for (name, chunks) in [
+        (ScheduleName::Interleaved, 3),
+        (ScheduleName::DoraPp, 2),
+        (ScheduleName::Zbv, 2),
+        (ScheduleName::ZbH1, 1),
+    ] {
         let schedule = all(name, Some(chunks), 4, 12).unwrap();
         let course = Course::new(&schedule, Gathering::None, Reducing::Last);
         let sizes: Vec<u64> = (0..u64::from(chunks)).map(|chunk| 10 + 7 * chunk % 5).collect();
         for rank in 0..4 {
-            assert_eq!(course.peak(rank, &sizes), schedule.peak_activation(rank, &sizes, &sizes), "{name} {rank}");
+            assert_eq!(
+                course.peak(rank, &sizes),
+                schedule.peak_activation(rank, &sizes, &sizes),
+                "{name} {rank}"
+            );
         }
     }
 }
@@ -107,7 +118,13 @@ fn gradients_queue_behind_passes_and_gathers_bound_the_first() {
     let schedule = all(ScheduleName::OneForwardOneBackward, None, 1, 2).unwrap();
     let course = Course::new(&schedule, Gathering::None, Reducing::Last);
     let mut sheet = Sheet::new(&course);
-    let times = Times { passes: [10.0, 20.0, 0.0, 0.0], bound: 50.0, reduced: 25.0, reduce: 15.0, ..Times::default() };
+    let times = Times {
+        passes: [10.0, 20.0, 0.0, 0.0],
+        bound: 50.0,
+        reduced: 25.0,
+        reduce: 15.0,
+        ..Times::default()
+    };
     sheet.stage(0, 0, 0, &times);
     let ends = &course.run(&sheet, 1)[0];
     // The first forward ends at 50, then B, F, B from 80 on; its gradients are reduced at 105.

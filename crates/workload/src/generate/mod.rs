@@ -26,11 +26,13 @@ pub use grid::{Coordinates, Grid, Groups, Role};
 pub use layout::{Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard};
 pub use pieces::{ChunkWork, Overlap, Piece};
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
-use windtunnel_kernel::RankId;
+use windtunnel_kernel::{RankId, Span};
 
 use crate::program::{Binding, Communicator, Dimension, Program, Workload};
-use crate::schedules::{Schedule, Shape};
+use crate::schedules::{Costs, Schedule, ScheduleSettings, Shape};
 
 /// A generated job.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +72,7 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     if chunks > emit::TAG_LIMITS.0 || microbatches > emit::TAG_LIMITS.1 {
         return Err(GenerateError::Tags { chunks, microbatches });
     }
-    let schedule = Schedule::new(&layout.schedule, layout.pp, microbatches)?;
+    let schedule = Schedule::new(&with_costs(&layout.schedule, stages), layout.pp, microbatches)?;
     let placement = schedule.placement;
     if stages.len() != placement.stages() as usize {
         return Err(GenerateError::Stages { found: stages.len(), expected: placement.stages() });
@@ -91,6 +93,24 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
         .collect::<Result<Vec<_>, _>>()?;
     let (sets, workload) = bind(emitted, &grid, &groups);
     Ok(Generated { workload, grid, schedule, groups: sets })
+}
+
+/// The settings of a schedule with what its passes compute on the mean stage, where its order is searched for by costs and none are given.
+fn with_costs<'a>(settings: &'a ScheduleSettings, stages: &[ChunkWork]) -> Cow<'a, ScheduleSettings> {
+    if !settings.is_searched() || settings.costs.is_some() || stages.is_empty() {
+        return Cow::Borrowed(settings);
+    }
+    let mean = |pass: fn(&ChunkWork) -> &Vec<Piece>| {
+        let all: Span = stages.iter().flat_map(pass).map(Piece::computed).sum();
+        Span(all.0 / stages.len() as u64)
+    };
+    let apart = |span: Span| Span((span.0 as f64 * (1.0 + settings.split_overhead)).round() as u64);
+    let costs = Costs::new(
+        mean(|work| &work.forward),
+        apart(mean(|work| &work.backward_input)),
+        apart(mean(|work| &work.backward_weight)),
+    );
+    Cow::Owned(ScheduleSettings { costs: Some(costs), ..settings.clone() })
 }
 
 /// Whether a dimension has groups of more than one in `layout`.

@@ -124,6 +124,7 @@ impl Training {
         if chunk.embedding && emit.whole("embedding", "embedding_forward", self.tokens()) {
             emit.done(Units::EMBEDDING);
         } else if chunk.embedding {
+            emit.beside_the_model();
             // Rows are read and written; where tables are split, tokens without a row here are written as zeros.
             emit.stream("embedding", Streaming::Embedding, self.tokens(), hidden, 2);
             emit.sum_over_tp("embedding reduce", self.tokens() * hidden, Overlap::None);
@@ -141,7 +142,14 @@ impl Training {
             let vocabulary = self.local_vocabulary();
             emit.stream("head", Streaming::Norm, self.residual_tokens(), hidden, 2);
             emit.gather_over_tp("head all-gather", self.tokens() * hidden, emit.before());
-            emit.gemm_in("head", Gemm::new(self.tokens(), vocabulary, hidden), self.precision.activations);
+            emit.of_width(vocabulary, |emit| {
+                emit.gemm_in(
+                    "head",
+                    Gemm::new(self.tokens(), vocabulary, hidden),
+                    self.precision.activations,
+                );
+            });
+            emit.beside_the_model();
             if self.fused_loss {
                 // Read the logits for the maximum, read and write them for exponentials and sums (in 32 bits).
                 emit.stream_bytes("loss", Streaming::CrossEntropy, self.tokens(), vocabulary, {
@@ -189,14 +197,10 @@ impl Training {
                     self.loss_by_parts(emit, &LOSS_BACKWARD);
                 }
             }
-            self.column_gradients(
-                emit,
-                part,
-                "head",
-                hidden,
-                &[(hidden, gemm.n)],
-                self.precision.activations,
-            );
+            emit.of_width(gemm.n, |emit| {
+                let dtype = self.precision.activations;
+                self.column_gradients(emit, part, "head", hidden, &[(hidden, gemm.n)], dtype);
+            });
             if part.input() {
                 emit.stream("head", Streaming::Norm, residual, hidden, 3);
             }

@@ -15,11 +15,12 @@
 //! | `1f1b` | P - 1 - r forwards ahead, then one forward, one backward | Narayanan et al. 2021 (PipeDream-Flush) |
 //! | `interleaved` | V chunks in a loop, run length N | Narayanan et al. 2021; Grattafori et al. 2024 §3.3.2 (flexible) |
 //! | `zb-h1`, `zb1p` | as above with the backward split, weight gradients delayed by r | Qi et al. 2024 |
+//! | `zb-h2` | 2(P - 1 - r) forwards ahead, weight gradients delayed by 2r | Qi et al. 2024 §2.2 |
+//! | `zb-2p` | the best of a search with costs, within twice the activations of 1F1B | Qi et al. 2024 §3.1, ZB-2p |
 //! | `dorapp` | `zb1p` with the run length and the warm-up free | Scale-Across Explorer §2.2; a reading, see [`flexible`] |
 //! | `zbv` | V-shaped placement | Qi et al. 2024 (controllable memory) |
-//! | `zb-2p` | as `zb-h1` with 2(P - 1 - r) forwards ahead and weight gradients delayed by 2r | Qi et al. 2024 (ZB-H2) |
 //! | `dualpipe` | two directions, overlapped pairs | DeepSeek-V3 report §3.2.1 |
-//! | `dualpipev` | the same folded into a V | DeepSeek's DualPipe repository, `dualpipev.py` |
+//! | `dualpipev` | DualPipe folded in half: V-shaped placement, one copy of each stage | Qi et al. 2025, "cut in half" |
 
 pub mod dualpipe;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod flexible;
 mod greedy;
 pub mod placement;
 mod refill;
+mod search;
 pub mod timed;
 pub mod zbv;
 
@@ -44,24 +46,25 @@ windtunnel_kernel::named! {
     /// Which schedule.
     #[derive(Default, Hash)]
     pub enum ScheduleName: "schedule" {
-        Gpipe = "gpipe", "all forwards, then all backwards";
+        Gpipe = "gpipe" | "afab", "all forwards, then all backwards";
         #[default]
         OneForwardOneBackward = "1f1b", "one forward, one backward";
         Interleaved = "interleaved", "several chunks a rank in a loop (flexible when the run length is not the number of ranks)";
         ZbH1 = "zb-h1", "input and weight gradients apart, with the memory of 1F1B and one chunk a rank";
         Zb1p = "zb1p", "input and weight gradients apart, any number of chunks";
-        Zb2p = "zb-2p", "input and weight gradients apart, no bubble in a rank, with twice the memory of 1F1B";
+        ZbH2 = "zb-h2", "input and weight gradients apart, no rank idles between its first and last pass, twice the memory of 1F1B";
+        Zb2p = "zb-2p", "input and weight gradients apart, the best order that a search with the passes' costs finds in `memory_cap`";
         Zbv = "zbv", "input and weight gradients apart, zero bubble on the V-shaped placement";
         DoraPp = "dorapp", "input and weight gradients apart, flexible";
         DualPipe = "dualpipe", "both directions at once";
-        DualPipeV = "dualpipev", "the same on half as many ranks, down and back";
+        DualPipeV = "dualpipev", "both directions at once on the V-shaped placement, one copy of each stage";
     }
 }
 
 impl ScheduleName {
     /// Whether the backward pass is always split into its two gradients.
     pub const fn splits_backward(self) -> bool {
-        matches!(self, Self::ZbH1 | Self::Zb1p | Self::Zb2p | Self::Zbv | Self::DoraPp)
+        matches!(self, Self::ZbH1 | Self::ZbH2 | Self::Zb1p | Self::Zb2p | Self::Zbv | Self::DoraPp)
     }
 
     /// Whether its stages go down the ranks and back.
@@ -93,8 +96,6 @@ impl FromStr for ScheduleName {
     type Err = ScheduleError;
 
     fn from_str(text: &str) -> Result<Self, ScheduleError> {
-        // What nanotron calls it: all forward, all backward.
-        let text = if text == "afab" { Self::Gpipe.name() } else { text };
         Self::by_name(text).ok_or_else(|| ScheduleError::UnknownName { found: text.to_owned() })
     }
 }
@@ -108,15 +109,19 @@ pub struct ScheduleSettings {
     pub chunks: Option<u16>,
     /// Consecutive micro-batches of one stage, N; see [`flexible::default_run_length`].
     pub run_length: Option<u32>,
-    /// Forwards ahead per rank of distance from the last one (2 for `interleaved`, 1 for the others).
+    /// Forwards ahead per rank of distance from the last one (2 for `interleaved` and `zb-h2`, 1 for the others).
     pub warm_up: Option<u32>,
-    /// Input gradients that pass before the first weight gradient (the rank's number if unset).
+    /// Input gradients that pass before the first weight gradient (the rank's number if unset, twice that for `zb-h2`).
     pub w_delay: Option<u32>,
     /// Share by which both gradients apart cost more than the fused backward: 0.05 is 5%. Used by the generator.
     pub split_overhead: f64,
-    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset).
+    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset) and `zb-2p` (2P if unset).
     pub memory_cap: Option<u32>,
-    /// Costs for the cost-aware search of `zbv`; unset takes the closed form, which is best for F = I = W.
+    /// Share of an activation that is held between the gradients of input and weights (1 if unset): what the search counts against
+    /// `memory_cap` then.
+    pub kept: Option<f64>,
+    /// Costs for the cost-aware search of `zbv` and `zb-2p`. Unset, `zbv` takes the closed form, which is best for F = I = W, and
+    /// `zb-2p` supposes F = I = W.
     pub costs: Option<Costs>,
     /// Latency between neighbouring ranks for the same search.
     pub latency: Span,
@@ -131,6 +136,15 @@ impl ScheduleSettings {
     /// Chunks a pipeline rank holds.
     pub fn chunks(&self) -> u16 {
         self.chunks.unwrap_or(self.name.default_chunks())
+    }
+
+    /// Whether the order is searched for, so that [`ScheduleSettings::costs`] matter.
+    pub fn is_searched(&self) -> bool {
+        match self.name {
+            ScheduleName::Zb2p => true,
+            ScheduleName::Zbv => self.chunks() > 2 || self.memory_cap.is_some() || self.costs.is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -211,7 +225,8 @@ impl Schedule {
             ScheduleName::DualPipe => {
                 (Shape::Bidirectional, dualpipe::actions(settings, ranks, microbatches)?)
             }
-            ScheduleName::DualPipeV => (Shape::V, dualpipe::folded(settings, ranks, microbatches)?),
+            ScheduleName::DualPipeV => (Shape::V, dualpipe::actions(settings, ranks, microbatches)?),
+            ScheduleName::Zb2p => (Shape::Loop, search::zb2p(settings, ranks, microbatches)?),
             _ => (Shape::Loop, flexible::actions(settings, ranks, microbatches)?),
         };
         let placement = Placement { shape, ranks, chunks: settings.chunks() };

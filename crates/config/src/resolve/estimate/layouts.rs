@@ -28,6 +28,7 @@ use super::super::framework::Framework;
 use super::super::jobs::Context;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
+use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
 use super::tariff::{Rates, Tariffs, Ways};
@@ -249,6 +250,7 @@ impl Estimator {
             settings.layers_per_stage.clone_from(layers);
         }
         let mut evidence = EvidenceList::default();
+        let untold = says_nothing_of_software(&settings);
         if let Some(framework) = Framework::of(&settings, &self.context(&place), &at)? {
             parallelism = framework.complete(&mut settings, parallelism, &mut evidence);
         }
@@ -283,6 +285,7 @@ impl Estimator {
             global_batch: need(choice.global_batch.or(source.global_batch), "global_batch")?,
             dispatcher: dispatcher(&settings, &at, &mut evidence)?,
             settings,
+            untold,
             parallelism,
             gpu: &gpu,
             kernels: KernelModel::clone(&model),

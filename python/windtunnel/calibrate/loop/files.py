@@ -1,0 +1,127 @@
+"""What a ledger leaves for others: a system's file with its constants, and a page of predicted against measured."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from windtunnel.calibrate.loop.models import NCCL
+from windtunnel.calibrate.nccl import whole
+from windtunnel.report.canvas import figure, svg
+from windtunnel.report.html import Raw, page, section, table
+from windtunnel.results.folder import write_beside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windtunnel.calibrate.loop.ledger import Ledger, Set
+    from windtunnel.validate.systems import System
+
+POINTS = 2000
+"""Most points of the page's figure."""
+
+
+def system_file(ledger: Ledger, system: System, one: Set) -> Path:
+    """Writes the system with the constants of a set: `network.collectives.system` of a scenario names this file."""
+    rows = ledger.db.execute(
+        "select rows, median, p95 from validations where set_id = ? order by at desc limit 1", (one.id,)
+    ).fetchone()
+    told = f"; median error {rows[1]:.1%} of {rows[0]} measurements, 95th percentile {rows[2]:.1%}" if rows else ""
+    when = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    record = {key: value for key, value in system.record.items() if key != "constants"}
+    own = {name[len(NCCL) :]: value for name, value in one.constants.items() if name.startswith(NCCL)}
+    others = {name: value for name, value in one.constants.items() if not name.startswith(NCCL)}
+    source = f"set {one.id}, adopted on {when} (`windtunnel calibrate adopt`): {one.why}{told}"
+    if own:
+        adopted = {"value": whole(own, {}), "evidence": "calibrated", "source": source}
+        record["collectives"] = {**(record.get("collectives") or {}), "constants": adopted}
+    if others:
+        record["constants"] = {
+            **(system.record.get("constants") or {}),
+            **{name: {"value": value, "evidence": "calibrated", "source": source} for name, value in others.items()},
+        }
+    path = ledger.folder / "systems" / f"{system.name}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    # JSON is YAML.
+    write_beside(path, (json.dumps(record, indent=1) + "\n").encode())
+    return path
+
+
+def write_page(ledger: Ledger) -> Path:
+    """Writes `index.html`: predicted over measured by measurement, alarms, sets, and what was put aside."""
+    count = int(ledger.one("select count(*) from measurements"))
+    every = max(1, -(-count // POINTS))
+    rows = ledger.db.execute(
+        "select id, predicted / seconds from measurements where id % ? = 0 order by id", (every,)
+    ).fetchall()
+    alarms = ledger.db.execute(
+        "select measurement, name, step, deviation, since, proposed from alarms order by measurement"
+    ).fetchall()
+    fig, axes = figure(3.2)
+    axes.axhline(0, color="0.4", linewidth=1)
+    if rows:
+        axes.scatter([r[0] for r in rows], [100 * (r[1] - 1) for r in rows], s=6, alpha=0.5)
+        off = np.array([r[1] - 1 for r in rows])
+        low, high = 100 * np.percentile(off, [1, 99])
+        axes.set_ylim(min(low, -5) * 1.2, max(high, 5) * 1.2)
+    for alarm in alarms:
+        axes.axvline(alarm[0], color="C3", linewidth=1)
+    axes.set(xlabel="measurement", ylabel="predicted over measured, %")
+    current = ledger.current()
+    kinds = ledger.db.execute(
+        "select kind, count(*), avg(seconds), avg(predicted / seconds - 1) from measurements group by kind "
+        "order by count(*) desc limit 100"
+    ).fetchall()
+    aside = ledger.db.execute(
+        "select source, min(line), reason, count(*) from aside group by source, reason order by count(*) desc limit 100"
+    ).fetchall()
+    groups = ledger.get("groups", {"told_apart": [], "not_seen": []})
+    shown = [
+        Raw("<header><h1>Calibration</h1><p>Predictions against what comes in.</p></header>"),
+        section("Predicted over measured", "Red: a constant was found to have moved.", svg(fig, "error over time")),
+        section(
+            "Constants that moved",
+            "",
+            table(
+                ("measurement", "constant", "by", "±", "measurements before", "proposed set"),
+                [(a[0], a[1], f"{np.expm1(a[2]):+.1%}", f"{a[3]:.1%}", a[4], a[5]) for a in alarms],
+                numbers=(0, 2, 3, 4),
+            ),
+        ),
+        section(
+            "Sets",
+            f"Predictions go by {current.id if current else 'none'}.",
+            table(
+                ("set", "from", "why"),
+                [(one.id, one.parent or "", one.why) for one in ledger.sets()],
+            ),
+        ),
+        section(
+            "What the measurements tell",
+            "",
+            table(
+                ("constants", "are"),
+                [(name, "told apart" if " | " not in name else "known together") for name in groups["told_apart"]]
+                + [(name, "not seen by any measurement") for name in groups["not_seen"]],
+            ),
+        ),
+        section(
+            "Kinds",
+            "",
+            table(
+                ("kind", "measurements", "mean, s", "predicted over measured"),
+                [(" ".join(map(str, json.loads(k[0]))), k[1], f"{k[2]:.4g}", f"{k[3]:+.1%}") for k in kinds],
+                numbers=(1, 2, 3),
+            ),
+        ),
+    ]
+    if aside:
+        shown.append(
+            section("Put aside", "", table(("source", "first line", "because", "lines"), aside, numbers=(1, 3)))
+        )
+    path = ledger.folder / "index.html"
+    write_beside(path, page("Windtunnel: calibration", *shown).encode())
+    return path

@@ -1,0 +1,153 @@
+"""Ways to fit: constants that were put in come out, what cannot be told is said, equation 3 by hand, alignment."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from windtunnel.calibrate.methods import (
+    Alignment,
+    Problem,
+    by_runs,
+    equation_3,
+    fit,
+    identified,
+    least_squares,
+    reversals,
+    sweep,
+)
+from windtunnel.source import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+TRUE = {"latency": 8e-6, "rate": 21e9, "launch": 5e-6, "fixed": 3e-6}
+START = {"latency": 6e-6, "rate": 25e9, "launch": 7e-6, "fixed": 3e-6}
+SIZES = np.array([2.0**k for k in range(8, 28, 2)])
+HOPS = np.array([1.0, 2.0, 4.0])
+
+
+def times(one: Mapping[str, float]) -> np.ndarray:
+    """Sizes by hops; `launch` and `fixed` always come together, so only their sum can be told."""
+    found = one["launch"] + one["fixed"] + HOPS[:, None] * one["latency"] + SIZES / one["rate"]
+    flat: np.ndarray = found.ravel()
+    return flat
+
+
+def problem(noise: float = 0.003, bias: float = 0.0) -> Problem:
+    draws = np.random.default_rng(4)
+    off = noise * draws.standard_normal(len(SIZES) * len(HOPS)) + bias * draws.standard_normal(len(SIZES) * len(HOPS))
+    return Problem(
+        START,
+        {name: value / 4 for name, value in START.items()},
+        {name: value * 4 for name, value in START.items()},
+        times(TRUE) * np.exp(off),
+        lambda sets: np.array([times(one) for one in sets]),
+        np.full(len(off), noise),
+    )
+
+
+@pytest.mark.parametrize("method", ["least-squares", "bayes", "cma", "hill"])
+def test_what_was_put_in_comes_out_or_is_said_to_be_unknown(method: str) -> None:
+    if method == "cma":
+        pytest.importorskip("cma", reason="cma is not installed")
+    answer, known, unknown = identified(problem(), method)
+    assert set(unknown) >= {"launch", "fixed"}
+    if method != "hill":
+        assert set(known) == {"latency", "rate"}
+    for name, interval in known.items():
+        value = answer.values[name]
+        assert value == pytest.approx(TRUE[name], rel=0.02)
+        assert value * interval.low <= TRUE[name] * 1.003
+        assert value * interval.high >= TRUE[name] / 1.003
+    if method != "hill":
+        # Equation 3 counts errors in seconds: large transfers alone matter to it.
+        assert answer.values["launch"] + answer.values["fixed"] == pytest.approx(8e-6, rel=0.1)
+
+
+def test_bounds_hold() -> None:
+    whole = problem()
+    tight = Problem(START, whole.low, {**whole.high, "latency": 6.5e-6}, whole.measured, whole.predict, whole.noise)
+    assert least_squares(tight).values["latency"] <= 6.5e-6 * (1 + 1e-6)
+
+
+def test_bayes_finds_the_models_own_error() -> None:
+    exact, biased = fit(problem(), "bayes"), fit(problem(bias=0.05), "bayes")
+    assert exact.discrepancy <= 0.003
+    assert 0.02 <= biased.discrepancy <= 0.1
+    assert biased.deviations["rate"] > 3 * exact.deviations["rate"]
+
+
+def test_equation_3_by_hand() -> None:
+    one = Problem({}, {}, {}, np.array([1.0, 2.0, 5.0]), lambda sets: np.zeros((len(sets), 3)), np.ones(3))
+    # Scaled by least 1 and span 4: 0.5, 0.25, 1 against 0, 0.25, 1. The first pair is out of order by 0.25.
+    predicted = np.array([3.0, 2.0, 5.0])
+    sigma = float(np.std([0.0, 0.25, 1.0]))
+    assert equation_3(one, predicted, 0.0) == pytest.approx(0.25)
+    assert equation_3(one, predicted, 2.0) == pytest.approx(0.25 + 2 * sigma * 0.25)
+    assert reversals(predicted, one.measured) == pytest.approx(1 / 3)
+
+
+def test_the_sweep_of_lambda_judges_on_groups_left_out() -> None:
+    groups = [f"{int(hops)} hops" for hops in HOPS for _ in SIZES]
+    found = sweep(problem(), groups)
+    assert [one.multiple for one in found] == [0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0]
+    assert all(math.isfinite(one.left_out) and one.reversed_ < 0.1 for one in found)
+
+
+def test_alignment_recovers_its_own_terms_and_extrapolates() -> None:
+    draws = np.random.default_rng(6)
+    gpus = np.array([8.0, 16, 24, 32, 48, 64, 96, 128, 256, 512])
+    initial = 1.0 + draws.random(len(gpus))
+    truth = 1e-4 * gpus + 2e-4 * gpus * initial + 0.03 * np.log(gpus) + 0.5 / gpus + 1.1 * initial + 0.02
+    small = gpus <= 128
+    found = Alignment.of(gpus[small], initial[small], truth[small])
+    assert found.seconds(gpus, initial) == pytest.approx(truth, rel=1e-6)
+
+
+SCENARIO = """
+windtunnel: 1
+name: pair
+fidelity: flow
+topology:
+  shape: clos
+  hosts: 2
+  tiers: [{ports_down: 2, rate: 100 Gbps, length: 5 m}]
+  host: {gpus: 1, nics: 1, overhead: 2 us}
+network: {mtu: 4096 B, header: 64 B}
+jobs: [{name: a, workload: {flows: {pattern: ring, bytes: 1 MiB}}}]
+"""
+
+
+@pytest.mark.engine
+def test_keys_of_a_scenario_are_fitted_by_runs_of_the_one_runner(tmp_path: Path) -> None:
+    (tmp_path / "pair.yaml").write_text(SCENARIO)
+    source = read_source(tmp_path / "pair.yaml")
+    cases = [{"jobs[0].workload.flows.bytes": size} for size in ("64 KiB", "1 MiB", "16 MiB")]
+    units = {"topology.host.overhead": "us", "topology.tiers[0].rate": "Gbps"}
+    predict = by_runs(source, cases, "jobs[0].finish_s", units, tmp_path / "runs")
+    true = {"topology.host.overhead": 3.0, "topology.tiers[0].rate": 80.0}
+    start = {"topology.host.overhead": 2.0, "topology.tiers[0].rate": 100.0}
+    (measured,) = predict([true])
+    low, high = ({name: value * by for name, value in start.items()} for by in (0.25, 4.0))
+    found = least_squares(Problem(start, low, high, measured, predict, np.full(3, 1e-3), step=0.02))
+    for name, value in true.items():
+        assert found.values[name] == pytest.approx(value, rel=0.02)
+    assert json.dumps(sorted(found.values)) == json.dumps(sorted(true))
+
+
+def test_sequences_of_sets_are_asked_at_once() -> None:
+    asked: list[int] = []
+    whole = problem()
+
+    def predict(sets: Sequence[Mapping[str, float]]) -> np.ndarray:
+        asked.append(len(sets))
+        return whole.predict(sets)
+
+    fit(Problem(START, whole.low, whole.high, whole.measured, predict, whole.noise), "hill")
+    assert max(asked) == 2 * len(START)
