@@ -2,8 +2,8 @@
 
     python benches/explore.py
 
-The line: 64 pipeline ranks of 8 chunks and 64 micro-batches, stages of different lengths, sixteen layouts at a time. The
-whole: layouts of a scenario from JSON to JSON, laid out, refused or priced.
+The line: 64 pipeline ranks of 8 chunks and 64 micro-batches, stages of different lengths, sixteen layouts at once.
+The whole: layouts of a scenario from JSON to JSON, laid out, refused or priced.
 """
 
 from __future__ import annotations

@@ -254,8 +254,9 @@ impl Course {
     /// weight gradient: see [`Schedule::peak_activation`].
     pub fn peak(&self, rank: u32, whole: &[u64], kept: &[u64]) -> u64 {
         let sizes = || whole.iter().zip(kept).flat_map(|(&whole, &kept)| [whole, kept.min(whole)]);
-        let of =
-            |counts: &Vec<u32>| counts.iter().zip(sizes()).map(|(&count, size)| u64::from(count) * size).sum();
+        let of = |counts: &Vec<u32>| {
+            counts.iter().zip(sizes()).map(|(&count, size)| u64::from(count) * size).sum()
+        };
         self.peaks[rank as usize].iter().map(of).max().unwrap_or(0)
     }
 

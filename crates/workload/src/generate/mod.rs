@@ -72,7 +72,11 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     if chunks > emit::TAG_LIMITS.0 || microbatches > emit::TAG_LIMITS.1 {
         return Err(GenerateError::Tags { chunks, microbatches });
     }
-    let schedule = Schedule::new(&with_costs(&layout.schedule, &stages.iter().collect::<Vec<_>>()), layout.pp, microbatches)?;
+    let schedule = Schedule::new(
+        &with_costs(&layout.schedule, &stages.iter().collect::<Vec<_>>()),
+        layout.pp,
+        microbatches,
+    )?;
     let placement = schedule.placement;
     if stages.len() != placement.stages() as usize {
         return Err(GenerateError::Stages { found: stages.len(), expected: placement.stages() });

@@ -111,16 +111,23 @@ impl Estimator {
         }
         let job: Job = scenario.jobs.list().get(index).cloned().ok_or_else(|| {
             let found = scenario.jobs.list().len();
-            InputError::new(format!("{source}: jobs"), format!("there is no job number {index}: there are {found}"))
+            InputError::new(
+                format!("{source}: jobs"),
+                format!("there is no job number {index}: there are {found}"),
+            )
         })?;
         let context =
             Context { scenario: &scenario, fabric: &parts, storage: None, base: inputs, place: &at };
         let named = job.workload.as_ref().and_then(|workload| workload.model.clone());
         let Some(model) = named else {
-            return Err(InputError::new(format!("{at}.workload"), "expected a `model`, for only a model has layouts"));
+            return Err(InputError::new(
+                format!("{at}.workload"),
+                "expected a `model`, for only a model has layouts",
+            ));
         };
         if parts.gpu.is_none() {
-            let error = InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
+            let error =
+                InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
             return Err(error.hint("for example `gpu: H100-SXM`"));
         }
         let ModelKind::Transformer(architecture) =
@@ -176,7 +183,10 @@ impl Estimator {
                 groups.entry(key).or_default().push((at, part));
             }
         }
-        let mut ends: Vec<Vec<Ends>> = laid.iter().map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()])).collect();
+        let mut ends: Vec<Vec<Ends>> = laid
+            .iter()
+            .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()]))
+            .collect();
         for members in groups.values() {
             let (first, part) = members[0];
             let key = laid[first].as_ref().expect("it has a course").keys[part].clone();
@@ -202,13 +212,7 @@ impl Estimator {
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
-        Context {
-            scenario: &self.scenario,
-            fabric: &self.fabric,
-            storage: None,
-            base: &self.inputs,
-            place,
-        }
+        Context { scenario: &self.scenario, fabric: &self.fabric, storage: None, base: &self.inputs, place }
     }
 
     /// The settings of a choice: number and value.
@@ -355,7 +359,8 @@ impl Estimator {
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
         Ok(Laid {
-            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64 * tokens as f64,
+            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64
+                * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
             layout,
@@ -398,7 +403,8 @@ impl Estimator {
         let (settled, rounds) = settle(layout);
         let (gathering, reducing) = exchanges(layout);
         let long = rounds > 0.0;
-        let microbatches = if long { vec![settled, settled + round(layout)] } else { vec![layout.microbatches] };
+        let microbatches =
+            if long { vec![settled, settled + round(layout)] } else { vec![layout.microbatches] };
         let mut keys = Vec::with_capacity(microbatches.len());
         for microbatches in microbatches {
             let mut schedule = schedule.clone();
@@ -446,10 +452,9 @@ fn order_of(key: &CourseKey) -> CourseKeyOrder {
 }
 
 fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
-    let kinds = chunk
-        .layers
-        .clone()
-        .fold(0, |hash, layer| windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64));
+    let kinds = chunk.layers.clone().fold(0, |hash, layer| {
+        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
+    });
     (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
 }
 
@@ -549,7 +554,9 @@ impl Laid {
         let share = if self.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
         let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
             let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
-            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>() * batches * share
+            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
+                * batches
+                * share
         };
         let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
         let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
@@ -604,7 +611,10 @@ impl Laid {
                             let from = if late { ends.passes[rank as usize] } else { left };
                             // Inside replicas it has begun before.
                             let found = &self.prices[self.stage(rank, chunk)];
-                            (from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce), work(rank, chunk))
+                            (
+                                from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce),
+                                work(rank, chunk),
+                            )
                         })
                         .collect();
                     queue.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -639,7 +649,8 @@ impl Laid {
         }
         (0..ranks)
             .map(|rank| {
-                let step: f64 = (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
+                let step: f64 =
+                    (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
                 last[rank as usize] + step
             })
             .fold(0.0, f64::max)
@@ -689,7 +700,8 @@ fn shared(queues: &[Vec<(f64, f64)>], crowd: f64) -> Vec<f64> {
         let arrival = |at: usize| queues[at].get(next[at]).map(|task| task.0);
         let active: Vec<usize> =
             (0..queues.len()).filter(|&at| arrival(at).is_some_and(|arrival| arrival <= now)).collect();
-        let coming = (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
+        let coming =
+            (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
             if coming.is_infinite() {
                 return ends;

@@ -16,8 +16,8 @@ use windtunnel_kernel::{Span, Time};
 
 use super::Recovery;
 use super::dispatch::{
-    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load, NicFacts, Note, Outbox,
-    Parcel, Tally,
+    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load,
+    NicFacts, Note, Outbox, Parcel, Tally,
 };
 use crate::packet::message::Arrivals;
 
@@ -197,7 +197,8 @@ impl PHostNic {
         }
         let from = peer.at;
         let missing = |at: &u32| *at >= peer.expected && !peer.beyond.has(*at);
-        let Some(sequence) = (from..peer.limit).find(missing).or_else(|| (peer.expected..from).find(missing)) else {
+        let Some(sequence) = (from..peer.limit).find(missing).or_else(|| (peer.expected..from).find(missing))
+        else {
             return;
         };
         peer.at = sequence + 1;
