@@ -49,7 +49,7 @@ jobs:
     parallelism: {tp: 4, dp: 2, zero: 1}
 """
 BUILDINGS = ROOT / "examples" / "explore-two-buildings.yaml"
-ALL = Space(schedules=("1f1b", "interleaved", "zb-h1", "zb-2p", "dorapp", "zbv", "gpipe"), zero=(0, 1, 2, 3))
+ALL = Space(schedules=("1f1b", "interleaved", "zb-h1", "zb-h2", "dorapp", "zbv", "gpipe"), zero=(0, 1, 2, 3))
 
 
 def job(text: str = SCENARIO) -> Job:

@@ -88,7 +88,8 @@ pub struct Course {
     chunks: u32,
     slots: usize,
     steps: Vec<Step>,
-    /// By rank: how many micro-batches of each chunk are alive where their number is greatest; nowhere are more of all.
+    /// By rank: how many micro-batches of each chunk are alive whole, and how many between their two gradients, where that is most;
+    /// nowhere are more of all.
     peaks: Vec<Vec<Vec<u32>>>,
     /// By rank: chunks in the order of their first pass.
     entered: Vec<Vec<u32>>,
@@ -249,10 +250,13 @@ impl Course {
         &self.entered[rank as usize]
     }
 
-    /// Most that `rank` holds if a micro-batch alive in a chunk takes `sizes[chunk]`.
-    pub fn peak(&self, rank: u32, sizes: &[u64]) -> u64 {
-        let of =
-            |counts: &Vec<u32>| counts.iter().zip(sizes).map(|(&count, size)| u64::from(count) * size).sum();
+    /// Most that `rank` holds if a micro-batch takes `whole[chunk]` until its input gradient is over, and `kept[chunk]` from there to its
+    /// weight gradient: see [`Schedule::peak_activation`].
+    pub fn peak(&self, rank: u32, whole: &[u64], kept: &[u64]) -> u64 {
+        let sizes = || whole.iter().zip(kept).flat_map(|(&whole, &kept)| [whole, kept.min(whole)]);
+        let of = |counts: &Vec<u32>| {
+            counts.iter().zip(sizes()).map(|(&count, size)| u64::from(count) * size).sum()
+        };
         self.peaks[rank as usize].iter().map(of).max().unwrap_or(0)
     }
 
@@ -393,26 +397,35 @@ fn entered(actions: &[Action]) -> Vec<u32> {
     chunks
 }
 
-/// The greatest numbers of micro-batches alive, by chunk: from the start of their forward pass to the end of their last gradient.
+/// The greatest numbers of micro-batches alive, two for each chunk: from the start of their forward pass to the end of their input
+/// gradient, and from there to the end of their weight gradient.
 fn peaks(actions: &[Action], chunks: usize) -> Vec<Vec<u32>> {
     let mut found: Vec<Vec<u32>> = Vec::new();
-    let mut now = vec![0u32; chunks];
-    let mut ended: Vec<usize> = Vec::new();
+    let mut now = vec![0u32; 2 * chunks];
+    let mut ended: Vec<Action> = Vec::new();
     for action in actions {
-        let chunk = usize::from(action.chunk);
         match action.kind {
             ActionKind::Forward => {
-                now[chunk] += 1;
+                now[2 * usize::from(action.chunk)] += 1;
                 if !found.iter().any(|known| known.iter().zip(&now).all(|(known, now)| known >= now)) {
                     found.retain(|known| known.iter().zip(&now).any(|(known, now)| known > now));
                     found.push(now.clone());
                 }
             }
-            ActionKind::Backward | ActionKind::BackwardWeight => ended.push(chunk),
-            ActionKind::BackwardInput => {}
+            _ => ended.push(*action),
         }
         if !action.paired {
-            ended.drain(..).for_each(|chunk| now[chunk] -= 1);
+            for ended in ended.drain(..) {
+                let whole = 2 * usize::from(ended.chunk);
+                match ended.kind {
+                    ActionKind::BackwardInput => {
+                        now[whole] -= 1;
+                        now[whole + 1] += 1;
+                    }
+                    ActionKind::BackwardWeight => now[whole + 1] -= 1,
+                    _ => now[whole] -= 1,
+                }
+            }
         }
     }
     found

@@ -90,12 +90,12 @@ fn the_peak_of_a_course_is_that_of_its_schedule() {
         let schedule = all(name, Some(chunks), 4, 12).unwrap();
         let course = Course::new(&schedule, Gathering::None, Reducing::Last);
         let sizes: Vec<u64> = (0..u64::from(chunks)).map(|chunk| 10 + 7 * chunk % 5).collect();
+        let kept: Vec<u64> = sizes.iter().map(|size| size / 3).collect();
         for rank in 0..4 {
-            assert_eq!(
-                course.peak(rank, &sizes),
-                schedule.peak_activation(rank, &sizes, &sizes),
-                "{name} {rank}"
-            );
+            for kept in [&sizes, &kept] {
+                let expected = schedule.peak_activation(rank, &sizes, kept);
+                assert_eq!(course.peak(rank, &sizes, kept), expected, "{name} {rank}");
+            }
         }
     }
 }

@@ -72,7 +72,11 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     if chunks > emit::TAG_LIMITS.0 || microbatches > emit::TAG_LIMITS.1 {
         return Err(GenerateError::Tags { chunks, microbatches });
     }
-    let schedule = Schedule::new(&with_costs(&layout.schedule, stages), layout.pp, microbatches)?;
+    let schedule = Schedule::new(
+        &with_costs(&layout.schedule, &stages.iter().collect::<Vec<_>>()),
+        layout.pp,
+        microbatches,
+    )?;
     let placement = schedule.placement;
     if stages.len() != placement.stages() as usize {
         return Err(GenerateError::Stages { found: stages.len(), expected: placement.stages() });
@@ -96,12 +100,12 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
 }
 
 /// The settings of a schedule with what its passes compute on the mean stage, where its order is searched for by costs and none are given.
-fn with_costs<'a>(settings: &'a ScheduleSettings, stages: &[ChunkWork]) -> Cow<'a, ScheduleSettings> {
+pub fn with_costs<'a>(settings: &'a ScheduleSettings, stages: &[&ChunkWork]) -> Cow<'a, ScheduleSettings> {
     if !settings.is_searched() || settings.costs.is_some() || stages.is_empty() {
         return Cow::Borrowed(settings);
     }
     let mean = |pass: fn(&ChunkWork) -> &Vec<Piece>| {
-        let all: Span = stages.iter().flat_map(pass).map(Piece::computed).sum();
+        let all: Span = stages.iter().flat_map(|work| pass(work)).map(Piece::computed).sum();
         Span(all.0 / stages.len() as u64)
     };
     let apart = |span: Span| Span((span.0 as f64 * (1.0 + settings.split_overhead)).round() as u64);

@@ -18,10 +18,12 @@ use windtunnel_workload::estimate::pass::Runs;
 use windtunnel_workload::estimate::{
     Course, Ends, Gathering, LANES, Reducing, Sheet, StagePrice, Times, Tolls, pair, price,
 };
-use windtunnel_workload::generate::{Clip, Layout, Reshard, Role};
+use windtunnel_workload::generate::{ChunkWork, Clip, Layout, Reshard, Role, with_costs};
 use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Resident, Training};
 use windtunnel_workload::schedules::flexible::default_run_length;
-use windtunnel_workload::schedules::{Placement, Schedule, ScheduleName, ScheduleSettings, Shape};
+use windtunnel_workload::schedules::{
+    Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
+};
 
 use super::super::experts::dispatcher;
 use super::super::framework::Framework;
@@ -65,7 +67,7 @@ pub struct Estimator {
     parallelisms: FxHashMap<String, Parallelism>,
     trainings: FxHashMap<String, (u32, ModelJob)>,
     kernels: FxHashMap<(u32, u64), Rc<KernelModel>>,
-    works: FxHashMap<WorkKey, Rc<windtunnel_workload::generate::ChunkWork>>,
+    works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
     courses: FxHashMap<CourseKey, Rc<Course>>,
 }
@@ -297,34 +299,25 @@ impl Estimator {
         };
         let layout = transformer.layout(&self.architecture, &self.context(&place))?;
         let training = transformer.training(self.architecture.clone(), &layout)?;
-        let refused = |error: windtunnel_workload::schedules::ScheduleError| {
-            InputError::new(format!("{place}.parallelism.schedule"), error.to_string())
+        let shape = match layout.schedule.name {
+            ScheduleName::DualPipe => Shape::Bidirectional,
+            name if name.is_v() => Shape::V,
+            _ => Shape::Loop,
         };
-        let (settled, rounds) = settle(&layout);
-        let (gathering, reducing) = exchanges(&layout);
-        let mut keys = Vec::new();
-        let microbatches =
-            if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
-        let mut placement = None;
-        for microbatches in microbatches {
-            let mut schedule = layout.schedule.clone();
-            if rounds > 0.0 && schedule.run_length.is_none() && has_runs(&schedule) {
-                schedule.run_length = Some(default_run_length(layout.pp, layout.microbatches));
-            }
-            let key: CourseKey = (format!("{schedule:?}"), layout.pp, microbatches, gathering, reducing);
-            if !self.courses.contains_key(&key) {
-                let built = Schedule::new(&schedule, layout.pp, microbatches).map_err(refused)?;
-                self.courses.insert(key.clone(), Rc::new(Course::new(&built, gathering, reducing)));
-            }
-            let shape = match schedule.name {
-                ScheduleName::DualPipe => Shape::Bidirectional,
-                _ if schedule.name.is_v() => Shape::V,
-                _ => Shape::Loop,
-            };
-            placement = Some(Placement { shape, ranks: layout.pp, chunks: schedule.chunks() });
-            keys.push(key);
-        }
-        let placement = placement.expect("there is a course");
+        let placement = Placement { shape, ranks: layout.pp, chunks: layout.schedule.chunks() };
+        let (rounds, keys) = if layout.schedule.is_searched() {
+            // Such a search is told what passes cost, as the generator tells it.
+            let chunks = transformer.chunks(&training.architecture, placement.stages())?;
+            let works: Vec<_> =
+                chunks.iter().map(|chunk| self.work(number, &layout, &training, &model, chunk)).collect();
+            let stages: Vec<&ChunkWork> = works.iter().map(AsRef::as_ref).collect();
+            let mut schedule = with_costs(&layout.schedule, &stages).into_owned();
+            let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
+            schedule.kept = Some(share);
+            self.courses_of(&layout, &schedule, &place)?
+        } else {
+            self.courses_of(&layout, &layout.schedule, &place)?
+        };
         let chunks = transformer.chunks(&training.architecture, placement.stages())?;
         let tariffs = self.tariffs(&layout, placement);
         let runs = Runs {
@@ -338,12 +331,10 @@ impl Estimator {
         for (stage, chunk) in chunks.iter().enumerate() {
             let layers = layers_of(&training.architecture, chunk);
             if !own.contains_key(&layers) {
-                let key = (number, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
-                let work =
-                    self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
+                let work = self.work(number, &layout, &training, &model, chunk);
                 let at = |together| {
                     let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
-                    price(&layout, stage as u32, work, runs, &rates)
+                    price(&layout, stage as u32, &work, runs, &rates)
                         .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))
                 };
                 let mut found = at(0.0)?;
@@ -382,6 +373,52 @@ impl Estimator {
             keys,
             rounds,
         })
+    }
+
+    /// What a chunk does, worked out once for all layouts that share its sizes.
+    fn work(
+        &mut self,
+        settings: u32,
+        layout: &Layout,
+        training: &Training,
+        model: &KernelModel,
+        chunk: &Chunk,
+    ) -> Rc<ChunkWork> {
+        let layers = layers_of(&training.architecture, chunk);
+        let key = (settings, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
+        Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
+    }
+
+    /// The courses of a layout with `schedule`: one, or two of which the second is a round longer, and how many rounds the step is longer
+    /// than the first.
+    fn courses_of(
+        &mut self,
+        layout: &Layout,
+        schedule: &ScheduleSettings,
+        place: &str,
+    ) -> Result<(f64, Vec<CourseKey>), InputError> {
+        let refused = |error: ScheduleError| {
+            InputError::new(format!("{place}.parallelism.schedule"), error.to_string())
+        };
+        let (settled, rounds) = settle(layout);
+        let (gathering, reducing) = exchanges(layout);
+        let long = rounds > 0.0;
+        let microbatches =
+            if long { vec![settled, settled + round(layout)] } else { vec![layout.microbatches] };
+        let mut keys = Vec::with_capacity(microbatches.len());
+        for microbatches in microbatches {
+            let mut schedule = schedule.clone();
+            if long && schedule.run_length.is_none() && has_runs(&schedule) {
+                schedule.run_length = Some(default_run_length(layout.pp, layout.microbatches));
+            }
+            let key: CourseKey = (format!("{schedule:?}"), layout.pp, microbatches, gathering, reducing);
+            if !self.courses.contains_key(&key) {
+                let built = Schedule::new(&schedule, layout.pp, microbatches).map_err(refused)?;
+                self.courses.insert(key.clone(), Rc::new(Course::new(&built, gathering, reducing)));
+            }
+            keys.push(key);
+        }
+        Ok((rounds, keys))
     }
 
     fn tariffs(&mut self, layout: &Layout, placement: Placement) -> Rc<Tariffs> {
@@ -574,7 +611,10 @@ impl Laid {
                             let from = if late { ends.passes[rank as usize] } else { left };
                             // Inside replicas it has begun before.
                             let found = &self.prices[self.stage(rank, chunk)];
-                            (from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce), work(rank, chunk))
+                            (
+                                from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce),
+                                work(rank, chunk),
+                            )
                         })
                         .collect();
                     queue.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -619,7 +659,7 @@ impl Laid {
     /// Bytes of the fullest pipeline rank.
     fn memory(&self, course: &Course) -> Bytes {
         let sharding = Transformer::sharding(&self.layout);
-        let mut known: FxHashMap<Layers, u64> = FxHashMap::default();
+        let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
         let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
         let mut fullest = Bytes(0);
         for rank in 0..course.ranks() {
@@ -627,19 +667,22 @@ impl Laid {
                 (0..course.chunks()).map(|chunk| &self.chunks[self.stage(rank, chunk)]).collect();
             let layers: Vec<Layers> =
                 held.iter().map(|chunk| layers_of(&self.training.architecture, chunk)).collect();
-            let sizes: Vec<u64> = held
+            let sizes: (Vec<u64>, Vec<u64>) = held
                 .iter()
                 .zip(&layers)
                 .map(|(chunk, layers)| {
-                    *known.entry(*layers).or_insert_with(|| self.training.chunk_activation_bytes(chunk).0)
+                    *known.entry(*layers).or_insert_with(|| {
+                        let whole = self.training.chunk_activation_bytes(chunk).0;
+                        (whole, (whole as f64 * self.training.kept_share(chunk)).ceil() as u64)
+                    })
                 })
-                .collect();
+                .unzip();
             let state = *same.entry(layers).or_insert_with(|| {
                 let resident: Vec<Resident> =
                     held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
                 self.training.memory(&resident, &sharding).total()
             });
-            fullest = fullest.max(state + Bytes(course.peak(rank, &sizes)));
+            fullest = fullest.max(state + Bytes(course.peak(rank, &sizes.0, &sizes.1)));
         }
         fullest
     }
@@ -657,7 +700,8 @@ fn shared(queues: &[Vec<(f64, f64)>], crowd: f64) -> Vec<f64> {
         let arrival = |at: usize| queues[at].get(next[at]).map(|task| task.0);
         let active: Vec<usize> =
             (0..queues.len()).filter(|&at| arrival(at).is_some_and(|arrival| arrival <= now)).collect();
-        let coming = (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
+        let coming =
+            (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
             if coming.is_infinite() {
                 return ends;
