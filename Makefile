@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test quick wheel checked fuzz mutants bench loom lint rustdoc format docs setup library clean
+.PHONY: demo test quick wheel checked fuzz fuzz-import mutants bench loom lint rustdoc format docs setup library tracer tracer-bench clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -41,6 +41,11 @@ checked:
 FUZZ ?= --count 2000
 fuzz: $(ENGINE) $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
+
+# Recordings beside the project damaged at random, each for as many seconds: readers refuse them and never panic.
+FUZZ_SECONDS ?= 9
+fuzz-import:
+	WINDTUNNEL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p windtunnel-import --test all recorded_files_damaged -- --nocapture
 
 # Important lines changed one at a time, each in a copy: does the test that is named beside it notice? Takes an hour.
 mutants:
@@ -76,6 +81,16 @@ wheel: $(VENV)/venv.stamp
 # For simulators in C and C++: target/release/libwindtunnel_routing.{so,a}; the header is crates/routing/include.
 library:
 	cargo build --release --package windtunnel-routing
+
+# The tracer of MPI programs and its examples, for the MPI library of MPICC: target/tracers/libwindtunnel-mpi.so (docs/traces.md).
+MPICC ?= mpicc
+tracer:
+	$(MAKE) -C tracers/mpi MPICC=$(MPICC) OUT=$(CURDIR)/target/tracers
+
+# What the tracer adds to a call, in ns: the same program with it and without.
+tracer-bench: tracer
+	mpirun -n 1 target/tracers/overhead
+	WINDTUNNEL_MPI_DIR=target/tracers LD_PRELOAD=target/tracers/libwindtunnel-mpi.so mpirun -n 1 target/tracers/overhead
 
 format: $(TOOLS)
 	cargo fmt --all

@@ -57,7 +57,7 @@ def bare(first: int, count: int) -> None:
 
     for number in range(first, first + count):
         pairs = list(overrides(number))
-        engine.run(source.text, source.name, str(source.base), pairs, {"threads": 1}, ignore, ignore)
+        engine.run(source.text, source.name, str(source.base), pairs, {"threads": 1}, None, ignore)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.results import Result, TableWriter
+from windtunnel.engine import TableWriter
+from windtunnel.results import Result
 from windtunnel.results.manifest import manifest
 
 if TYPE_CHECKING:

@@ -30,16 +30,20 @@ jobs: [{name: a, iterations: 2, workload: {collective: {kind: all_reduce, bytes:
 """
 
 
-def test_every_sheet_with_power_is_read_as_it_is_written() -> None:
+@pytest.mark.parametrize(("key", "unit"), [("power", "W"), ("price", "USD")])
+def test_every_figure_of_a_sheet_is_read_as_it_is_written(key: str, unit: str) -> None:
+    found = 0
     for path in sorted((shipped.data() / "gpus").glob("*.yaml")):
-        written = re.search(r"(?m)^power:.*?([0-9.]+) (k?)W", path.read_text(encoding="utf-8"))
-        watts, row = _of_sheet(path)
+        written = re.search(rf"(?m)^{key}:.*?([0-9.]+) (k?){unit}", path.read_text(encoding="utf-8"))
+        value, row = _of_sheet(key, path)
         if written is None:
-            assert watts is None
+            assert value is None
             continue
-        assert watts == float(written[1]) * (1000 if written[2] else 1)
+        assert value == float(written[1]) * (1000 if written[2] else 1)
         assert row is not None
         assert row["source"]
+        found += 1
+    assert found >= 3
 
 
 def test_a_summary_says_dollars_watts_and_joules() -> None:
@@ -53,7 +57,8 @@ def test_a_summary_says_dollars_watts_and_joules() -> None:
     assert cost["energy_j"] == pytest.approx(cost["power_w"] * summary["simulated_time_s"])
     # The only job has all GPUs, so its two iterations are the run.
     assert 2 * cost["jobs"][0]["iteration_energy_j"] == pytest.approx(cost["energy_j"], rel=1e-6)
-    assert cost["gpus_usd"] is None
+    assert (cost["gpu_usd"], cost["gpus_usd"]) == (30_000, 32 * 30_000)
+    assert any(row["constant"] == "GPU H100-SXM: price" and row["kind"] == "inferred" for row in cost["evidence"])
     assert any(row["constant"] == "GPU H100-SXM: power" for row in cost["evidence"])
     assert all(row["source"] for row in cost["evidence"])
 
@@ -63,6 +68,8 @@ def test_what_no_sheet_says_is_unknown_and_not_zero() -> None:
     assert nameless["gpu_power_w"] is None
     assert nameless["power_w"] is None
     assert nameless["energy_j"] is None
+    assert nameless["gpus_usd"] is None
+    assert windtunnel.run(SCENARIO.replace("H100-SXM", "A40")).summary["cost"]["gpus_usd"] is None
     assert nameless["fabric_usd"] > 0
     calendar = "windtunnel: 1\nname: c\nfidelity: job\ntopology: {hosts: 2, host: {gpus: 8}}\n"
     jobs = "jobs: [{name: a, gpus: 8, duration: 1 h}]\n"
@@ -87,7 +94,7 @@ def test_comparisons_have_them(command: Command, tmp_path: Path) -> None:
     ).stdout
     assert "fabric usd" in shown
     assert "US$" in shown
-    assert re.search(r"by data sheets: fabric US\$ [0-9,]+, fabric [0-9.]+ kW, GPUs 22.40 kW", shown)
+    assert re.search(r"by data sheets: fabric US\$ [0-9,]+, GPUs US\$ 960,000, fabric [0-9.]+ kW, GPUs 22.40 kW", shown)
     again = windtunnel.compare(windtunnel.run(tmp_path / "s.yaml"), tmp_path / "then").to_json()
     assert not [metric for metric in again["metrics"] if metric["key"].startswith("cost")]
 
@@ -115,3 +122,26 @@ def test_the_bill_is_the_last_key_and_changes_no_other(tmp_path: Path) -> None:
     text = (result.path / "summary.json").read_text(encoding="utf-8")
     assert list(json.loads(text))[-1] == "cost"
     assert text.endswith("}\n")
+
+
+def test_a_derived_sheet_gives_its_own_figures() -> None:
+    derived = "{sheet: H100-SXM, power: 500 W, price: {value: 20000 USD, source: a quote}, scale_up: {rate: 200 GB/s}}"
+    found = windtunnel.run(SCENARIO.replace("gpu: H100-SXM", f"gpu: {derived}")).summary
+    cost = found["cost"]
+    assert (cost["gpu_power_w"], cost["gpu_usd"]) == (500, 20_000)
+    assert {"constant": "GPU: price", "kind": "given", "source": "a quote"} in cost["evidence"]
+    rows = {row["constant"]: row for row in found["evidence"]}
+    assert rows["GPU H100-SXM: scale_up.rate"]["kind"] == "given"
+    kept = windtunnel.run(SCENARIO.replace("gpu: H100-SXM", "gpu: {sheet: H100-SXM, memory: 96 GB}")).summary["cost"]
+    assert (kept["gpu_power_w"], kept["gpu_usd"]) == (700, 30_000)
+
+
+def test_a_derived_sheet_that_is_none_says_why() -> None:
+    for gpu, said in (
+        ("{memory: 1 GB}", "sheet"),
+        ("{sheet: H100-SXM, memori: 1 GB}", "memori"),
+        ("{sheet: H100, memory: 1 GB}", "no sheet `H100`"),
+        ("{sheet: H100-SXM, memory: 1 GBps}", "topology.host.gpu"),
+    ):
+        with pytest.raises(windtunnel.InputError, match=said):
+            windtunnel.run(SCENARIO.replace("gpu: H100-SXM", f"gpu: {gpu}"))

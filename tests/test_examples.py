@@ -105,6 +105,10 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         (f"{W}.global_batch", 16), (f"{W}.sequence", 512), (f"{W}.training.precision", "bf16"),
         (f"{W}.training.layers_per_stage", "null"), (f"{P}.ep", 8), (f"{P}.dp", 2), (f"{P}.pp", 2),
     ),
+    "mrc-131072": (
+        ("topology.hosts", 64), ("topology.tiers[0].ports_down", 16), ("topology.tiers[1].ports_down", 16),
+        ("topology.failed", "[host20/nic0 -> plane3/leaf1]"), (f"{W}.collective.bytes", "64 MiB"),
+    ),
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
     "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
     "shared-cluster": (
@@ -274,8 +278,8 @@ def test_a_split_backward_fills_bubbles_and_exposes_reductions() -> None:
     assert split["exposed_s"]["tp"] > fused["exposed_s"]["tp"]
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dorapp", "dualpipe"])
-def test_schedules_of_two_chunks(schedule: str) -> None:
+@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dorapp", "dualpipe", "dualpipev", "zb-h2", "zb-2p"])
+def test_other_schedules(schedule: str) -> None:
     even = ("jobs[0].workload.training.layers_per_stage", None)
     assert (
         0 < job("zero-bubble", (SCHEDULE, schedule), even)["bubble_s"] < mean("zero-bubble", (SCHEDULE, schedule), even)

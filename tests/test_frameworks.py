@@ -77,6 +77,14 @@ def test_none_is_the_same_as_no_framework(tmp_path: Path) -> None:
     assert explained(tmp_path, "framework: none")["jobs"] == explained(tmp_path)["jobs"]
 
 
+def test_a_job_that_says_nothing_of_its_software_is_told_what_it_assumes(tmp_path: Path) -> None:
+    (told,) = [row for row in explained(tmp_path)["evidence"] if row["constant"] == "framework"]
+    assert told["kind"] == "inferred"
+    assert "`workload.training.framework`" in told["source"]
+    for said in ("framework: nemo", "dispatch: 50 us", "attention: flash2"):
+        assert "framework" not in evidence(explained(tmp_path, said))
+
+
 @pytest.mark.parametrize("name", ["megatron", "nemo", "torchtitan", "fsdp", "deepspeed", "foundry", "nanotron"])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_every_framework_goes_with_every_stage_of_zero(tmp_path: Path, name: str, zero: int) -> None:

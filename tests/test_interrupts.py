@@ -5,19 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.results import TableWriter
+from windtunnel.engine import TableWriter
 from windtunnel.results.folder import written_beside
 from windtunnel.results.owner import is_gone, owner
 
@@ -108,18 +107,15 @@ def test_an_exception_of_progress_is_raised(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.journal"]
 
 
-def test_a_full_disk_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Usage(NamedTuple):
-        free: int
-
+def test_a_full_disk_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "part-00000.parquet").symlink_to("/dev/full")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0))
     writer = TableWriter(tmp_path)
-    writer.sink("jobs", {"value": np.arange(1 << 18, dtype=np.uint64)})
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as error:
-        writer.close()
+        writer.sink("jobs", {"value": np.arange(1 << 18, dtype=np.uint64)})
     assert error.value.errno == errno.ENOSPC
+    # Whoever runs writes into a folder beside the run's place; the one that stays is told.
+    assert error.value.filename == str(tmp_path.parent)
 
 
 def test_nothing_is_written_once_a_run_has_failed(tmp_path: Path) -> None:

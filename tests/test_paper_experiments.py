@@ -104,6 +104,30 @@ def test_micro_benchmarks_at_message_and_packet_fidelity() -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize(("name", "claims"), [("atlahs-storage", 5), ("atlahs-trace-size", 3)])
+def test_storage_traffic_and_sizes_of_traces(name: str, claims: int) -> None:
+    found = run_experiment(experiment(name)).verdicts
+    assert len(found) == claims
+    assert all(verdict.holds for verdict in found)
+
+
+@pytest.mark.engine
+def test_messages_do_not_see_oversubscription() -> None:
+    whole = experiment("atlahs-oversubscription")
+    own = dataclasses.replace(whole, claims=[claim for claim in whole.claims if claim.at["case"] == "message"][1:])
+    (verdict,) = verdicts(own, "message".__eq__, {}).values()
+    assert verdict.holds
+
+
+@pytest.mark.parametrize("name", ["atlahs-storage", "atlahs-oversubscription", "atlahs-placement"])
+def test_case_studies_of_atlahs_are_on_the_page(name: str) -> None:
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    assert f"| `{name}` |" in page
+    assert re.search(rf"### .*`{name}`", page)
+    assert all(case for case in experiment(name).cases)
+
+
+@pytest.mark.engine
 def test_queue_pairs_without_congestion_control_follow_the_drawn_load() -> None:
     whole = experiment("arcadia-qp-scaling")
     values: Values = {"transport": ["none"], "hash": ["mixed"], "queue_pairs": [1, 32]}

@@ -11,7 +11,7 @@ import pytest
 
 import windtunnel
 from perfetto_reader import Track, read
-from windtunnel.results import TableWriter
+from windtunnel.engine import TableWriter
 from windtunnel.trace import write_trace
 from windtunnel.trace.perfetto import varint
 from windtunnel.trace.timeline import arrows, lanes

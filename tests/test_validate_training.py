@@ -7,6 +7,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from windtunnel.cli.app import main
@@ -15,10 +16,11 @@ from windtunnel.source import Source
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
-from windtunnel.validate import Row, Score, targets, validate
+from windtunnel.validate import Row, Score, front, targets, validate
 from windtunnel.validate.bands import bands, kind_of
 from windtunnel.validate.board import Board
-from windtunnel.validate.page import ROOT, block, rows_of_page
+from windtunnel.validate.front import rows_of_page
+from windtunnel.validate.page import ROOT, block
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.rounds import shortened
 from windtunnel.validate.systems import read_systems
@@ -293,25 +295,56 @@ def test_a_long_iteration_is_that_of_its_short_ones(tmp_path: Path) -> None:
 
 def test_errors_are_told_by_kind() -> None:
     def row(name: str, training: dict[str, object], layout: dict[str, object], gpu: str) -> Row:
-        job = {"workload": {"training": training}, "parallelism": layout}
+        job = {"workload": {"training": training, "sequence": 4096}, "parallelism": layout}
         return Row(name, "s", 1.0, {"topology": {"host": {"gpu": gpu}}, "jobs": [job]}, {})
 
+    nemo = {"framework": "nemo"}
     rows = [
-        row("a", {}, {}, "A100-80"), row("b", {"precision": "fp8"}, {}, "H100-SXM"),
+        row("a", nemo, {"tp": 8, "dp": 4}, "A100-80"), row("b", {**nemo, "precision": "fp8"}, {}, "H100-SXM"),
         row("c", {"lora_rank": 16}, {}, "B200"),
-        row("d", {}, {"ep": 8}, "A100-80"), row("e", {}, {}, "A100-80"),
+        row("d", {}, {"ep": 8}, "A100-80"), row("e", {"dispatch": "77 us"}, {}, "A100-80"),
     ]  # fmt: skip
     kinds = [kind_of(one) for one in rows]
     dense = "dense, kernels measured"
     assert kinds == [dense, "dense, kernels inferred", "adapters", "experts", dense]
+    assert kind_of(row("f", {"precision": "fp8"}, {"zero": 3}, "A100-80")) == "no framework named"
     score = Score("t", rows, [1.1, 0.5, 2.0, 1.0, 0.7], [])
     found = bands([score])
-    assert found["kinds"][dense] == {"rows": 2, "median": 0.2, "p95": 0.29, "inside": None, "tables": ["t"]}
+    assert found["kinds"][dense] == {
+        "rows": 2, "median": 0.2, "p95": 0.29, "band": 0.29, "inside": None, "tables": ["t"],
+        "gpus": ["A100-80"], "most_gpus": 32, "longest_sequence": 4096,
+    }  # fmt: skip
     assert found["board"]["t"]["rows"] == 5
     assert "| `t` | 5 |" in block(Board([score], ["gone"]))
     # Left out, `t` has 10% and 30% against a band of 20%, and `u` 20% against one of 29%.
     other = Score("u", [rows[0]], [1.2], [])
-    assert bands([score, other])["kinds"][dense]["inside"] == pytest.approx(2 / 3, abs=1e-3)
+    both = bands([score, other])
+    assert both["kinds"][dense]["inside"] == pytest.approx(2 / 3, abs=1e-3)
+    # Errors over the other table's percentile are 0.5, 1.5 and 0.2 / 0.29: their 95th percentile widens both bands.
+    wide = float(np.percentile([0.5, 1.5, 0.2 / 0.29], 95))
+    assert both["widening"] == pytest.approx(wide, abs=1e-3)
+    assert both["kinds"][dense]["band"] == pytest.approx(wide * float(np.percentile([0.1, 0.3, 0.2], 95)), abs=1e-3)
+
+
+def test_a_widened_band_holds_for_tables_that_it_has_not_seen() -> None:
+    # Twelve tables, of which some are several times as far off as others: percentiles of the others hold too few rows.
+    draw = np.random.default_rng(7)
+    scores = []
+    for k in range(12):
+        scale = 0.03 * float(np.exp(draw.normal(0.0, 0.6)))
+        job = {"workload": {"training": {"framework": "nemo"}, "sequence": 1}, "parallelism": {}}
+        rows = [
+            Row(f"{k}/{i}", "s", 1.0, {"topology": {"host": {"gpu": "A100-80"}}, "jobs": [job]}, {}) for i in range(50)
+        ]
+        scores.append(Score(f"t{k}", rows, list(1.0 + draw.normal(0.0, scale, 50)), []))
+    inside = bands(scores)["kinds"]["dense, kernels measured"]["inside"]
+    assert 0.93 <= inside <= 0.97
+
+
+def test_the_front_page_says_what_the_board_says() -> None:
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/validation.md"))
+    assert front.renewed(readme, page) == readme
+    assert front.block(page).count("\n") >= 10
 
 
 def test_the_errors_that_runs_show_follow_the_board() -> None:

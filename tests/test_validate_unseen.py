@@ -9,6 +9,7 @@ import pytest
 
 from windtunnel.engine import InputError
 from windtunnel.validate import Row
+from windtunnel.validate.bands import kind_of
 from windtunnel.validate.systems import fitted_of, read_systems
 from windtunnel.validate.tables import READERS, dgxc, ultrascale
 
@@ -102,3 +103,15 @@ def test_rows_that_a_gpu_or_a_framework_was_fitted_on_are_those_of_its_systems()
     systems = read_systems(None)
     assert all(fitted <= systems[name].fitted for name in ("eos", "mosaic-h100", "ultrascale-p5"))
     assert not fitted & systems["selene"].fitted
+
+
+def test_rows_told_nothing_keep_their_layout_and_lose_their_software(tmp_path: Path) -> None:
+    line = "2b,32,4096,32,50368,2048,8,h100_80gb,6,1,48,amp_bf16,DEFAULT,SHARD_GRAD_OP,False,False,1.0\n"
+    table = READERS["no-framework"](folder(tmp_path, "mosaic_mpt.csv", MPT + line), read_systems(None))
+    assert table is not None
+    (row,) = [row for row in table.rows if "2b" in row.id]
+    job = row.scenario["jobs"][0]
+    assert job["workload"]["training"] == {"precision": "bf16", "recompute": "none"}
+    assert job["parallelism"] == {"dp": 8, "zero": 3}
+    assert row.id.startswith("no-framework/mosaic-mpt/")
+    assert kind_of(row) == "no framework named"

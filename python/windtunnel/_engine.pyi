@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypedDict
+from pathlib import Path
+from typing import Self, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,27 @@ class RunOptions(TypedDict, total=False):
     placement: str | type | None
     allow_native: bool  # native code that the scenario names may run
 
-Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
-Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]
-Sink: TypeAlias = Callable[[str, Columns], None]
+Coded: TypeAlias = tuple[Sequence[str | None], NDArray[np.uint32]]  # distinct texts, and which of them each row has
+Sparse: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.bool_]]  # numbers, and which of them are known
+Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str | None] | Coded | Sparse]
+
+class TableWriter:  # of a folder of tables; its limits are for tests
+    rows: dict[str, int]  # rows given so far, per table in order of first appearance
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        part_rows: int | None = None,
+        group_rows: int | None = None,
+        group_values: int | None = None,
+        part_values: int | None = None,
+    ) -> None: ...
+    def sink(self, table: str, columns: Columns) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, error: type[BaseException] | None, *_rest: object) -> None: ...
+
+Sink: TypeAlias = TableWriter | Callable[[str, Columns], None] | None  # None drops the tables
 Progress: TypeAlias = Callable[
     [float | None, float, int, str], None
 ]  # part of the phase that is done, simulated seconds, events, phase
@@ -64,6 +83,16 @@ def run(
 def explain(
     text: str, source: str, base: str, overrides: Sequence[tuple[str, str]], options: Mapping[str, object]
 ) -> str: ...
+def estimate(
+    text: str,
+    source: str,
+    base: str,
+    overrides: Sequence[tuple[str, str]],
+    options: Mapping[str, object],
+    choices: str,
+) -> str: ...
+def estimate_each(scenarios: str) -> str: ...
+def estimate_line(ranks: int, chunks: int, rounds: int) -> tuple[int, int, float]: ...
 def build() -> str: ...
 def journal_request(path: str) -> str: ...
 def scenario_tree(text: str, source: str, overrides: Sequence[tuple[str, str]]) -> str: ...

@@ -16,7 +16,7 @@ from windtunnel import engine
 from windtunnel.bill import with_bill
 from windtunnel.policies import class_name, engine_options
 from windtunnel.progress import WRITING, with_phases
-from windtunnel.results import Result, TableWriter
+from windtunnel.results import Result
 from windtunnel.results.folder import check_name, check_replaceable, default_name, written_beside
 from windtunnel.results.journal import journal_of, request_text, unfinished
 from windtunnel.results.manifest import manifest
@@ -170,7 +170,7 @@ def run_source(
                 str(kept),
                 request_text(source, overrides, options, final, report=finish is not None),
             )
-        with TableWriter(fresh) as writer:
+        with engine.TableWriter(fresh) as writer:
             told = interrupts.raising(tell)
             try:
                 text = _simulated(source, overrides, given, writer, told, plan)
@@ -183,8 +183,7 @@ def run_source(
         heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised
-        text = with_bill(text, source, overrides)
-        summary = json.loads(text)
+        text, summary = with_bill(text, source, overrides)
         tell(0.5, 0.0, 0, WRITING)
         asked = {key: class_name(value) if isinstance(value, type) else value for key, value in options.items()}
         record = manifest(summary, source=source.name, overrides=overrides, options=asked, rows=writer.rows)
@@ -207,14 +206,14 @@ def _simulated(
     source: Source,
     overrides: list[tuple[str, str]],
     given: dict[str, Any],
-    writer: TableWriter,
+    writer: engine.TableWriter,
     tell: Progress,
     plan: engine.Plan | None,
 ) -> str:
     """The summary of a run, as JSON text."""
     if plan is not None:
-        return plan.run(given, writer.sink, tell)
-    return engine.run(source.text, source.name, str(source.base), overrides, given, writer.sink, tell)
+        return plan.run(given, writer, tell)
+    return engine.run(source.text, source.name, str(source.base), overrides, given, writer, tell)
 
 
 def _folder_name(

@@ -2,7 +2,8 @@
 
 The fabric is priced by the engine from data sheets of switches and optics, as `windtunnel topology` has it. A GPU draws
 its sheet's board power, all the time: what a run needs at most. What no sheet says is null and never 0: no maker
-publishes prices of GPUs, and NICs, hosts and cooling are not counted. Every figure names its source.
+publishes prices of GPUs, so sheets have estimates of others or none, and NICs, hosts and cooling are not counted. Every
+figure names its source.
 """
 
 from __future__ import annotations
@@ -26,29 +27,36 @@ REQUEST = json.dumps({"repair": "converged", "analyse": True})
 LARGEST = 16_384
 """GPUs of a fabric that is priced with each run: counting the parts of larger ones takes longer than some runs."""
 
-_POWER = re.compile(
-    r"(?m)^power: *\{value: *(?P<value>[0-9.]+) *(?P<kilo>k?)W, *evidence: *(?P<kind>[^,}]+), *"
-    r'source: *"(?P<source>[^"]*)"\}'
+_FIGURE = (
+    r"(?m)^{key}: *\{{value: *(?P<value>[0-9.]+) *(?P<unit>[a-zA-Z]+), *evidence: *(?P<kind>[^,}}]+), *"
+    r'source: *"(?P<source>[^"]*)"\}}'
 )
+"""A figure, as all sheets write it: `power: {value: 700 W, evidence: …, source: "…"}`."""
+
+_UNITS = {"W": 1.0, "kW": 1000.0, "USD": 1.0}
+
+Known = tuple[float | None, dict[str, str] | None]
+"""A figure of a sheet, and its line of the evidence."""
 
 
-def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str, Any]) -> dict[str, Any]:
-    """`summary.cost` of a run; keys and units are in `docs/results.md`."""
-    tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
+def bill(source: Source, tree: Any, summary: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    """`summary.cost` of a run of the scenario `tree`; keys and units are in `docs/results.md`."""
     host = ((tree.get("topology") or {}).get("host") or {}) if isinstance(tree, dict) else {}
     known = _gpus(tree, host)
     fabric = _fabric(tree, source) if known is None or known <= LARGEST else None
     cost = (fabric or {}).get("cost") or {}
     evidence = [row for row in cost.get("evidence") or [] if row["constant"].endswith((": price", ": power"))]
     named = fabric["host"]["gpu"] if fabric is not None else host.get("gpu")
-    each, row = _power(named, host.get("gpu"), source.base)
-    evidence += [row] if row is not None else []
+    each, row = _of_gpu("power", named, host.get("gpu"), source.base)
+    price, of_price = _of_gpu("price", named, host.get("gpu"), source.base)
+    evidence += [one for one in (row, of_price) if one is not None]
     gpus = fabric["gpus"] if fabric is not None else known
     gpus_w = _times(each, gpus)
     total_w = None if gpus_w is None or cost.get("power_w") is None else gpus_w + cost["power_w"]
     return {
         "fabric_usd": cost.get("total_usd"),
-        "gpus_usd": None,
+        "gpu_usd": price,
+        "gpus_usd": _times(price, gpus),
         "fabric_power_w": cost.get("power_w"),
         "gpu_power_w": each,
         "gpus_power_w": gpus_w,
@@ -59,16 +67,25 @@ def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str
     }
 
 
-def with_bill(text: str, source: Source, overrides: Sequence[tuple[str, str]]) -> str:
-    """A summary's text with `cost` as its last key; all else is as the engine wrote it.
+def with_bill(
+    text: str,
+    source: Source,
+    overrides: Sequence[tuple[str, str]],
+    tree: Any = None,  # noqa: ANN401
+) -> tuple[str, dict[str, Any]]:
+    """A summary's text with `cost` as its last key, and what it says; all else is as the engine wrote it.
 
-    A run is never lost for its bill: what cannot be priced leaves the text as it is.
+    `tree` is the scenario with `overrides`, where that is known. A run is never lost for its bill: what cannot be
+    priced leaves the text as it is.
     """
+    summary: dict[str, Any] = json.loads(text)
     try:
-        found = bill(source, overrides, json.loads(text))
+        if tree is None:
+            tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
+        found = bill(source, tree, summary)
     except InputError:
-        return text
-    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}'
+        return text, summary
+    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}', {**summary, "cost": found}
 
 
 def _job(job: dict[str, Any], each: float | None, fabric_w: float | None, gpus: int | None) -> dict[str, Any]:
@@ -120,14 +137,29 @@ def _times(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a * b
 
 
-def _power(named: object, written: object, base: Path) -> tuple[float | None, dict[str, str] | None]:
-    """Watts of a GPU by its sheet: one that comes along, or a file of one's own; and the evidence."""
-    if isinstance(written, str) and (base / written).is_file():
-        return _of_sheet(base / written)
+def _of_gpu(key: str, named: object, written: object, base: Path) -> Known:
+    """A figure of a GPU by its sheet: one that comes along, a file of one's own, or one that derives from either."""
+    if isinstance(written, dict):
+        if key in written:
+            return _given(key, written[key])
+        written = written.get("sheet")
+        named = written
+    if isinstance(written, str) and _is_path(written) and (base / written).is_file():
+        return _of_sheet(key, base / written)
     if not isinstance(named, str):
         return None, None
     path = _sheets().get(named.lower())
-    return (None, None) if path is None else _of_sheet(path)
+    return (None, None) if path is None else _of_shipped(key, path)
+
+
+def _given(key: str, figure: object) -> Known:
+    """A figure that the scenario gives in place of its sheet's."""
+    said = figure if isinstance(figure, dict) else {"value": figure}
+    found = re.fullmatch(r" *([0-9.]+) *([a-zA-Z]+) *", str(said.get("value")))
+    if found is None or found[2] not in _UNITS:
+        return None, None
+    kind, source = said.get("evidence", "given"), said.get("source", "the scenario's `topology.host.gpu`")
+    return float(found[1]) * _UNITS[found[2]], {"constant": f"GPU: {key}", "kind": str(kind), "source": str(source)}
 
 
 @cache
@@ -138,13 +170,22 @@ def _sheets() -> dict[str, Path]:
     return {path.stem.lower(): path for path in sorted((data() / "gpus").glob("*.yaml"))}
 
 
-def _of_sheet(path: Path) -> tuple[float | None, dict[str, str] | None]:
-    """The figure `power` of a sheet, as all sheets write it: `power: {value: 700 W, evidence: …, source: "…"}`."""
+def _is_path(name: str) -> bool:
+    """Whether a sheet is a file of one's own, by its name, as the engine tells them."""
+    return "/" in name or name.lower().endswith((".yaml", ".json"))
+
+
+@cache
+def _of_shipped(key: str, path: Path) -> Known:
+    return _of_sheet(key, path)
+
+
+def _of_sheet(key: str, path: Path) -> Known:
     text = path.read_text(encoding="utf-8")
-    found = _POWER.search(text)
+    found = re.search(_FIGURE.format(key=key), text)
     if found is None:
         return None, None
     name = re.search(r"(?m)^name: *(.+)$", text)
-    constant = f"GPU {name[1] if name is not None else path.stem}: power"
-    watts = float(found["value"]) * (1000 if found["kilo"] else 1)
-    return watts, {"constant": constant, "kind": found["kind"].strip(), "source": found["source"]}
+    constant = f"GPU {name[1] if name is not None else path.stem}: {key}"
+    value = float(found["value"]) * _UNITS[found["unit"]]
+    return value, {"constant": constant, "kind": found["kind"].strip(), "source": found["source"]}

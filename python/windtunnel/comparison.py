@@ -1,6 +1,6 @@
-"""The difference of two runs: which keys of the scenario differ, and every figure of the summary.
+"""The difference of two runs, or more: which keys of the scenario differ, and every figure of the summary.
 
-A key or figure that only one run has is None on the other side; a figure that neither has is left out.
+A key or figure that only one run has is None on the other side; a figure that none has is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from windtunnel.results import Result
 
@@ -98,23 +98,37 @@ class Comparison:
 
 def compare(now: Result, then: Result, *, then_name: str | None = None) -> Comparison:
     """Compares run `now` with run `then`, which messages call `then_name` (its folder if that is left out)."""
-    trees = _tree(then), _tree(now)
-    knobs = None
-    if trees[0] is not None and trees[1] is not None:
-        knobs = [Knob(key, a, b) for key, a, b in _pairs(_leaves(trees[0]), _leaves(trees[1])) if a != b]
-        knobs += _contents(then.summary, now.summary)
-    found = Comparison(then_name or str(then.path), str(now.path), knobs)
-    for group, a, b in _groups(then.summary, now.summary):
-        for key, old, new in _pairs(_figures(a), _figures(b)):
-            if old is None and new is None:
-                continue
-            if old == new:
-                found.equal.append((group, key))
-            else:
-                found.metrics.append(Metric(group, key, old, new))
+    runs = [then, now]
+    knobs = knobs_of(runs)
+    found = Comparison(
+        then_name or str(then.path), str(now.path), None if knobs is None else [Knob(key, *pair) for key, pair in knobs]
+    )
+    for group, key, (old, new) in figures_of(runs):
+        if old == new:
+            found.equal.append((group, key))
+        else:
+            found.metrics.append(Metric(group, key, old, new))
     for key in MACHINE:
         found.machine.append(Metric("", key, then.summary.get(key), now.summary.get(key)))
     return found
+
+
+def knobs_of(runs: Sequence[Result]) -> list[tuple[str, list[Any]]] | None:
+    """Keys of the scenario that differ, with the values of each run; None if a folder does not hold its scenario."""
+    trees = [_tree(run) for run in runs]
+    if any(tree is None for tree in trees):
+        return None
+    leaves = _beside([dict(_leaves(tree)) for tree in trees])
+    found = [(key, values) for key, values in leaves if any(value != values[0] for value in values)]
+    return found + _contents([run.summary for run in runs])
+
+
+def figures_of(runs: Sequence[Result]) -> Iterator[tuple[str, str, list[Any]]]:
+    """Group, key and values by run of every figure that some run has, in the order of the last one's summary."""
+    for group, parts in _groups([run.summary for run in runs]):
+        for key, values in _beside([dict(_figures(part)) for part in parts]):
+            if any(value is not None for value in values):
+                yield group, key, values
 
 
 def _tree(run: Result) -> Any | None:  # noqa: ANN401
@@ -132,12 +146,12 @@ def _tree(run: Result) -> Any | None:  # noqa: ANN401
     return tree
 
 
-def _contents(then: dict[str, Any], now: dict[str, Any]) -> Iterator[Knob]:
-    """Files and sheets that both runs read under one name, with other contents: the first digits of their digests."""
-    old, new = ({one["name"]: one["sha256"] for one in summary.get("inputs") or []} for summary in (then, now))
-    for name in sorted(old.keys() & new.keys()):
-        if old[name] != new[name]:
-            yield Knob(f"contents of {name}", old[name][:12], new[name][:12])
+def _contents(summaries: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Files and sheets that all runs read under one name, with other contents: the first digits of their digests."""
+    known = [{one["name"]: one["sha256"][:12] for one in summary.get("inputs") or []} for summary in summaries]
+    shared = sorted(set(known[0]).intersection(*known[1:]))
+    found = [(f"contents of {name}", [digests[name] for digests in known]) for name in shared]
+    return [(name, digests) for name, digests in found if len(set(digests)) > 1]
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
@@ -152,22 +166,21 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: A
         yield path, value
 
 
-def _groups(then: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Parts of the summary by name: each job, the network, flows, the cluster, the run."""
-    old, new = ({job["name"]: job for job in summary.get("jobs") or []} for summary in (then, now))
-    if len(old) == len(new) == 1:
-        name = next(iter(new))
-        yield f"job {name}", next(iter(old.values())), new[name]
+def _groups(summaries: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Parts of the summaries by name: each job, the network, flows, the cluster, the run."""
+    jobs = [{job["name"]: job for job in summary.get("jobs") or []} for summary in summaries]
+    if all(len(mine) == 1 for mine in jobs):
+        yield f"job {next(iter(jobs[-1]))}", [next(iter(mine.values())) for mine in jobs]
     else:
-        for name in dict.fromkeys([*old, *new]):
-            yield f"job {name}", old.get(name, {}), new.get(name, {})
-    yield "network", _network(then), _network(now)
-    yield "cost", _cost(then), _cost(now)
-    tops = [{key: value for key, value in summary.items() if key not in _APART} for summary in (then, now)]
-    nested = [key for key in dict.fromkeys([*tops[0], *tops[1]]) if any(isinstance(top.get(key), dict) for top in tops)]
-    for key in nested:
-        yield key, tops[0].pop(key, None) or {}, tops[1].pop(key, None) or {}
-    yield "run", tops[0], tops[1]
+        for name in dict.fromkeys(name for mine in jobs for name in mine):
+            yield f"job {name}", [mine.get(name, {}) for mine in jobs]
+    yield "network", [_network(summary) for summary in summaries]
+    yield "cost", [_cost(summary) for summary in summaries]
+    tops = [{key: value for key, value in summary.items() if key not in _APART} for summary in summaries]
+    keys = dict.fromkeys(key for top in tops for key in top)
+    for key in [key for key in keys if any(isinstance(top.get(key), dict) for top in tops)]:
+        yield key, [top.pop(key, None) or {} for top in tops]
+    yield "run", tops
 
 
 def _cost(summary: dict[str, Any]) -> dict[str, Any]:
@@ -196,10 +209,10 @@ def _figures(values: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]
             yield where, value
 
 
-def _pairs(then: Iterator[tuple[str, Any]], now: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any, Any]]:
-    old, new = dict(then), dict(now)
-    for key in dict.fromkeys([*new, *old]):
-        yield key, old.get(key), new.get(key)
+def _beside(records: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Keys, those of the last record first, with the value of each record or None."""
+    keys = dict.fromkeys(key for record in reversed(records) for key in record)
+    return [(key, [record.get(key) for record in records]) for key in keys]
 
 
 def _record(metric: Metric) -> dict[str, Any]:

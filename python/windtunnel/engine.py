@@ -17,11 +17,15 @@ if TYPE_CHECKING:
         InputError,
         Plan,
         RunError,
+        TableWriter,
         build,
         collective_times,
         compare_events,
         detect_recordings,
         edit_workload,
+        estimate,
+        estimate_each,
+        estimate_line,
         explain,
         goal_check,
         goal_convert,
@@ -48,11 +52,15 @@ else:
     InputError = _engine.InputError
     Plan = _engine.Plan
     RunError = _engine.RunError
+    TableWriter = _engine.TableWriter
     build = _engine.build
     collective_times = _engine.collective_times
     compare_events = _engine.compare_events
     detect_recordings = _engine.detect_recordings
     edit_workload = _engine.edit_workload
+    estimate = _engine.estimate
+    estimate_each = _engine.estimate_each
+    estimate_line = _engine.estimate_line
     explain = _engine.explain
     goal_check = _engine.goal_check
     goal_convert = _engine.goal_convert
@@ -78,11 +86,15 @@ __all__ = [
     "InputError",
     "Plan",
     "RunError",
+    "TableWriter",
     "build",
     "collective_times",
     "compare_events",
     "detect_recordings",
     "edit_workload",
+    "estimate",
+    "estimate_each",
+    "estimate_line",
     "explain",
     "goal_check",
     "goal_convert",

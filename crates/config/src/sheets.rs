@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::{Map, Value, json};
+use windtunnel_kernel::units::{Dimension, parse_quantity};
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Inputs;
 
@@ -77,4 +79,117 @@ pub fn find(kind: &str, name: &str, base: &Inputs, place: &str) -> Result<SheetT
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error.hint("a path such as `./my-sheet.yaml` reads a file of yours"),
     })
+}
+
+/// The text of a sheet with `changes`, as a scenario has them: keys as in the sheet. A bare value in place of a figure is a figure
+/// that the scenario gives; `null` takes a key away. A `scale_up.rate` takes `scale_up.payload` along in proportion.
+///
+/// # Errors
+/// [`InputError`] at `place` if the sheet is no mapping.
+pub fn derived(sheet: &SheetText, changes: &Map<String, Value>, place: &str) -> Result<String, InputError> {
+    let tree = serde_saphyr::from_str::<Value>(&sheet.text);
+    let Ok(Value::Object(mut tree)) = tree else {
+        return Err(InputError::new(
+            place,
+            format!("`{}` is no data sheet: expected keys and values", sheet.source),
+        ));
+    };
+    let before = figure(&tree, "rate").cloned();
+    merge(&mut tree, changes);
+    let of = |key: &str| changes.get("scale_up").and_then(|inner| inner.get(key));
+    if of("rate").is_some()
+        && of("payload").is_none()
+        && let (Some(before), Some(after)) = (before, figure(&tree, "rate").cloned())
+        && let Some(scaled) = in_proportion(figure(&tree, "payload"), &before, &after)
+    {
+        let source = format!("{}: as large a part of the rate that the scenario gives", sheet.source);
+        tree["scale_up"]["payload"] = json!({"value": scaled, "evidence": "inferred", "source": source});
+    }
+    Ok(Value::Object(tree).to_string())
+}
+
+fn figure<'a>(tree: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    tree.get("scale_up")?.get(key)?.get("value")
+}
+
+fn in_proportion(payload: Option<&Value>, before: &Value, after: &Value) -> Option<String> {
+    let rate = |value: &Value| parse_quantity(value.as_str()?, Dimension::Rate).ok().filter(|rate| *rate > 0);
+    let (payload, before, after) = (rate(payload?)?, rate(before)?, rate(after)?);
+    Some(format!("{} bps", u128::from(payload) * u128::from(after) / u128::from(before)))
+}
+
+fn merge(tree: &mut Map<String, Value>, changes: &Map<String, Value>) {
+    for (key, change) in changes {
+        match (tree.get_mut(key), change) {
+            (_, Value::Null) => drop(tree.remove(key)),
+            (Some(Value::Object(kept)), Value::Object(more)) if !kept.contains_key("value") => {
+                merge(kept, more)
+            }
+            (None, Value::Object(more)) if !more.contains_key("value") => {
+                let mut made = Map::new();
+                merge(&mut made, more);
+                tree.insert(key.clone(), Value::Object(made));
+            }
+            (Some(Value::String(_)), _) => drop(tree.insert(key.clone(), change.clone())),
+            _ => drop(tree.insert(key.clone(), given(change))),
+        }
+    }
+}
+
+/// A value as a figure of a sheet.
+fn given(change: &Value) -> Value {
+    let mut made = match change {
+        Value::Object(fields) if fields.contains_key("value") => fields.clone(),
+        other => Map::from_iter([("value".to_owned(), other.clone())]),
+    };
+    made.entry("evidence").or_insert_with(|| "given".into());
+    made.entry("source").or_insert_with(|| "the scenario's `topology.host.gpu`".into());
+    Value::Object(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windtunnel_workload::model::sheets::GpuSheet;
+
+    fn derive(changes: Value) -> Result<GpuSheet, String> {
+        let sheet = SheetText {
+            name: "h100-sxm".to_owned(),
+            source: "data/gpus/h100-sxm".to_owned(),
+            text: text("gpus", "h100-sxm").expect("it comes along").to_owned(),
+        };
+        let changes = changes.as_object().expect("an object").clone();
+        let text = derived(&sheet, &changes, "topology.host.gpu").map_err(|error| error.to_string())?;
+        GpuSheet::parse(&text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_what_is_said_differs() {
+        let sheet =
+            derive(json!({"name": "H800", "scale_up": {"rate": "200 GB/s"}, "memory": "96 GB"})).unwrap();
+        let mut expected = GpuSheet::parse(text("gpus", "h100-sxm").unwrap()).unwrap();
+        assert_eq!((sheet.name.as_str(), sheet.memory.value.0), ("H800", 96_000_000_000));
+        assert_eq!(sheet.scale_up.rate.value.0, 1_600_000_000_000);
+        // 370.8 of 450 GB/s.
+        assert_eq!(sheet.scale_up.payload_rate().0, 1_318_400_000_000);
+        assert_eq!(sheet.memory.evidence.name(), "given");
+        expected.name = sheet.name.clone();
+        expected.memory = sheet.memory.clone();
+        expected.scale_up.rate = sheet.scale_up.rate.clone();
+        expected.scale_up.payload = sheet.scale_up.payload.clone();
+        assert_eq!(sheet, expected);
+    }
+
+    #[test]
+    fn keys_come_and_go() {
+        let sheet =
+            derive(json!({"kernels": null, "price": {"value": "1000 USD", "source": "a quote"}})).unwrap();
+        assert!(sheet.kernels.is_none());
+        assert_eq!(
+            sheet.price.map(|price| (price.value.0, price.source)),
+            Some((1000.0, "a quote".to_owned()))
+        );
+        assert!(derive(json!({"memori": "1 GB"})).unwrap_err().contains("memori"));
+        assert!(derive(json!({"memory": "1 GBps"})).unwrap_err().contains("GBps"));
+    }
 }

@@ -65,6 +65,17 @@ pub const SPRAY: Balancing = Balancing {
     packets: Some(|around| Balancer::Spray { paths: around.paths }),
 };
 
+/// Source routes by number.
+pub const SOURCE: Balancing = Balancing {
+    entry: Entry::new(
+        "source",
+        "as `spray`, but a path number names a path: numbers in a row take each port of a switch once, as source routes \
+         (SRv6) do (at flow fidelity `spray`)",
+    ),
+    flows: LoadBalancer::Spray,
+    packets: Some(|around| Balancer::Source { paths: around.paths }),
+};
+
 /// LetFlow (Vanini et al., "Let it flow", NSDI 2017).
 pub const FLOWLET: Balancing = Balancing {
     entry: Entry::new(
@@ -105,7 +116,7 @@ pub const IDEAL: Balancing = Balancing {
 };
 
 /// All, in the order in which they are listed.
-pub const BALANCERS: [&Balancing; 7] =
-    [&ECMP, &DESTINATION_MODULO, &SPRAY, &FLOWLET, &ADAPTIVE, &REPS, &IDEAL];
+pub const BALANCERS: [&Balancing; 8] =
+    [&ECMP, &DESTINATION_MODULO, &SPRAY, &SOURCE, &FLOWLET, &ADAPTIVE, &REPS, &IDEAL];
 
 windtunnel_kernel::table! { Balancing: "load balancer", BALANCERS }

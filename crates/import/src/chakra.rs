@@ -80,20 +80,49 @@ impl Reader for Chakra {
         _options: &Options,
         coverage: &mut Coverage,
     ) -> Result<Draft, ImportError> {
-        let world = inputs.len() as u32;
+        let (beside, traces): (Vec<&Input>, Vec<&Input>) =
+            inputs.iter().partition(|input| input.leaf().ends_with("comm_groups.json"));
+        let world = traces.len() as u32;
+        let groups = match beside[..] {
+            [] => FxHashMap::default(),
+            [file] => comm_groups(file, world)?,
+            _ => {
+                let found = format!("{} of them", beside.len());
+                return Err(ImportError::new(&inputs[0].name, "one file `comm_groups.json`", found));
+            }
+        };
         let mut draft = Draft { source: inputs[0].name.clone(), world: Some(world), ..Draft::default() };
         coverage.note("Chakra's times are whole microseconds: shorter kernels have none");
-        for (rank, input) in (0..).zip(inputs) {
+        if traces.is_empty() {
+            return Err(ImportError::new(&draft.source, "at least one trace", "communicators alone"));
+        }
+        for (rank, input) in (0..).zip(traces) {
             let json = input.head(64)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
             let nodes = if json { read_json(input)? } else { read_binary(input)? };
             if nodes.is_empty() {
                 return Err(ImportError::new(&input.name, "at least one node", "none"));
             }
-            let program = program(&nodes, world, &input.name, &mut draft, coverage)?;
+            let program = program(&nodes, world, &groups, &input.name, &mut draft, coverage)?;
             draft.ranks.insert(rank, program);
         }
         Ok(draft)
     }
+}
+
+/// Members of communicators by `pg_name`, from the file beside the traces.
+fn comm_groups(input: &Input, world: u32) -> Result<FxHashMap<String, Vec<u32>>, ImportError> {
+    let groups: FxHashMap<String, Vec<u32>> = serde_json::from_slice(&input.whole()?)
+        .map_err(|error| ImportError::new(&input.name, "a list of ranks by name", error.to_string()))?;
+    for (name, ranks) in &groups {
+        let mut sorted = ranks.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() < ranks.len() || sorted.last().is_none_or(|&last| last >= world) {
+            let expected = format!("ranks below {world} in group `{name}`, each once");
+            return Err(ImportError::new(&input.name, expected, crate::assemble::ranks_text(ranks)));
+        }
+    }
+    Ok(groups)
 }
 
 fn read_json(input: &Input) -> Result<Vec<Node>, ImportError> {
@@ -209,6 +238,7 @@ fn kind_of(node: &Node) -> Option<CollectiveKind> {
 fn program(
     nodes: &[Node],
     world: u32,
+    groups: &FxHashMap<String, Vec<u32>>,
     file: &str,
     draft: &mut Draft,
     coverage: &mut Coverage,
@@ -245,8 +275,9 @@ fn program(
         let work = match (node.kind, bytes) {
             (7, Some(bytes)) if !host && world > 1 && kind_of(node).is_some() => {
                 let kind = kind_of(node).unwrap_or(CollectiveKind::Barrier);
+                let members = groups.get(&group_name).unwrap_or(&ranks);
                 let bytes = if kind == CollectiveKind::AllGather {
-                    bytes.saturating_mul(u64::from(world))
+                    bytes.saturating_mul(members.len() as u64)
                 } else {
                     bytes
                 };
@@ -257,7 +288,7 @@ fn program(
                     bytes,
                     nanoseconds,
                 );
-                let group = draft.group(&group_name, &ranks, dimension);
+                let group = draft.group(&group_name, members, dimension);
                 rank.calls.push(Call {
                     group,
                     kind,

@@ -29,6 +29,7 @@ pub mod json;
 pub mod kineto;
 pub mod liballprof;
 mod mpi;
+pub mod mpi_tracer;
 pub mod nsys;
 pub mod otf2;
 pub mod pickle;
@@ -58,6 +59,8 @@ pub struct Options {
     pub missing: Missing,
     /// FLOP/s of a rank, where a recording counts operations in place of time.
     pub flops: Option<f64>,
+    /// Of storage: the architecture of the service, by name or as a file `*.yaml`; `replicated` if left out.
+    pub architecture: Option<String>,
 }
 
 /// A format of recordings.
@@ -79,7 +82,8 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub const READERS: [&dyn Reader; 11] = [
+pub const READERS: [&dyn Reader; 12] = [
+    &mpi_tracer::MpiTracer,
     &inspector::Inspector,
     &flight_recorder::FlightRecorder,
     &chakra::Chakra,

@@ -38,9 +38,22 @@ impl Reader for Liballprof {
         let mut draft =
             Draft { source: inputs[0].name.clone(), world: Some(inputs.len() as u32), ..Draft::default() };
         let mut tags = Tags::default();
-        for (rank, input) in (0..).zip(inputs) {
+        for (index, input) in (0..).zip(inputs) {
             let text = input.whole()?;
             let text = String::from_utf8_lossy(&text);
+            // The program's own words say who it is; else the order of the files does.
+            let said = text.lines().find_map(identity);
+            let rank = said.map_or(index, |(rank, _)| rank);
+            if let Some((_, size)) = said.filter(|&(_, size)| size != inputs.len() as u32) {
+                let expected = format!("a file of each of {size} ranks, as `MPI_COMM_WORLD` has");
+                return Err(ImportError::new(&input.name, expected, format!("{} files", inputs.len())).hint(
+                    "where they are of several programs, `--only TEXT` takes those whose name has TEXT",
+                ));
+            }
+            if draft.ranks.contains_key(&rank) {
+                return Err(ImportError::new(&input.name, "one file a rank", format!("rank {rank} again"))
+                    .hint("where the files are of several programs, `--only TEXT` takes those of one"));
+            }
             let mut script = Script::new(rank, &mut tags);
             let mut ended = false;
             for (line, text) in (1..).zip(text.lines()) {
@@ -59,6 +72,20 @@ impl Reader for Liballprof {
         }
         Ok(draft)
     }
+}
+
+/// Rank and size of `MPI_COMM_WORLD` (number 0), where a call is made on it.
+fn identity(line: &str) -> Option<(u32, u32)> {
+    let fields: Vec<&str> = line.split(':').collect();
+    let at = match fields[0].strip_prefix("MPI_")? {
+        "Comm_size" | "Comm_rank" | "Barrier" => 2,
+        "Bcast" => 6,
+        "Send" | "Isend" | "Recv" | "Irecv" | "Allreduce" => 7,
+        _ => return None,
+    };
+    let mut parts = fields.get(at)?.split(',');
+    let (id, rank, size) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    (id == "0" && rank < size).then_some((rank, size))
 }
 
 struct LineOf<'a> {

@@ -52,6 +52,8 @@ pub(crate) struct Script<'a> {
 }
 
 const CPU: StreamId = StreamId(0);
+/// Where non-blocking collectives go on beside the program.
+const PROGRESS: StreamId = StreamId(1);
 
 impl<'a> Script<'a> {
     pub(crate) fn new(number: u32, tags: &'a mut Tags) -> Self {
@@ -91,6 +93,11 @@ impl<'a> Script<'a> {
         }
         self.begin.get_or_insert(start);
         self.clock = Some(end.max(start));
+    }
+
+    /// The time until `at` is the call's own.
+    pub(crate) fn skip_to(&mut self, at: i64) {
+        self.clock = Some(at);
     }
 
     /// Goes on counting from `at`, without a computation before.
@@ -167,7 +174,7 @@ impl<'a> Script<'a> {
         pending.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// A collective over `ranks`.
+    /// A collective over `ranks`, which holds up what follows.
     pub(crate) fn collective(
         &mut self,
         draft: &mut Draft,
@@ -176,23 +183,36 @@ impl<'a> Script<'a> {
         said: Said,
         coverage: &mut Coverage,
     ) {
-        let Said { kind, bytes, splits, nanoseconds } = said;
+        self.begin_collective(draft, name, ranks, said, None, coverage);
+    }
+
+    /// The same, or with a request one that a wait joins again.
+    pub(crate) fn begin_collective(
+        &mut self,
+        draft: &mut Draft,
+        name: &str,
+        ranks: &[u32],
+        said: Said,
+        request: Option<i64>,
+        coverage: &mut Coverage,
+    ) {
+        let Said { kind, bytes, splits, nanoseconds, came, as_another } = said;
+        let what = format!("collective: {}", kind.name());
         if ranks.len() < 2 {
-            coverage.count(
-                &format!("collective: {}", kind.name()),
-                Verdict::Approximated,
-                "of one member: nothing to do",
-                bytes,
-                nanoseconds,
-            );
+            let why = "of one member: nothing to do";
+            coverage.count(&what, Verdict::Approximated, why, bytes, nanoseconds);
             return;
         }
-        coverage.count(&format!("collective: {}", kind.name()), Verdict::Mapped, "", bytes, nanoseconds);
+        let verdict = if as_another.is_some() { Verdict::Approximated } else { Verdict::Mapped };
+        coverage.count(&what, verdict, as_another.unwrap_or(""), bytes, nanoseconds);
         let group = draft.group(name, ranks, Dimension::Other);
-        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, came: None };
-        self.rank.calls.push(call);
-        let index = self.rank.calls.len() as u32 - 1;
-        self.blocking(Work::Call(index), kind.name(), &[]);
+        self.rank.calls.push(Call { group, kind, bytes, splits, sequence: None, nanoseconds, came });
+        let work = Work::Call(self.rank.calls.len() as u32 - 1);
+        let Some(request) = request else { return self.blocking(work, kind.name(), &[]) };
+        let label = self.rank.label(kind.name());
+        let after: Vec<u32> = self.last.into_iter().collect();
+        let index = self.rank.push(work, PROGRESS, label, Dimension::Other, &after);
+        self.requests.insert(request, index);
     }
 
     /// A gather (`into` the root) or a scatter, as messages between the root and each member; bytes of a member.
@@ -234,10 +254,14 @@ pub(crate) struct Said {
     pub bytes: u64,
     pub splits: Option<Vec<u64>>,
     pub nanoseconds: u64,
+    /// When this rank came, on a clock that all share.
+    pub came: Option<i64>,
+    /// What it was, where it is not what it became.
+    pub as_another: Option<&'static str>,
 }
 
 impl Said {
     pub(crate) fn new(kind: CollectiveKind, bytes: u64, nanoseconds: u64) -> Self {
-        Self { kind, bytes, splits: None, nanoseconds }
+        Self { kind, bytes, splits: None, nanoseconds, came: None, as_another: None }
     }
 }

@@ -12,11 +12,12 @@
 mod gate;
 mod plan;
 mod policies;
+mod tables;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,9 +26,10 @@ use windtunnel_kernel::memory::CountingAllocator;
 use windtunnel_kernel::units::Dimension;
 use windtunnel_scenario::api::{self, Failure, How, Keep, Native, RunRequest, Why};
 use windtunnel_scenario::modules::Modules;
-use windtunnel_scenario::table::{Batch, Column, Phase, ProgressSink, TableSink};
+use windtunnel_scenario::table::{Phase, ProgressSink, TableSink};
 
 use self::gate::Gate;
+use self::tables::Sink;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -61,55 +63,6 @@ fn run_error(why: Why, message: String) -> PyErr {
 /// would end a sweep that catches those of its runs.
 fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Failure> + Send) -> PyResult<T> {
     py.detach(|| api::guarded(work)).map_err(raise)
-}
-
-/// Hands batches to a Python callable.
-struct PySink {
-    callable: Py<PyAny>,
-    error: Option<PyErr>,
-}
-
-impl PySink {
-    fn call(&self, table: &str, batch: Batch) -> PyResult<()> {
-        Python::attach(|py| {
-            let columns = PyDict::new(py);
-            for (name, column) in batch.columns {
-                match column {
-                    Column::U32(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
-                    Column::U64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
-                    Column::Sparse { values, known } => {
-                        let known = PyArray1::from_vec(py, known);
-                        columns.set_item(name, (PyArray1::from_vec(py, values), known))?;
-                    }
-                    Column::F64(values) => columns.set_item(name, PyArray1::from_vec(py, values))?,
-                    Column::Text(values) => columns.set_item(name, values)?,
-                    Column::Coded { names, codes } => {
-                        columns.set_item(name, (names, PyArray1::from_vec(py, codes)))?;
-                    }
-                    Column::Known { names, codes } => {
-                        let names: Vec<Option<String>> =
-                            std::iter::once(None).chain(names.into_iter().map(Some)).collect();
-                        columns.set_item(name, (names, PyArray1::from_vec(py, codes)))?;
-                    }
-                    Column::F64List { values, width } => {
-                        let rows = values.len() / width.max(1);
-                        columns.set_item(name, PyArray1::from_vec(py, values).reshape([rows, width])?)?;
-                    }
-                }
-            }
-            self.callable.call1(py, (table, columns)).map(|_| ())
-        })
-    }
-}
-
-impl TableSink for PySink {
-    fn rows(&mut self, table: &'static str, batch: Batch) -> Result<(), String> {
-        self.call(table, batch).map_err(|error| {
-            let text = error.to_string();
-            self.error = Some(error);
-            text
-        })
-    }
 }
 
 /// Tells a Python callable how far a run is and notices Ctrl-C.
@@ -221,7 +174,7 @@ fn journal(options: &Bound<'_, PyDict>) -> PyResult<Option<Keep>> {
     Ok(fresh.map(|(path, request)| Keep::Fresh { path, request }))
 }
 
-/// Runs a scenario; returns the summary as JSON text.
+/// Runs a scenario; returns the summary as JSON text. Its tables go to `sink`: a `TableWriter`, a callable, or None, which drops them.
 #[pyfunction]
 fn run(
     py: Python<'_>,
@@ -245,14 +198,12 @@ fn carried_out(
     progress: Py<PyAny>,
     run: impl FnOnce(&mut dyn TableSink, &mut dyn ProgressSink) -> Result<String, Failure> + Send,
 ) -> PyResult<String> {
-    let mut sink = PySink { callable: sink, error: None };
+    let mut sink = Sink::of(sink.into_bound(py))?;
     let notice = options.get_item("notice")?.filter(|notice| !notice.is_none()).map(Bound::unbind);
     let mut progress = PyProgress { callable: progress, notice, phase: Phase::default() };
     let result = py.detach(|| api::guarded(|| run(&mut sink, &mut progress)));
-    match sink.error {
-        Some(error) => Err(error),
-        None => result.map_err(raise),
-    }
+    sink.end()?;
+    result.map_err(raise)
 }
 
 /// What the run that has left a journal was asked for: the text that its `journal` began with.
@@ -297,6 +248,33 @@ fn explain(
 ) -> PyResult<String> {
     let request = request(text, source, base, overrides, options)?;
     outside(py, || api::explain(&request))
+}
+
+/// What layouts of a scenario's job take by the cost model, as JSON text: choices in, times and memory out.
+#[pyfunction]
+fn estimate(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+    choices: &str,
+) -> PyResult<String> {
+    let request = request(text, source, base, overrides, options)?;
+    outside(py, || api::estimate(&request, choices))
+}
+
+/// The same of many scenarios, each as it is written.
+#[pyfunction]
+fn estimate_each(py: Python<'_>, scenarios: &str) -> PyResult<String> {
+    outside(py, || api::estimate_each(scenarios))
+}
+
+/// Prices made-up layouts of a pipeline, to be timed: passes of one, layouts, and the longest of them in picoseconds.
+#[pyfunction]
+fn estimate_line(py: Python<'_>, ranks: u32, chunks: u16, rounds: u32) -> PyResult<(usize, usize, f64)> {
+    outside(py, || api::estimate_line(ranks, chunks, rounds))
 }
 
 /// When the first events differ between runs with these numbers of threads, in words; None if none do.
@@ -454,6 +432,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
     module.add_class::<Gate>()?;
     module.add_class::<plan::Plan>()?;
+    module.add_class::<tables::TableWriter>()?;
     // A second import of the same library would bring the same.
     let _ = MODULES.set(own);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -467,6 +446,9 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(kernel_times, module)?,
         wrap_pyfunction!(mpi_times, module)?,
         wrap_pyfunction!(explain, module)?,
+        wrap_pyfunction!(estimate, module)?,
+        wrap_pyfunction!(estimate_each, module)?,
+        wrap_pyfunction!(estimate_line, module)?,
         wrap_pyfunction!(compare_events, module)?,
         wrap_pyfunction!(scenario_tree, module)?,
         wrap_pyfunction!(topology, module)?,

@@ -26,7 +26,7 @@
 //! after which consecutive ports are even), the exclusive or gives its bits from another offset, as chips let one set.
 
 use windtunnel_kernel::mix64;
-use windtunnel_kernel::random::combine;
+use windtunnel_kernel::random::{combine, combine_scattered};
 
 use crate::choose::flow_hash;
 
@@ -171,6 +171,19 @@ const BY_32: u64 = 1;
 const BY_16: u64 = 2;
 const FOLDED: u64 = 3;
 
+/// Whether a path is named: the lower 16 bits are its number, those above follow from the flow.
+const NUMBERED: u32 = 35;
+
+/// The flow hash of a packet whose sender names its path: `number` of those that a flow of the given
+/// [`flow_hash`](crate::flow_hash) has.
+///
+/// Every switch takes the port (r + number) mod n of its n equal ones, where r follows from the flow and the switch. So as many
+/// consecutive numbers as the first switch has ports up lead by as many different paths, each by another port of every switch: a
+/// source route (such as SRv6's) by rule, of which nobody keeps a table. Equal numbers of different flows are different paths.
+pub const fn numbered(flow_hash: u64, number: u16) -> u64 {
+    TAG | 1 << NUMBERED | combine(flow_hash, 0) >> 48 << 16 | number as u64
+}
+
 /// Numbers of zero bits after which the lowest 1 to 6 bits of a source port give as many independent bits at the low end of a CRC of the
 /// five-tuple, so that 2, 4, … 64 consecutive ports spread evenly. A test finds them anew.
 const EVEN_32: [u8; 32] = [
@@ -221,6 +234,10 @@ pub(crate) const fn choose_tagged(flow_hash: u64, scattered: u64, n: u64) -> u64
         return 0;
     }
     let hash = flow_hash as u32;
+    if flow_hash >> NUMBERED & 1 == 1 {
+        let rotation = combine_scattered((hash >> 16) as u64, scattered) >> 32;
+        return (rotation + (hash as u16) as u64) % n;
+    }
     if flow_hash >> SEEDED & 1 == 0 {
         return hash as u64 % n;
     }
@@ -274,6 +291,26 @@ mod tests {
         }
         assert_eq!(untagged(TAG | 5), (TAG | 5) ^ 1 << 63, "the one of 2^24");
         assert!(!is_tagged(untagged(TAG | 5)));
+    }
+
+    /// n consecutive numbers take each port of a switch once, whatever the switch and the flow, and flows begin at different ports.
+    #[test]
+    fn numbered_paths_take_every_port_once() {
+        for n in [1, 3, 16, 64] {
+            let mut firsts = std::collections::BTreeSet::new();
+            for flow in 0..40 {
+                for switch in [0, 7, 1 << 20] {
+                    let port = |number: u32| {
+                        choose_hashed(numbered(flow_hash(1, flow, 9, 0), number as u16), switch, n)
+                    };
+                    let mut ports: Vec<u32> = (5..5 + n).map(port).collect();
+                    firsts.insert(ports[0]);
+                    ports.sort_unstable();
+                    assert_eq!(ports, (0..n).collect::<Vec<_>>(), "{n} ports, flow {flow}, switch {switch}");
+                }
+            }
+            assert!(firsts.len() as u32 >= n.min(40) * 2 / 3, "{n}: {firsts:?}");
+        }
     }
 
     /// Load of the fullest of `n` ports over the mean, for `parts` queue pairs from each of many pairs of NICs: the mean over the

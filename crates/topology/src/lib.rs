@@ -58,7 +58,7 @@ pub use clos::SwitchRule;
 pub use error::TopologyError;
 pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
 pub use graph::{Defaults, GraphError, GraphLink, GraphNode, GraphSpec, NodeKind};
-pub use hash::{EcmpHash, HashFamily, crc16, crc32};
+pub use hash::{EcmpHash, HashFamily, crc16, crc32, numbered};
 pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 pub use names::{Names, NoLink};
 pub use paths::{Paths, Stop};

@@ -4,9 +4,11 @@
 
 #![warn(unreachable_pub)]
 
+pub mod chakra;
 pub mod collectives;
 pub mod compact;
 pub mod edit;
+pub mod estimate;
 pub mod generate;
 pub mod goal;
 pub mod handwritten;

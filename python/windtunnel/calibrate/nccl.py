@@ -59,6 +59,27 @@ PRIORS: dict[str, float | tuple[float, float, float]] = {
     "crowd": (0.05, 0.05, 0.15), "proxy": 0.3e-6, "peer_channels": 0.45,
 }  # fmt: skip
 """NCCL's own constants (seconds, shares, bytes; LL, LL128, Simple), and inferred ones for what it has none of."""
+TCP = "tcp"
+EFA = "efa"
+PRIORS_OF: dict[str, dict[str, float | tuple[float, float, float]]] = {
+    TCP: {
+        "share_network": (0.0625, 0.85, 0.125), "exchange_network": 0.125,
+        "hop_tree": (15e-6, 8.5e-6, 14e-6), "hop_ring": (15e-6, 4e-6, 14e-6), "peer_network": 15e-6,
+    },
+    EFA: {"hop_tree": (15e-6, 15e-6, 20e-6), "hop_ring": (15e-6, 15e-6, 20e-6), "peer_network": 15e-6},
+}  # fmt: skip
+"""The same for networks that differ from what NCCL's constants are of.
+
+Over TCP messages go through the processors' sockets. A connection carries 25 Gbit/s: NCCL's documentation asks for
+four threads of a connection each on networks of 100 Gbit/s (NCCL_SOCKET_NTHREADS), which is an eighth of a NIC of 200;
+LL sends twice the bytes. A message passes two kernels and two copies, some 15 us. LL128 does not leave a host. Over EFA
+a message takes 15.5 us (AWS, 2019, of MPI on C5n), and Simple's some more, since its proxies wait for data before they
+send a flag.
+"""
+OWN_OF: dict[str, frozenset[str]] = {
+    EFA: frozenset(f"{hop}.{i}" for hop in ("hop_tree", "hop_ring") for i in range(3)) | {"peer_network"}
+}
+"""Constants of which rows of other networks say nothing: no machine of such a network has rows."""
 OF_ONE_MACHINE = frozenset({"slow_leaf", "sustained", "copy_launch"})
 """Constants of a machine or a setting that few have: no pool is asked for them."""
 NEGLIGIBLE = 0.02
@@ -230,7 +251,9 @@ class Fits:
                 common = (generation(system) == generation_) + (kind_of_network(system) == network)
                 total = sum(rows.weights)
                 parts.append((rows, limits(system), KIN[common] * min(1.0, EACH / total)))
-            self.pools[key] = flat(PRIORS) if not parts else _fit(parts, flat(PRIORS), POOL_BELIEF, OF_ONE_MACHINE)
+            middle = flat({**PRIORS, **PRIORS_OF.get(network, {})})
+            left = OF_ONE_MACHINE | OWN_OF.get(network, frozenset())
+            self.pools[key] = middle if not parts else _fit(parts, middle, POOL_BELIEF, left)
         return self.pools[key]
 
     def without_system(self, name: str) -> dict[str, float]:
@@ -255,7 +278,6 @@ class Fits:
         return off
 
 
-TCP = "tcp"
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 NETWORKS = ("connectx", "slingshot", "efa", "thor", "other", TCP)
 """Kin of which pools are written, whether or not rows of some were measured."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),
     "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
     "layouts": ("windtunnel.cli.layouts", "List the layouts of a job on its GPUs, the fastest first"),
+    "explore": ("windtunnel.cli.explore", "Search for the best layout of a job, and prove it by simulation"),
     "runs": ("windtunnel.cli.runs", "List, show and remove the runs of studies"),
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),

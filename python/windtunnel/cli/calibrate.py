@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json as json_module
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from windtunnel.cli.app import DONE
-from windtunnel.cli.console import out, talk
+from windtunnel.cli.console import out, print_json, talk
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def kernels(
         if not dry:
             today = dt.datetime.now(dt.UTC).date()
             record = path.parents[1] / "kernels" / f"{path.stem}.json"
-            old = json.loads(read_text(record)) if record.is_file() else {}
+            old = json_module.loads(read_text(record)) if record.is_file() else {}
             names = [profile.name for profile in profiles]
             write_beside(path, tiles.rewritten(sheet, fits, names, today).encode())
             record.parent.mkdir(exist_ok=True)
@@ -157,6 +157,44 @@ def kernels(
     if not dry:
         write_beside(path, fitting.rewritten(sheet, found, dt.datetime.now(dt.UTC).date()).encode())
         out().print(f"wrote {path}", markup=False, soft_wrap=True)
+    return DONE
+
+
+@app.command()
+def loggops(
+    measured: Annotated[Path, typer.Argument(metavar="PINGPONG.CSV", help="What `mpirun -n 2 loggops` printed.")],
+    target: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Piece of a scenario to write; printed if left out.")
+    ] = None,
+    statistic: Annotated[str, typer.Option("--by", help="min or median of the round trips of a size.")] = "min",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> int:
+    """Fit LogGOPS (L, o, g, G, O, S) on ping-pongs of two MPI ranks, as Netgauge does."""
+    from windtunnel.calibrate import loggops as fitting
+    from windtunnel.results.folder import write_beside
+
+    if statistic not in ("min", "median"):
+        raise InputError(f"--by: expected `min` or `median`, found `{statistic}`")
+    found = fitting.fit(measured, statistic)
+    text = fitting.text_of(found, measured.name)
+    if target is not None:
+        write_beside(target, text.encode())
+    if json:
+        rows = [{"bytes": size, "measured_ns": ns, "fitted_ns": fitted} for size, ns, fitted in found.residuals]
+        print_json(json_module.dumps({"loggops": fitting.record(found), "half_round_trips": rows}))
+        return DONE
+    if target is None:
+        out().print(text, end="", markup=False, soft_wrap=True)
+    else:
+        errors = sorted(abs(fitted / ns - 1) for _, ns, fitted in found.residuals)
+        out().print(
+            f"wrote {target}: half a round trip is off by {errors[len(errors) // 2]:.1%} in the median, "
+            f"{errors[-1]:.1%} at most",
+            markup=False,
+            soft_wrap=True,
+        )
+    if not found.eager_seen:
+        talk().print("note: no size at which a send waits for its receiver: S is the largest that was measured")
     return DONE
 
 

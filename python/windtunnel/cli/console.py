@@ -1,11 +1,16 @@
-"""Consoles: data on standard output, talk on standard error. Colours follow the terminal and `NO_COLOR`."""
+"""Consoles: data on standard output, talk on standard error. Colours follow the terminal and `NO_COLOR`.
+
+Rich is imported by who prints: with `--json` nobody does.
+"""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_WIDTH = 100
 """Columns of output that does not go to a terminal."""
@@ -14,12 +19,16 @@ PLAIN_WIDTH = 100
 @cache
 def out() -> Console:
     """Standard output."""
+    from rich.console import Console
+
     return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 @cache
 def talk() -> Console:
     """Standard error."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PLAIN_WIDTH)
 
 

@@ -44,6 +44,9 @@ def import_(
     ] = "",
     algorithm: Annotated[str | None, typer.Option(help="Algorithm of all collectives; by size if left out.")] = None,
     flops: Annotated[float | None, typer.Option(help="FLOP/s of a rank, for recordings that count operations.")] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="Of storage: replicated, direct-drive, or a description FILE.yaml.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Make a workload of recordings, and say what of them is in it (also in OUT.coverage.json)."""
@@ -66,6 +69,7 @@ def import_(
         "missing": missing,
         "algorithm": algorithm,
         "flops": flops,
+        "architecture": architecture,
     }
     text = engine.import_recordings(json_module.dumps(request))
     if json:

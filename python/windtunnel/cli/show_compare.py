@@ -8,16 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.cli.show_json import title, value_text
-from windtunnel.text import UNKNOWN, percent
+from windtunnel.text import UNKNOWN, change
+from windtunnel.words import figure_text, label, title, value_text
 
 if TYPE_CHECKING:
     from windtunnel.comparison import Comparison, Metric
 
 MAIN = {"iteration_time_s.mean", "tokens_per_s", "mfu", "fct_mean_s"}
 """Keys that stand out."""
-
-_SHARES = ("mfu", "utilisation", "goodput", "loss_rate", "path_unevenness")
 
 
 def show_comparison(comparison: Comparison) -> None:
@@ -74,39 +72,19 @@ def _yaml(value: Any) -> str:  # noqa: ANN401
 
 def _cells(metric: Metric) -> list[Text]:
     style = "bold" if metric.key in MAIN else ""
-    change = metric.absolute
+    more = metric.absolute
     # A share changes by points; in per cent it would read as the relative change.
-    size = "" if change is None else _value(metric.key, abs(change)).replace("%", "pp")
-    signed = f"{'+' if change > 0 else '-'}{size}" if change is not None else UNKNOWN
-    relative = percent(metric.relative, signed=True)
+    size = "" if more is None else figure_text(metric.key, abs(more)).replace("%", "pp")
+    signed = f"{'+' if more > 0 else '-'}{size}" if more is not None else UNKNOWN
+    relative = change(metric.relative)
     cells = [
         f"  {label(metric.key)}",
-        _value(metric.key, metric.then),
-        _value(metric.key, metric.now),
+        figure_text(metric.key, metric.then),
+        figure_text(metric.key, metric.now),
         signed,
         relative,
     ]
     return [Text(cell, style=style) for cell in cells]
-
-
-def label(key: str) -> str:
-    """`iteration_time_s.mean` as `iteration time mean`."""
-    if key.startswith("links."):
-        return f"utilisation of {key.removeprefix('links.').removesuffix('.utilisation')}"
-    return " ".join("tokens/s" if part == "tokens_per_s" else title(part) for part in key.split("."))
-
-
-def _value(key: str, value: Any) -> str:  # noqa: ANN401
-    """A figure in the unit that some part of its key names."""
-    if value is not None and key.endswith(_SHARES) and isinstance(value, (int, float)):
-        return percent(value)
-    parts = key.split(".")
-    named = next((part for part in reversed(parts) if part.endswith(("_s", "_bps")) or "bytes" in part), key)
-    if "gpu_seconds" in parts or parts[0] == "memory":
-        named = "gpu_seconds_s" if "gpu_seconds" in parts else "memory_bytes"
-    if parts[-1] == "tokens_per_s":
-        named = "tokens"
-    return value_text(named, value)
 
 
 def _equal(comparison: Comparison) -> str:

@@ -1,7 +1,4 @@
-"""JSON of the engine as tables: lists of records become tables, records become names and values.
-
-Units come from the ends of the keys (`_bytes`, `_s`, `_ps`, `_bps`), as everywhere in the results.
-"""
+"""JSON of the engine as tables: lists of records become tables, records become names and values."""
 
 from __future__ import annotations
 
@@ -13,39 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.text import UNKNOWN, count, duration, energy, power, rate, short_count, size
+from windtunnel.words import title, value_text
 
 
 def show_json(text: str) -> None:
     """Prints JSON text."""
     _show(json.loads(text), depth=0)
-
-
-def value_text(key: str, value: object) -> str:
-    """A scalar in the unit that its key names."""
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, (int, float)):
-        return str(value)
-    if "bytes" in key:
-        return size(value)
-    if key.endswith("_ps"):
-        return duration(value / 1e12)
-    if key.endswith("_s"):
-        return duration(value)
-    if key.endswith("power_w"):
-        return power(value)
-    if key.endswith("energy_j"):
-        return energy(value)
-    if key.endswith("_usd"):
-        return f"{count(value)} US$"
-    if key.endswith("_bps"):
-        return rate(value)
-    if "flops" in key:
-        return short_count(value)
-    return count(value)
 
 
 def _show(value: Any, depth: int, key: str = "") -> None:  # noqa: ANN401
@@ -96,15 +66,6 @@ def _plain(key: str, value: object) -> str:
         shown = ", ".join(value_text(key, item) for item in value[:16])
         return shown + (f", … ({len(value)} in all)" if len(value) > 16 else "")
     return value_text(key, value)
-
-
-def title(key: str) -> str:
-    """A key in words, without its unit."""
-    if key.endswith(("power_w", "energy_j")):
-        key = key[:-2]
-    for unit in ("_bytes", "_ps", "_bps", "_s"):
-        key = key.removesuffix(unit)
-    return key.replace("_", " ")
 
 
 def _print(what: Table | Text, depth: int) -> None:

@@ -192,6 +192,8 @@ def _show_cost(console: Console, summary: dict[str, Any]) -> None:
     parts = []
     if cost.get("fabric_usd") is not None:
         parts.append(f"fabric US$ {count(cost['fabric_usd'])}")
+    if cost.get("gpus_usd") is not None:
+        parts.append(f"GPUs US$ {count(cost['gpus_usd'])}")
     if cost.get("fabric_power_w") is not None:
         parts.append(f"fabric {power(cost['fabric_power_w'])}")
     if cost.get("gpus_power_w") is not None:

@@ -30,7 +30,7 @@ TARGET = Path("runs") / "validation"
 def validate(
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="NAME", help="A table of the board; all if left out. Repeatable."),
+        typer.Option("--table", metavar="NAME", help="A table; those of the board if left out. Repeatable."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of measured tables; its `systems/*.yaml` are read first.")
@@ -51,6 +51,9 @@ def validate(
         Path | None, typer.Option(metavar="FILE", help="Write 500 rows with their predictions, for `--since`.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    ablated: Annotated[
+        str | None, typer.Option("--without", metavar="MECHANISM", help="Take a mechanism of the model away.")
+    ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
     ] = False,
@@ -58,13 +61,17 @@ def validate(
     """Predict published measurements and say how far off the predictions are; 1 if a row could not be run."""
     from windtunnel.cli.study_progress import study_progress
     from windtunnel.results.folder import write_beside
-    from windtunnel.validate import NAMES
+    from windtunnel.validate import BOARD, NAMES
     from windtunnel.validate import validate as run_board
+    from windtunnel.validate.ablation import MECHANISMS
     from windtunnel.validate.output import html, rows_as_they_come, rows_csv
     from windtunnel.validate.since import before, moved, pins
 
     _known(tables or [], NAMES)
+    _known([] if ablated is None else [ablated], tuple(MECHANISMS))
 
+    if ablated is not None and (write or pin is not None):
+        raise InputError("`--without` predicts what no run gets\n\nhint: leave `--write` and `--pin` out")
     if write and (tables or quick):
         raise InputError("`--write` takes the whole board\n\nhint: leave `--table` and `--quick` out")
     earlier = None if since is None else before(since)
@@ -73,7 +80,7 @@ def validate(
     with study_progress(0) as progress, rows_as_they_come(folder) as told:
         try:
             board = run_board(
-                tables or NAMES,
+                tables or BOARD,
                 data=data,
                 quick=quick,
                 store=store,
@@ -81,6 +88,7 @@ def validate(
                 fresh=fresh,
                 progress=progress,
                 only=only,
+                ablated=ablated,
                 told=told,
             )
         except KeyboardInterrupt:

@@ -25,10 +25,12 @@ class Job:
     index: int
     gpus: int
     global_batch: int
+    sequence: int
     layers: int
     experts: bool
     own: dict[str, Any]
-    """What the scenario says: `micro_batch`, `recompute`, `zero`, `schedule`, `chunks`, `attention`, `model`."""
+    """What the scenario says: `micro_batch`, `recompute`, `zero`, `schedule`, `chunks`, `attention`, `model`, `order`
+    (`pp-out` or `dp-out`), the number of `buildings`, and the sections `parallelism` and `training`."""
     layout: dict[str, int] | None
     """The scenario's own, if it has one."""
 
@@ -70,8 +72,14 @@ def read_job(source: Source, overrides: list[tuple[str, str]], name: str | None 
         "zero": given.get("zero", 0),
         "schedule": (given.get("schedule") or {}).get("name", "1f1b"),
         "chunks": (given.get("schedule") or {}).get("chunks") or 1,
+        "order": "dp-out" if (given.get("order") or ["pp"])[-1] == "dp" else "pp-out",
+        "buildings": len((tree.get("topology") or {}).get("buildings") or [None]),
+        "parallelism": given,
+        "training": training,
     }
-    return Job(source, tuple(overrides), index, gpus, batch, facts["layers"], facts["experts"], own, layout)
+    sequence = workload.get("sequence")
+    sequence = sequence if isinstance(sequence, int) else 1
+    return Job(source, tuple(overrides), index, gpus, batch, sequence, facts["layers"], facts["experts"], own, layout)
 
 
 def explain(

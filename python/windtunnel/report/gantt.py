@@ -93,14 +93,18 @@ def lanes(operations: pl.DataFrame, start: NDArray[np.float64], finish: NDArray[
     names, inverse = np.unique(keys, axis=0, return_inverse=True)
     result: list[Lane] = []
     several = len({(s, r) for s, r, _ in names}) > len({s for s, _, _ in names})
+    staged = len({s for s, _, _ in names}) > 1
+    streams = len({t for _, _, t in names}) > 1
     before = None
     for i, (s, r, t) in enumerate(names[:MOST_LANES]):
         mine = inverse.reshape(-1) == i
         first = before != (s, r)
         before = (s, r)
-        head = (f"stage {s} (rank {r})   " if several else f"stage {s}   ") if first else ""
-        name = stream_name(int(t), operations.filter(mine))
-        result.append(Lane(head + name, first, rasterise(start[mine], finish[mine], kinds[mine])))
+        # Without a pipeline a stage says nothing, as a stream does where there is one.
+        where = (f"stage {s} (rank {r})" if several else f"stage {s}") if staged else f"rank {r}"
+        name = stream_name(int(t), operations.filter(mine)) if streams else ""
+        label = "   ".join(part for part in (where if first else "", name) if part)
+        result.append(Lane(label, first, rasterise(start[mine], finish[mine], kinds[mine])))
     return result
 
 

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-STYLE = """
-html { color-scheme: light dark; }
+COLOURS = """
 :root { --ink: #1f2933; --muted: #616e7c; --line: #e4e7eb; --paper: white; --ground: #f5f7fa; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ee; --muted: #9aa5b1; --line: #343d48; --paper: #1c2229; --ground: #12161b; }
 }
+"""
+"""Of a page, and of figures that stand alone."""
+
+STYLE = (
+    f"{COLOURS}html {{ color-scheme: light dark; }}"
+    """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -38,19 +43,24 @@ th { text-align: left; color: var(--muted); font-weight: 500; }
 th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 tr:last-child td { border-bottom: 0; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 8px; }
-.bar { height: 10px; border-radius: 2px; min-width: 1px; margin-top: 5px; }
+.swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 8px;
+  box-shadow: 0 0 0 .5px #8888; }
+.bar { height: 10px; border-radius: 2px; min-width: 1px; margin-top: 5px; box-shadow: 0 0 0 .5px #8888; }
 .partial { color: #1f2933; background: #fff3c4; border: 1px solid #f0b429; border-radius: 8px; padding: 8px 14px;
   margin-top: 16px; }
+a { color: inherit; }
+details summary { cursor: pointer; color: var(--muted); margin: 6px 0; }
 code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 @media (max-width: 720px) {
   main { padding: 20px 8px 40px; }
   section { padding: 16px 14px; overflow-x: auto; }
   section > svg { min-width: 720px; }
+  td:first-child { overflow-wrap: anywhere; min-width: 11ch; }
   .cards { grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); }
 }
 @media print { body { background: white; } section { break-inside: avoid; } }
 """
+)
 
 
 class Raw(str):

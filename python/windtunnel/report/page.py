@@ -167,8 +167,11 @@ def _job_sections(result: Result, job: dict[str, Any], *, named: bool) -> list[s
 def _breakdown(job: dict[str, Any]) -> Raw:
     mean = (job["iteration_time_s"] or {}).get("mean")
     rows = []
+    none = [part.name for part in PARTS if part.seconds(job) == 0]
     for part in PARTS:
         value = part.seconds(job)
+        if value == 0:
+            continue
         share = value / mean if value is not None and mean else None
         swatch = Raw(f'<span class="swatch" style="background:{part.colour}"></span>{text(part.name)}')
         width = f"{100 * (share or 0):.2f}%"
@@ -180,6 +183,8 @@ def _breakdown(job: dict[str, Any]) -> Raw:
         parts = [[key, size(value)] for key, value in memory.items() if key not in {"total", "capacity"}]
         parts += [["total", size(memory["total"])], ["capacity", size(memory.get("capacity"))]]
         extra = f'<div class="narrow"><h3>Memory of a GPU</h3>{table([], parts, [1])}</div>'
+    if none:
+        extra = f'<p style="color:var(--muted);margin:10px 0 0">Nothing: {text(", ".join(none))}.</p>{extra}'
     return Raw(
         table(["part", "time", "share", ""], rows, [1, 2]).replace("<th></th>", '<th style="width:50%"></th>') + extra
     )

@@ -1,6 +1,8 @@
-"""Run folders: `summary.json`, `manifest.json`, the scenario, and tables as folders of Parquet part files."""
+"""Run folders: `summary.json`, `manifest.json`, the scenario, and tables as folders of Parquet part files.
+
+The engine writes the tables (`windtunnel.engine.TableWriter`), polars reads them; it is imported by who asks for one.
+"""
 
 from windtunnel.results.result import Result
-from windtunnel.results.writer import TableWriter
 
-__all__ = ["Result", "TableWriter"]
+__all__ = ["Result"]

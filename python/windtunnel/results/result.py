@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from windtunnel.engine import InputError
 from windtunnel.source import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import polars as pl
 
     from windtunnel.results.notebook import Plots
 
@@ -69,6 +69,8 @@ class Result:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Within it, what is wrong with a table is an `InputError`: of a folder that somebody gives."""
+        import polars as pl  # noqa: PLC0415
+
         try:
             yield
         except pl.exceptions.PolarsError as error:
@@ -98,6 +100,8 @@ class Result:
                 f"the run has no table `{table}`: `{self.path}`\n\n"
                 f"hint: it has {', '.join(f'`{name}`' for name in self.tables) or 'none'}"
             )
+        import polars as pl  # noqa: PLC0415
+
         for part in sorted((self.path / table).glob("part-*.parquet")):
             try:
                 pl.read_parquet_schema(part)

@@ -45,6 +45,18 @@ def summaries(
     return run_points(points, store, limits=limits, fresh=fresh, progress=progress)
 
 
+def with_tables(
+    points: Sequence[Point],
+    store: Store,
+    *,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Iterator[Outcome]:
+    """As `summaries`, of runs whose folders in the store have their tables."""
+    return run_points(points, store, limits=limits, fresh=fresh, tables=True, progress=progress)
+
+
 def results(
     points: Sequence[Point],
     store: Store,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
+    from windtunnel.engine import TableWriter
     from windtunnel.studies.point import Point
     from windtunnel.studies.recipe import Digests
 
@@ -100,7 +101,7 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
     from windtunnel.bill import with_bill
     from windtunnel.studies.folders import written
     from windtunnel.studies.inputs import UNKNOWN, named, read_by
-    from windtunnel.studies.recipe import meaning
+    from windtunnel.studies.recipe import meaning, scenario_tree
 
     point = task.point
     before_ns = time.time_ns()
@@ -109,16 +110,18 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
         if point.explain:
             text = _explained(task, base)
         elif task.tables:
-            from windtunnel.results import TableWriter
+            from windtunnel.engine import TableWriter
 
             with TableWriter(folder.path) as writer:
-                text = _simulated(task, base, writer.sink)
+                text = _simulated(task, base, writer)
             rows = writer.rows
         else:
-            text = _simulated(task, base, _dropped)
-        if not point.explain:
-            text = with_bill(text, replace(point.source, base=base), point.overrides)
-        summary: dict[str, Any] = json.loads(text)
+            text = _simulated(task, base, None)
+        tree = scenario_tree(point)
+        if point.explain:
+            summary: dict[str, Any] = json.loads(text)
+        else:
+            text, summary = with_bill(text, replace(point.source, base=base), point.overrides, tree)
         own = {name for name, _ in point.files}
         if point.explain:  # which does not say what it read
             known = [(path.as_posix(), digests.of(base / path)) for path in named(point.source, point.overrides)]
@@ -126,7 +129,7 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
         else:
             found = read_by(summary, base, digests, before_ns)
         read = [one for one in found if one[0] not in own]
-        meant = meaning(point)
+        meant = meaning(point, tree)
         folder.finish(point, text, summary, meant, read, rows, tables=task.tables)
     return text, meant, read
 
@@ -152,7 +155,7 @@ def _options(task: Task) -> dict[str, object]:
     return {"threads": task.threads, "seed": point.seed, "fidelity": point.fidelity, "full": point.full}
 
 
-def _simulated(task: Task, base: Path, sink: Any) -> str:  # noqa: ANN401
+def _simulated(task: Task, base: Path, sink: TableWriter | None) -> str:
     from windtunnel import engine
 
     point, source = task.point, task.point.source
@@ -169,10 +172,6 @@ def _explained(task: Task, base: Path) -> str:
 
     point, source = task.point, task.point.source
     return engine.explain(source.text, source.name, str(base), list(point.overrides), _options(task))
-
-
-def _dropped(_table: str, _columns: object) -> None:
-    """Rows that nobody keeps."""
 
 
 def _quiet(*_: object) -> None:

@@ -8,6 +8,6 @@ rows that a constant was fitted on are never scored.
 from windtunnel.validate.board import Board, validate
 from windtunnel.validate.rows import Excluded, Row, Table
 from windtunnel.validate.score import Figures, Score
-from windtunnel.validate.tables import NAMES
+from windtunnel.validate.tables import BOARD, NAMES
 
-__all__ = ["NAMES", "Board", "Excluded", "Figures", "Row", "Score", "Table", "validate"]
+__all__ = ["BOARD", "NAMES", "Board", "Excluded", "Figures", "Row", "Score", "Table", "validate"]

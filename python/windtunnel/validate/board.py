@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+from windtunnel.validate.ablation import without
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Failed, Score
 from windtunnel.validate.systems import read_systems
-from windtunnel.validate.tables import NAMES, READERS
+from windtunnel.validate.tables import BOARD, READERS, uec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -56,7 +57,7 @@ def data_folder(given: Path | None) -> Path:
 
 
 def validate(
-    tables: Sequence[str] = NAMES,
+    tables: Sequence[str] = BOARD,
     *,
     data: Path | None = None,
     quick: bool = False,
@@ -65,12 +66,14 @@ def validate(
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,
     only: Mapping[str, Container[str]] | None = None,
+    ablated: str | None = None,
     told: Callable[[Row, float], None] | None = None,
 ) -> Board:
     """Predicts and scores `tables`; those whose files are not in the folder are named as absent.
 
     Runs are kept in `store`, where unchanged ones are taken from unless `fresh`. `only` names the rows of each table
-    that are wanted, by id; a table without a name in it is left out. `told` hears of each row when it is predicted.
+    that are wanted, by id; a table without a name in it is left out. `ablated` names a mechanism that is taken away
+    (`ablation.MECHANISMS`). `told` hears of each row when it is predicted.
     """
     folder = data_folder(data)
     systems = read_systems(folder)
@@ -89,6 +92,9 @@ def validate(
         if quick:
             table.rows = table.rows[::QUICK]
             table.beside = table.beside[::QUICK]
+        if ablated is not None:
+            table.rows = [without(row, ablated) for row in table.rows]
+            table.beside = []
         found.append(table)
     rows = [row for table in found for row in [*table.rows, *table.beside]]
     hear = None if told is None else _Teller(rows, told)
@@ -137,6 +143,8 @@ def predicted_of(row: Row, results: Mapping[str, dict[str, Any] | str]) -> float
 def _predicted(row: Row, job: dict[str, Any]) -> float:
     if row.quantity == "time":
         return float(job["iteration_time_s"]["mean"])
+    if row.quantity in uec.ENDS:
+        return float(job[row.quantity])
     ranks = job["memory_by_pipeline_rank"]
     fullest = ranks[0] if row.quantity == "first" else max(ranks, key=lambda rank: float(rank["total"]))
     return float(fullest["activations" if row.quantity == "activations" else "total"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
 from windtunnel.text import percent
-from windtunnel.validate import targets
+from windtunnel.validate import front, targets
 from windtunnel.validate.bands import text
 from windtunnel.validate.output import markdown
 
@@ -59,10 +58,12 @@ def renew(board: Board) -> list[Path]:
         raise InputError(f"{page}: the marks `{BEGIN}` and `{END}` are not both there")
     new = f"{old[:begin]}{BEGIN}\n\n{block(board)}\n{old[end:]}"
     write_beside(page, new.encode())
+    readme = ROOT / "README.md"
+    write_beside(readme, front.renewed(readme.read_text(encoding="utf-8"), new).encode())
     errors = ROOT / "data" / "errors" / "training.json"
     errors.parent.mkdir(exist_ok=True)
     write_beside(errors, text(board.scores).encode())
-    return [page, errors]
+    return [page, readme, errors]
 
 
 def block(board: Board) -> str:
@@ -110,9 +111,3 @@ def _groups(score: Score, by: str = "kind") -> list[str]:
         f"{percent(group['p95_abs_error'])} | {percent(group['bias'], signed=True)} |"
         for group in found
     ]
-
-
-def rows_of_page(page: str) -> dict[str, tuple[int, str, str]]:
-    """The rows, median and 95th percentile that the page's board states, by table."""
-    pattern = re.compile(r"^\| `([a-z0-9-]+)` \| (\d+) \| ([^|]+) \| ([^|]+) \|", re.MULTILINE)
-    return {m[1]: (int(m[2]), m[3].strip(), m[4].strip()) for m in pattern.finditer(page)}

@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windtunnel.results import Result
 from windtunnel.source import Source
-from windtunnel.studies.ask import opened, summaries
+from windtunnel.studies.ask import opened, summaries, with_tables
 from windtunnel.studies.point import Point
 from windtunnel.validate.collectives import times
 from windtunnel.validate.rounds import shortened
-from windtunnel.validate.tables import aic, m4, pico, traces
+from windtunnel.validate.tables import aic, m4, pico, traces, uec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,6 +46,9 @@ def runs_of(row: Row) -> list[tuple[str, dict[str, Any], float]]:
     if any(key in row.scenario for key in ("mpi", "kernel", "trace", "reads")):
         # A fabric names every rank, and kernels are many: the row's own id is the shorter key.
         return [(row.id, dict(row.scenario), 1.0)]
+    if row.quantity in uec.ENDS:
+        # Both are of one run.
+        return [(_key([row.scenario, row.models, "flows"]), dict(row.scenario), 1.0)]
     whole = row.quantity != "time" or "collective" in row.scenario
     short = [(dict(row.scenario), 1.0)] if whole else shortened(row.scenario)
     return [(_key([scenario, row.models, row.quantity]), scenario, weight) for scenario, weight in short]
@@ -84,25 +88,38 @@ def predict(
             found.update({key: {"seconds": value} for key, value in zip(asked, answers, strict=True)})
     if told is not None:
         told(found)
+    flows = {key: one for key, one in work.items() if one[1].quantity in uec.ENDS}
+    others = {key: one for key, one in work.items() if key not in flows}
     if work:
         with opened(store) as kept:
-            points = [_point(scenario, row) for scenario, row in work.values()]
-            outcomes = summaries(points, kept, limits=limits, fresh=fresh, progress=progress)
-            for key, outcome in zip(work, outcomes, strict=True):
-                found[key] = _found(outcome)
-                if told is not None:
-                    told(found)
+            for some, run, result in ((others, summaries, _found), (flows, with_tables, _ends)):
+                points = [_point(scenario, row) for scenario, row in some.values()]
+                outcomes = run(points, kept, limits=limits, fresh=fresh, progress=progress) if points else iter(())
+                for (key, (_, row)), outcome in zip(some.items(), outcomes, strict=True):
+                    found[key] = result(outcome, row)
+                    if told is not None:
+                        told(found)
     return found
+
+
+def _ends(outcome: Outcome, row: Row) -> dict[str, Any] | str:
+    """When the first and the last flow of a run end, in the form of a summary; or why that is not known."""
+    if outcome.folder is None:
+        return (outcome.message or outcome.state).removeprefix("row: ")
+    return {"jobs": [uec.ends(Result(outcome.folder).flows, row.scenario)]}
 
 
 def _point(scenario: str, row: Row) -> Point:
     models = ((name, model if isinstance(model, str) else json.dumps(model)) for name, model in row.models.items())
     return Point(
-        Source(scenario, "row", Path("/")), varied={"row": row.id}, files=tuple(models), explain=row.quantity != "time"
+        Source(scenario, "row", Path("/")),
+        varied={"row": row.id},
+        files=tuple(models),
+        explain=row.quantity not in ("time", *uec.ENDS),
     )
 
 
-def _found(outcome: Outcome) -> dict[str, Any] | str:
+def _found(outcome: Outcome, _: Row) -> dict[str, Any] | str:
     """A summary, or what an explanation says of a job's memory in the form of one; or why there is none."""
     if outcome.summary is None:
         return (outcome.message or outcome.state).removeprefix("row: ")

@@ -25,8 +25,8 @@ class Row:
     groups: Mapping[str, str]
     models: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
     quantity: str = "time"
-    """`time`, `memory` (bytes of the fullest GPU), `first` (of a GPU of the first pipeline stage) or `activations`
-    (those of the fullest that are activations)."""
+    """`time`, `smallest` and `largest` (when the first and the last flow of a run end), `memory` (bytes of the fullest
+    GPU), `first` (of a GPU of the first pipeline stage) or `activations` (those among the bytes of the fullest)."""
 
 
 @dataclass(frozen=True)

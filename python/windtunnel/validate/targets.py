@@ -38,6 +38,7 @@ TARGETS = (
     Target("mosaic-mpt", None, 0.10, 0.25),
     Target("dgxc", None, 0.07, 0.15),
     Target("ultrascale", None, 0.10, 0.30),
+    Target("marin", None, 0.15, 0.40),
     Target("memory", None, 0.10, 0.25),
     Target("m4", ("load", "unloaded"), 0.05, 1.0),
     Target("m4", ("load", "loaded"), 0.15, 1.0),

@@ -1,6 +1,6 @@
 //! What a job's kernels take: number formats, a profile of one's own, the attention kernel, and the pace that the slowest GPU keeps.
 
-use windtunnel_kernel::math::largest_of_normals;
+use windtunnel_kernel::math::largest_of_exponentials;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::model::{Dtype, Evidence, GpuSheet, KernelModel, KernelProfile, Precision};
@@ -97,7 +97,9 @@ pub(super) fn kernels(
     Ok(model)
 }
 
-/// Share of the sheet's compute rates that the slowest of `gpus` GPUs sustains: the others wait for it.
+/// Share of the sheet's compute rates that the slowest of `gpus` GPUs sustains: the others wait for it. Most GPUs run at the clock of
+/// their kind, and few fall far behind it: what a GPU takes longer is exponential, so that the largest of n grows by as much with
+/// every doubling. `spread` is counted from one GPU, whose own delay is in the sustained share.
 fn pace(settings: &ModelJob, gpu: &GpuSheet, gpus: u64, place: &str) -> Result<f64, InputError> {
     let of = |given: Option<f64>, sheet: Option<f64>, other: f64| given.or(sheet).unwrap_or(other);
     let share = of(settings.compute_share, gpu.sustained.as_ref().map(|figure| figure.value.0), 1.0);
@@ -110,7 +112,8 @@ fn pace(settings: &ModelJob, gpu: &GpuSheet, gpus: u64, place: &str) -> Result<f
         let message = format!("expected a share from 0 to 0.2, found `{spread}`");
         return Err(InputError::new(format!("{place}.training.speed_spread"), message));
     }
-    Ok(share / (1.0 + spread * largest_of_normals(gpus)))
+    let slowest = largest_of_exponentials(gpus.max(1)) - 1.0;
+    Ok(share / (1.0 + spread * slowest))
 }
 
 /// How the constants that the scenario gives are known.

@@ -9,10 +9,13 @@
 //! Published thresholds hold as long as they are that deep; beyond, all of a profile's grow by one factor, up to what a port's share
 //! of the buffer holds. Thresholds that a scenario writes are never changed.
 
+use std::collections::BTreeSet;
+
 use windtunnel_fabric::packet::{BufferSettings, EcnSettings};
 use windtunnel_kernel::{BitRate, Bytes, Span};
+use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
-use windtunnel_topology::Topology;
+use windtunnel_topology::{LinkId, LinkTier, Topology};
 
 use super::network::transport;
 use crate::ecn_profiles::EcnProfile;
@@ -90,6 +93,35 @@ pub fn marking(ecn: &Ecn, marks: &Marks) -> EcnSettings {
         (from, to) => (from.map_or(Bytes(kmin), |size| size.0), to.map_or(Bytes(kmax), |size| size.0)),
     };
     EcnSettings { rate, kmin, kmax, pmax, at: ecn.at.0 }
+}
+
+/// The tiers of links that `network.ecn_on` names.
+///
+/// # Errors
+/// [`InputError`] for a tier that the fabric does not have.
+pub fn marked_tiers(
+    names: &[String],
+    topology: &Topology,
+    source: &str,
+) -> Result<Vec<LinkTier>, InputError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of_switch = |link: &LinkId| topology.link_source(*link).is_some();
+    let tiers: BTreeSet<LinkTier> = (0..topology.link_count() as u32)
+        .map(LinkId)
+        .filter(of_switch)
+        .map(|link| topology.link(link).tier)
+        .collect();
+    let found = |(index, name): (usize, &String)| {
+        tiers.iter().copied().find(|tier| tier.name() == name.trim()).ok_or_else(|| {
+            let known: Vec<String> = tiers.iter().map(|tier| tier.name().into_owned()).collect();
+            let place = format!("{source}: network.ecn_on[{index}]");
+            InputError::new(place, format!("no tier of queues `{name}`"))
+                .hint(format!("tiers of queues are `{}`", known.join("`, `")))
+        })
+    };
+    names.iter().enumerate().map(found).collect()
 }
 
 /// Depth at which one packet in 200 is marked.

@@ -3,6 +3,7 @@
 mod buffers;
 mod drawn;
 mod elastic;
+pub mod estimate;
 mod experts;
 pub mod fabric;
 pub mod flows;
@@ -23,6 +24,7 @@ mod routes;
 pub mod source;
 pub mod sources;
 pub mod storage;
+mod told;
 mod variation;
 
 use std::collections::BTreeMap;

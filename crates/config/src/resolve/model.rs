@@ -9,9 +9,9 @@ use windtunnel_workload::generate::{
     Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
 };
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, Dispatcher, DlrmTraining, Dtype,
-    Evidence, GpuSheet, Graphs, KernelModel, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute,
-    Resident, Sharding, Training, Zero, compute_time,
+    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, Dispatcher, DlrmTraining, Evidence,
+    GpuSheet, Graphs, KernelModel, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute, Resident,
+    Sharding, Training, Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
@@ -20,6 +20,7 @@ use super::framework::Framework;
 use super::jobs::{Built, Context};
 use super::kernels::{kernels, precision};
 use super::names::choice;
+use super::told::{NO_FRAMEWORK, kind_of, says_nothing_of_software};
 use crate::schema::jobs::CollectiveSettings;
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
@@ -53,6 +54,10 @@ pub fn build(
     })?;
     let mut training = source.training.clone().unwrap_or_default();
     let mut parallelism = job.parallelism.clone();
+    let untold = matches!(sheet.kind, ModelKind::Transformer(_)) && says_nothing_of_software(&training);
+    if untold {
+        evidence.add("framework", "inferred", NO_FRAMEWORK);
+    }
     if let Some(framework) = Framework::of(&training, context, &place)? {
         parallelism = Some(framework.complete(&mut training, parallelism.unwrap_or_default(), evidence));
     }
@@ -88,6 +93,7 @@ pub fn build(
                 micro_batch: need(source.micro_batch.or(Some(1)), "micro_batch")?,
                 global_batch,
                 settings: training,
+                untold,
                 parallelism,
                 gpu,
                 kernels,
@@ -114,7 +120,7 @@ pub fn is_dlrm(name: &str, context: &Context<'_>) -> Result<bool, InputError> {
     Ok(matches!(sheet.kind, ModelKind::Dlrm(_)))
 }
 
-fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
+pub(super) fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSheet, InputError> {
     let text = sheets::find("models", name, context.base, place)?;
     if let Ok(sheet) = ModelSheet::parse(&text.text) {
         return Ok(sheet);
@@ -135,42 +141,20 @@ fn model_sheet(name: &str, context: &Context<'_>, place: &str) -> Result<ModelSh
     ModelSheet::parse(&text.text).map_err(|error| InputError::new(&text.source, error.to_string()))
 }
 
-/// What kind of prediction this is, by which errors were observed (`data/errors/training.json`).
-fn kind_of(training: &Training, gpu: &GpuSheet) -> &'static str {
-    let narrow = matches!(training.precision.compute, Dtype::Fp8 | Dtype::Fp4);
-    let curve = match &gpu.efficiency.gemm_fp8 {
-        Some(curve) if narrow => curve,
-        _ => &gpu.efficiency.gemm,
-    };
-    let tiles = gpu
-        .kernels
-        .as_ref()
-        .and_then(|kernels| if narrow { kernels.gemm.fp8.as_ref() } else { kernels.gemm.bf16.as_ref() });
-    let evidence = tiles.map_or(curve.evidence, |found| found.evidence);
-    let measured = matches!(evidence, Evidence::Measured | Evidence::Calibrated);
-    if training.lora_rank.is_some() {
-        "adapters"
-    } else if training.architecture.experts.is_some() {
-        "experts"
-    } else if measured {
-        "dense, kernels measured"
-    } else {
-        "dense, kernels inferred"
-    }
-}
-
 /// A transformer with everything that lays it out.
-struct Transformer<'a> {
-    name: String,
-    sequence: u64,
-    micro_batch: u64,
-    global_batch: u64,
-    settings: ModelJob,
-    parallelism: Parallelism,
-    gpu: &'a GpuSheet,
-    kernels: KernelModel,
-    dispatcher: Option<Dispatcher>,
-    place: &'a str,
+pub(super) struct Transformer<'a> {
+    pub(super) name: String,
+    pub(super) sequence: u64,
+    pub(super) micro_batch: u64,
+    pub(super) global_batch: u64,
+    pub(super) settings: ModelJob,
+    /// Whether the job leaves open which software trains it.
+    pub(super) untold: bool,
+    pub(super) parallelism: Parallelism,
+    pub(super) gpu: &'a GpuSheet,
+    pub(super) kernels: KernelModel,
+    pub(super) dispatcher: Option<Dispatcher>,
+    pub(super) place: &'a str,
 }
 
 impl Transformer<'_> {
@@ -186,11 +170,15 @@ impl Transformer<'_> {
         let chunks = self.chunks(&training.architecture, schedule.placement.stages())?;
         let costs: Vec<ChunkCost> = chunks.iter().map(|chunk| training.chunk(chunk, &self.kernels)).collect();
         let stages: Vec<_> = costs.iter().map(|cost| cost.work.clone()).collect();
+        let mut layout = layout;
+        let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
+        layout.schedule.kept = Some(share);
         let generated = generate(&layout, &stages)
             .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
         let sharding = Self::sharding(&layout);
-        let memory: Vec<Memory> =
-            (0..layout.pp).map(|rank| memory_of(&training, &schedule, &chunks, rank, &sharding)).collect();
+        let memory: Vec<Memory> = (0..layout.pp)
+            .map(|rank| memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
+            .collect();
         let mut warnings = Vec::new();
         let verdict = self.check_memory(&training, &memory, &sharding, context, &mut warnings)?;
         let grid = &generated.grid;
@@ -211,7 +199,14 @@ impl Transformer<'_> {
             flops: training.architecture.model_flops_per_token(self.sequence, false) as f64 * tokens as f64,
             peak_flops: peak,
             memory: verdict,
-            expected_error: crate::error_bands::of(kind_of(&training, self.gpu)),
+            expected_error: crate::error_bands::of(
+                kind_of(&training, self.gpu, self.untold),
+                &crate::error_bands::Job {
+                    gpu: &self.gpu.name,
+                    gpus: u64::from(ranks),
+                    sequence: self.sequence,
+                },
+            ),
             explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
         };
         let first_replica = |rank: u32| {
@@ -228,7 +223,11 @@ impl Transformer<'_> {
         })
     }
 
-    fn layout(&self, architecture: &Architecture, context: &Context<'_>) -> Result<Layout, InputError> {
+    pub(super) fn layout(
+        &self,
+        architecture: &Architecture,
+        context: &Context<'_>,
+    ) -> Result<Layout, InputError> {
         let given = &self.parallelism;
         let order: Vec<Axis> = given.order.iter().map(|axis| axis.0).collect();
         let order: [Axis; 5] = order.try_into().map_err(|order: Vec<Axis>| {
@@ -321,12 +320,17 @@ impl Transformer<'_> {
             run_length: given.run_length,
             warm_up: given.warm_up,
             w_delay: given.w_delay,
+            memory_cap: given.memory_cap,
             split_overhead: self.settings.split_overhead.unwrap_or(0.0),
             ..ScheduleSettings::new(name)
         })
     }
 
-    fn training(&self, architecture: Architecture, layout: &Layout) -> Result<Training, InputError> {
+    pub(super) fn training(
+        &self,
+        architecture: Architecture,
+        layout: &Layout,
+    ) -> Result<Training, InputError> {
         let settings = &self.settings;
         let at = |key: &str| self.at(&format!("workload.training.{key}"));
         let recompute = choice(
@@ -405,7 +409,7 @@ impl Transformer<'_> {
         Ok(training)
     }
 
-    fn sharding(layout: &Layout) -> Sharding {
+    pub(super) fn sharding(layout: &Layout) -> Sharding {
         let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate.max(1));
         Sharding {
             zero: Zero::stage(layout.zero).unwrap_or_default(),
@@ -419,7 +423,7 @@ impl Transformer<'_> {
 
     /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
     /// each, beside the embedding and the head (Llama 3, §3.3.2).
-    fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
+    pub(super) fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
         let at = self.at("workload.training.layers_per_stage");
         let per_stage = if let Some(given) = &self.settings.layers_per_stage {
             if given.len() != stages as usize {
@@ -591,6 +595,9 @@ fn memory_of(
         held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 1 }).collect();
     let mut memory = training.memory(&resident, sharding);
     let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).0).collect();
-    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &whole));
+    let kept: Vec<u64> = (whole.iter().zip(&held))
+        .map(|(whole, chunk)| (*whole as f64 * training.kept_share(chunk)).ceil() as u64)
+        .collect();
+    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &kept));
     memory
 }

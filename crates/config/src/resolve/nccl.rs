@@ -35,14 +35,27 @@ const VARIABLES: &str = "there are NCCL_VERSION, NCCL_ALGO, NCCL_PROTO, NCCL_MIN
 /// Tells the collectives of `workload` whose algorithm is left open what carries them out.
 ///
 /// # Errors
-/// [`InputError`] where the topology names no sheets that `tuner: nccl` needs, a system or a variable is not known, or an
-/// algorithm is named beside it.
+/// As [`libraries`].
 pub(super) fn equip(
     workload: &mut Workload,
     job: &Job,
     context: &Context<'_>,
     evidence: &mut EvidenceList,
 ) -> Result<(), InputError> {
+    attach(workload, &libraries(job, context, evidence)?);
+    Ok(())
+}
+
+/// What carries out the collectives of each dimension whose algorithm is left open.
+///
+/// # Errors
+/// [`InputError`] where the topology names no sheets that `tuner: nccl` needs, a system or a variable is not known, or an
+/// algorithm is named beside it.
+pub(super) fn libraries(
+    job: &Job,
+    context: &Context<'_>,
+    evidence: &mut EvidenceList,
+) -> Result<[Option<Library>; Dimension::ALL.len()], InputError> {
     let mut told = Told { context, evidence, base: None };
     let collective = job.workload.as_ref().and_then(|source| source.collective.as_ref());
     let mut of: [Option<Library>; Dimension::ALL.len()] = std::array::from_fn(|_| None);
@@ -91,8 +104,7 @@ pub(super) fn equip(
         let wanted = tuner == Some(TunerName::Nccl) || !environment.is_empty();
         of[dimension as usize] = told.library(environment, &place, wanted)?;
     }
-    attach(workload, &of);
-    Ok(())
+    Ok(of)
 }
 
 /// Gives every open collective of a dimension its library.

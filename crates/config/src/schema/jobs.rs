@@ -144,8 +144,8 @@ pub struct ModelJob {
     /// Share of the sheet's compute rates that the GPU sustains in training, where its power is limited; `sustained` of the
     /// sheet if left out.
     pub compute_share: Option<f64>,
-    /// Standard deviation of the speeds of the job's GPUs over their mean: the slowest sets the pace of all. `spread` of the sheet
-    /// if left out; 0 for equal GPUs.
+    /// Mean by which a GPU of the job takes longer than the fastest of its kind, as a share: the slowest sets the pace of all. `spread`
+    /// of the sheet if left out; 0 for equal GPUs.
     pub speed_spread: Option<f64>,
     /// Sequence parallelism with tensor parallelism; on unless `false`.
     pub sequence_parallel: Option<bool>,
@@ -354,11 +354,21 @@ pub struct ScheduleJob {
     pub warm_up: Option<u32>,
     /// Input gradients that pass before the first weight gradient.
     pub w_delay: Option<u32>,
+    /// Activations of chunks that a rank may hold at once (`zbv`, `zb-2p`; chunks × pp and 2 × pp if left out). With it `zbv` is searched
+    /// for by the costs of its passes, as `zb-2p` always is.
+    pub memory_cap: Option<u32>,
 }
 
 impl Default for ScheduleJob {
     fn default() -> Self {
-        Self { name: "1f1b".to_owned(), chunks: None, run_length: None, warm_up: None, w_delay: None }
+        Self {
+            name: "1f1b".to_owned(),
+            chunks: None,
+            run_length: None,
+            warm_up: None,
+            w_delay: None,
+            memory_cap: None,
+        }
     }
 }
 

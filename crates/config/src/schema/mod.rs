@@ -40,7 +40,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
-    ShapeKey, SwitchSettings, TopologyFile,
+    ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};
@@ -164,6 +164,9 @@ pub struct Network {
     pub telemetry: bool,
     /// When queues mark packets (packet fidelity).
     pub ecn: Ecn,
+    /// Tiers of the links whose queues mark, such as `[leaf-up, leaf-down]`, which leaves out the ports that lead to hosts (packet
+    /// fidelity). If left out: the queues of all switches.
+    pub ecn_on: Vec<String>,
     /// Shared buffers of switches by tier, from the hosts up; the last holds for all tiers above (packet fidelity). If
     /// left out, queues have no limit and nothing is lost; with `pfc`, switches have the buffer of a data sheet.
     pub buffers: Vec<Buffer>,
@@ -223,6 +226,7 @@ impl Default for Network {
             trimming: None,
             telemetry: false,
             ecn: Ecn::default(),
+            ecn_on: Vec::new(),
             buffers: Vec::new(),
             queues: Vec::new(),
             discipline: Name::default(),

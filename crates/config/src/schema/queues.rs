@@ -192,4 +192,6 @@ pub struct Trimming {
     /// Bytes of data that each port (with `queues`: each of its queues) of a switch may hold; if left out, what the shared
     /// buffer allows.
     pub queue: Option<Size>,
+    /// Rate of a port that `queue` is for; it grows in proportion. The same for all ports if left out.
+    pub rate: Option<Rate>,
 }

@@ -54,6 +54,7 @@ impl<T: Transport> Engine<T> {
         let flow = pair.sender;
         // What came earlier is settled by the old state.
         self.pull_for(flow, now);
+        self.dispatch_abandon(self.pairs.senders[flow as usize].port, flow, false);
         self.pairs.reset_sender(pair);
         if let Some(credits) = self.credits.get_mut() {
             credits.owe_nothing(flow);
@@ -62,6 +63,7 @@ impl<T: Transport> Engine<T> {
 
     /// Resets a receiving half.
     pub(super) fn reset_receiver(&mut self, flow: u32) {
+        self.dispatch_abandon(self.pairs.receivers[flow as usize].at(), flow, true);
         self.pairs.reset_receiver(flow);
         if let Some(credits) = self.credits.get_mut() {
             credits.forgo(flow);

@@ -10,8 +10,8 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Around, BuiltIn, Cubic, Dcqcn, Dctcp, Endpoint, Eqds, Hpcc, MpRdma, Ndp, NewReno, NoTransport, Nscc,
-    Parameter, Place, Rccc, Recovery, Swift, Unfit,
+    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,
+    NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
 };
 use crate::reroute::SharedRerouter;
 
@@ -57,11 +57,11 @@ macro_rules! transports {
 
         impl TransportChoice {
             /// What is said of each, in the order in which they are listed.
-            pub const ENTRIES: [Entry; [$($type::NAME),+].len()] =
-                [$(Entry::new($type::NAME, $type::SUMMARY)),+];
+            pub const ENTRIES: [Entry; [$(<$type as Transport>::NAME),+].len()] =
+                [$(Entry::new(<$type as Transport>::NAME, $type::SUMMARY)),+];
 
             /// Names that [`Self::by_name`] knows.
-            pub const NAMES: [&'static str; Self::ENTRIES.len()] = [$($type::NAME),+];
+            pub const NAMES: [&'static str; Self::ENTRIES.len()] = [$(<$type as Transport>::NAME),+];
 
             /// The names of their congestion laws, in the same order.
             pub const LAWS: [&'static str; Self::ENTRIES.len()] = [$($type::LAW),+];
@@ -75,6 +75,13 @@ macro_rules! transports {
             pub fn within(&self, around: &impl Around) -> Arc<dyn NetworkOf> {
                 match self {
                     $(Self::$member(transport) => Arc::new(around.around(*transport)),)+
+                }
+            }
+
+            /// Whether it schedules whole NIC ports, and mends losses by rules of its own.
+            pub const fn is_dispatched(&self) -> bool {
+                match self {
+                    $(Self::$member(_) => !<<$type as Transport>::Dispatcher as Dispatcher>::NAME.is_empty(),)+
                 }
             }
 
@@ -106,6 +113,11 @@ transports! {
     Hpcc(Hpcc),
     Ndp(Ndp),
     Eqds(Eqds),
+    Dcsim(Dcsim),
+    Mrc(Mrc),
+    PHost(PHost),
+    PFabric(PFabric),
+    DcPim(DcPim),
 }
 
 impl TransportChoice {
@@ -189,7 +201,9 @@ mod tests {
                     Place::Count(value) => *value = 7_777,
                     Place::Packets(value) => *value = Some(7_777),
                     Place::Flag(value) => *value = !*value,
+                    Place::Word(word) => word.at = (word.at + 1) % word.of.len(),
                     Place::Time(value) => *value = Span::from_ns(123),
+                    Place::Given(value) => *value = Some(Span::from_ns(123)),
                 }
                 let changed = std::mem::replace(&mut transport, default.clone());
                 assert_ne!(changed, default, "{name}.{}", parameter.key);

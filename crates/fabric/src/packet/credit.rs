@@ -20,9 +20,12 @@
 //! it learn of credit if the last PULLs are lost: the receiver has granted all that was asked for and would say nothing more,
 //! so it answers such a packet by a PULL that grants nothing new.
 
+use windtunnel_kernel::random::combine;
+
 use super::engine::Engine;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::List;
+use super::restraint::{Restrained, Seen};
 use super::timeline::Class;
 use super::transport::{Credit, Demand, Transport};
 
@@ -98,6 +101,8 @@ struct Pacer {
     due: u64,
     /// Picoseconds that a byte of credit takes.
     per_byte: f64,
+    /// What congestion of the fabric leaves of it.
+    restrained: Option<Restrained>,
 }
 
 /// Purses, accounts and schedulers; empty where no transport asks.
@@ -115,19 +120,40 @@ const TURN: u64 = 1_000_000_000;
 /// More than any sender will ever send unasked, so that sums with it fit in 63 bits.
 const MOST: u64 = 1 << 62;
 
+/// Sets the draws of restraint apart from others.
+const RESTRAINT: u64 = 0x6772_616e_7473;
+
 /// Bytes of the unit in which packets say what their sender asks for, modulo 2^32 units.
 const UNIT: u64 = 256;
 
 impl Credits {
     /// Schedulers of NIC ports whose rates, in bits a second, are given.
-    pub(super) fn new(scheme: Credit, rates: impl Iterator<Item = u64>) -> Self {
-        let pacer = |rate: u64| Pacer {
+    pub(super) fn new(scheme: Credit, rates: impl Iterator<Item = u64>, seed: u64) -> Self {
+        let pacer = |(port, rate): (u64, u64)| Pacer {
             rings: [List::EMPTY; 2],
             next: 0,
             due: u64::MAX,
             per_byte: 8e12 / (rate as f64 * scheme.share),
+            restrained: scheme.restraint.map(|rule| Restrained::new(&rule, combine(seed ^ RESTRAINT, port))),
         };
-        Self { scheme, pacers: rates.map(pacer).collect(), ..Self::default() }
+        Self { scheme, pacers: (0..).zip(rates).map(pacer).collect(), ..Self::default() }
+    }
+
+    /// A data packet has arrived at NIC port `p`.
+    #[inline]
+    fn saw(&mut self, p: u32, packet: &Packet, now: u64) {
+        let Some(rule) = &self.scheme.restraint else { return };
+        if let Some(port) = &mut self.pacers[p as usize].restrained {
+            port.saw(
+                rule,
+                now,
+                Seen {
+                    marked: packet.flags & flag::MARKED != 0,
+                    trimmed: packet.kind == Kind::Trimmed,
+                    last_hop: packet.flags & flag::LAST_HOP != 0,
+                },
+            );
+        }
     }
 
     /// Whether ports that nobody wants anything of grant credit.
@@ -313,7 +339,14 @@ impl Credits {
         }
         pacer.due = u64::MAX;
         let (flow, bytes) = pacer.take(accounts, scheme, mtu)?;
-        pacer.next = now + (bytes as f64 * pacer.per_byte).ceil() as u64;
+        let share = match (&mut pacer.restrained, &scheme.restraint) {
+            (Some(port), Some(rule)) => {
+                port.advance(rule, now);
+                port.rate
+            }
+            _ => 1.0,
+        };
+        pacer.next = now + (bytes as f64 * pacer.per_byte / share).ceil() as u64;
         Some(Granted { flow, bytes, all: accounts[flow as usize].granted })
     }
 
@@ -391,6 +424,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, now: u64) {
         let mtu = self.settings.mtu.0;
         let Some(credits) = self.credits.get_mut() else { return };
+        credits.saw(p, packet, now);
         if let Some(granted) = credits.want(packet, p, trimmed, mtu) {
             self.send_pull(packet.flow, granted, now);
         }

@@ -8,6 +8,7 @@ use windtunnel_topology::{Forwarder, LinkId, Topology};
 use super::account::Account;
 use super::credit::Credits;
 use super::crossing::Crossing;
+use super::dispatch::Dispatch;
 use super::fabric::Fabric;
 use super::impair::{Changes, Clocks};
 use super::lead::Lead;
@@ -19,7 +20,7 @@ use super::sample::Sampler;
 use super::settings::{PacketError, PacketSettings};
 use super::telemetry::Telemetry;
 use super::timeline::Timeline;
-use super::transport::{Endpoint, Kept, SwitchPolicy, Transport, Uses};
+use super::transport::{Dispatcher, Endpoint, Kept, SwitchPolicy, Transport, Uses};
 
 /// Between which NICs a queue pair is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub(super) struct Plan {
     /// Whether all packets take these paths; otherwise each asks the topology anew.
     pub fixed: bool,
     pub keep: bool,
+    /// What the load balancer hashes.
+    pub entropy: u32,
 }
 
 /// A message whose last byte has arrived.
@@ -80,6 +83,11 @@ pub(super) type PlanesOf<T> = <UsesOf<T> as Uses>::Planes;
 pub(super) type AtQueues<T> = <<T as Transport>::Policy as SwitchPolicy>::Queues;
 pub(super) type AtPorts<T> = <<T as Transport>::Policy as SwitchPolicy>::Ports;
 
+/// Whether NIC ports have a dispatcher.
+pub(super) type Dispatched<T> = <<T as Transport>::Dispatcher as Dispatcher>::Used;
+/// What a dispatcher keeps of a NIC port.
+pub(super) type NicOf<T> = <<T as Transport>::Dispatcher as Dispatcher>::Nic;
+
 /// Ports, switches, NICs, queue pairs and packets, and their events. Each field is an owner with a file of its own, which keeps its
 /// invariants; what stands here is what several of them do together.
 #[derive(Clone, Debug)]
@@ -88,6 +96,7 @@ pub struct Engine<T: Transport> {
     /// What NICs do, and what switches do beside the settings.
     pub(super) endpoint: T::Endpoint,
     pub(super) policy: T::Policy,
+    pub(super) dispatcher: T::Dispatcher,
     pub(super) timeline: Timeline,
     pub(super) fabric: Fabric,
     pub(super) lead: Lead,
@@ -99,6 +108,8 @@ pub struct Engine<T: Transport> {
     pub(super) credits: Kept<CreditOf<T>, Credits>,
     pub(super) telemetry: Kept<TelemetryOf<T>, Telemetry>,
     pub(super) reductions: Reductions,
+    /// NIC ports that a dispatcher leads, and the lines of all ports.
+    pub(super) dispatch: Kept<Dispatched<T>, Dispatch<NicOf<T>>>,
     pub(super) account: Account,
     /// What joins it to the other processes, if there are any.
     pub(super) crossing: Option<Box<Crossing>>,
@@ -119,7 +130,7 @@ impl<T: Transport> Engine<T> {
             // Nothing would ever be known to have arrived.
             settings.in_flight = u32::MAX;
         }
-        let (endpoint, policy) = transport.parts();
+        let (endpoint, policy, dispatcher) = transport.parts();
         settings.check_for(&endpoint)?;
         let (fabric, changed) = Fabric::new(topology.clone(), &settings)?;
         let ports = fabric.ports.len();
@@ -136,18 +147,22 @@ impl<T: Transport> Engine<T> {
             credits: Kept::default(),
             telemetry: Kept::default(),
             reductions: Reductions::default(),
+            dispatch: Kept::default(),
             account: Account::new(Sampler::new(settings.sample_every.map(|every| every.0), ports as u32)),
             crossing: None,
             fabric,
             settings,
             endpoint,
             policy,
+            dispatcher,
         };
         engine.build_impairments(&changed);
         engine.build_queues()?;
+        engine.build_dispatch()?;
         if let Some(credits) = engine.credits.get_mut() {
             let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.0 as u32), &engine.fabric);
-            *credits = Credits::new(scheme, (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0));
+            let rates = (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0);
+            *credits = Credits::new(scheme, rates, engine.settings.seed);
         }
         Ok(engine)
     }

@@ -22,6 +22,7 @@ use windtunnel_kernel::executor::{Control, Crew, End, Process, RunStatistics};
 use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
+use super::dispatch::Delivery;
 use super::engine::{Completion, Engine, OpenRequest, QueuePair};
 use super::pfc::Pauses;
 use super::reduce::RunSpec;
@@ -30,7 +31,7 @@ use super::sample::QueueSample;
 use super::settings::{PacketError, PacketSettings};
 use super::statistics::{PauseCounters, PortCounters, PortReport};
 use super::totals::Counters;
-use super::transport::Transport;
+use super::transport::{Tally, Transport};
 
 /// NICs, switches and packets in one process or several. See the module page.
 #[derive(Debug)]
@@ -343,6 +344,30 @@ impl<T: Transport> Engines<T> {
         let mut totals = Counters::default();
         self.look(|engine| totals.add(&engine.totals()));
         totals
+    }
+
+    /// What dispatchers counted; `None` where there are none.
+    pub fn tally(&self) -> Option<Tally> {
+        let mut sum: Option<Tally> = None;
+        self.look(|engine| {
+            if let Some(tally) = engine.tally() {
+                sum.get_or_insert_default().merge(&tally);
+            }
+        });
+        sum
+    }
+
+    /// What arrived, by intervals of 10 µs; empty where there is no dispatcher.
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        let mut sum: Vec<Delivery> = Vec::new();
+        self.look(|engine| {
+            let deliveries = engine.deliveries().unwrap_or_default();
+            sum.resize(sum.len().max(deliveries.len()), Delivery::default());
+            for (sum, more) in sum.iter_mut().zip(deliveries) {
+                sum.add(more);
+            }
+        });
+        sum
     }
 
     /// Packets that went from one process to another so far.

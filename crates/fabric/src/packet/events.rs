@@ -4,12 +4,12 @@ use windtunnel_kernel::Time;
 use windtunnel_kernel::queue::EventOrder;
 
 use super::crossing::Gone;
-use super::engine::{Completion, Engine};
+use super::engine::{Completion, Dispatched, Engine};
 use super::fabric::Fabric;
 use super::packets::{Kind, NONE, flag};
 use super::telemetry::Hop;
 use super::timeline::{Class, Key};
-use super::transport::Transport;
+use super::transport::{Feature, Transport};
 
 impl<T: Transport> Engine<T> {
     /// Handles events up to `limit`, at most `budget` and the rest of an instant begun, until messages have completed;
@@ -78,7 +78,11 @@ impl<T: Transport> Engine<T> {
         match key.class() {
             // What only keeps a port going is not counted.
             Class::Wake => self.wake(port, time),
-            Class::Touch => self.touched(port, time),
+            Class::Touch => match Dispatched::<T>::ask(|| self.touch_line(port, time)) {
+                Some(()) => {}
+                None => self.touched(port, time),
+            },
+            Class::Dispatch => self.dispatch_due(port, time),
             Class::Check => self.check_pause(port, time),
             Class::Timer => {
                 if let Some(flow) = self.timed(key) {
@@ -169,6 +173,13 @@ impl<T: Transport> Engine<T> {
     /// Starts what waits at port `p`, whose cable has nothing more on it, and sees to it that the port has an event if
     /// something still waits.
     fn refill(&mut self, p: u32, now: u64) {
+        if Dispatched::<T>::ask(|| ()).is_some() {
+            // A NIC's port wakes up by itself.
+            if self.fabric.is_of_switch(p) {
+                self.serve_line(p, now);
+            }
+            return;
+        }
         if !self.fabric.is_of_switch(p) {
             self.pull(p, now);
         } else if self.queues.on {

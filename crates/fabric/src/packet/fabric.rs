@@ -38,14 +38,14 @@ pub(super) type Changed = FxHashMap<(usize, LinkId), u16>;
 /// Collects the kinds of links; there are few.
 struct Kinds<'a> {
     settings: &'a PacketSettings,
-    facts: Vec<(u64, u64, bool, u64, bool, bool)>,
+    facts: Vec<(u64, u64, bool, u64, [bool; 2], bool)>,
     found: Vec<LinkKind>,
 }
 
 impl Kinds<'_> {
     fn of(&mut self, facts: &LinkFacts) -> u16 {
-        let key =
-            (facts.rate.0, facts.delay, facts.cut_through, facts.loss.to_bits(), facts.marks, facts.impaired);
+        let queue = [facts.of_switch, facts.marks];
+        let key = (facts.rate.0, facts.delay, facts.cut_through, facts.loss.to_bits(), queue, facts.impaired);
         if let Some(place) = self.facts.iter().rposition(|known| *known == key) {
             return place as u16;
         }
@@ -106,7 +106,7 @@ impl Fabric {
         let mut impaired: Vec<LinkId> = turned.flat_map(|change| links_of(&topology, change.part)).collect();
         impaired.extend(impairments.losses.iter().map(|&(link, _)| link));
         impaired.sort_unstable();
-        let mut kind_of = |id: LinkId, far: Far, marks: bool, share: f64| {
+        let mut kind_of = |id: LinkId, far: Far, of_switch: bool, share: f64| {
             let link = topology.link(id);
             let rate = match part(id) * share {
                 1.0 => link.rate,
@@ -120,7 +120,8 @@ impl Fabric {
                 delay: link.latency.0,
                 cut_through,
                 loss: link.loss,
-                marks,
+                of_switch,
+                marks: of_switch && (settings.ecn_on.is_empty() || settings.ecn_on.contains(&link.tier)),
                 impaired,
             })
         };

@@ -26,7 +26,9 @@ pub(super) struct LinkKind {
     pub ecn: Marking,
     /// Bytes above which a data packet may be marked as it joins the queue.
     pub mark_above: u32,
-    /// Whether its queue marks or drops early: those of switches do.
+    /// Whether its queue drops early: those of switches do.
+    pub of_switch: bool,
+    /// Whether it marks.
     pub ecn_allowed: bool,
     /// Bytes of data beyond which a port trims.
     pub trim: u32,
@@ -72,7 +74,9 @@ pub(super) struct LinkFacts {
     pub delay: u64,
     pub cut_through: bool,
     pub loss: f64,
-    /// Whether its queue marks and trims: those of switches do.
+    /// Whether its queue trims and drops early: those of switches do.
+    pub of_switch: bool,
+    /// Whether it marks: those of switches do, but for tiers that are left out.
     pub marks: bool,
     /// Whether an impairment may lose packets.
     pub impaired: bool,
@@ -85,7 +89,14 @@ impl LinkKind {
         let whole = 8_000_000_000_000 % facts.rate.0 == 0;
         let ecn = ecn.as_ref().filter(|_| facts.marks);
         let ecn = ecn.map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate));
-        let queue = trimming.filter(|_| facts.marks).and_then(|trimming| trimming.queue);
+        // A port that trims every packet would pass nothing on.
+        let trim = trimming.filter(|_| facts.of_switch).and_then(|trimming| {
+            let queue = u128::from(trimming.queue?.0);
+            let scaled = |rate: BitRate| {
+                (queue * u128::from(facts.rate.0) / u128::from(rate.0.max(1))).max(mtu.0.into())
+            };
+            Some(u32::try_from(trimming.rate.map_or(queue, scaled)).unwrap_or(u32::MAX))
+        });
         Self {
             rate: facts.rate,
             delay: facts.delay,
@@ -96,10 +107,11 @@ impl LinkKind {
             full: (mtu.0 as u16, exact(*mtu)),
             control: (control.0 as u16, exact(*control)),
             header: header.0 as u16,
+            of_switch: facts.of_switch,
             ecn_allowed: facts.marks,
             mark_above: if ecn.at_dequeue { u32::MAX } else { ecn.kmin },
             ecn,
-            trim: queue.map_or(u32::MAX, |queue| u32::try_from(queue.0).unwrap_or(u32::MAX)),
+            trim: trim.unwrap_or(u32::MAX),
         }
     }
 
@@ -138,7 +150,15 @@ mod tests {
     use super::*;
 
     fn kind(rate: BitRate, ecn: Option<&EcnSettings>) -> LinkKind {
-        let facts = LinkFacts { rate, delay: 0, cut_through: false, loss: 0.0, marks: true, impaired: false };
+        let facts = LinkFacts {
+            rate,
+            delay: 0,
+            cut_through: false,
+            loss: 0.0,
+            of_switch: true,
+            marks: true,
+            impaired: false,
+        };
         LinkKind::new(&facts, &PacketSettings { ecn: ecn.copied(), ..PacketSettings::default() })
     }
 

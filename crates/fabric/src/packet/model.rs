@@ -11,6 +11,7 @@ use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::background::BackgroundUse;
+use super::dispatch::Delivery;
 use super::network::{PacketNetwork, PacketNetworkError};
 use super::reorder::Reordering;
 use super::sample::QueueSample;
@@ -52,6 +53,10 @@ pub trait PacketModel: Network + Abandon {
     fn fault(&self) -> Option<&str>;
     /// What queue pairs held out of order until now.
     fn reordering(&self) -> Reordering;
+    /// What a dispatcher counted, by its own names; `None` without one.
+    fn tally(&self) -> Option<transport::Tally>;
+    /// What arrived under a dispatcher, by intervals of 10 µs.
+    fn deliveries(&self) -> Vec<Delivery>;
     /// What background traffic came to, if there is any.
     fn background(&self) -> Option<&BackgroundUse>;
     /// Appends the samples of queues since the last call.
@@ -127,6 +132,14 @@ impl<T: transport::Transport> PacketModel for PacketNetwork<T> {
 
     fn reordering(&self) -> Reordering {
         self.engine().reordering()
+    }
+
+    fn tally(&self) -> Option<transport::Tally> {
+        self.engine().tally()
+    }
+
+    fn deliveries(&self) -> Vec<Delivery> {
+        self.engine().deliveries()
     }
 
     fn background(&self) -> Option<&BackgroundUse> {

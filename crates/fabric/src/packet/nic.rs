@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use windtunnel_kernel::Time;
 
-use super::engine::{Engine, PlanesOf};
+use super::engine::{Dispatched, Engine, PlanesOf};
 use super::pairs::Pairs;
 use super::port::{CONTROL, DATA};
 use super::pull::Ready;
@@ -81,10 +81,24 @@ impl Default for NicPort {
     }
 }
 
+impl NicPort {
+    /// Notes that the port is to be woken at `at`; whether nothing wakes it before.
+    pub(super) fn asks_to_wake(&mut self, at: u64) -> bool {
+        let asks = self.wake > at;
+        if asks {
+            self.wake = at;
+        }
+        asks
+    }
+}
+
 impl<T: Transport> Engine<T> {
     /// Lets NIC port `p` start everything whose turn has come by `now`; where queue pairs take all planes, the ports of these too.
     #[inline]
     pub(super) fn pull(&mut self, p: u32, now: u64) {
+        if Dispatched::<T>::ask(|| self.dispatch_port(p, now)).is_some() {
+            return;
+        }
         if PlanesOf::<T>::ask(|| self.pull_planes(p, now)).is_none() {
             let later = self.start_by(p, now);
             self.wake_at(p, later);

@@ -71,15 +71,16 @@ impl<T: Transport> Engine<T> {
         let ports_back = [to * planes + plane_back, from * planes + plane_back];
         // Otherwise every packet asks the topology anew.
         let fixed =
-            (self.settings.has_fixed_paths() && self.lead.forwarder.is_none()) || !route[0].is_empty();
+            (self.settings.has_fixed_paths() && self.lead.forwarder.is_none() && !Self::is_dispatched())
+                || !route[0].is_empty();
         let paths = [Vec::new(), Vec::new()];
-        let by_path = matches!(self.settings.balancer, Balancer::Spray { .. } | Balancer::Reps { .. });
+        let by_path = self.settings.balancer.numbers();
         let hashes = if by_path && Memories::<MemoryOf<T::Endpoint>>::KEPT {
             [(from, to), (to, from)].map(|(from, to)| self.fabric.topology.flow_hash(seed, from, to, 0))
         } else {
             [there, back]
         };
-        Plan { ports: [ports, ports_back], paths, hashes, fixed, keep }
+        Plan { ports: [ports, ports_back], paths, hashes, fixed, keep, entropy }
     }
 
     /// Finds the way there (0) or back (1), for an opening at `now`; the first switch of it lives here.
@@ -170,6 +171,7 @@ impl<T: Transport> Engine<T> {
         if let Some(telemetry) = self.telemetry.get_mut() {
             telemetry.open(slot);
         }
+        self.dispatch_opened(slot, plan);
         slot
     }
 
@@ -189,6 +191,7 @@ impl<T: Transport> Engine<T> {
             };
             credits.open_receiver(slot, most_idle);
         }
+        self.dispatch_accepted(slot, plan);
         slot
     }
 
@@ -203,6 +206,7 @@ impl<T: Transport> Engine<T> {
         let queue = self.queue_of_class(class);
         let color = self.color_of_class(class);
         self.pairs.classify(pair.sender, queue, color);
+        self.dispatch_classify(pair.sender, class);
     }
 
     /// A number for the data queue and the color of a traffic class together.
@@ -226,7 +230,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Egress ports on the way from one NIC port to another that the hash chooses at `now`.
-    fn walk(&mut self, [from, to]: [u32; 2], hash: u64, now: u64) -> Vec<u32> {
+    pub(super) fn walk(&mut self, [from, to]: [u32; 2], hash: u64, now: u64) -> Vec<u32> {
         let mut at = self.fabric.leaf(from);
         self.show_queues(at, to, hash, now);
         let target = self.fabric.targets[to as usize];

@@ -274,7 +274,7 @@ impl<T: Transport> Engine<T> {
             for kind in &self.fabric.kinds {
                 for queue in &settings.queues {
                     for color in 0..Color::COUNT {
-                        let red = drops(queue, color).filter(|_| kind.ecn_allowed);
+                        let red = drops(queue, color).filter(|_| kind.of_switch);
                         queues.red.push(red.map_or(Marking::OFF, |red| Marking::new(&red, kind.rate)));
                     }
                 }

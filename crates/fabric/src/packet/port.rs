@@ -252,6 +252,7 @@ mod tests {
             delay: 0,
             cut_through: false,
             loss: 0.0,
+            of_switch: true,
             marks: true,
             impaired: false,
         };

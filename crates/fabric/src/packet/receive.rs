@@ -3,11 +3,10 @@
 use std::slice::from_ref;
 
 use prefetch_index::prefetch_index;
-use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
-use super::engine::{Completion, Engine, PlanesOf, ProbesOf};
+use super::engine::{Completion, Dispatched, Engine, PlanesOf, ProbesOf};
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Slots};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::reorder::{Held, Reordering};
@@ -119,6 +118,43 @@ impl<P> Receiver<P> {
         (base, self.beyond.bits(base))
     }
 
+    /// What is hashed on the way back or the place of that path, the sender's NIC port, and what packets are flagged with.
+    pub(super) const fn address(&self) -> (u64, u32, u8) {
+        (self.hash, self.to, self.flags)
+    }
+
+    /// Takes in packet `sequence` of `wire` bytes, in any order, where a full one has `full`: whether it had not arrived before, and whether
+    /// an earlier one is missing.
+    pub(super) fn file(&mut self, sequence: u32, wire: u16, full: u16) -> (bool, bool) {
+        if sequence < self.expected {
+            return (false, false);
+        }
+        if sequence > self.expected {
+            let new = self.beyond.mark(self.expected, sequence);
+            if new {
+                self.held.take(sequence, wire, full);
+            }
+            return (new, true);
+        }
+        self.expected += 1;
+        while self.beyond.has(self.expected) {
+            self.beyond.clear(self.expected);
+            self.held.give(self.expected, full);
+            self.expected += 1;
+        }
+        (true, false)
+    }
+
+    /// A bit for each of the 64 packets from `base` on, at least the first missing, that has arrived.
+    pub(super) fn beyond_from(&self, base: u32) -> u64 {
+        self.beyond.bits(base)
+    }
+
+    /// The first packet that is missing, and whether a message is whole that has not been reported.
+    pub(super) const fn progress(&self) -> (u32, bool) {
+        (self.expected, self.expected >= self.whole_at)
+    }
+
     /// Has it brought from memory.
     #[inline]
     pub(super) fn prefetch(&self) {
@@ -155,6 +191,11 @@ impl<P> Receiver<P> {
             self.last = id;
         }
         self.whole_at = self.reported + messages[self.delivering].packets;
+    }
+
+    /// Its own NIC port.
+    pub(super) const fn at(&self) -> u32 {
+        self.port
     }
 
     /// The sender's NIC port.
@@ -234,6 +275,9 @@ impl<T: Transport> Engine<T> {
     /// A packet has reached its NIC.
     #[inline]
     pub(super) fn deliver(&mut self, p: u32, id: u32, now: u64) {
+        if Dispatched::<T>::ask(|| self.hand_in(p, id, now)) == Some(true) {
+            return;
+        }
         match self.packets[id].kind {
             Kind::Data => self.receive(p, id, now),
             Kind::Ack => self.acknowledged(id, now),
@@ -371,7 +415,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Reports the messages of a queue pair that are whole, in order; port `p` brought the last packet missing.
-    fn report(&mut self, p: u32, flow: u32, now: u64) {
+    pub(super) fn report(&mut self, p: u32, flow: u32, now: u64) {
         let receiver = &mut self.pairs.receivers[flow as usize];
         while receiver.expected >= receiver.whole_at {
             let id = receiver.delivering;
@@ -427,7 +471,9 @@ impl<T: Transport> Engine<T> {
     /// Sends what was granted in all.
     pub(super) fn send_pull(&mut self, flow: u32, granted: u64, now: u64) {
         let path = match self.settings.balancer {
-            Balancer::Spray { paths } => (granted / self.settings.mtu.0 % u64::from(paths)) as u16,
+            Balancer::Spray { paths } | Balancer::Source { paths } => {
+                (granted / self.settings.mtu.0 % u64::from(paths)) as u16
+            }
             _ => 0,
         };
         let kind = Kind::Pull;
@@ -445,7 +491,7 @@ impl<T: Transport> Engine<T> {
         let receiver = &self.pairs.receivers[slot as usize];
         let hash = match self.settings.balancer {
             _ if receiver.flags & flag::ROUTED != 0 => receiver.hash,
-            Balancer::Spray { .. } | Balancer::Reps { .. } => combine(receiver.hash, u64::from(packet.path)),
+            balancer if balancer.numbers() => balancer.path_hash(receiver.hash, packet.path),
             _ => receiver.hash,
         };
         let ways = [receiver.port, receiver.to];

@@ -9,9 +9,6 @@ use super::receive::Feedback;
 use super::timeline::Class;
 use super::transport::{Endpoint, Loss, LossKind, Nack, News, Recovery, Transport};
 
-/// Time-outs in a row after which a queue pair will never be heard, if nothing is to change any more.
-const HOPELESS: u8 = 64;
-
 impl<T: Transport> Engine<T> {
     /// A packet has arrived without its payload.
     pub(super) fn nacked(&mut self, id: u32, now: u64) {
@@ -188,7 +185,7 @@ impl<T: Transport> Engine<T> {
         self.account.totals.timeouts += 1;
         let sender = &mut self.pairs.senders[flow as usize];
         sender.silent = sender.silent.saturating_add(1);
-        if sender.silent >= HOPELESS && !sender.aside && now >= self.changes.last {
+        if sender.silent >= self.endpoint.retries() && !sender.aside && now >= self.changes.last {
             let planes = self.fabric.topology.planes();
             let nics = [sender.port / planes, sender.to / planes];
             self.account.give_up(nics);

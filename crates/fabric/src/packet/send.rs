@@ -7,7 +7,7 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Engine, PlanesOf, QueuePair};
+use super::engine::{Dispatched, Engine, PlanesOf, QueuePair};
 use super::message::{Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
@@ -66,8 +66,12 @@ impl<T: Transport> Engine<T> {
             && at <= now
         {
             self.pairs.nics[p as usize].starts.pop();
-            self.start_message(message, now);
+            if Dispatched::<T>::ask(|| self.dispatch_message(message, p, now)).is_none() {
+                self.start_message(message, now);
+            }
         }
+        // All that begin at one instant are known before any of them has its turn.
+        Dispatched::<T>::ask(|| self.dispatch_port(p, now));
     }
 
     /// A message joins its queue pair.
@@ -103,12 +107,19 @@ impl<T: Transport> Engine<T> {
         }
         let in_flight = sender.in_flight();
         let full = self.settings.mtu.0;
-        if sender.next - sender.una >= self.settings.in_flight && sender.again >= sender.again_end {
+        // What is sent again is in the window already.
+        if sender.next - sender.una >= self.tracked(&sender.cc) && !sender.resends() {
             return false;
         }
         in_flight == 0
             || in_flight + full <= self.endpoint.window(&sender.cc)
             || (!sender.asked && in_flight < full * u64::from(self.settings.ack_every))
+    }
+
+    /// Packets from the first not acknowledged to the last sent that a queue pair may have.
+    #[inline]
+    fn tracked(&self, flow: &<T::Endpoint as Endpoint>::Flow) -> u32 {
+        self.settings.in_flight.min(self.endpoint.tracked(flow))
     }
 
     /// The next packet of a queue pair that has one, transmitted by its leg from `start` on.
@@ -149,7 +160,7 @@ impl<T: Transport> Engine<T> {
         let wire = (facts.payload_of(sequence, payload) + self.settings.header.0) as u16;
         let (hash, path) = match self.settings.balancer {
             _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
-            Balancer::Spray { paths } => {
+            Balancer::Spray { paths } | Balancer::Source { paths } => {
                 let (now, round) = (Time(start), sender.round);
                 let choice = PathChoice { now, round, paths, hash: sender.hash, plane };
                 let path = match self.pairs.memories.of(flow) {
@@ -157,7 +168,7 @@ impl<T: Transport> Engine<T> {
                     None => self.endpoint.path(&mut sender.cc, &choice),
                 };
                 let path = path.unwrap_or_else(|| choice.in_turn(sender.round));
-                (combine(sender.hash, u64::from(path)), path)
+                (self.settings.balancer.path_hash(sender.hash, path), path)
             }
             Balancer::Reps { paths } => {
                 let path = sender.recycler.as_mut().map_or(0, |recycler| recycler.next(paths));
@@ -178,7 +189,8 @@ impl<T: Transport> Engine<T> {
                 let nic = sender.port / self.fabric.topology.planes();
                 self.pairs.clocks.real(nic, gap, &mut sender.rest)
             };
-        let most = sender.next - sender.una >= self.settings.in_flight;
+        let tracked = self.settings.in_flight.min(self.endpoint.tracked(&sender.cc));
+        let most = sender.next - sender.una >= tracked;
         let probes = self.endpoint.recovery() == Recovery::Rack
             && sender.rack.as_mut().is_some_and(|rack| rack.sends(start, sequence, !fresh));
         sender.asked = last || most || probes || {
@@ -350,7 +362,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Forgets messages that are known to have arrived; a queue pair that is used once is done with its own.
-    fn strike(&mut self, flow: u32) {
+    pub(super) fn strike(&mut self, flow: u32) {
         let Self { pairs, crossing, fabric, .. } = self;
         pairs.strike(flow, |to| match crossing {
             Some(crossing) => [crossing.number, crossing.home(fabric.nic_of(to))],

@@ -3,7 +3,6 @@
 use std::slice::from_ref;
 
 use prefetch_index::prefetch_index;
-use windtunnel_kernel::random::combine;
 
 use super::balance::Recycler;
 use super::message::Arrivals;
@@ -112,12 +111,10 @@ impl<F> Sender<F> {
 
     /// What packets by a path number are led by.
     pub(super) fn hash_of(&self, path: u16, balancer: Balancer) -> u64 {
-        match balancer {
-            Balancer::Spray { .. } | Balancer::Reps { .. } if self.flags & flag::ROUTED == 0 => {
-                combine(self.hash, u64::from(path))
-            }
-            _ => self.hash,
+        if self.flags & flag::ROUTED == 0 && balancer.numbers() {
+            return balancer.path_hash(self.hash, path);
         }
+        self.hash
     }
 
     /// A leg of this half, which has just been opened, at another NIC port: it has a turn there, and nothing to send of its own.

@@ -1,7 +1,8 @@
 //! What the packet model is told, and what is refused.
 
+use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{BitRate, Bytes, Span};
-use windtunnel_topology::LinkId;
+use windtunnel_topology::{LinkId, LinkTier, numbered};
 
 use super::background::Background;
 use super::impair::Impairments;
@@ -41,6 +42,11 @@ pub enum Balancer {
     },
     /// Every packet takes the equal-cost port with the fewest bytes, at every switch.
     Adaptive,
+    /// As `Spray`, and the number names the path: so many in a row as a switch has ports up take each of them once.
+    Source {
+        /// Path numbers, 1 to 65,536.
+        paths: u32,
+    },
     /// Every packet takes a path number whose acknowledgement came unmarked, the oldest first, else a drawn one (REPS).
     Reps {
         /// Path numbers, 1 to 65,536.
@@ -54,9 +60,23 @@ impl Balancer {
         matches!(self, Self::Ecmp | Self::DestinationModulo)
     }
 
+    /// What switches choose by for a packet of a flow that takes path number `path`.
+    #[inline]
+    pub(super) fn path_hash(self, hash: u64, path: u16) -> u64 {
+        match self {
+            Self::Source { .. } => numbered(hash, path),
+            _ => combine(hash, u64::from(path)),
+        }
+    }
+
+    /// Whether packets carry path numbers.
+    pub(super) const fn numbers(self) -> bool {
+        matches!(self, Self::Spray { .. } | Self::Source { .. } | Self::Reps { .. })
+    }
+
     /// Whether packets of a queue pair take many paths at a time.
     pub const fn spreads(self) -> bool {
-        matches!(self, Self::Spray { .. } | Self::Adaptive | Self::Reps { .. })
+        matches!(self, Self::Spray { .. } | Self::Source { .. } | Self::Adaptive | Self::Reps { .. })
     }
 }
 
@@ -112,6 +132,8 @@ pub struct BufferSettings {
 pub struct TrimSettings {
     /// Bytes of data that a port may hold; `None`: what the shared buffer refuses is trimmed.
     pub queue: Option<Bytes>,
+    /// The port's rate that they are for, in proportion to which other ports hold more or less; `None`: all hold the same.
+    pub rate: Option<BitRate>,
 }
 
 /// Over how many threads and processes a network is spread. No result depends on it.
@@ -156,6 +178,8 @@ pub struct PacketSettings {
     pub buffers: Vec<BufferSettings>,
     /// Marking; none without.
     pub ecn: Option<EcnSettings>,
+    /// Where the links stand whose queues mark; empty: wherever switches are.
+    pub ecn_on: Vec<LinkTier>,
     /// Trimming; without, packets that find no room are dropped.
     pub trimming: Option<TrimSettings>,
     /// Whether switches write into packets that ask for it what each hop looks like (in-band telemetry).
@@ -208,6 +232,7 @@ impl Default for PacketSettings {
             routes: Vec::new(),
             buffers: Vec::new(),
             ecn: None,
+            ecn_on: Vec::new(),
             trimming: None,
             telemetry: false,
             queue_pairs: 1,
@@ -481,6 +506,14 @@ pub enum PacketError {
     /// No packet could be sent.
     #[error("`in_flight` is 0, expected at least 1 packet")]
     InFlight,
+    /// A dispatcher that cannot work so.
+    #[error("transport `{transport}`: {found}")]
+    Dispatch {
+        /// Its name.
+        transport: &'static str,
+        /// What was found and what was expected.
+        found: String,
+    },
     /// Samples without end at one instant.
     #[error("`queues` is 0, expected a time between samples above 0")]
     Sampling,
@@ -519,7 +552,8 @@ impl PacketSettings {
         if mtu <= header {
             return Err(PacketError::Mtu { mtu, header });
         }
-        if let Balancer::Spray { paths } | Balancer::Reps { paths } = self.balancer
+        if let Balancer::Spray { paths } | Balancer::Source { paths } | Balancer::Reps { paths } =
+            self.balancer
             && !(paths.is_power_of_two() && paths <= 1 << 16)
         {
             return Err(PacketError::Paths { found: paths });
@@ -535,10 +569,13 @@ impl PacketSettings {
                 return Err(PacketError::Share { name: "ecn.pmax", found: pmax, expected: "0 to 1" });
             }
         }
-        if let Some(TrimSettings { queue: Some(queue) }) = self.trimming
-            && queue < mtu
-        {
-            return Err(PacketError::Trimming { queue, mtu });
+        if let Some(TrimSettings { queue: Some(queue), rate }) = self.trimming {
+            if queue < mtu {
+                return Err(PacketError::Trimming { queue, mtu });
+            }
+            if rate == Some(BitRate(0)) {
+                return Err(PacketError::ThresholdRate { name: "trimming" });
+            }
         }
         for &(_, part) in &self.slow_links {
             if !(part > 0.0 && part <= 1.0) {

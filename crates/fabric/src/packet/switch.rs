@@ -3,14 +3,14 @@
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::SwitchId;
 
-use super::engine::Engine;
+use super::engine::{Dispatched, Engine};
 use super::fabric::Fabric;
 use super::link::Marking;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::DATA;
 use super::settings::{Balancer, BufferSettings, PacketError};
 use super::telemetry::RECORD;
-use super::transport::Transport;
+use super::transport::{Feature, Transport};
 
 /// Sets the draws of marks apart from others.
 const MARK: u64 = 0x6563_6e00;
@@ -210,6 +210,9 @@ impl<T: Transport> Engine<T> {
     #[expect(clippy::inline_always, reason = "once a hop; a call costs a third of what it does")]
     #[inline(always)]
     pub(super) fn enqueue(&mut self, p: u32, id: u32, now: u64) {
+        if Dispatched::<T>::ask(|| self.join_line(p, id, now)).is_some() {
+            return;
+        }
         if self.queues.on {
             self.join(p, id, now);
             return;

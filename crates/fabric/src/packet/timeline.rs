@@ -23,6 +23,8 @@ pub(super) enum Class {
     Start = 4,
     /// Something is due at a switch's port that no packet's arrival brings about.
     Touch = 5,
+    /// The timer of a NIC port's dispatcher is due.
+    Dispatch = 6,
     /// A pause frame reaches the port that it is for; its name is twice the queue, and one more for a pause.
     Pause = 7,
     /// A NIC port may grant credit.
@@ -40,12 +42,13 @@ pub(super) enum Class {
 impl Class {
     /// All of them.
     #[cfg(test)]
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Wake,
         Self::Timer,
         Self::Silence,
         Self::Start,
         Self::Touch,
+        Self::Dispatch,
         Self::Pause,
         Self::Credit,
         Self::Reduce,
@@ -62,6 +65,7 @@ impl Class {
             3 => Self::Silence,
             4 => Self::Start,
             5 => Self::Touch,
+            6 => Self::Dispatch,
             7 => Self::Pause,
             8 => Self::Credit,
             9 => Self::Reduce,

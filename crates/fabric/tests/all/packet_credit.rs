@@ -20,7 +20,7 @@ const US: u64 = 1_000_000;
 
 fn settings(packets: u64) -> PacketSettings {
     let queue = Some(Bytes(packets * 4_160));
-    PacketSettings { trimming: Some(TrimSettings { queue }), ..PacketSettings::default() }
+    PacketSettings { trimming: Some(TrimSettings { queue, rate: None }), ..PacketSettings::default() }
 }
 
 fn open<T: Transport>(engine: &mut Engine<T>, from: u32, keep: bool) -> QueuePair {

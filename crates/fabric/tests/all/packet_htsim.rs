@@ -52,7 +52,7 @@ fn uec_settings() -> PacketSettings {
         seed: 1,
         balancer: Balancer::Spray { paths: 64 },
         ecn: Some(ecn),
-        trimming: Some(TrimSettings { queue: Some(Bytes(bdp)) }),
+        trimming: Some(TrimSettings { queue: Some(Bytes(bdp)), rate: None }),
         ..PacketSettings::default()
     }
 }
@@ -62,7 +62,7 @@ fn ndp_settings() -> PacketSettings {
     PacketSettings {
         mtu: Bytes(4_224),
         ecn: None,
-        trimming: Some(TrimSettings { queue: Some(Bytes(50 * 4_160)) }),
+        trimming: Some(TrimSettings { queue: Some(Bytes(50 * 4_160)), rate: None }),
         ..uec_settings()
     }
 }

@@ -314,7 +314,7 @@ fn losses_cut_through_and_planes() {
 fn transports_that_ask_something_of_switches() {
     fn one<T: Transport>(transport: T) {
         let topology = fat_tree(4, 1, 0.0);
-        let trimming = Some(TrimSettings { queue: Some(Bytes(50_000)) });
+        let trimming = Some(TrimSettings { queue: Some(Bytes(50_000)), rate: None });
         let settings =
             PacketSettings { trimming, telemetry: true, ..settings(Balancer::Spray { paths: 16 }) };
         let mut sent = incast(15, 80_000);

@@ -38,7 +38,7 @@ fn settings() -> impl Strategy<Value = PacketSettings> {
     let forwarding = prop_oneof![Just(Forwarding::StoreAndForward), Just(Forwarding::CutThrough)];
     let at = prop_oneof![Just(MarkAt::Enqueue), Just(MarkAt::Dequeue)];
     let queue = prop_oneof![Just(None), (8_000..60_000u64).prop_map(|queue| Some(Bytes(queue)))];
-    let trimming = prop_oneof![Just(None), queue.prop_map(|queue| Some(TrimSettings { queue }))];
+    let trimming = prop_oneof![Just(None), queue.prop_map(|queue| Some(TrimSettings { queue, rate: None }))];
     (0..4u64, balancer, buffer, forwarding, at, trimming, 1..6u32).prop_map(
         |(seed, balancer, buffer, forwarding, at, trimming, ack_every)| PacketSettings {
             seed,

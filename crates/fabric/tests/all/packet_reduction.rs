@@ -229,7 +229,7 @@ fn a_reduction_shares_links_with_messages() {
         ..settings(ReductionSettings::default())
     };
     let trimming = PacketSettings {
-        trimming: Some(TrimSettings { queue: Some(Bytes(30_000)) }),
+        trimming: Some(TrimSettings { queue: Some(Bytes(30_000)), rate: None }),
         ..settings(ReductionSettings::default())
     };
     let incast = |network: &mut dyn Network| {

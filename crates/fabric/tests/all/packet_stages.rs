@@ -105,8 +105,10 @@ fn a_stage_refuses_what_comes() {
     assert_eq!(done.len(), 4);
     assert!(engine.totals().retransmissions > 0);
     // As the built-in trimming at the same length.
-    let trimming =
-        PacketSettings { trimming: Some(TrimSettings { queue: None }), ..PacketSettings::default() };
+    let trimming = PacketSettings {
+        trimming: Some(TrimSettings { queue: None, rate: None }),
+        ..PacketSettings::default()
+    };
     let stage = Bound(bound, StageVerdict::Trim);
     let (engine, done) = incast(trimming, Staging(stage).around(Dctcp::default()), 4, 500);
     assert_eq!(done.len(), 4);

@@ -80,7 +80,8 @@ impl Reader for Dumpi {
                 splits.0.entry((rank, parent)).or_default().push((color, key));
             }
             if ranks.contains(&rank) {
-                return Err(ImportError::new(&input.name, "one trace a rank", format!("rank {rank} again")));
+                return Err(ImportError::new(&input.name, "one trace a rank", format!("rank {rank} again"))
+                    .hint("where the files are of several programs, `--only TEXT` takes those whose name has TEXT"));
             }
             ranks.push(rank);
         }
@@ -447,7 +448,7 @@ impl State {
             let one = self.size(at(1), coverage);
             array(0).iter().map(|&count| u64::try_from(count).unwrap_or(0).saturating_mul(one)).collect()
         });
-        script.collective(draft, &name, &ranks, Said { kind, bytes, splits, nanoseconds: length }, coverage);
+        script.collective(draft, &name, &ranks, Said { splits, ..Said::new(kind, bytes, length) }, coverage);
     }
 }
 

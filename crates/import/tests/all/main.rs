@@ -4,3 +4,4 @@ mod bad_input;
 mod kineto;
 mod recorded;
 mod small;
+mod traced;

@@ -100,6 +100,33 @@ fn sweep3d_matches_every_message() {
 }
 
 #[test]
+fn archives_of_score_p_match_every_message() {
+    let Some(data) = data() else { return };
+    // Each of the ten ranks sends 144 messages, of which some go to itself.
+    for (name, part, ranks, sends) in [
+        ("sstmacro_otf2_10rank.tar.gz", "", 10, 10 * 144),
+        ("pipit_pingpong_otf2.tar.gz", "ping-pong-otf2/", 2, 16),
+    ] {
+        let path = data.join("traces_mpi").join(name);
+        if !path.is_file() {
+            continue;
+        }
+        let mut inputs = expand(&[path]).unwrap();
+        inputs.retain(|input| input.name.contains(part));
+        let reader = windtunnel_import::reader("otf2").unwrap();
+        let (workload, coverage) = import_inputs(reader, &inputs, &Options::default()).unwrap();
+        assert_eq!(workload.ranks(), ranks, "{name}");
+        let kinds = ["send", "non-blocking send"];
+        let verdicts = [Verdict::Mapped, Verdict::Approximated];
+        let sent: u64 =
+            kinds.iter().flat_map(|kind| verdicts.map(|verdict| coverage.of(kind, verdict))).sum();
+        assert_eq!(sent, sends, "{name}");
+        let messages = windtunnel_workload::lower::to_messages(&workload, |_| {}).unwrap();
+        assert!(windtunnel_workload::goal::check(&messages).is_complete(), "{name}");
+    }
+}
+
+#[test]
 fn cut_recordings_are_refused() {
     let Some(data) = data() else { return };
     for name in [

@@ -76,6 +76,8 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
         ("chakra", (0..2).map(|rank| Input::bytes(format!("c.{rank}.et"), chakra())).collect()),
         ("dumpi", (0..2).map(|rank| Input::bytes(format!("d-{rank}.bin"), dumpi(rank))).collect()),
         ("xplane", vec![Input::bytes("host.xplane.pb", xplane())]),
+        ("mpi", crate::traced::tracer_sample()),
+        ("otf2", crate::traced::archive()),
     ]
 }
 
@@ -248,6 +250,21 @@ fn a_chakra_trace_is_the_same_in_both_forms() {
         workload.program(RankId(0)).ops.iter().map(|op| std::mem::discriminant(&op.kind)).collect::<Vec<_>>()
     };
     assert_eq!(kinds(&json), kinds(&binary));
+}
+
+#[test]
+fn a_workload_is_the_same_after_a_trip_through_chakra() {
+    let (before, _) = import("mpi", &crate::traced::tracer_sample(), &Options::default()).unwrap();
+    let folder = std::env::temp_dir().join(format!("windtunnel-chakra-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let paths = windtunnel_workload::chakra::write(&before, &folder.join("w.et")).unwrap();
+    assert_eq!(paths.len(), 3);
+    let inputs = windtunnel_import::input::expand(std::slice::from_ref(&folder)).unwrap();
+    let (after, _) = import("chakra", &inputs, &Options { strict: true, ..Options::default() }).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((after.ranks(), after.operations()), (before.ranks(), before.operations()));
+    assert_eq!(collective(&after), collective(&before));
+    assert_eq!(after.communicators[0].ranks, before.communicators[0].ranks);
 }
 
 #[test]

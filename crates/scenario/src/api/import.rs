@@ -9,7 +9,7 @@ use windtunnel_kernel::nearest;
 use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_workload::collectives::Algorithm;
-use windtunnel_workload::{Workload, compact, handwritten, lower};
+use windtunnel_workload::{Workload, chakra, compact, handwritten, lower};
 
 use super::goal;
 
@@ -32,6 +32,8 @@ struct Request {
     algorithm: Option<String>,
     #[serde(default)]
     flops: Option<f64>,
+    #[serde(default)]
+    architecture: Option<String>,
 }
 
 fn refused(error: &ImportError) -> Failure {
@@ -62,6 +64,7 @@ pub fn import(request: &str) -> Result<String, Failure> {
         strict: request.strict,
         missing: named("--missing", request.missing.as_deref())?.unwrap_or(Missing::Refuse),
         flops: request.flops,
+        architecture: request.architecture,
     };
     let algorithm: Option<Algorithm> = named("--algorithm", request.algorithm.as_deref())?;
     let mut inputs = input::expand(&request.sources).map_err(|error| refused(&error))?;
@@ -124,8 +127,13 @@ pub(super) fn write(workload: &Workload, out: &Path) -> Result<(), Failure> {
         return compact::write(workload, out)
             .map_err(|error| Failure::Input(InputError::new("", error.to_string())));
     }
+    if ends_in("et") {
+        return chakra::write(workload, out)
+            .map(drop)
+            .map_err(|error| Failure::Input(InputError::new(out.display().to_string(), error.to_string())));
+    }
     if !ends_in("jsonl") {
-        let message = "expected a name that ends in `.wtw`, `.jsonl`, `.goal` or `.bin`";
+        let message = "expected a name that ends in `.wtw`, `.jsonl`, `.goal`, `.bin` or `.et`";
         return Err(Failure::Input(InputError::new(out.display().to_string(), message)));
     }
     handwritten::write(workload, out).map_err(|error| Failure::Input(InputError::new("", error.to_string())))

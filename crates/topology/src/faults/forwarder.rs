@@ -264,6 +264,12 @@ impl Forwarder {
         if self.is_whole() {
             return Some(self.topology.plane(flow_hash));
         }
+        let planes = self.planes(from, to);
+        (!planes.is_empty()).then(|| planes.nth(choose_plane(flow_hash, planes.len())))
+    }
+
+    /// The planes in which both NICs' cables live: those that need no detour if there are any, else the others.
+    fn planes(&mut self, from: u32, to: u32) -> PortSet {
         let mut best = (Verdict::Blackhole, PortSet::new());
         let mut ports = PortSet::new();
         for plane in 0..self.topology.planes() {
@@ -280,12 +286,11 @@ impl Forwarder {
                 best.1.push(plane);
             }
         }
-        let planes = best.1;
-        (!planes.is_empty()).then(|| planes.nth(choose_plane(flow_hash, planes.len())))
+        best.1
     }
 
     /// [`Topology::route`] with faults. Where a fabric has any, every balancer but [`LoadBalancer::Spray`] chooses as
-    /// [`LoadBalancer::Ecmp`] does among what is left.
+    /// [`LoadBalancer::Ecmp`] does among what is left. That one takes equal parts of all that is left, of all planes too.
     ///
     /// # Errors
     /// The worst [`Verdict`] on the way where the route does not arrive; `route` is then empty.
@@ -310,6 +315,9 @@ impl Forwarder {
         let (from, to) = (topology.nic(from, nic), topology.nic(to, nic));
         let hash = topology.flow_hash(seed, from, to, entropy);
         route.latency = windtunnel_kernel::Span::ZERO;
+        if balancer == LoadBalancer::Spray && topology.planes() > 1 {
+            return self.spread(from, to, hash, route);
+        }
         let Some(plane) = self.plane(from, to, hash) else {
             return Err(Verdict::Unreachable);
         };
@@ -320,6 +328,37 @@ impl Forwarder {
             route.links.clear();
         }
         verdict
+    }
+
+    /// Equal parts of all planes that are left.
+    fn spread(&mut self, from: u32, to: u32, hash: u64, route: &mut Route) -> Result<Verdict, Verdict> {
+        let topology = Arc::clone(&self.topology);
+        let (mut found, mut worst, mut failed) = (Vec::new(), Verdict::Legal, Verdict::Unreachable);
+        for plane in self.planes(from, to).iter() {
+            let mut part = Route::new();
+            part.latency = windtunnel_kernel::Span::ZERO;
+            let verdict = each!(&topology.shape, shape => {
+                crate::walk::Walk { shape, edge: &topology.edge }
+                    .around(self, LoadBalancer::Spray, (from, to, plane), hash, &mut part)
+            });
+            match verdict {
+                Ok(verdict) => {
+                    worst = worst.max(verdict);
+                    found.push(part);
+                }
+                Err(verdict) => failed = verdict,
+            }
+        }
+        if found.is_empty() {
+            route.links.clear();
+            return Err(failed);
+        }
+        let share = 1.0 / found.len() as f64;
+        for part in found {
+            (route.class, route.latency) = (part.class, route.latency.max(part.latency));
+            route.links.extend(part.links.into_iter().map(|(link, of)| (link, of * share)));
+        }
+        Ok(worst)
     }
 }
 

@@ -661,7 +661,7 @@ impl<'a> Emitter<'a> {
 }
 
 /// Share `index` of `total` in `parts` parts that differ by at most one.
-fn share(total: u64, index: u32, parts: u32) -> u64 {
+pub(crate) fn share(total: u64, index: u32, parts: u32) -> u64 {
     let at = |index: u32| (total as u128 * index as u128 / parts as u128) as u64;
     at(index + 1) - at(index)
 }

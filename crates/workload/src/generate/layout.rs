@@ -241,7 +241,7 @@ impl Layout {
     }
 
     /// Whether every micro-batch's gradients are reduced.
-    pub(super) fn reduces_always(&self) -> bool {
+    pub fn reduces_always(&self) -> bool {
         self.zero >= 2 && self.reduce == GradientReduce::EveryMicrobatch
     }
 }

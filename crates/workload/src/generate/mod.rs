@@ -12,11 +12,11 @@
 //! Sources: Megatron-LM (Narayanan et al. 2021; Korthikanti et al. 2022), PyTorch DDP (Li et al. 2020), ZeRO (Rajbhandari
 //! et al. 2020), FSDP (Zhao et al. 2023), Llama 3 (Grattafori et al. 2024 §3.3).
 
-mod emit;
+pub(crate) mod emit;
 mod error;
 mod grid;
 mod layout;
-mod passes;
+pub(crate) mod passes;
 mod pieces;
 mod sharding;
 
@@ -26,11 +26,13 @@ pub use grid::{Coordinates, Grid, Groups, Role};
 pub use layout::{Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard};
 pub use pieces::{ChunkWork, Overlap, Piece};
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
-use windtunnel_kernel::RankId;
+use windtunnel_kernel::{RankId, Span};
 
 use crate::program::{Binding, Communicator, Dimension, Program, Workload};
-use crate::schedules::{Schedule, Shape};
+use crate::schedules::{Costs, Schedule, ScheduleSettings, Shape};
 
 /// A generated job.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +72,7 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     if chunks > emit::TAG_LIMITS.0 || microbatches > emit::TAG_LIMITS.1 {
         return Err(GenerateError::Tags { chunks, microbatches });
     }
-    let schedule = Schedule::new(&layout.schedule, layout.pp, microbatches)?;
+    let schedule = Schedule::new(&with_costs(&layout.schedule, stages), layout.pp, microbatches)?;
     let placement = schedule.placement;
     if stages.len() != placement.stages() as usize {
         return Err(GenerateError::Stages { found: stages.len(), expected: placement.stages() });
@@ -93,20 +95,43 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     Ok(Generated { workload, grid, schedule, groups: sets })
 }
 
-/// Compiles the passes that the schedule runs.
-fn compile(
-    layout: &Layout,
-    schedule: &Schedule,
-    stages: &[ChunkWork],
-) -> Result<Vec<emit::StagePasses>, GenerateError> {
-    let active = |dimension| match dimension {
+/// The settings of a schedule with what its passes compute on the mean stage, where its order is searched for by costs and none are given.
+fn with_costs<'a>(settings: &'a ScheduleSettings, stages: &[ChunkWork]) -> Cow<'a, ScheduleSettings> {
+    if !settings.is_searched() || settings.costs.is_some() || stages.is_empty() {
+        return Cow::Borrowed(settings);
+    }
+    let mean = |pass: fn(&ChunkWork) -> &Vec<Piece>| {
+        let all: Span = stages.iter().flat_map(pass).map(Piece::computed).sum();
+        Span(all.0 / stages.len() as u64)
+    };
+    let apart = |span: Span| Span((span.0 as f64 * (1.0 + settings.split_overhead)).round() as u64);
+    let costs = Costs::new(
+        mean(|work| &work.forward),
+        apart(mean(|work| &work.backward_input)),
+        apart(mean(|work| &work.backward_weight)),
+    );
+    Cow::Owned(ScheduleSettings { costs: Some(costs), ..settings.clone() })
+}
+
+/// Whether a dimension has groups of more than one in `layout`.
+pub(crate) fn is_active(layout: &Layout, dimension: Dimension) -> bool {
+    match dimension {
         Dimension::Tp => layout.tp > 1,
         Dimension::Cp => layout.cp > 1,
         Dimension::Ep => layout.ep > 1,
         Dimension::Dp => layout.cp * layout.ep * layout.dp > 1,
         // Not inside a pipeline rank: refused when compiled.
         Dimension::Pp | Dimension::Other => true,
-    };
+    }
+}
+
+/// Compiles the passes that the schedule runs.
+fn compile(
+    layout: &Layout,
+    schedule: &Schedule,
+    stages: &[ChunkWork],
+) -> Result<Vec<emit::StagePasses>, GenerateError> {
+    let active = |dimension| is_active(layout, dimension);
     let mut runs = vec![[false; 4]; stages.len()];
     for rank in 0..schedule.ranks() {
         for action in schedule.actions(rank) {

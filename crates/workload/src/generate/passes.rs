@@ -11,7 +11,7 @@ use crate::program::Dimension;
 
 /// A collective of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     pub role: Role,
     pub dimension: Dimension,
     pub kind: CollectiveKind,
@@ -21,11 +21,11 @@ pub(super) struct Exchange {
 }
 
 /// Units that begin or end at one place.
-pub(super) type Units = SmallVec<[u32; 2]>;
+pub(crate) type Units = SmallVec<[u32; 2]>;
 
 /// One step of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The parameters of these units are read from here on.
     Enter(Units),
     /// Computation; the label is empty where pieces of several names were merged.
@@ -51,14 +51,14 @@ pub(super) enum Step {
 
 /// A compiled pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     pub steps: Vec<Step>,
     /// Computation up to each step, and in total at the end.
     pub progress: Vec<Span>,
 }
 
 /// What compiling needs to know.
-pub(super) struct Compiler<'a> {
+pub(crate) struct Compiler<'a> {
     /// Stage, for messages.
     pub stage: u32,
     /// Units of the stage.
@@ -71,7 +71,7 @@ pub(super) struct Compiler<'a> {
 
 impl Compiler<'_> {
     /// Compiles `pieces`, called `pass` in messages, with computation scaled by `scale`.
-    pub(super) fn compile(
+    pub(crate) fn compile(
         &self,
         pieces: &[Piece],
         pass: &'static str,

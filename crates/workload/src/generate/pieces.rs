@@ -74,6 +74,16 @@ pub enum Piece {
     UnitDone(u32),
 }
 
+impl Piece {
+    /// Time that it keeps the compute stream of an unvaried machine.
+    pub const fn computed(&self) -> Span {
+        match self {
+            Self::Calc { duration, .. } => *duration,
+            _ => Span::ZERO,
+        }
+    }
+}
+
 /// What one rank does for one pipeline stage (one chunk of a pipeline rank).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkWork {

@@ -28,6 +28,11 @@ const EXPERT_STREAMS: u64 = 4;
 /// and the order of both scales for the product (Transformer Engine, `quantize` and `swizzle_scaling_factors`).
 const CONVERSIONS: u64 = 3;
 
+/// Kernels that a micro-batch launches before its embedding (tokens and labels cut out and copied, masks and positions), and as many
+/// after its logits (the loss masked, summed, averaged over replicas and scaled): github.com/NVIDIA/Megatron-LM v2.5,
+/// `pretrain_gpt.py` and `megatron/utils.py`, counted. Their tensors are small.
+const BESIDE_THE_MODEL: u64 = 10;
+
 /// The list being written.
 pub(super) struct Emit<'a> {
     training: &'a Training,
@@ -45,6 +50,8 @@ pub(super) struct Emit<'a> {
     waits: bool,
     /// Whether what is written now is of routed experts.
     experts: bool,
+    /// By how much longer products take now than aligned ones ([`Self::of_width`]).
+    unaligned: f64,
     /// The next computation stands apart from the one before: that belongs to a split with the collective before it, or
     /// the host waits between the two.
     sealed: bool,
@@ -64,6 +71,7 @@ impl<'a> Emit<'a> {
             first_of_unit: 0,
             waits: false,
             experts: false,
+            unaligned: 1.0,
             sealed: false,
         }
     }
@@ -73,6 +81,18 @@ impl<'a> Emit<'a> {
         let before = self.flops;
         f(self);
         self.recomputed += self.flops - before;
+    }
+
+    /// Writes the products that `f` writes as those of a matrix with rows of `features` numbers.
+    pub(super) fn of_width(&mut self, features: u64, f: impl FnOnce(&mut Self)) {
+        self.unaligned = KernelModel::unaligned(features, self.training.precision.activations);
+        f(self);
+        self.unaligned = 1.0;
+    }
+
+    /// Counts small kernels around the model, which take the host time and the GPU next to none.
+    pub(super) fn beside_the_model(&mut self) {
+        self.launch(BESIDE_THE_MODEL);
     }
 
     /// Counts `kernels` that the host launches, unless a graph holds them.
@@ -169,7 +189,7 @@ impl<'a> Emit<'a> {
     pub(super) fn gemm_in(&mut self, label: &'static str, gemm: Gemm, dtype: Dtype) {
         self.flops += gemm.flops();
         let output = self.training.precision.activations;
-        let mut time = match self.list.last() {
+        let time = match self.list.last() {
             // Split into chunks along the rows: each is a smaller GEMM.
             Some(Piece::Collective {
                 overlap: Overlap::WithNext { chunks }, axis: Dimension::Tp, ..
@@ -178,6 +198,11 @@ impl<'a> Emit<'a> {
                 self.kernels.gemm_of_experts(gemm, dtype, output)
             }
             _ => self.kernels.gemm(gemm, dtype, output),
+        };
+        let mut time = if self.unaligned > 1.0 {
+            Span::from_seconds_ceil(time.seconds() * self.unaligned)
+        } else {
+            time
         };
         if self.training.casts() && dtype == self.training.precision.compute {
             let moved = output.bytes(1) + dtype.bytes(1);

@@ -25,6 +25,9 @@ pub enum Evidence {
     /// Concluded from related figures.
     #[serde(rename = "inferred")]
     Inferred,
+    /// Said by the scenario.
+    #[serde(rename = "given")]
+    Given,
 }
 
 impl Evidence {
@@ -35,6 +38,7 @@ impl Evidence {
             Self::Calibrated => "calibrated",
             Self::DataSheet => "data sheet",
             Self::Inferred => "inferred",
+            Self::Given => "given",
         }
     }
 }

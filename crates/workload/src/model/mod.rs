@@ -15,6 +15,7 @@ mod emit;
 pub mod figure;
 pub mod flash;
 pub mod flops;
+mod kept;
 pub mod kernels;
 pub mod memory;
 pub mod profile;

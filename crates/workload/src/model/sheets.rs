@@ -337,6 +337,8 @@ pub struct GpuSheet {
     pub overlap_slowdown: Option<Figure<Slowdown>>,
     /// Board power.
     pub power: Option<Figure<Watts>>,
+    /// What one costs; absent: not known, for makers publish no prices.
+    pub price: Option<Figure<Dollars>>,
 }
 
 /// A factor of at least 1.
@@ -433,6 +435,9 @@ impl GpuSheet {
         }
         if let Some(figure) = &self.power {
             push(&mut list, "power", figure);
+        }
+        if let Some(figure) = &self.price {
+            push(&mut list, "price", figure);
         }
         list
     }

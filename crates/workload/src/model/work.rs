@@ -9,7 +9,7 @@
 //! Sources: Shoeybi et al. 2019 (vocabulary-parallel loss: three all-reduces of one number a token), Korthikanti et al. 2022
 //! (recomputation), Lepikhin et al. 2020 (experts).
 
-use windtunnel_kernel::Bytes;
+use windtunnel_kernel::{Bytes, Span};
 
 use super::architecture::{Attention, LayerKind};
 use super::chunk::{Chunk, ChunkCost, Flops, Part, Units};
@@ -62,6 +62,20 @@ impl Training {
 
     /// Parameter and gradient bytes by unit, and the optimiser step.
     fn sizes(&self, chunk: &Chunk, kernels: &KernelModel, work: &mut ChunkWork) {
+        let (dense, experts) = self.trained(chunk);
+        let sized =
+            |counts: &[u64], dtype: Dtype| counts.iter().map(|&count| Bytes(dtype.bytes(count))).collect();
+        work.parameter_bytes = sized(&dense, self.precision.parameters);
+        work.gradient_bytes = sized(&dense, self.precision.gradients);
+        if self.architecture.experts.is_some() {
+            work.expert_parameter_bytes = sized(&experts, self.precision.parameters);
+            work.expert_gradient_bytes = sized(&experts, self.precision.gradients);
+        }
+        work.optimiser = self.optimiser(chunk, kernels);
+    }
+
+    /// Dense parameters and those of experts that have gradients, by unit.
+    fn trained(&self, chunk: &Chunk) -> (Vec<u64>, Vec<u64>) {
         let mut dense = Vec::new();
         let mut experts = Vec::new();
         if chunk.embedding {
@@ -77,14 +91,6 @@ impl Training {
             dense.push(self.head_parameters_on_rank(chunk.embedding));
             experts.push(0);
         }
-        let sized =
-            |counts: &[u64], dtype: Dtype| counts.iter().map(|&count| Bytes(dtype.bytes(count))).collect();
-        work.parameter_bytes = sized(&dense, self.precision.parameters);
-        work.gradient_bytes = sized(&dense, self.precision.gradients);
-        if self.architecture.experts.is_some() {
-            work.expert_parameter_bytes = sized(&experts, self.precision.parameters);
-            work.expert_gradient_bytes = sized(&experts, self.precision.gradients);
-        }
         if let Some(rank) = self.lora_rank {
             // Adapters alone have gradients, and alone are gathered after a step.
             let adapters = self.adapter_parameters(rank);
@@ -93,24 +99,24 @@ impl Training {
                 *count = if ends.contains(&unit) { adapters } else { 0 };
             }
             experts.fill(0);
-            work.parameter_bytes = sized(&dense, self.precision.parameters);
-            work.gradient_bytes = sized(&dense, self.precision.gradients);
-            if self.architecture.experts.is_some() {
-                work.expert_parameter_bytes = sized(&experts, self.precision.parameters);
-                work.expert_gradient_bytes = sized(&experts, self.precision.gradients);
-            }
         }
+        (dense, experts)
+    }
+
+    /// The optimiser's step of `chunk`: Adam reads the gradient, and reads and writes master weight and two moments in 32 bits; it
+    /// writes the weight.
+    pub fn optimiser(&self, chunk: &Chunk, kernels: &KernelModel) -> Span {
+        let (dense, experts) = self.trained(chunk);
         let owned = dense.iter().sum::<u64>().div_ceil(self.optimiser_shards)
             + experts.iter().sum::<u64>().div_ceil(self.expert_optimiser_shards);
-        // Adam reads the gradient, and reads and writes master weight and two moments in 32 bits; it writes the weight.
         let bytes =
             self.precision.gradients.bytes(owned) + 24 * owned + self.precision.parameters.bytes(owned);
         let parts = chunk.layers.len() as u64 + u64::from(chunk.embedding) + u64::from(chunk.head);
         let measured = kernels.whole("optimiser_layer", self.architecture.hidden, self.tp, 0);
-        work.optimiser = match measured {
+        match measured {
             Some(time) => time * parts,
             None => kernels.streaming(Streaming::Optimiser, owned, 1, bytes),
-        };
+        }
     }
 
     fn forward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units) {
@@ -118,6 +124,7 @@ impl Training {
         if chunk.embedding && emit.whole("embedding", "embedding_forward", self.tokens()) {
             emit.done(Units::EMBEDDING);
         } else if chunk.embedding {
+            emit.beside_the_model();
             // Rows are read and written; where tables are split, tokens without a row here are written as zeros.
             emit.stream("embedding", Streaming::Embedding, self.tokens(), hidden, 2);
             emit.sum_over_tp("embedding reduce", self.tokens() * hidden, Overlap::None);
@@ -135,7 +142,14 @@ impl Training {
             let vocabulary = self.local_vocabulary();
             emit.stream("head", Streaming::Norm, self.residual_tokens(), hidden, 2);
             emit.gather_over_tp("head all-gather", self.tokens() * hidden, emit.before());
-            emit.gemm_in("head", Gemm::new(self.tokens(), vocabulary, hidden), self.precision.activations);
+            emit.of_width(vocabulary, |emit| {
+                emit.gemm_in(
+                    "head",
+                    Gemm::new(self.tokens(), vocabulary, hidden),
+                    self.precision.activations,
+                );
+            });
+            emit.beside_the_model();
             if self.fused_loss {
                 // Read the logits for the maximum, read and write them for exponentials and sums (in 32 bits).
                 emit.stream_bytes("loss", Streaming::CrossEntropy, self.tokens(), vocabulary, {
@@ -183,14 +197,10 @@ impl Training {
                     self.loss_by_parts(emit, &LOSS_BACKWARD);
                 }
             }
-            self.column_gradients(
-                emit,
-                part,
-                "head",
-                hidden,
-                &[(hidden, gemm.n)],
-                self.precision.activations,
-            );
+            emit.of_width(gemm.n, |emit| {
+                let dtype = self.precision.activations;
+                self.column_gradients(emit, part, "head", hidden, &[(hidden, gemm.n)], dtype);
+            });
             if part.input() {
                 emit.stream("head", Streaming::Norm, residual, hidden, 3);
             }

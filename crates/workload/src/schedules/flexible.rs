@@ -1,4 +1,4 @@
-//! The loop family: GPipe, 1F1B, interleaved and flexible, ZB-H1, ZB1P and DoraPP.
+//! The loop family: GPipe, 1F1B, interleaved and flexible, ZB-H1, ZB-H2, ZB1P and DoraPP.
 //!
 //! With run length N, forwards go in groups of N micro-batches: for each group, for each chunk, for each micro-batch of
 //! the group; backwards the same with chunks descending. Rank r runs (V - 1)N + w(P - 1 - r) forwards ahead (w = 2
@@ -7,6 +7,10 @@
 //!
 //! The split family runs the input gradient where the backward stood; a weight gradient follows each input gradient once
 //! r of them have passed, first in first out, and the rest at the end (Qi et al. 2024; torch's `InterleavedZeroBubble`).
+//!
+//! ZB-H2 fills what 1F1B idles while the pipeline fills with forwards (w = 2) and what it idles while the pipeline drains with
+//! weight gradients (each follows once 2r input gradients have passed): for F = I = W and M >= 2P - 1 no rank idles between its first and its
+//! last pass, and each holds 2P - 1 activations (Qi et al. 2024 §2.2, figure 3).
 //!
 //! DoraPP has no public text beyond the Scale-Across Explorer paper §2.2: it extends the flexible schedule, splits the
 //! backward, wraps around, and runs one stage for several micro-batches in a row. Read here as ZB1P with N >= P free,
@@ -35,8 +39,10 @@ fn fits(ranks: u32, microbatches: u32, run_length: u32) -> bool {
 
 fn check(settings: &ScheduleSettings, ranks: u32, microbatches: u32) -> Result<u32, ScheduleError> {
     let (name, chunks) = (settings.name, settings.chunks());
-    if matches!(name, ScheduleName::OneForwardOneBackward | ScheduleName::ZbH1) && chunks != 1 {
-        let hint = if name == ScheduleName::ZbH1 {
+    if matches!(name, ScheduleName::OneForwardOneBackward | ScheduleName::ZbH1 | ScheduleName::ZbH2)
+        && chunks != 1
+    {
+        let hint = if name.splits_backward() {
             "`zb1p` takes several chunks"
         } else {
             "`interleaved` takes several chunks"
@@ -98,15 +104,28 @@ pub(super) fn actions(
     ranks: u32,
     microbatches: u32,
 ) -> Result<Vec<Vec<Action>>, ScheduleError> {
+    let wide = settings.name == ScheduleName::ZbH2;
+    delayed(settings, ranks, microbatches, |rank| {
+        settings.w_delay.unwrap_or(if wide { 2 * rank } else { rank })
+    })
+}
+
+/// The actions of every rank, with `delay(rank)` input gradients before the first weight gradient.
+pub(super) fn delayed(
+    settings: &ScheduleSettings,
+    ranks: u32,
+    microbatches: u32,
+    delay: impl Fn(u32) -> u32,
+) -> Result<Vec<Vec<Action>>, ScheduleError> {
     let run_length = check(settings, ranks, microbatches)?;
     let chunks = settings.chunks();
     let split = settings.name.splits_backward();
     let forwards = passes(chunks, microbatches, run_length, false);
     let backwards = passes(chunks, microbatches, run_length, true);
-    let factor = settings.warm_up.unwrap_or(if settings.name == ScheduleName::Interleaved && chunks > 1 {
-        2
-    } else {
-        1
+    let factor = settings.warm_up.unwrap_or(match settings.name {
+        ScheduleName::Interleaved if chunks > 1 => 2,
+        ScheduleName::ZbH2 => 2,
+        _ => 1,
     });
     let order = |rank: u32| {
         let ahead = match settings.name {
@@ -117,7 +136,7 @@ pub(super) fn actions(
             }
         };
         let ahead = ahead.min(forwards.len() as u64) as usize;
-        let delay = settings.w_delay.unwrap_or(rank) as usize;
+        let delay = delay(rank) as usize;
         let forward = |&(chunk, microbatch): &(u16, u32)| Action::new(ActionKind::Forward, chunk, microbatch);
         let mut actions: Vec<Action> = Vec::with_capacity(forwards.len() * if split { 3 } else { 2 });
         actions.extend(forwards[..ahead].iter().map(forward));

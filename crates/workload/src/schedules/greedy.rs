@@ -39,8 +39,21 @@ impl Policy {
     }
 }
 
+/// An activation in the unit in which memory is counted.
+pub(super) const WHOLE: u32 = 1000;
+
+/// What a rank may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Activations of chunks.
+    pub cap: u32,
+    /// What is left of one, of [`WHOLE`], between its two gradients.
+    pub kept: u32,
+}
+
 struct State {
     clock: Time,
+    /// Activations held, in parts of [`WHOLE`].
     live: u32,
     /// Per chunk: inputs that have come, in micro-batch order, with their arrival.
     forwards: Vec<VecDeque<(Time, u32)>>,
@@ -55,7 +68,7 @@ pub(super) fn actions(
     microbatches: u32,
     costs: Costs,
     latency: Span,
-    cap: u32,
+    room: Room,
     policy: Policy,
 ) -> Option<Vec<Vec<Action>>> {
     let chunks = usize::from(placement.chunks);
@@ -80,9 +93,9 @@ pub(super) fn actions(
     while done < total {
         // The rank that can start something first acts next; ties by rank. Nothing it does can arrive earlier.
         let (_, rank) = (0..ranks.len())
-            .filter_map(|rank| Some((ranks[rank].earliest(placement.chunks, cap)?, rank)))
+            .filter_map(|rank| Some((ranks[rank].earliest(placement.chunks, room)?, rank)))
             .min()?;
-        let (start, action) = ranks[rank].choose(placement.chunks, cap, costs, policy);
+        let (start, action) = ranks[rank].choose(placement.chunks, room, costs, policy);
         let end = start + costs.of(action.kind);
         let state = &mut ranks[rank];
         state.clock = end;
@@ -92,7 +105,7 @@ pub(super) fn actions(
         let arrival = |to: u32| if to == from { end } else { end + latency };
         match action.kind {
             ActionKind::Forward => {
-                state.live += 1;
+                state.live += WHOLE;
                 match placement.next(from, chunk) {
                     Some((to, next)) => {
                         ranks[to as usize].forwards[usize::from(next)]
@@ -101,8 +114,9 @@ pub(super) fn actions(
                     None => state.gradients[usize::from(chunk)].push_back((end, action.microbatch)),
                 }
             }
-            ActionKind::BackwardWeight => state.live -= 1,
+            ActionKind::BackwardWeight => state.live -= room.kept,
             _ => {
+                state.live -= WHOLE - room.kept;
                 state.weights.push_back((chunk, action.microbatch));
                 if let Some((to, next)) = placement.previous(from, chunk) {
                     ranks[to as usize].gradients[usize::from(next)]
@@ -116,8 +130,8 @@ pub(super) fn actions(
 
 impl State {
     /// Whether the cap has room for a forward of `chunk`.
-    fn room(&self, chunk: usize, chunks: u16, cap: u32) -> bool {
-        self.live + u32::from(chunks) - chunk as u32 <= cap
+    fn room(&self, chunk: usize, chunks: u16, room: Room) -> bool {
+        self.live + WHOLE * (u32::from(chunks) - chunk as u32) <= WHOLE * room.cap
     }
 
     /// Earliest arrival among the heads of `queues` that may run.
@@ -130,19 +144,19 @@ impl State {
             .min()
     }
 
-    fn earliest(&self, chunks: u16, cap: u32) -> Option<Time> {
+    fn earliest(&self, chunks: u16, room: Room) -> Option<Time> {
         let inputs = Self::head(&self.gradients, |_| true)
             .into_iter()
-            .chain(Self::head(&self.forwards, |chunk| self.room(chunk, chunks, cap)))
+            .chain(Self::head(&self.forwards, |chunk| self.room(chunk, chunks, room)))
             .chain((!self.weights.is_empty()).then_some(Time::ZERO));
         inputs.min().map(|arrival| arrival.max(self.clock))
     }
 
     /// Start and action of what goes next.
-    fn choose(&mut self, chunks: u16, cap: u32, costs: Costs, policy: Policy) -> (Time, Action) {
+    fn choose(&mut self, chunks: u16, room: Room, costs: Costs, policy: Policy) -> (Time, Action) {
         let now = self.clock;
         let gradient = pick(&self.gradients, now, true, |_| true);
-        let forward = pick(&self.forwards, now, policy.deep_first, |chunk| self.room(chunk, chunks, cap));
+        let forward = pick(&self.forwards, now, policy.deep_first, |chunk| self.room(chunk, chunks, room));
         let gradient_now = gradient.filter(|&(arrival, _)| arrival <= now);
         let forward_now = forward.filter(|&(arrival, _)| arrival <= now);
         let due = policy.weights_waiting > 0 && self.weights.len() as u32 >= policy.weights_waiting;

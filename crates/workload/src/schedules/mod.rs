@@ -15,9 +15,12 @@
 //! | `1f1b` | P - 1 - r forwards ahead, then one forward, one backward | Narayanan et al. 2021 (PipeDream-Flush) |
 //! | `interleaved` | V chunks in a loop, run length N | Narayanan et al. 2021; Grattafori et al. 2024 §3.3.2 (flexible) |
 //! | `zb-h1`, `zb1p` | as above with the backward split, weight gradients delayed by r | Qi et al. 2024 |
+//! | `zb-h2` | 2(P - 1 - r) forwards ahead, weight gradients delayed by 2r | Qi et al. 2024 §2.2 |
+//! | `zb-2p` | the best of a search with costs, within twice the activations of 1F1B | Qi et al. 2024 §3.1, ZB-2p |
 //! | `dorapp` | `zb1p` with the run length and the warm-up free | Scale-Across Explorer §2.2; a reading, see [`flexible`] |
 //! | `zbv` | V-shaped placement | Qi et al. 2024 (controllable memory) |
 //! | `dualpipe` | two directions, overlapped pairs | DeepSeek-V3 report §3.2.1 |
+//! | `dualpipev` | DualPipe folded in half: V-shaped placement, one copy of each stage | Qi et al. 2025, "cut in half" |
 
 pub mod dualpipe;
 pub mod error;
@@ -25,6 +28,7 @@ pub mod flexible;
 mod greedy;
 pub mod placement;
 mod refill;
+mod search;
 pub mod timed;
 pub mod zbv;
 
@@ -42,28 +46,41 @@ windtunnel_kernel::named! {
     /// Which schedule.
     #[derive(Default, Hash)]
     pub enum ScheduleName: "schedule" {
-        Gpipe = "gpipe", "all forwards, then all backwards";
+        Gpipe = "gpipe" | "afab", "all forwards, then all backwards";
         #[default]
         OneForwardOneBackward = "1f1b", "one forward, one backward";
         Interleaved = "interleaved", "several chunks a rank in a loop (flexible when the run length is not the number of ranks)";
         ZbH1 = "zb-h1", "input and weight gradients apart, with the memory of 1F1B and one chunk a rank";
         Zb1p = "zb1p", "input and weight gradients apart, any number of chunks";
+        ZbH2 = "zb-h2", "input and weight gradients apart, no rank idles between its first and last pass, twice the memory of 1F1B";
+        Zb2p = "zb-2p", "input and weight gradients apart, the best order that a search with the passes' costs finds in `memory_cap`";
         Zbv = "zbv", "input and weight gradients apart, zero bubble on the V-shaped placement";
         DoraPp = "dorapp", "input and weight gradients apart, flexible";
         DualPipe = "dualpipe", "both directions at once";
+        DualPipeV = "dualpipev", "both directions at once on the V-shaped placement, one copy of each stage";
     }
 }
 
 impl ScheduleName {
     /// Whether the backward pass is always split into its two gradients.
     pub const fn splits_backward(self) -> bool {
-        matches!(self, Self::ZbH1 | Self::Zb1p | Self::Zbv | Self::DoraPp)
+        matches!(self, Self::ZbH1 | Self::ZbH2 | Self::Zb1p | Self::Zb2p | Self::Zbv | Self::DoraPp)
+    }
+
+    /// Whether its stages go down the ranks and back.
+    pub const fn is_v(self) -> bool {
+        matches!(self, Self::Zbv | Self::DualPipeV)
+    }
+
+    /// Whether some forward and backward passes run interleaved.
+    pub const fn overlaps(self) -> bool {
+        matches!(self, Self::DualPipe | Self::DualPipeV)
     }
 
     /// Chunks a rank when the settings name none.
     const fn default_chunks(self) -> u16 {
         match self {
-            Self::Interleaved | Self::Zbv | Self::DoraPp | Self::DualPipe => 2,
+            Self::Interleaved | Self::Zbv | Self::DoraPp | Self::DualPipe | Self::DualPipeV => 2,
             _ => 1,
         }
     }
@@ -88,19 +105,23 @@ impl FromStr for ScheduleName {
 pub struct ScheduleSettings {
     /// Which schedule.
     pub name: ScheduleName,
-    /// Chunks a pipeline rank holds, V (1; 2 for `interleaved`, `dorapp`, `zbv`; `dualpipe` always holds 2).
+    /// Chunks a pipeline rank holds, V (1; 2 for `interleaved`, `dorapp`, `zbv`; `dualpipe` and `dualpipev` always hold 2).
     pub chunks: Option<u16>,
     /// Consecutive micro-batches of one stage, N; see [`flexible::default_run_length`].
     pub run_length: Option<u32>,
-    /// Forwards ahead per rank of distance from the last one (2 for `interleaved`, 1 for the others).
+    /// Forwards ahead per rank of distance from the last one (2 for `interleaved` and `zb-h2`, 1 for the others).
     pub warm_up: Option<u32>,
-    /// Input gradients that pass before the first weight gradient (the rank's number if unset).
+    /// Input gradients that pass before the first weight gradient (the rank's number if unset, twice that for `zb-h2`).
     pub w_delay: Option<u32>,
     /// Share by which both gradients apart cost more than the fused backward: 0.05 is 5%. Used by the generator.
     pub split_overhead: f64,
-    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset).
+    /// Live chunk activations a rank may hold under the cost-aware search of `zbv` (V·P if unset) and `zb-2p` (2P if unset).
     pub memory_cap: Option<u32>,
-    /// Costs for the cost-aware search of `zbv`; unset takes the closed form, which is best for F = I = W.
+    /// Share of an activation that is held between the gradients of input and weights (1 if unset): what the search counts against
+    /// `memory_cap` then.
+    pub kept: Option<f64>,
+    /// Costs for the cost-aware search of `zbv` and `zb-2p`. Unset, `zbv` takes the closed form, which is best for F = I = W, and
+    /// `zb-2p` supposes F = I = W.
     pub costs: Option<Costs>,
     /// Latency between neighbouring ranks for the same search.
     pub latency: Span,
@@ -115,6 +136,15 @@ impl ScheduleSettings {
     /// Chunks a pipeline rank holds.
     pub fn chunks(&self) -> u16 {
         self.chunks.unwrap_or(self.name.default_chunks())
+    }
+
+    /// Whether the order is searched for, so that [`ScheduleSettings::costs`] matter.
+    pub fn is_searched(&self) -> bool {
+        match self.name {
+            ScheduleName::Zb2p => true,
+            ScheduleName::Zbv => self.chunks() > 2 || self.memory_cap.is_some() || self.costs.is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -195,6 +225,8 @@ impl Schedule {
             ScheduleName::DualPipe => {
                 (Shape::Bidirectional, dualpipe::actions(settings, ranks, microbatches)?)
             }
+            ScheduleName::DualPipeV => (Shape::V, dualpipe::actions(settings, ranks, microbatches)?),
+            ScheduleName::Zb2p => (Shape::Loop, search::zb2p(settings, ranks, microbatches)?),
             _ => (Shape::Loop, flexible::actions(settings, ranks, microbatches)?),
         };
         let placement = Placement { shape, ranks, chunks: settings.chunks() };
@@ -264,19 +296,38 @@ impl Schedule {
         peak
     }
 
+    /// Who hands `action` of `rank` its input, itself perhaps, and whether that is a gradient; `None` of one that begins with what its
+    /// rank has.
+    pub fn sender(&self, rank: u32, action: Action) -> Option<(u32, bool)> {
+        let (from, gradient) = match action.kind {
+            ActionKind::Forward => (self.placement.previous(rank, action.chunk), false),
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                (self.placement.next(rank, action.chunk), true)
+            }
+            ActionKind::BackwardWeight => (None, false),
+        };
+        from.map(|(from, _)| (from, gradient))
+    }
+
+    /// Rank and chunk to which the output of `action` of `rank` goes, itself perhaps, and whether that is a gradient.
+    pub fn receiver(&self, rank: u32, action: Action) -> Option<(u32, u16, bool)> {
+        let (to, gradient) = match action.kind {
+            ActionKind::Forward => (self.placement.next(rank, action.chunk), false),
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                (self.placement.previous(rank, action.chunk), true)
+            }
+            ActionKind::BackwardWeight => (None, false),
+        };
+        to.map(|(to, chunk)| (to, chunk, gradient))
+    }
+
     /// Messages of one step between ranks for which `crosses(from, to)`: activations and gradients together.
     pub fn messages_crossing(&self, crosses: impl Fn(u32, u32) -> bool) -> u64 {
         let mut count = 0;
         for rank in 0..self.ranks() {
             for action in self.actions(rank) {
-                let to = match action.kind {
-                    ActionKind::Forward => self.placement.next(rank, action.chunk),
-                    ActionKind::Backward | ActionKind::BackwardInput => {
-                        self.placement.previous(rank, action.chunk)
-                    }
-                    ActionKind::BackwardWeight => None,
-                };
-                count += u64::from(to.is_some_and(|(to, _)| to != rank && crosses(rank, to)));
+                let to = self.receiver(rank, *action);
+                count += u64::from(to.is_some_and(|(to, ..)| to != rank && crosses(rank, to)));
             }
         }
         count

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use windtunnel_kernel::{Span, Time};
 
+use super::greedy::{Room, WHOLE};
 use super::{Action, ActionKind, Costs, Schedule};
 
 /// When weight gradients run.
@@ -18,15 +19,15 @@ pub(super) struct Filling {
     pub waiting: u32,
     /// A gap too short for one takes one all the same.
     pub overrun: bool,
-    /// Live chunk activations a rank may hold.
-    pub cap: u32,
+    /// What a rank may hold.
+    pub room: Room,
 }
 
 impl Filling {
-    /// The fillings worth trying under `cap`.
-    pub(super) fn all(cap: u32) -> impl Iterator<Item = Self> {
-        let waiting = (0..cap.min(64)).filter(|waiting| *waiting < 16 || waiting.is_multiple_of(8));
-        waiting.flat_map(move |waiting| [false, true].map(|overrun| Self { waiting, overrun, cap }))
+    /// The fillings worth trying in `room`.
+    pub(super) fn all(room: Room) -> impl Iterator<Item = Self> {
+        let waiting = (0..room.cap.min(64)).filter(|waiting| *waiting < 16 || waiting.is_multiple_of(8));
+        waiting.flat_map(move |waiting| [false, true].map(|overrun| Self { waiting, overrun, room }))
     }
 }
 
@@ -39,11 +40,11 @@ struct Rank {
 }
 
 impl Rank {
-    fn weight(&mut self, costs: Costs) {
+    fn weight(&mut self, costs: Costs, room: Room) {
         if let Some((chunk, microbatch)) = self.weights.pop_front() {
             self.actions.push(Action::new(ActionKind::BackwardWeight, chunk, microbatch));
             self.clock += costs.weight;
-            self.live -= 1;
+            self.live -= room.kept;
         }
     }
 }
@@ -89,19 +90,20 @@ pub(super) fn actions(
                 && (rank.weights.len() as u32 > filling.waiting
                     || rank.clock + costs.weight <= arrival
                     || filling.overrun && rank.clock < arrival
-                    || forward && rank.live >= filling.cap)
+                    || forward && rank.live + WHOLE > WHOLE * filling.room.cap)
             {
-                rank.weight(costs);
+                rank.weight(costs, filling.room);
             }
-            if forward && rank.live >= filling.cap {
+            if forward && rank.live + WHOLE > WHOLE * filling.room.cap {
                 return None;
             }
             rank.clock = rank.clock.max(arrival) + costs.of(kind);
             rank.actions.push(action);
             rank.at += 1;
             if forward {
-                rank.live += 1;
+                rank.live += WHOLE;
             } else {
+                rank.live -= WHOLE - filling.room.kept;
                 rank.weights.push_back((chunk, microbatch));
             }
             ends[usize::from(!forward)][place(index, chunk, microbatch)] = Some(rank.clock);
@@ -113,7 +115,7 @@ pub(super) fn actions(
     }
     for rank in &mut ranks {
         while !rank.weights.is_empty() {
-            rank.weight(costs);
+            rank.weight(costs, filling.room);
         }
     }
     Some(ranks.into_iter().map(|rank| rank.actions).collect())

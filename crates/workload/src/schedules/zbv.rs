@@ -5,16 +5,10 @@
 //! W1, then of W0. It is written for n = max(2P - 1, M) micro-batches, and those from M on are left out. No rank idles
 //! between its first and its last action; the makespan is 6M + P - 1.
 //!
-//! With costs or a cap in the settings, or with V > 2 (even; zig-zag placement), the candidates are this one for V = 2, the
-//! orders found by list scheduling (`greedy`), and the better of these with their weight gradients placed anew
-//! (`refill`); the shortest by timed execution that keeps the cap wins, the earliest candidate on a tie.
+//! With costs or a cap in the settings, or with V > 2 (even; zig-zag placement), the order is searched for (`search`), with this one
+//! among the candidates for V = 2.
 
-use super::refill::Filling;
-use super::timed;
-use super::{
-    Action, ActionKind, Costs, Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
-    greedy, refill,
-};
+use super::{Action, ActionKind, Placement, ScheduleError, ScheduleName, ScheduleSettings, Shape, search};
 
 /// The actions of every rank.
 pub(super) fn actions(
@@ -39,42 +33,10 @@ pub(super) fn actions(
     if chunks == 2 && settings.costs.is_none() && settings.memory_cap.is_none() {
         return Ok(closed());
     }
-    let costs = settings.costs.unwrap_or(Costs::UNIT);
     let placement = Placement { shape: Shape::V, ranks, chunks };
-    let mut found: Vec<(u64, Schedule)> = Vec::new();
-    let mut consider = |actions| -> Result<(), ScheduleError> {
-        let schedule = Schedule::from_actions(ScheduleName::Zbv, placement, microbatches, actions)?;
-        let makespan = timed::execute(&schedule, |_| costs, |_, _| settings.latency)?.makespan.0;
-        found.push((makespan, schedule));
-        Ok(())
-    };
-    if chunks == 2 {
-        consider(closed())?;
-    }
-    for policy in greedy::Policy::all() {
-        if let Some(order) = greedy::actions(placement, microbatches, costs, settings.latency, cap, policy) {
-            consider(order)?;
-        }
-    }
-    found.sort_by_key(|(makespan, _)| *makespan);
-    let bases: Vec<Schedule> = found.iter().take(REFILLED).map(|(_, schedule)| schedule.clone()).collect();
-    for base in &bases {
-        for filling in Filling::all(cap) {
-            if let Some(actions) = refill::actions(base, costs, settings.latency, filling) {
-                let refilled = Schedule { actions, ..base.clone() };
-                let makespan = timed::execute(&refilled, |_| costs, |_, _| settings.latency)?.makespan.0;
-                found.push((makespan, refilled));
-            }
-        }
-    }
-    let fits = |schedule: &Schedule| (0..ranks).all(|rank| schedule.peak_in_flight(rank) <= cap);
-    found.retain(|(_, schedule)| fits(schedule));
-    let best = found.into_iter().min_by_key(|(makespan, _)| *makespan);
-    best.map(|(_, schedule)| schedule.actions).ok_or(ScheduleError::MemoryCap { cap, chunks })
+    let known = if chunks == 2 { vec![closed()] } else { Vec::new() };
+    search::best(settings, placement, microbatches, cap, search::Objective::Makespan, known)
 }
-
-/// Orders of the first round whose weight gradients are placed anew.
-const REFILLED: usize = 4;
 
 /// The closed form for one rank.
 fn order(rank: u32, ranks: u32, microbatches: u32) -> Vec<Action> {

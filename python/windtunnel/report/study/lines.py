@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from windtunnel.report.study.axes import WIDTH, label, levels, linked, numbers, rule, svg, words
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 HEIGHT = 300
 LEFT, RIGHT, TOP, BOTTOM = 110, 30, 24, 46
 COLOUR = "#4c78a8"
+APART = 44.0
+"""Units between two marks of an axis, at least."""
 
 
 def lines(table: Table, metric: str) -> str:
@@ -28,7 +31,11 @@ def lines(table: Table, metric: str) -> str:
     for tick in y.ticks():
         content.append(rule(LEFT, y.at(tick), WIDTH - RIGHT, y.at(tick)))
         content.append(words(LEFT - 8, y.at(tick) + 4, shown(metric, tick), anchor="end"))
-    content += [words(x.at(tick), HEIGHT - BOTTOM + 20, label(tick)) for tick in x.ticks()]
+    # Values that were run have marks, unless these would run into each other.
+    known = table.levels(key)
+    places = sorted(x.at(value) for value in known)
+    apart = all(after - before >= APART for before, after in pairwise(places))
+    content += [words(x.at(tick), HEIGHT - BOTTOM + 20, label(tick)) for tick in (known if apart else x.ticks())]
     content.append(words((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, key))
     ordered = sorted(rows, key=lambda row: x.at(level_of(row, key)))
     path = " ".join(f"{x.at(level_of(row, key)):g},{y.at(value_of(row, metric)):g}" for row in ordered)

@@ -26,7 +26,9 @@ from windtunnel.validate.tables import (
     sailor,
     torchtitan,
     traces,
+    uec,
     ultrascale,
+    untold,
     vidur,
     vtrain,
 )
@@ -55,6 +57,7 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "ultrascale": ultrascale.read,
     "ultrascale-memory": ultrascale.memory,
     "marin": marin.read,
+    "no-framework": untold.read,
     "memory": memory.read,
     "nccl-tests": nccl.tests,
     "nccl-scale": nccl.scale,
@@ -71,6 +74,12 @@ READERS: dict[str, Callable[[Path, Mapping[str, System]], Table | None]] = {
     "aic-moe": aic_moe.read,
     "traces": traces.read,
     "m4": m4.read,
+    "uec": uec.read,
 }
 
 NAMES = tuple(READERS)
+
+COSTLY = ("uec",)
+"""Tables that take hours: predicted where they are named, and not with the board."""
+
+BOARD = tuple(name for name in NAMES if name not in COSTLY)

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
     from windtunnel.validate.systems import System
 
-ZERO_BUBBLE = {"1F1B": ("1f1b", 1), "1F1B-I": ("interleaved", None), "ZB-H1": ("zb-h1", 1), "ZB-1p": ("zb1p", 1)}
+ZERO_BUBBLE = {
+    "1F1B": ("1f1b", 1),
+    "1F1B-I": ("interleaved", None),
+    "ZB-H1": ("zb-h1", 1),
+    "ZB-1p": ("zb1p", 1),
+    "ZB-2p": ("zb-2p", 1),
+}
+    "1F1B": ("1f1b", 1),
+    "1F1B-I": ("interleaved", None),
+    "ZB-H1": ("zb-h1", 1),
+    "ZB-1p": ("zb1p", 1),
+    "ZB-2p": ("zb-2p", 1),
+}
 """Schedules of Qi et al. that the engine has: name and chunks."""
 
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 SYSTEM = "vtrain-a100"
 VOCABULARY = 51_200
+"""Of several hosts: Megatron-LM's, padded for eight tensor-parallel ranks."""
+UNPADDED = 50_257
+"""Of one host: a tensor-parallel rank has its share of GPT-2's words, rounded down
+(github.com/VIA-Research/vTrain@f8dda84 src/config.py, `vocab_size`, and src/model/gpt_modeling.py): with one rank the
+logits' rows are odd, and as slow."""
 COLUMNS = (
     "# GPUs",
     "global batch",
@@ -61,6 +66,7 @@ def _row(table: Table, system: System, line: Line) -> None:
         return table.exclude("tp x dp x pp is not the number of GPUs")
     if batch % (micro * dp):
         return table.exclude("the batch does not divide into micro-batches")
+    vocabulary = UNPADDED // tp * tp if table.name == "vtrain-single" else VOCABULARY
     layout = f"h{hidden}-l{layers}-b{batch}-m{micro}-t{tp}-d{dp}-p{pp}"
     scenario = training_scenario(
         system,
@@ -75,7 +81,7 @@ def _row(table: Table, system: System, line: Line) -> None:
             measured=measured,
             scenario=scenario,
             groups={"size": f"h={hidden}", "kind": f"tp={tp}", "scale": f"{gpus} GPUs", "micro_batch": str(micro)},
-            models={"model.json": gpt(layers, hidden, heads, sequence, VOCABULARY)},
+            models={"model.json": gpt(layers, hidden, heads, sequence, vocabulary)},
         )
     )
     return None

@@ -17,7 +17,7 @@ use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
 use self::shape::Builder;
-use crate::schema::{ClosTier, Host, Length, Name, NicBus, Rails, Rate, TopologyFile};
+use crate::schema::{ClosTier, Host, Length, Name, NicBus, Rails, Rate, SheetChoice, TopologyFile};
 use crate::{load, sheets};
 
 /// A scale-up link between GPUs of unknown make: as fast as nothing waits for it.
@@ -100,7 +100,7 @@ impl<'a> Draft<'a> {
             None if shape == ShapeName::Graph => Host::default(),
             None => return Err(place.missing("host", "host: {gpus: 8, nics: 8}")),
         };
-        let gpu = host.gpu.as_deref().map(|name| gpu_sheet(name, base, &place.at("host.gpu"))).transpose()?;
+        let gpu = host.gpu.as_ref().map(|gpu| derived_gpu(gpu, base, &place.at("host.gpu"))).transpose()?;
         let nic = host.nic.as_deref().map(|name| nic_sheet(name, base, &place.at("host.nic"))).transpose()?;
         if let Some(gpu) = &gpu {
             evidence.sheet(&format!("GPU {}", gpu.name), gpu.evidence());
@@ -241,6 +241,23 @@ fn rails(host: &Host, place: &Place) -> Result<bool, InputError> {
 pub fn gpu_sheet(name: &str, base: &Inputs, place: &str) -> Result<GpuSheet, InputError> {
     let sheet = sheets::find("gpus", name, base, place)?;
     GpuSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
+}
+
+/// The GPU sheet that is chosen, with what differs from the one that it derives from.
+fn derived_gpu(choice: &SheetChoice, base: &Inputs, place: &str) -> Result<GpuSheet, InputError> {
+    if choice.changes.is_empty() {
+        return gpu_sheet(&choice.sheet, base, place);
+    }
+    let sheet = sheets::find("gpus", &choice.sheet, base, place)?;
+    let text = sheets::derived(&sheet, &choice.changes, place)?;
+    GpuSheet::parse(&text).map_err(|error| {
+        // Where it says that a key is wrong, line and column are of a text that nobody has written.
+        let text = error.to_string();
+        let reason =
+            text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |(_, rest)| rest);
+        InputError::new(place, reason.lines().next().unwrap_or_default())
+            .hint(format!("keys are those of `{}`; `windtunnel list gpus` names sheets", sheet.source))
+    })
 }
 
 fn nic_sheet(name: &str, base: &Inputs, place: &str) -> Result<NicSheet, InputError> {

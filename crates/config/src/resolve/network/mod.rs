@@ -5,6 +5,7 @@
 //! What depends on the fidelity is listed in [`meet`].
 
 mod backend;
+mod implied;
 mod message;
 mod parameters;
 mod queues;
@@ -28,7 +29,7 @@ use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::LinkId;
 
 use self::queues::{Switching, switching};
-use super::marks::{Marks, marking};
+use super::marks::{Marks, marked_tiers, marking};
 use super::names::list;
 use super::reduce;
 use crate::schema::{Fidelity, Network, Scenario};
@@ -84,7 +85,8 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
     let Around { scenario, fabric, slow_links, buffers, routes, modules, marks } = around;
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
-    let transport = transport::transport(network, modules, source)?;
+    let implied = implied::implied(network, fabric, source)?;
+    let transport = transport::transport(implied.as_ref().unwrap_or(network), modules, source)?;
     let balancer = packet_balancer(network).unwrap_or_default();
     if network.parallel.processes == Some(0) {
         return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
@@ -100,10 +102,11 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
         balancer,
         buffers,
         ecn: Some(marking(&network.ecn, marks)),
-        trimming: network
-            .trimming
-            .as_ref()
-            .map(|trimming| TrimSettings { queue: trimming.queue.map(|queue| queue.0) }),
+        ecn_on: marked_tiers(&network.ecn_on, &fabric.topology, source)?,
+        trimming: network.trimming.as_ref().map(|trimming| TrimSettings {
+            queue: trimming.queue.map(|queue| queue.0),
+            rate: trimming.rate.map(|rate| rate.0),
+        }),
         telemetry: network.telemetry,
         queue_pairs: network.queue_pairs,
         in_flight: in_flight(network, fabric, balancer, &transport),

@@ -32,9 +32,18 @@ fn put(found: &Value, place: Place<'_>) -> Result<(), &'static str> {
         Place::Count(kept) => *kept = count().ok_or(expected)?,
         Place::Packets(kept) => *kept = Some(count().ok_or(expected)?),
         Place::Flag(kept) => *kept = found.as_bool().ok_or(expected)?,
+        Place::Word(kept) => {
+            let place = kept.of.iter().position(|word| found.as_str() == Some(word));
+            kept.at = place.ok_or(expected)?;
+        }
         Place::Time(kept) => {
             let read = found.as_str().and_then(|text| parse_quantity(text, Dimension::Time).ok());
             *kept = Span(read.filter(|&span| span > 0).ok_or(expected)?);
+        }
+        Place::Given(kept) => {
+            let mut span = Span::ZERO;
+            put(found, Place::Time(&mut span))?;
+            *kept = Some(span);
         }
     }
     Ok(())
@@ -68,7 +77,7 @@ pub(super) fn tuned(
         hint: None,
     })?;
     let mut reorder = None;
-    if !matches!(transport, TransportChoice::None(_)) {
+    if !matches!(transport, TransportChoice::None(_)) && !transport.is_dispatched() {
         known.push(REORDER);
         if let Some(found) = given.get(REORDER) {
             put(found, Place::Packets(&mut reorder)).map_err(|expected| refused(REORDER, found, expected))?;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
+use serde_json::{Map, Value};
 use windtunnel_kernel::Span;
 
 use super::one;
@@ -14,9 +15,10 @@ use crate::schema::quantity::{Duration, Rate};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// GPU data sheet.
+    /// GPU data sheet: its name or file, or one that derives from it, `{sheet: H100-SXM, scale_up: {rate: 200 GB/s}}`: keys as in a
+    /// sheet, with figures or bare values; `null` takes a key away.
     #[serde(default)]
-    pub gpu: Option<String>,
+    pub gpu: Option<SheetChoice>,
     /// GPUs per host.
     #[serde(default = "one")]
     pub gpus: u32,
@@ -40,6 +42,61 @@ pub struct Host {
     /// left out.
     #[serde(default)]
     pub nic_bus: Option<NicBus>,
+}
+
+/// A data sheet: one that is there, or one that derives from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SheetChoice {
+    /// Its name, or a file.
+    pub sheet: String,
+    /// What differs.
+    pub changes: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for SheetChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SheetVisitor)
+    }
+}
+
+struct SheetVisitor;
+
+impl<'de> de::Visitor<'de> for SheetVisitor {
+    type Value = SheetChoice;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a data sheet, or `{sheet: NAME, …}` with what differs from it")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<SheetChoice, E> {
+        Ok(SheetChoice { sheet: name.to_owned(), changes: Map::new() })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<SheetChoice, A::Error> {
+        let (mut sheet, mut changes) = (None, Map::new());
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "sheet" {
+                sheet = Some(map.next_value()?);
+            } else {
+                changes.insert(key, map.next_value()?);
+            }
+        }
+        Ok(SheetChoice { sheet: sheet.ok_or_else(|| de::Error::missing_field("sheet"))?, changes })
+    }
+}
+
+impl JsonSchema for SheetChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "SheetChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "object"], "required": ["sheet"], "properties": { "sheet": { "type": "string" } } })
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
 }
 
 /// What joins a NIC to its host.

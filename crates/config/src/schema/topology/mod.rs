@@ -5,7 +5,7 @@ mod host;
 mod keys;
 mod shapes;
 
-pub use host::{Host, NicBus, Rails, ScaleUp};
+pub use host::{Host, NicBus, Rails, ScaleUp, SheetChoice};
 pub use keys::{KEYS, ShapeKey};
 use schemars::JsonSchema;
 use serde::Deserialize;

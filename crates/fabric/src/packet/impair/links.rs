@@ -107,6 +107,7 @@ impl<T: Transport> Engine<T> {
                         self.settle_port(port, now);
                     }
                     self.fabric.ports[port as usize].kind = kind;
+                    self.lay_line_anew(port);
                 }
             }
             Step::Lead(forwarder) => {
@@ -143,6 +144,8 @@ impl<T: Transport> Engine<T> {
     pub(in crate::packet) fn settle_port(&mut self, p: u32, now: u64) {
         if !self.fabric.is_of_switch(p) {
             self.pull(p, now);
+        } else if Self::has_lines() {
+            self.serve_line(p, now);
         } else if self.queues.on {
             self.touched(p, now);
         } else if self.fabric.ports[p as usize].waits() {
@@ -175,6 +178,10 @@ impl<T: Transport> Engine<T> {
         self.settle_port(p, now);
         self.fabric.ports[p as usize].down = true;
         self.doom(p);
+        if Self::has_lines() {
+            self.clear_lines(p, now);
+            return;
+        }
         if self.queues.on {
             self.queues_down(p, now);
             return;

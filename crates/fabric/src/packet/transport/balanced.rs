@@ -72,12 +72,12 @@ pub trait SwitchBalancer: Clone + std::fmt::Debug + Send + Sync + 'static {
 pub struct Balancing<B>(pub B);
 
 impl<B: SwitchBalancer> Around for Balancing<B> {
-    type Whole<T: Transport> = With<T::Endpoint, Balanced<T::Policy, B>>;
+    type Whole<T: Transport> = With<T::Endpoint, Balanced<T::Policy, B>, T::Dispatcher>;
 
     fn around<T: Transport>(&self, transport: T) -> Self::Whole<T> {
-        let (endpoint, policy) = transport.parts();
+        let (endpoint, policy, dispatcher) = transport.parts();
         let (balancer, states) = (self.0.clone(), States::new());
-        With { endpoint, policy: Balanced { policy, balancer, states } }
+        With { endpoint, policy: Balanced { policy, balancer, states }, dispatcher }
     }
 }
 

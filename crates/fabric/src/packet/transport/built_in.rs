@@ -30,6 +30,21 @@ pub enum Place<'a> {
     Flag(&'a mut bool),
     /// Above 0.
     Time(&'a mut Span),
+    /// Above 0, where it is given.
+    Given(&'a mut Option<Span>),
+    /// One of some words.
+    Word(&'a mut Word),
+}
+
+/// A word of those that may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Place of the word.
+    pub at: usize,
+    /// All of them.
+    pub of: &'static [&'static str],
+    /// The same in a sentence.
+    pub expected: &'static str,
 }
 
 impl Place<'_> {
@@ -41,7 +56,8 @@ impl Place<'_> {
             Self::Any(_) => "a number from 0 on",
             Self::Count(_) | Self::Packets(_) => "a whole number from 1 on",
             Self::Flag(_) => "`true` or `false`",
-            Self::Time(_) => "a time with a unit, such as `55 us`",
+            Self::Time(_) | Self::Given(_) => "a time with a unit, such as `55 us`",
+            Self::Word(word) => word.expected,
         }
     }
 
@@ -56,6 +72,8 @@ impl Place<'_> {
             Self::Packets(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
             Self::Flag(value) => value.to_string(),
             Self::Time(value) => value.to_string(),
+            Self::Given(value) => value.map_or_else(|| "none".to_owned(), |value| value.to_string()),
+            Self::Word(word) => word.of[word.at].to_owned(),
         }
     }
 }

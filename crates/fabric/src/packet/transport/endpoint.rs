@@ -217,6 +217,27 @@ pub struct Credit {
     pub keeps_unasked: bool,
     /// Whether a NIC port that nobody wants anything of grants to those who did before, up to what a sender may send unasked.
     pub idle: bool,
+    /// By what NIC ports grant less where the fabric is congested.
+    pub restraint: Option<Restraint>,
+}
+
+/// How receivers answer congestion within the fabric: by what arrives at a NIC port marked or trimmed, all that it grants falls and
+/// rises between a least share and its whole ([`Credit::share`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Restraint {
+    /// Least share.
+    pub least: f64,
+    /// Mean time from one adjustment to the next.
+    pub interval: Span,
+    /// Mean share of marked packets above which the rate falls, by `decrease` times what is above it.
+    pub target: f64,
+    /// What is added otherwise.
+    pub increase: f64,
+    /// See `target`.
+    pub decrease: f64,
+    /// Whether the share of packets trimmed before the last hop is taken off too, and increases double from one to the next where
+    /// nothing was marked.
+    pub heeds_trims: bool,
 }
 
 /// What a receiver answers beside the acknowledgements that are due.
@@ -258,6 +279,18 @@ pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     /// Bytes that may be in flight. One packet may always be.
     fn window(&self, flow: &Self::Flow) -> u64;
+
+    /// Packets from the first not acknowledged to the last sent that a queue pair may have, beside what the setting lets it.
+    #[inline]
+    fn tracked(&self, flow: &Self::Flow) -> u32 {
+        let _ = flow;
+        u32::MAX
+    }
+
+    /// Time-outs in a row after which a queue pair gives up, where nothing is to change any more.
+    fn retries(&self) -> u8 {
+        64
+    }
 
     /// From the start of a transmission of `wire` bytes to the earliest start of the next of this queue pair, on the same plane where
     /// it takes several; zero paces nothing.

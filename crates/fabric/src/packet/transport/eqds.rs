@@ -118,7 +118,7 @@ impl Endpoint for Eqds {
     }
 
     fn credit(&self, mtu: u32) -> Credit {
-        Credit { quantum: mtu, share: self.share, demand: Demand::Backlog, keeps_unasked: false, idle: true }
+        Credit { quantum: mtu, share: self.share, demand: Demand::Backlog, idle: true, ..Credit::default() }
     }
 
     fn unasked(&self, flow: &EqdsFlow) -> u64 {

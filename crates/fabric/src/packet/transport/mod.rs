@@ -26,22 +26,30 @@ mod around;
 mod balanced;
 mod built_in;
 mod cubic;
+mod dcpim;
 mod dcqcn;
+mod dcsim;
 mod dctcp;
+mod dispatch;
 mod endpoint;
 mod eqds;
 mod feature;
 mod hpcc;
 mod mixed;
 mod mprdma;
+mod mrc;
 mod ndp;
 mod newreno;
 mod none;
 mod nscc;
 mod patience;
+mod pfabric;
+mod phost;
 mod policy;
 mod probe;
+mod profile;
 mod rccc;
+mod recent;
 mod recoveries;
 mod staged;
 mod steered;
@@ -53,25 +61,35 @@ use windtunnel_kernel::Span;
 
 pub use around::Around;
 pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, SwitchBalancer};
-pub use built_in::{BuiltIn, Parameter, Place, Unfit};
+pub use built_in::{BuiltIn, Parameter, Place, Unfit, Word};
 pub use cubic::{Cubic, CubicFlow};
+pub use dcpim::{DcPim, DcPimNic};
 pub use dcqcn::{Dcqcn, DcqcnFlow, DcqcnPeer};
+pub use dcsim::{Dcsim, DcsimNic};
 pub use dctcp::{Dctcp, DctcpFlow};
+pub use dispatch::{
+    Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Led, Line, LinePort,
+    Lines, Load, MOST_LINES, NicFacts, Note, Order, Outbox, Parcel, SILENCE, Sent, Tally, Undispatched,
+};
 pub use endpoint::{
     Ack, Answer, Arrived, Credit, Demand, Endpoint, Loss, LossKind, MemoryOf, Nack, Need, News, PathChoice,
-    PathFacts, Recovery,
+    PathFacts, Recovery, Restraint,
 };
 pub use eqds::{Eqds, EqdsFlow};
 pub(super) use feature::Kept;
 pub use feature::{Absent, Credited, Feature, Plain, Present, State, Told, Uses};
 pub use hpcc::{Hpcc, HpccFlow};
 pub use mprdma::{MpRdma, MpRdmaFlow};
+pub use mrc::{Mrc, MrcFlow};
 pub use ndp::{Ndp, NdpFlow};
 pub use newreno::{NewReno, NewRenoFlow};
 pub use none::NoTransport;
 pub use nscc::{Nscc, NsccFlow};
+pub use pfabric::{PFabric, PFabricNic};
+pub use phost::{PHost, PHostNic};
 pub use policy::{SwitchPolicy, Unasked};
 pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
+pub use profile::Profile;
 pub use rccc::{Rccc, RcccFlow};
 pub use recoveries::{Mending, RECOVERIES, SELECTIVE};
 pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, Staging, SwitchStage};

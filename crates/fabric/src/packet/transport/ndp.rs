@@ -14,9 +14,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::{
-    Ack, Answer, Arrived, Credit, Credited, Demand, Endpoint, Nack, Need, PathFacts, Recovery, patience,
-};
+use super::{Ack, Answer, Arrived, Credit, Credited, Endpoint, Nack, Need, PathFacts, Recovery, patience};
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +93,7 @@ impl Endpoint for Ndp {
     fn on_nack(&self, _: &mut NdpFlow, _: &Nack) {}
 
     fn credit(&self, mtu: u32) -> Credit {
-        Credit { quantum: mtu, share: self.share, demand: Demand::Arrivals, keeps_unasked: true, idle: false }
+        Credit { quantum: mtu, share: self.share, keeps_unasked: true, ..Credit::default() }
     }
 
     fn unasked(&self, flow: &NdpFlow) -> u64 {

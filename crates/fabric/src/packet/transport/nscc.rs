@@ -19,7 +19,10 @@ use windtunnel_kernel::{Span, Time};
 
 use super::mixed::Mixed;
 use super::patience::Patience;
-use super::{Ack, Answer, Arrived, Endpoint, Loss, LossKind, Nack, PathChoice, PathFacts, Plain, Recovery};
+use super::recent::Recent;
+use super::{
+    Ack, Answer, Arrived, Endpoint, Loss, LossKind, Nack, PathChoice, PathFacts, Plain, Recovery, Word,
+};
 
 /// Bandwidth–delay product of the network that the constants are given for.
 const REFERENCE_BDP: f64 = 150_000.0;
@@ -40,6 +43,16 @@ pub struct Nscc {
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
+    /// α in packets · a · b / target, fi and η in packets · a.
+    pub proportional: f64,
+    /// See `proportional`.
+    pub fair: f64,
+    /// See `proportional`.
+    pub eta: f64,
+    /// Whether fair increase comes on top of proportional increase.
+    pub fair_always: bool,
+    /// Whether the law goes by the last acknowledgement or by the median of the last eight ([`Recent`]).
+    pub feedback: Word,
     /// What becomes of losses.
     pub recovery: Recovery,
     /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
@@ -49,9 +62,22 @@ pub struct Nscc {
 impl Default for Nscc {
     /// 1.5 bandwidth–delay products, 0.75 base RTT, 15 µs.
     fn default() -> Self {
-        Self { largest: 1.5, target: 0.75, recovery: Recovery::TIMER, timeout: Span::from_us(15) }
+        Self {
+            largest: 1.5,
+            target: 0.75,
+            proportional: 4.0,
+            fair: 5.0,
+            eta: 0.15,
+            fair_always: false,
+            feedback: FEEDBACK,
+            recovery: Recovery::TIMER,
+            timeout: Span::from_us(15),
+        }
     }
 }
+
+/// What a law by delay may go by.
+pub(super) const FEEDBACK: Word = Word { at: 0, of: &["last", "median"], expected: "`last` or `median`" };
 
 /// State of a queue pair. Times and delays are in µs but for the instants.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,6 +105,7 @@ pub struct NsccFlow {
     ignore: f64,
     patience: Patience,
     paths: Mixed,
+    recent: Recent,
 }
 
 impl NsccFlow {
@@ -129,6 +156,11 @@ super::built_in::built_in! {
     parameters: {
         "max_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
         "target_delay" => Positive(target), "queueing delay that is aimed at, in base round trips";
+        "proportional_increase" => Any(proportional), "α in packets · a · b / target";
+        "fair_increase" => Any(fair), "fi in packets · a";
+        "eta" => Any(eta), "η in packets · a";
+        "fair_always" => Flag(fair_always), "whether fair increase comes on top of proportional increase";
+        "feedback" => Word(feedback), "what the law goes by: the last acknowledgement, or the median of the last eight";
     }
 }
 
@@ -169,6 +201,7 @@ impl Endpoint for Nscc {
             ignore: 0.0,
             patience: Patience::new(self.timeout, path),
             paths: Mixed::default(),
+            recent: Recent::default(),
         }
     }
 
@@ -183,10 +216,13 @@ impl Endpoint for Nscc {
     }
 
     fn on_ack(&self, flow: &mut NsccFlow, ack: &Ack) {
-        let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
-        let bytes = ack.bytes as f64;
         flow.paths.acknowledged(ack);
         flow.patience.heard(ack.rtt);
+        let median = self.feedback.at != FEEDBACK.at;
+        let (rtt, echo) = if median { flow.recent.median(ack.rtt, ack.echo) } else { (ack.rtt, ack.echo) };
+        let ack = &Ack { rtt, echo, ..*ack };
+        let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
+        let bytes = ack.bytes as f64;
         flow.achieved += bytes;
         flow.received += bytes;
         // A delay without a mark is a queue already gone, and counts as little.
@@ -207,13 +243,16 @@ impl Endpoint for Nscc {
             if flow.fast {
                 flow.window += bytes * 0.25 * flow.scale;
             } else {
-                let alpha = 4.0 * flow.packet * flow.scale / REFERENCE_RTT;
+                let alpha = self.proportional * flow.packet * flow.scale / REFERENCE_RTT;
                 flow.increase += bytes * alpha * (flow.target - delay);
+                if self.fair_always {
+                    flow.increase += bytes * self.fair * flow.packet * flow.scale;
+                }
             }
         } else {
             (flow.undelayed, flow.fast) = (0.0, false);
             if !ack.echo {
-                flow.increase += bytes * 5.0 * flow.packet * flow.scale;
+                flow.increase += bytes * self.fair * flow.packet * flow.scale;
             } else if delay >= flow.target
                 && flow.mean_delay > flow.target
                 && ack.now.since(flow.decreased) > flow.base_rtt
@@ -227,7 +266,7 @@ impl Endpoint for Nscc {
         if due || flow.received > APPLY_EVERY * flow.packet {
             flow.window += flow.increase / flow.window;
             if due {
-                flow.window += 0.15 * flow.packet * flow.scale;
+                flow.window += self.eta * flow.packet * flow.scale;
                 flow.applied = ack.now;
             }
             (flow.increase, flow.received) = (0.0, 0.0);

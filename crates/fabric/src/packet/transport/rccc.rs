@@ -4,6 +4,11 @@
 //! unasked until they hear of the receiver; the receiver's NIC port grants 4 packets' worth of credit at a time, round robin,
 //! at 0.99 of its rate, and goes on where nobody asks for more, up to a window each. Trimmed packets are answered by a NACK and paid for on top of the demand. Path numbers are chosen as
 //! with the sender's control ([`Nscc`](super::Nscc)).
+//!
+//! Where a fabric is oversubscribed the receiver's link is not what is short, and credit at its rate overruns the fabric. With a least
+//! rate below 1 each receiver lowers all that it grants by the marks that come to it from within the fabric ([`Restraint`]); ports
+//! that lead to hosts should not mark then (`network.ecn_on`). Rule and constants are those of uet-htsim (40ccb05,
+//! `OversubscribedCC`), which takes 0.75 over the oversubscription for the least rate.
 
 use windtunnel_kernel::Span;
 
@@ -12,6 +17,7 @@ use super::mixed::Mixed;
 use super::patience::Patience;
 use super::{
     Ack, Answer, Arrived, Credit, Credited, Demand, Endpoint, Nack, PathChoice, PathFacts, Recovery,
+    Restraint,
 };
 
 /// Parameters.
@@ -23,6 +29,18 @@ pub struct Rccc {
     pub packets: u32,
     /// Credit as a share of the link's rate.
     pub share: f64,
+    /// Least share of that where the fabric is congested; 1: receivers heed no marks.
+    pub least: f64,
+    /// Mean time between adjustments to congestion of the fabric.
+    pub interval: Span,
+    /// Mean share of marks above which credit falls.
+    pub target: f64,
+    /// What is added to the share of credit otherwise.
+    pub increase: f64,
+    /// By what part of the marks above the target credit falls.
+    pub decrease: f64,
+    /// Whether packets trimmed before the last hop count.
+    pub heeds_trims: bool,
     /// What becomes of losses.
     pub recovery: Recovery,
     /// Silence after which packets are sent again: this and 6 full queues, or base RTTs if that is more.
@@ -30,9 +48,21 @@ pub struct Rccc {
 }
 
 impl Default for Rccc {
-    /// 1.5 bandwidth–delay products, 4 packets, 0.99 of the link, 15 µs.
+    /// 1.5 bandwidth–delay products, 4 packets, 0.99 of the link, no heed of marks, 15 µs.
     fn default() -> Self {
-        Self { largest: 1.5, packets: 4, share: 0.99, recovery: Recovery::TIMER, timeout: Span::from_us(15) }
+        Self {
+            largest: 1.5,
+            packets: 4,
+            share: 0.99,
+            least: 1.0,
+            interval: Span::from_us(12),
+            target: 0.3,
+            increase: 0.01,
+            decrease: 0.5,
+            heeds_trims: true,
+            recovery: Recovery::TIMER,
+            timeout: Span::from_us(15),
+        }
     }
 }
 
@@ -50,6 +80,12 @@ super::built_in::built_in! {
         "initial_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
         "grant_packets" => Count(packets), "packets' worth of credit in one grant";
         "credit_rate" => Part(share), "credit as a share of the link's rate";
+        "least_rate" => Part(least), "least share of that where the fabric marks; 1: receivers heed no marks";
+        "adjust_interval" => Time(interval), "mean time between adjustments of credit to the fabric's marks";
+        "mark_target" => Part(target), "mean share of marks above which credit falls";
+        "rate_increase" => Part(increase), "what is added to the share of credit otherwise";
+        "rate_decrease" => Part(decrease), "part of the marks above the target by which credit falls";
+        "heeds_trims" => Flag(heeds_trims), "whether packets trimmed before the last hop lower credit too";
     }
 }
 
@@ -93,7 +129,22 @@ impl Endpoint for Rccc {
 
     fn credit(&self, mtu: u32) -> Credit {
         let quantum = mtu.saturating_mul(self.packets);
-        Credit { quantum, share: self.share, demand: Demand::Backlog, keeps_unasked: false, idle: true }
+        let restraint = (self.least < 1.0).then_some(Restraint {
+            least: self.least,
+            interval: self.interval,
+            target: self.target,
+            increase: self.increase,
+            decrease: self.decrease,
+            heeds_trims: self.heeds_trims,
+        });
+        Credit {
+            quantum,
+            share: self.share,
+            demand: Demand::Backlog,
+            idle: true,
+            restraint,
+            ..Credit::default()
+        }
     }
 
     fn unasked(&self, flow: &RcccFlow) -> u64 {

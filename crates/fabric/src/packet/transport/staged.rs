@@ -113,12 +113,12 @@ pub trait SwitchStage: Clone + std::fmt::Debug + Send + Sync + 'static {
 pub struct Staging<S>(pub S);
 
 impl<S: SwitchStage> Around for Staging<S> {
-    type Whole<T: Transport> = With<T::Endpoint, Staged<T::Policy, S>>;
+    type Whole<T: Transport> = With<T::Endpoint, Staged<T::Policy, S>, T::Dispatcher>;
 
     fn around<T: Transport>(&self, transport: T) -> Self::Whole<T> {
-        let (endpoint, policy) = transport.parts();
+        let (endpoint, policy, dispatcher) = transport.parts();
         let (stage, states) = (self.0.clone(), States::new());
-        With { endpoint, policy: Staged { policy, stage, states } }
+        With { endpoint, policy: Staged { policy, stage, states }, dispatcher }
     }
 }
 

@@ -52,11 +52,11 @@ pub trait PathChooser: Clone + std::fmt::Debug + Send + Sync + 'static {
 pub struct Choosing<C>(pub C);
 
 impl<C: PathChooser> Around for Choosing<C> {
-    type Whole<T: Transport> = With<Steered<T::Endpoint, C>, T::Policy>;
+    type Whole<T: Transport> = With<Steered<T::Endpoint, C>, T::Policy, T::Dispatcher>;
 
     fn around<T: Transport>(&self, transport: T) -> Self::Whole<T> {
-        let (endpoint, policy) = transport.parts();
-        With { endpoint: Steered { endpoint, chooser: self.0.clone() }, policy }
+        let (endpoint, policy, dispatcher) = transport.parts();
+        With { endpoint: Steered { endpoint, chooser: self.0.clone() }, policy, dispatcher }
     }
 }
 
@@ -95,6 +95,15 @@ impl<E: Endpoint, C: PathChooser> Endpoint for Steered<E, C> {
     #[inline]
     fn window(&self, flow: &Self::Flow) -> u64 {
         self.endpoint.window(&flow.0)
+    }
+
+    #[inline]
+    fn tracked(&self, flow: &Self::Flow) -> u32 {
+        self.endpoint.tracked(&flow.0)
+    }
+
+    fn retries(&self) -> u8 {
+        self.endpoint.retries()
     }
 
     #[inline]

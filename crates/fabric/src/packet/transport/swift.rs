@@ -17,7 +17,9 @@
 
 use windtunnel_kernel::{Span, Time, math};
 
-use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery, patience};
+use super::nscc::FEEDBACK;
+use super::recent::Recent;
+use super::{Ack, Endpoint, Loss, LossKind, PathFacts, Plain, Recovery, Word, patience};
 
 /// Timeouts in a row that set the smallest window.
 const RESET_AFTER: u32 = 5;
@@ -45,6 +47,8 @@ pub struct Swift {
     pub initial: f64,
     /// Largest window in bandwidth–delay products.
     pub largest: f64,
+    /// Whether it goes by the last delay or by the median of the last eight.
+    pub feedback: Word,
     /// What becomes of losses.
     pub recovery: Recovery,
     /// Silence after which packets are sent again; at least 4 base RTTs.
@@ -66,6 +70,7 @@ impl Default for Swift {
             least: 0.01,
             initial: 1.0,
             largest: 8.0,
+            feedback: FEEDBACK,
             recovery: Recovery::Selective { reorder: 3 },
             timeout: Span::from_us(1_000),
         }
@@ -89,6 +94,7 @@ pub struct SwiftFlow {
     rtt: Span,
     decreased: Time,
     timeout: Span,
+    recent: Recent,
 }
 
 impl Swift {
@@ -121,6 +127,7 @@ super::built_in::built_in! {
         "min_window" => Part(least), "smallest window in packets";
         "initial_window" => Positive(initial), "first window in bandwidth–delay products";
         "max_window" => Positive(largest), "largest window in bandwidth–delay products";
+        "feedback" => Word(feedback), "what the law goes by: the last acknowledgement, or the median of the last eight";
     }
     check: |swift| {
         if swift.scaled[0] < swift.scaled[1] {
@@ -147,6 +154,7 @@ impl Endpoint for Swift {
         let hop = self.per_hop * packet * 8e12 / path.rate.0 as f64;
         let [min, max] = self.scaled.map(|window| 1.0 / math::sqrt(window));
         SwiftFlow {
+            recent: Recent::default(),
             window: (packets * self.initial).max(1.0),
             largest: (packets * self.largest).max(1.0),
             base: rtt * self.base + hop * f64::from(path.hops),
@@ -173,13 +181,16 @@ impl Endpoint for Swift {
     fn on_ack(&self, flow: &mut SwiftFlow, ack: &Ack) {
         flow.timeouts = 0;
         flow.rtt = ack.rtt;
-        let target = self.target(flow);
-        if ack.rtt < target {
+        if self.feedback.at != FEEDBACK.at {
+            flow.rtt = flow.recent.median(ack.rtt, ack.echo).0;
+        }
+        let (target, rtt) = (self.target(flow), flow.rtt);
+        if rtt < target {
             let acked = ack.bytes as f64 / f64::from(flow.packet);
             flow.window += self.increase * acked / flow.window.max(1.0);
             flow.window = flow.window.min(flow.largest);
         } else {
-            let excess = (ack.rtt.0 - target.0) as f64 / ack.rtt.0 as f64;
+            let excess = (rtt.0 - target.0) as f64 / rtt.0 as f64;
             self.decrease(flow, ack.now, 1.0 - self.beta * excess);
         }
     }

@@ -43,9 +43,32 @@ fn launches_stand_before_what_they_launch() {
     let kernels = forward[1] / 1_000 - 2;
     assert!((10..=14).contains(&kernels), "{kernels} kernels a layer");
     assert!(forward.iter().sum::<u64>() / 1_000 > collectives(&with.forward));
+    // Embedding with its sum and norm, final norm, logits, loss: a few kernels; ten more around each end of the model.
+    assert!((11..=14).contains(&(forward[0] / 1_000)), "{forward:?}");
+    assert!((14..=24).contains(&(forward[4] / 1_000)), "{forward:?}");
     // Backward with recomputation: the forward again, and two GEMMs for each.
     let backward = launches(&with.backward);
     assert!(backward[1] > 2 * forward[1] && backward[1] < 4 * forward[1], "{backward:?} {forward:?}");
+}
+
+/// Logits whose rows are not multiples of 16 bytes take longer, by as much for each halving of what can be loaded at once.
+#[test]
+fn logits_of_an_odd_vocabulary_are_slow() {
+    let kernels = gpu("a100-80");
+    let head = Chunk { layers: 0..0, embedding: false, head: true };
+    let took = |vocabulary: u64| {
+        let mut architecture = model("megatron-7.5b");
+        architecture.vocabulary = vocabulary;
+        let work = Training::new(architecture, 2048).chunk(&head, &kernels).work;
+        [&work.forward, &work.backward].map(|pieces| compute_time(pieces).seconds())
+    };
+    let (aligned, odd) = (took(50_264), took(50_257));
+    for (aligned, odd) in aligned.into_iter().zip(odd) {
+        // Three halvings of 0.47 each, on the products alone.
+        assert!((1.5..2.5).contains(&(odd / aligned)), "{odd} {aligned}");
+    }
+    let [forward, _] = took(50_260);
+    assert!(aligned[0] < forward && forward < odd[0], "one halving");
 }
 
 /// Transformer Engine's grouped linear layer: a product forward and two backward for each local expert and projection.

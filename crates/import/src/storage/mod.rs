@@ -7,16 +7,16 @@
 //! | MQSim | `ns device LBA sectors 0 (write) or 1 (read)` |
 //! | CloudPhysics | `version,time in s,SCSI operation,bytes,LBA` under a header |
 //!
-//! The store: as many clients as the trace has devices (at most 16), as many servers as clients and one more for each copy; a block's
-//! extent of 1 MiB says its server. A read is a request of 64 bytes to it and the data back; a write the data to it, a copy of it to
-//! the next two, and an answer of 64 bytes when they have it. Requests keep their times: a client sends each at its instant.
+//! Who asks whom is an architecture ([`architecture`]): by default a store of three copies (`data/storage/replicated.yaml`). As many
+//! clients as the trace has devices (at most 16) send each request at its instant.
+
+mod architecture;
+mod service;
 
 use windtunnel_kernel::registry::Entry;
-use windtunnel_kernel::{Span, StreamId};
-use windtunnel_workload::Dimension;
 
 use crate::coverage::{Coverage, Verdict};
-use crate::draft::{Draft, RankDraft, Work};
+use crate::draft::Draft;
 use crate::error::{ImportError, Place};
 use crate::input::Input;
 use crate::{Options, Reader};
@@ -24,10 +24,6 @@ use crate::{Options, Reader};
 /// Block traces.
 pub struct Storage;
 
-/// Size of a request or an answer without data.
-const CONTROL: u64 = 64;
-const EXTENT: u64 = 1 << 20;
-const COPIES: u32 = 3;
 const CLIENTS: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,7 +140,7 @@ impl Reader for Storage {
         const {
             &Entry::new(
                 "storage",
-                "block requests (SPC, MSR, MQSim, CloudPhysics), as clients of a replicated store",
+                "block requests (SPC, MSR, MQSim, CloudPhysics), as clients of a storage service",
             )
         }
     }
@@ -156,7 +152,7 @@ impl Reader for Storage {
     fn read(
         &self,
         inputs: &[Input],
-        _options: &Options,
+        options: &Options,
         coverage: &mut Coverage,
     ) -> Result<Draft, ImportError> {
         let source = inputs[0].name.clone();
@@ -193,62 +189,17 @@ impl Reader for Storage {
         devices.sort_unstable();
         devices.dedup();
         let clients = (devices.len() as u64).clamp(1, CLIENTS) as u32;
-        let servers = clients + COPIES - 1;
+        let name = options.architecture.as_deref().unwrap_or("replicated");
+        let architecture = architecture::Architecture::read(name, clients)?;
+        let roles: Vec<String> =
+            architecture.roles.iter().map(|role| format!("{} {}", role.ranks, role.name)).collect();
         coverage.note(format!(
-            "{clients} clients ask {servers} servers with {COPIES} copies of each extent of 1 MiB"
+            "architecture `{}` with {} copies of each extent: ranks are, in this order, {}",
+            architecture.name,
+            architecture.copies,
+            roles.join(", ")
         ));
-        coverage.note("what a disk takes is not in the trace: servers answer at once");
-        Ok(store(&requests, &devices, clients, servers, source))
+        coverage.note("what a disk takes is not in the trace: servers work as long as the architecture says");
+        Ok(service::requests(&requests, &devices, &architecture, clients, source))
     }
-}
-
-/// The messages of all requests.
-fn store(requests: &[Request], devices: &[u64], clients: u32, servers: u32, source: String) -> Draft {
-    let mut ranks: Vec<RankDraft> = (0..clients + servers).map(|_| RankDraft::new()).collect();
-    let origin = requests.first().map_or(0, |request| request.at);
-    // Of each client its last instant.
-    let mut clocks: Vec<Option<(u32, i64)>> = vec![None; clients as usize];
-    let (network, clock) = (StreamId(0), StreamId(1));
-    for (number, request) in (0u64..).zip(requests) {
-        let device = devices.binary_search(&request.device).unwrap_or(0) as u64;
-        let client = (device % u64::from(clients)) as u32;
-        let home = ((request.offset / EXTENT) % u64::from(servers)) as u32;
-        let server = |copy: u32| clients + (home + copy) % servers;
-        let (tag, data) = (number % (1 << 31), request.bytes.max(1));
-        let rank = &mut ranks[client as usize];
-        let arrival = rank.label("arrival");
-        let before = clocks[client as usize];
-        let gap = request.at - before.map_or(origin, |(_, at)| at);
-        let at = rank.calc(gap.max(0) as u64, clock, arrival, before.map(|(node, _)| node).as_slice());
-        clocks[client as usize] = Some((at, request.at));
-        let mut push = |rank: u32, work: Work, label: &str, after: &[u32]| {
-            let rank = &mut ranks[rank as usize];
-            let label = rank.label(label);
-            rank.push(work, network, label, Dimension::Other, after)
-        };
-        let first = server(0);
-        if request.write {
-            push(client, Work::Send(first, data, tag), "write", &[at]);
-            push(client, Work::Receive(Some(first), Some(tag)), "written", &[at]);
-            let came = push(first, Work::Receive(Some(client), Some(tag)), "write", &[]);
-            let mut kept = vec![came];
-            for copy in 1..COPIES {
-                let other = server(copy);
-                push(first, Work::Send(other, data, tag), "copy", &[came]);
-                let copied = push(other, Work::Receive(Some(first), Some(tag)), "copy", &[]);
-                push(other, Work::Send(first, CONTROL, tag), "copied", &[copied]);
-                kept.push(push(first, Work::Receive(Some(other), Some(tag)), "copied", &[came]));
-            }
-            let done = push(first, Work::Calc(Span(0)), "kept", &kept);
-            push(first, Work::Send(client, CONTROL, tag), "written", &[done]);
-        } else {
-            push(client, Work::Send(first, CONTROL, tag), "read", &[at]);
-            push(client, Work::Receive(Some(first), Some(tag)), "data", &[at]);
-            let asked = push(first, Work::Receive(Some(client), Some(tag)), "read", &[]);
-            push(first, Work::Send(client, data, tag), "data", &[asked]);
-        }
-    }
-    let mut draft = Draft { source, world: Some(clients + servers), ..Draft::default() };
-    draft.ranks.extend((0..).zip(ranks));
-    draft
 }

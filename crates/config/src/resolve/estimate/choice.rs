@@ -1,0 +1,53 @@
+//! What is asked of a layout, and what is answered.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// What of the job is different; what is left out stays as the scenario has it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Choice {
+    /// The whole section of the job.
+    pub parallelism: Option<Value>,
+    /// The whole section of its workload.
+    pub training: Option<Value>,
+    /// Sequences of a micro-batch.
+    pub micro_batch: Option<u64>,
+    /// Sequences of an iteration.
+    pub global_batch: Option<u64>,
+    /// Layers of each stage, instead of `training.layers_per_stage`; null: equal ones.
+    #[serde(deserialize_with = "given")]
+    pub layers_per_stage: Option<Option<Vec<u32>>>,
+}
+
+/// Tells a null from what is left out.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// What a layout takes.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub struct Answer {
+    /// Why it cannot be laid out so; null if it can.
+    pub refused: Option<String>,
+    /// Seconds of an iteration.
+    pub iteration_s: Option<f64>,
+    /// Of these: computations of the busiest pipeline rank.
+    pub compute_s: f64,
+    /// What tensor, context and expert parallelism make it wait inside its passes.
+    pub inside_s: f64,
+    /// What data parallelism adds to its passes and after them, the optimiser included.
+    pub data_s: f64,
+    /// The rest: the pipeline's bubble, and messages between stages.
+    pub pipeline_s: f64,
+    /// Bytes of the fullest GPU.
+    pub memory_bytes: u64,
+    /// Bytes that a GPU has.
+    pub capacity_bytes: u64,
+    /// Micro-batches that go through each pipeline.
+    pub micro_batches: u32,
+    /// FLOPs of the model in an iteration over what the GPUs could do in that time.
+    pub mfu: f64,
+    /// Tokens in a second.
+    pub tokens_per_s: f64,
+}

@@ -1,0 +1,17 @@
+//! Prices of many layouts of one job, without a run.
+//!
+//! An [`Estimator`] is made of a scenario: topology, sheets and libraries are resolved once, as a run resolves them. Each
+//! [`Choice`] says what of the job is different; it is laid out as a run lays it out, refused in the same words, and priced by the
+//! [cost model](windtunnel_workload::estimate). What layouts share is worked out once: chunks of equal layers, groups of equal
+//! shape, schedules of equal size, which run side by side.
+//!
+//! Invariants: an answer depends on the scenario and its choice alone, not on the others. The job is alone, packed from the first
+//! GPU on. Where a pipeline works through many micro-batches, two shorter steps tell what one more round takes.
+//! Failure modes: [`InputError`] for the scenario; a choice that does not fit is an answer with its reason.
+
+mod choice;
+mod layouts;
+mod tariff;
+
+pub use self::choice::{Answer, Choice};
+pub use self::layouts::Estimator;

@@ -1,0 +1,422 @@
+//! A NIC port under DCSIM: SIMs in the order in which they leave, whose turn it is, and what is due when.
+//!
+//! SIMs that have left are kept in order of time. Two marks go over them: DATA leave as the first passes (RTT_max, or a fraction of it,
+//! after their SIM), and SIMs without an answer are given up as the second does (RTT_max after). So both need no more than a queue.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use windtunnel_kernel::Time;
+use windtunnel_kernel::random::combine;
+
+use super::flow::{Flow, Peer};
+use super::{BLIND, DATA, DATA_ACK, Dcsim, SIM, SIM_ACK, times};
+use crate::packet::transport::dispatch::{
+    FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, Sent, Tally,
+};
+
+/// A SIM, from its place in the SIM line on.
+#[derive(Clone, Debug)]
+struct Probe {
+    flow: u32,
+    path: u16,
+    /// When its first bit left; `None` while it waits in the SIM line.
+    left: Option<u64>,
+    answered: bool,
+    /// Packets bound to it that have not left, or how many were promised.
+    bound: SmallVec<[u32; 2]>,
+    promised: u32,
+}
+
+/// Figures of a port.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    sims: u64,
+    sims_arrived: u64,
+    sims_answered: u64,
+    sims_given_up: u64,
+    late: u64,
+    unused: u64,
+    bound: u64,
+    left: u64,
+    blind: u64,
+    overdue: u64,
+    data_acks: u64,
+    longest: u64,
+}
+
+/// See the module page.
+#[derive(Clone, Debug, Default)]
+pub struct DcsimNic {
+    key: u64,
+    draws: u64,
+    /// RTT_max by this host's clock, from a SIM to its DATA, to the end of a DATA's time, and to a DATA-ACK at the latest.
+    rtt: u64,
+    wait: u64,
+    data_timeout: u64,
+    ack_delay: u64,
+    most: u32,
+    flows: Vec<Flow>,
+    peers: Vec<Peer>,
+    /// Collectives: flows that want a SIM, by turns; and the collectives that have one.
+    rings: Vec<VecDeque<u32>>,
+    turns: VecDeque<u32>,
+    groups: FxHashMap<u64, u32>,
+    probes: VecDeque<Probe>,
+    /// The number of the first of them, and how many from there on the first mark has passed.
+    first: u32,
+    passed: usize,
+    /// SIMs that wait in the SIM line.
+    queued: u32,
+    /// Paths of SIMs that are under way: a bit for each.
+    taken: Vec<u64>,
+    /// DATA that have left: when they are overdue, whose, which.
+    watched: VecDeque<(u64, u32, u32)>,
+    /// When DATA are to be answered at the latest, and whose.
+    owed: VecDeque<(u64, u32)>,
+    /// Something has begun now.
+    begun: Option<u64>,
+    counts: Counts,
+}
+
+impl DcsimNic {
+    pub(super) fn open(&mut self, dcsim: &Dcsim, facts: &NicFacts) {
+        self.key = combine(combine(facts.seed, 0x6463_7369_6d00), u64::from(facts.port));
+        let fabric = &facts.fabric;
+        let rtt = dcsim.rtt(fabric);
+        let drawn = self.draw() as f64 / u64::MAX as f64;
+        let clock = 1.0 + dcsim.drift_ppm * 1e-6 * (2.0 * drawn - 1.0);
+        self.rtt = times(rtt, clock);
+        self.wait = if dcsim.asynchronous { 0 } else { times(rtt, clock * dcsim.fraction) };
+        self.data_timeout = times(rtt, dcsim.data_timeout).max(dcsim.timeout.0);
+        self.ack_delay = times(fabric.propagation, dcsim.data_ack_delay);
+        self.most = dcsim.sims(fabric);
+        self.taken = vec![0; 1 << 10];
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.draws += 1;
+        combine(self.key, self.draws)
+    }
+
+    pub(super) fn add_flow(&mut self, _: &FlowFacts) {
+        self.flows.push(Flow::default());
+    }
+
+    pub(super) fn add_peer(&mut self, _: &FlowFacts) {
+        self.peers.push(Peer::default());
+    }
+
+    pub(super) fn abandon(&mut self, flow: u32, back: bool) {
+        if back {
+            self.peers[flow as usize].pending = 0;
+        } else {
+            self.flows[flow as usize].give_up();
+        }
+    }
+
+    pub(super) fn message(&mut self, dcsim: &Dcsim, message: &Joined, out: &mut Outbox) {
+        let next = self.rings.len() as u32;
+        let group = *self.groups.entry(message.group).or_insert(next);
+        if group == next {
+            self.rings.push(VecDeque::new());
+        }
+        let flow = &mut self.flows[message.flow as usize];
+        flow.group = group;
+        let alone = flow.is_empty();
+        flow.join(message.packets);
+        if alone && dcsim.blind_packets.is_some_and(|most| message.packets <= most) {
+            flow.skip(message.first, message.packets);
+            self.counts.blind += u64::from(message.packets);
+            for sequence in message.first..message.first + message.packets {
+                let path = self.draw() as u16;
+                out.send(parcel(message.flow, Load::Data(sequence), BLIND, path));
+            }
+            return;
+        }
+        // SIMs are not chosen before all that begins now is known.
+        self.begun = Some(message.now.0);
+        self.ring(dcsim, message.flow, dcsim.shuffle);
+    }
+
+    /// Puts a flow that wants a SIM in its collective's ring; at a drawn place if `anywhere`.
+    fn ring(&mut self, dcsim: &Dcsim, number: u32, anywhere: bool) {
+        let flow = &mut self.flows[number as usize];
+        if flow.ringed || !flow.wants_sim(dcsim.data_per_sim) {
+            return;
+        }
+        flow.ringed = true;
+        let group = flow.group;
+        let len = self.rings[group as usize].len() as u64;
+        let place = if anywhere { (self.draw() % (len + 1)) as usize } else { len as usize };
+        self.rings[group as usize].insert(place, number);
+        if len == 0 {
+            self.turns.push_back(group);
+        }
+    }
+
+    /// Fills the SIM line: collectives by turns, then flows of each (§2.4, step 1).
+    fn refill(&mut self, dcsim: &Dcsim, out: &mut Outbox) {
+        while self.queued < self.most {
+            let Some(group) = self.turns.pop_front() else { return };
+            let ring = &mut self.rings[group as usize];
+            let number = ring.pop_front();
+            if !ring.is_empty() {
+                self.turns.push_back(group);
+            }
+            let Some(number) = number else { continue };
+            let flow = &mut self.flows[number as usize];
+            flow.ringed = false;
+            if !flow.wants_sim(dcsim.data_per_sim) {
+                continue;
+            }
+            flow.sims += 1;
+            self.ring(dcsim, number, false);
+            let path = self.free_path();
+            let id = self.first.wrapping_add(self.probes.len() as u32);
+            self.probes.push_back(Probe {
+                flow: number,
+                path,
+                left: None,
+                answered: false,
+                bound: SmallVec::new(),
+                promised: 0,
+            });
+            self.queued += 1;
+            out.send(parcel(number, Load::Note(Note { kind: SIM, a: id, b: 0, c: 0 }), SIM, path));
+        }
+    }
+
+    /// A path number that no SIM under way has.
+    fn free_path(&mut self) -> u16 {
+        let mut path = self.draw() as u16;
+        for _ in 0..64 {
+            if self.taken[usize::from(path >> 6)] >> (path & 63) & 1 == 0 {
+                break;
+            }
+            path = self.draw() as u16;
+        }
+        self.taken[usize::from(path >> 6)] |= 1 << (path & 63);
+        path
+    }
+
+    pub(super) fn sent(&mut self, dcsim: &Dcsim, sent: &Sent, out: &mut Outbox) {
+        let now = sent.now.0;
+        match sent.load {
+            Load::Data(sequence) => {
+                self.counts.left += 1;
+                self.watched.push_back((now + self.data_timeout, sent.flow, sequence));
+            }
+            Load::Note(Note { kind: SIM, a, .. }) => {
+                let place = a.wrapping_sub(self.first) as usize;
+                if let Some(probe) = self.probes.get_mut(place) {
+                    probe.left = Some(now);
+                    self.counts.sims += 1;
+                    self.queued -= 1;
+                }
+                self.refill(dcsim, out);
+            }
+            Load::Note(_) => {}
+        }
+    }
+
+    /// A SIM has arrived: it is answered at once.
+    pub(super) fn answer_sim(&mut self, heard: &Heard, out: &mut Outbox) {
+        self.counts.sims_arrived += 1;
+        let note = Note { kind: SIM_ACK, ..heard.note };
+        let path = self.draw() as u16;
+        out.send(Parcel { back: true, ..parcel(heard.flow, Load::Note(note), SIM_ACK, path) });
+    }
+
+    /// A SIM-ACK has come: it binds the first packets that wait.
+    pub(super) fn sim_acked(&mut self, dcsim: &Dcsim, heard: &Heard, out: &mut Outbox) {
+        let place = heard.note.a.wrapping_sub(self.first) as usize;
+        let now = heard.now.0;
+        let Some(probe) = self.probes.get_mut(place) else {
+            self.counts.late += 1;
+            if dcsim.late_sim_acks && self.flows[heard.flow as usize].waiting() > 0 {
+                self.bind_late_ack(heard, out);
+            }
+            return;
+        };
+        let Some(left) = probe.left else { return };
+        probe.answered = true;
+        self.counts.sims_answered += 1;
+        self.counts.longest = self.counts.longest.max(now - left);
+        let number = probe.flow;
+        let flow = &mut self.flows[number as usize];
+        flow.sims -= 1;
+        for _ in 0..dcsim.data_per_sim {
+            if dcsim.binds_late {
+                probe.promised += u32::from(flow.promise());
+            } else if let Some(sequence) = flow.bind() {
+                probe.bound.push(sequence);
+            }
+        }
+        let count = probe.bound.len() as u64 + u64::from(probe.promised);
+        self.counts.bound += count;
+        self.counts.unused += u64::from(count == 0);
+        if now >= left + self.wait {
+            self.release(place, out);
+        }
+        self.ring(dcsim, number, false);
+        self.refill(dcsim, out);
+    }
+
+    /// A SIM-ACK after its SIM was given up binds a packet all the same, which leaves at once by that path.
+    fn bind_late_ack(&mut self, heard: &Heard, out: &mut Outbox) {
+        if let Some(sequence) = self.flows[heard.flow as usize].bind() {
+            self.counts.bound += 1;
+            out.send(parcel(heard.flow, Load::Data(sequence), DATA, heard.path));
+        }
+    }
+
+    /// What is bound to a SIM leaves by its path.
+    fn release(&mut self, place: usize, out: &mut Outbox) {
+        let probe = &mut self.probes[place];
+        let flow = &mut self.flows[probe.flow as usize];
+        for _ in 0..std::mem::take(&mut probe.promised) {
+            if let Some(sequence) = flow.keep_promise() {
+                probe.bound.push(sequence);
+            }
+        }
+        for sequence in probe.bound.drain(..) {
+            out.send(parcel(probe.flow, Load::Data(sequence), DATA, probe.path));
+        }
+    }
+
+    /// A DATA-ACK has come.
+    pub(super) fn data_acked(&mut self, heard: &Heard, out: &mut Outbox) {
+        let Note { a, b, c, .. } = heard.note;
+        if let Some(una) = self.flows[heard.flow as usize].acknowledge(a, b, c) {
+            out.arrived(heard.flow, una);
+        }
+    }
+
+    /// A DATA has arrived.
+    pub(super) fn landed(&mut self, dcsim: &Dcsim, data: &Landed, out: &mut Outbox) {
+        let peer = &mut self.peers[data.flow as usize];
+        (peer.expected, peer.base, peer.bits) = (data.expected, data.base, data.bits);
+        peer.pending += 1;
+        if peer.pending >= dcsim.data_ack_every || data.whole || !data.fresh {
+            self.acknowledge(data.flow, out);
+        } else if peer.pending == 1 {
+            peer.due = data.now.0 + self.ack_delay;
+            self.owed.push_back((peer.due, data.flow));
+        }
+    }
+
+    fn acknowledge(&mut self, flow: u32, out: &mut Outbox) {
+        self.counts.data_acks += 1;
+        let path = self.draw() as u16;
+        let peer = &mut self.peers[flow as usize];
+        peer.pending = 0;
+        let note = Note { kind: DATA_ACK, a: peer.expected, b: peer.base, c: peer.bits };
+        out.send(Parcel { back: true, ..parcel(flow, Load::Note(note), DATA_ACK, path) });
+    }
+
+    /// When anything is due.
+    pub(super) fn due(&self) -> Option<Time> {
+        let left = |place: usize| self.probes.get(place).and_then(|probe| probe.left);
+        [
+            self.begun,
+            left(self.passed).map(|left| left + self.wait),
+            left(0).map(|left| left + self.rtt),
+            self.watched.front().map(|&(due, ..)| due),
+            self.owed.front().map(|&(due, _)| due),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(Time)
+    }
+
+    /// Something is due.
+    pub(super) fn tick(&mut self, dcsim: &Dcsim, now: Time, out: &mut Outbox) {
+        let Time(now) = now;
+        self.begun = None;
+        while let Some(left) = self.probes.get(self.passed).and_then(|probe| probe.left)
+            && left + self.wait <= now
+        {
+            self.release(self.passed, out);
+            self.passed += 1;
+        }
+        while let Some(left) = self.probes.front().and_then(|probe| probe.left)
+            && left + self.rtt <= now
+        {
+            self.retire(dcsim);
+        }
+        while let Some(&(due, flow, sequence)) = self.watched.front()
+            && due <= now
+        {
+            self.watched.pop_front();
+            if self.flows[flow as usize].is_overdue(sequence) {
+                self.counts.overdue += 1;
+                self.ring(dcsim, flow, false);
+            }
+        }
+        while let Some(&(due, flow)) = self.owed.front()
+            && due <= now
+        {
+            self.owed.pop_front();
+            let peer = &self.peers[flow as usize];
+            if peer.pending > 0 && peer.due == due {
+                self.acknowledge(flow, out);
+            }
+        }
+        self.refill(dcsim, out);
+    }
+
+    /// RTT_max has passed since the first SIM.
+    fn retire(&mut self, dcsim: &Dcsim) {
+        let Some(probe) = self.probes.pop_front() else { return };
+        self.first = self.first.wrapping_add(1);
+        self.passed = self.passed.saturating_sub(1);
+        self.taken[usize::from(probe.path >> 6)] &= !(1 << (probe.path & 63));
+        if !probe.answered {
+            self.counts.sims_given_up += 1;
+            self.flows[probe.flow as usize].sims -= 1;
+            self.ring(dcsim, probe.flow, false);
+        }
+    }
+
+    pub(super) fn tell(&self, tally: &mut Tally) {
+        let Counts {
+            sims,
+            sims_arrived,
+            sims_answered,
+            sims_given_up,
+            late,
+            unused,
+            bound,
+            left,
+            blind,
+            overdue,
+            data_acks,
+            longest,
+        } = self.counts;
+        for (name, value) in [
+            ("sims_sent", sims),
+            ("sims_arrived", sims_arrived),
+            ("sim_acks_in_time", sims_answered),
+            ("sim_acks_late", late),
+            ("sim_acks_unused", unused),
+            ("sims_given_up", sims_given_up),
+            ("data_bound", bound),
+            ("data_left", left),
+            ("data_blind", blind),
+            ("data_overdue", overdue),
+            ("data_acks_sent", data_acks),
+        ] {
+            tally.add(name, value);
+        }
+        tally.raise("sim_round_trip_longest_ps", longest);
+        tally.raise("rtt_max_ps", self.rtt);
+    }
+}
+
+/// From the sending port.
+fn parcel(flow: u32, load: Load, line: u8, path: u16) -> Parcel {
+    Parcel { flow, back: false, load, line, path, rank: 0 }
+}

@@ -1,0 +1,246 @@
+"""`windtunnel explore`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.explore.model import Answer
+    from windtunnel.explore.prove import Network, Proven
+    from windtunnel.explore.search import Found
+    from windtunnel.explore.space import Candidate
+    from windtunnel.layout.job import Job
+    from windtunnel.studies.runner import Limits
+    from windtunnel.studies.store import Store
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def explore(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="Which job (default: the first).")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs (default: those of its layout, else all).")] = None,
+    tp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Tensor-parallel degrees.")] = None,
+    cp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Context-parallel degrees.")] = None,
+    ep: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Expert-parallel degrees.")] = None,
+    pp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Pipeline stages.")] = None,
+    zero: Annotated[str | None, typer.Option(metavar="NUMBERS", help="ZeRO stages (default: 1, 3, own).")] = None,
+    replicate: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Replicas of shards, HSDP (default: 1, one a building).")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="pp-out, dp-out (default: both over several buildings).")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved,zb-h1,dorapp,zbv).")
+    ] = None,
+    chunks: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Chunks of a rank (default: to 8).")] = None,
+    run_length: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Run lengths (default: pp, twice that, all; 0: pp).")
+    ] = None,
+    micro_batch: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
+    recompute: Annotated[str | None, typer.Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
+    context_least: Annotated[int, typer.Option(min=1, help="Tokens of a context-parallel rank at least.")] = 2048,
+    divisors: Annotated[bool, typer.Option("--divisors", help="All divisors, not powers of two alone.")] = False,
+    uneven: Annotated[bool, typer.Option("--uneven", help="Try stages with different numbers of layers.")] = False,
+    keep: Annotated[int, typer.Option(min=1, help="Best layouts whose layers are moved (--uneven).")] = 1000,
+    perturb: Annotated[int, typer.Option(min=1, help="Ways in which the layers of each are moved.")] = 100,
+    ratio: Annotated[float, typer.Option(min=1.0, help="Longest stage over the shortest at most.")] = 3.0,
+    budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of a GPU that may be used.")] = None,
+    objective: Annotated[str, typer.Option(help="time, or memory: rank by it; the front of both is told.")] = "time",
+    top: Annotated[int, typer.Option(min=1, help="Layouts that are shown.")] = 10,
+    prove: Annotated[int, typer.Option(min=0, help="Best layouts that are simulated as flows.")] = 5,
+    packet: Annotated[int, typer.Option(min=0, help="Of these, as many packet by packet.")] = 0,
+    load_balancer: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Load balancers to try packet by packet.")
+    ] = None,
+    queue_pairs: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Queue pairs to try likewise.")] = None,
+    transport: Annotated[str | None, typer.Option(metavar="NAMES", help="Transports to try likewise.")] = None,
+    fabric: Annotated[str, typer.Option(help="`real`, or `ideal`, where NICs alone are shared.")] = "real",
+    seed: Annotated[int, typer.Option(help="Of the layers that are moved.")] = 1,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes at most (default: as many as cores).")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew.")] = False,
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page (HTML).")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the winner as a scenario (YAML).")] = None,
+    settings: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print its settings: megatron, torchtitan, nanotron or nemo.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON and nothing else.")] = False,
+) -> int:
+    """Search for the best layout of a job, prove it by simulation, and write it down."""
+    from windtunnel.cli.layouts import _names, _numbers
+    from windtunnel.cli.run import parse_override
+    from windtunnel.explore.export import FRAMEWORKS
+    from windtunnel.explore.export import scenario as scenario_text
+    from windtunnel.explore.export import settings as settings_of
+    from windtunnel.explore.outcome import outcome, ranked
+    from windtunnel.explore.page import explorer_page
+    from windtunnel.explore.search import Settings, search
+    from windtunnel.explore.space import Space
+    from windtunnel.layout.job import read_job
+    from windtunnel.results.folder import write_beside
+    from windtunnel.source import read_source
+    from windtunnel.studies.runner import Limits
+    from windtunnel.studies.store import Store
+
+    _one_of("--fabric", fabric, ("real", "ideal"))
+    _one_of("--objective", objective, ("time", "memory"))
+    _one_of("--settings", settings, FRAMEWORKS)
+    space = Space(
+        tp=_numbers("--tp", tp, 1), cp=_numbers("--cp", cp, 1), ep=_numbers("--ep", ep, 1), pp=_numbers("--pp", pp, 1),
+        zero=_numbers("--zero", zero, 0), replicate=_numbers("--replicate", replicate, 1), orders=_names(order),
+        schedules=_names(schedule), chunks=_numbers("--chunks", chunks, 1),
+        run_lengths=_numbers("--run-length", run_length, 0), micro_batches=_numbers("--micro-batch", micro_batch, 1),
+        recompute=_names(recompute), context_least=context_least, divisors=divisors,
+    )  # fmt: skip
+    asked = read_job(read_source(scenario), [parse_override(text) for text in overrides or []], job, gpus)
+    how = Settings(
+        keep=keep, perturb=perturb, ratio=ratio, uneven=uneven, seed=seed, ideal=fabric == "ideal",
+        budget_bytes=None if budget is None else _bytes(budget),
+    )  # fmt: skip
+    with Store(store) as opened, _Bar() as bar:
+        found = search(asked, space, how, progress=bar.asked)
+        if not found.rows and not found.stopped:
+            raise InputError(f"{asked.source.name}: {found.empty()}")
+        ordered = ranked(found, objective)
+        rows = _proven(
+            ordered, found, asked, opened, flows=max(prove, packet), packets=packet,
+            networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
+            limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
+        )  # fmt: skip
+    if not rows:
+        _talk("interrupted before any layout was found")
+        return INTERRUPTED
+    record = outcome(asked, found, rows, top=top)
+    if page is not None:
+        write_beside(page, explorer_page(asked, found, rows, record).encode())
+    if save is not None:
+        write_beside(save, scenario_text(asked, rows[0].candidate, rows[0].network.values()).encode())
+    if json:
+        from windtunnel.cli.console import print_json
+
+        print_json(json_module.dumps(record))
+    else:
+        from windtunnel.cli.show_explore import show
+
+        show(asked, found, rows, record, top=top)
+        if settings is not None:
+            typer.echo()
+            typer.echo(settings_of(asked, rows[0].candidate, settings), nl=False)
+    if found.stopped:
+        _talk("stopped: this is the best that was found until then; what has run is kept")
+        return INTERRUPTED
+    failed = prove > 0 and not any(row.flow_s is not None for row in rows)
+    return FAILED if failed else DONE
+
+
+def _proven(
+    ordered: list[tuple[Candidate, Answer]],
+    found: Found,
+    job: Job,
+    store: Store,
+    *,
+    bar: _Bar,
+    flows: int,
+    packets: int,
+    networks: list[Network],
+    ideal: bool,
+    limits: Limits,
+    fresh: bool,
+) -> list[Proven]:
+    """The layouts in their order, after the best have run; Ctrl-C leaves those that have run first."""
+    from windtunnel.explore.prove import Proven, prove
+
+    rows = [Proven(candidate, answer, rank) for rank, (candidate, answer) in enumerate(ordered, start=1)]
+    if not rows or found.stopped or not flows:
+        return rows
+
+    def told(now: list[Proven]) -> None:
+        rows[:] = now
+
+    try:
+        return prove(
+            job, ordered, store, flows=flows, packets=packets, networks=networks, ideal=ideal, limits=limits,
+            fresh=fresh, progress=bar.ran, told=told,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        found.stopped = True
+        return sorted(rows, key=lambda row: (row.level, row.best_s))
+
+
+def _networks(balancers: str | None, pairs: str | None, transports: str | None) -> list[Network]:
+    """Every combination of what is named; one of the scenario's own if nothing is."""
+    from windtunnel.cli.layouts import _names, _numbers
+    from windtunnel.explore.prove import Network
+
+    return [
+        Network(balancer, number, transport)
+        for balancer in _names(balancers) or (None,)
+        for number in _numbers("--queue-pairs", pairs, 1) or (None,)
+        for transport in _names(transports) or (None,)
+    ]
+
+
+def _one_of(option: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        names = ", ".join(f"`{name}`" for name in known)
+        raise InputError(f"{option}: expected one of {names}, found `{value}`")
+
+
+def _bytes(text: str) -> int:
+    """A size with its unit, above 0."""
+    import re
+
+    from windtunnel import engine
+
+    units = dict(engine.units("size"))
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text)
+    if found is None or found.group(2) not in units:
+        raise InputError(f"--budget: expected a size with its unit, such as `72 GiB`, found `{text}`")
+    number = int(float(found.group(1)) * units[found.group(2)])
+    if number <= 0:
+        raise InputError("--budget: expected more than 0, for nothing fits in no memory")
+    return number
+
+
+def _talk(text: str) -> None:
+    from windtunnel.cli.console import talk
+
+    talk().print(text, markup=False, soft_wrap=True)
+
+
+class _Bar:
+    """Where the search stands, on a terminal."""
+
+    def __enter__(self) -> Self:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        from windtunnel.cli.console import talk
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=talk(), transient=True, disable=not talk().is_terminal)
+        self._task = self._bar.add_task("asking the cost model", total=None)
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def asked(self, what: str, done: int, total: int) -> None:
+        self._bar.update(self._task, description=f"asking: {what}", completed=done, total=total)
+
+    def ran(self, where: Any) -> None:  # noqa: ANN401
+        self._bar.update(self._task, description="simulating", completed=where.done, total=where.total)

@@ -1,0 +1,67 @@
+"""What a search found, on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.cli.console import out
+from windtunnel.text import UNKNOWN, duration, percent, size
+
+if TYPE_CHECKING:
+    from windtunnel.explore.prove import Proven
+    from windtunnel.explore.search import Found
+    from windtunnel.layout.job import Job
+
+
+def show(job: Job, found: Found, rows: list[Proven], record: dict[str, Any], *, top: int) -> None:
+    """The best layouts, what the proof changed, and what was left out."""
+    console = out()
+    head = f"{job.own['model']} on {job.gpus} GPUs: {found.tried:,} layouts, {len(found.rows):,} fit"
+    console.print(Text(head, style="bold"))
+    console.print()
+    console.print(_table(job, rows[:top]))
+    proof = record["proof"]
+    console.print()
+    if proof["proven"]:
+        turned = f"{proof['turned']} of {proof['pairs']} pairs came out the other way round"
+        mean, most = proof["mean_error"], proof["largest_error"]
+        error = f"the cost model was off by {mean:+.1%} in the mean, {most:.1%} at most"
+        console.print(f"{proof['proven']} ran as flows: {turned}; {error}", markup=False)
+    baseline = record["sailor"]
+    if baseline is not None:
+        over = f"{baseline['over_best']:.2f} times the best"
+        console.print(f"pipelines outermost, 1F1B, no chunks, no context parallelism: {over}", markup=False)
+    if record["energy_j_per_token"] is not None:
+        console.print(f"energy of the best: {record['energy_j_per_token']:.3g} J a token, by the sheets", markup=False)
+    left = [*found.accounts.left_out.items(), *found.accounts.refused.items()]
+    if found.accounts.too_large:
+        left.append(("more memory than a GPU has", found.accounts.too_large))
+    for reason, number in sorted(left, key=lambda item: -item[1])[:6]:
+        console.print(f"{number:>8,}  left out: {reason}", markup=False, style="dim")
+
+
+def _table(job: Job, rows: list[Proven]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    packets = any(row.packet_s is not None for row in rows)
+    sizes = [key for key in ("tp", "cp", "ep", "pp", "dp", "zero") if key != "ep" or job.experts]
+    names = ["", "estimate", "flows", *(["packets"] if packets else []), "MFU", "memory", *sizes]
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("order", "schedule", "micro", "recompute", "limited by"):
+        table.add_column(name)
+    for i, row in enumerate(rows, start=1):
+        it = row.candidate
+        schedule = UNKNOWN if it.pp == 1 else it.schedule + (f" {it.chunks}" if it.chunks > 1 else "")
+        schedule += f" N {it.run_length}" if it.run_length else ""
+        times = [row.answer.iteration_s, row.flow_s, *([row.packet_s] if packets else [])]
+        order = it.order + (f" x{it.replicate}" if it.replicate > 1 else "")
+        table.add_row(
+            str(i), *(UNKNOWN if s is None else duration(s) for s in times), percent(row.answer.mfu),
+            size(row.answer.memory_bytes), *(str(getattr(it, key)) for key in sizes),
+            order if it.pp > 1 or it.replicate > 1 else UNKNOWN, schedule, str(it.micro_batch), it.recompute,
+            row.answer.limit(),
+        )  # fmt: skip
+    return table

@@ -1,0 +1,114 @@
+"""The page of a search: what won, time against memory, what limits each layout, and what a knob elsewhere would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.explore.export import FRAMEWORKS, settings
+from windtunnel.explore.prove import reordering
+from windtunnel.report.html import Raw, card, page, section, text
+from windtunnel.report.html import table as html_table
+from windtunnel.report.study.front import scatter
+from windtunnel.report.study.table import PageRow, Table
+from windtunnel.text import UNKNOWN, duration, percent, size
+
+if TYPE_CHECKING:
+    from windtunnel.explore.prove import Proven
+    from windtunnel.explore.search import Found
+    from windtunnel.layout.job import Job
+
+SHOWN = 40
+DRAWN = 1_500
+KNOBS = (
+    "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch",
+    "recompute",
+)  # fmt: skip
+
+
+def explorer_page(job: Job, found: Found, rows: list[Proven], outcome: dict[str, Any]) -> str:
+    """The page as HTML text."""
+    best = rows[0]
+    marked = Raw('<p class="partial">The search was stopped: this is the best that it had found.</p>')
+    head = Raw(
+        f"<header><h1>{text(job.own['model'])} on {job.gpus} GPUs</h1><p>{found.tried:,} layouts asked of the cost "
+        f"model, {len(found.rows):,} fit</p></header>{marked if found.stopped else ''}"
+    )
+    cards = [
+        card("iteration", duration(best.best_s), said(best)),
+        card("memory", size(best.answer.memory_bytes), f"of {size(best.answer.capacity_bytes)}"),
+        card("MFU", percent(best.answer.mfu), best.answer.limit()),
+    ]
+    energy = outcome.get("energy_j_per_token")
+    if energy is not None:
+        cards.append(card("energy", f"{energy:.3g} J", "a token, by the sheets' power"))
+    drawn = [
+        PageRow(
+            {key: value for key, value in candidate.record().items() if value is not None},
+            {"iteration_s": answer.iteration_s, "memory_bytes": float(answer.memory_bytes)}, {}, "done", None, None,
+        )
+        for candidate, answer in [*found.rows[:DRAWN], *found.front()]
+    ]  # fmt: skip
+    figures = ["iteration_s", "memory_bytes"]
+    front = scatter(Table(job.own["model"], list(KNOBS), figures, drawn), *figures)
+    parts = [head, Raw(f'<div class="cards">{"".join(cards)}</div>\n'), _best(rows)]
+    if front:
+        parts.append(section("Time against memory", "Red: layouts that no other beats in both.", Raw(front)))
+    parts += [_proof(rows), _knobs(found), _accounts(found)]
+    for name in FRAMEWORKS:
+        told = text(settings(job, best.candidate, name))
+        parts.append(section(f"Settings: {name}", "", Raw(f"<pre><code>{told}</code></pre>")))
+    return page(f"{job.own['model']}, explored · Windtunnel", *parts)
+
+
+def said(row: Proven) -> str:
+    """Where a time comes from."""
+    return ("simulated packet by packet", "simulated as flows", "by the cost model")[row.level]
+
+
+def _best(rows: list[Proven]) -> str:
+    head = ["", "iteration", "flows", "packets", "memory", "limited by", *KNOBS]
+    body = []
+    for i, row in enumerate(rows[:SHOWN], start=1):
+        record = row.candidate.record()
+        times = [row.answer.iteration_s, row.flow_s, row.packet_s]
+        body.append(
+            [i, *(UNKNOWN if s is None else duration(s) for s in times), size(row.answer.memory_bytes),
+             row.answer.limit(), *(UNKNOWN if record[key] is None else record[key] for key in KNOBS)]
+        )  # fmt: skip
+    remark = "The iteration is the cost model's; what was simulated goes before it."
+    return section("The best layouts", remark, html_table(head, body, numbers=(0, 1, 2, 3, 4)))
+
+
+def _proof(rows: list[Proven]) -> str:
+    found = reordering(rows)
+    if not found["proven"]:
+        return section("Proof", "Nothing was simulated.", "")
+    mean, largest = found["mean_error"] or 0.0, found["largest_error"] or 0.0
+    remark = (
+        f"{found['proven']} layouts ran as flows; of {found['pairs']} pairs {found['turned']} came out the other way "
+        f"round. The cost model was off by {mean:+.1%} in the mean and by {largest:.1%} at most."
+    )
+    return section("Proof", remark, "")
+
+
+def _knobs(found: Found) -> str:
+    """The best layout for each value of each knob, beside the best of all."""
+    best = found.rows[0][1].iteration_s or 1.0
+    body = []
+    for key in KNOBS:
+        least: dict[Any, float] = {}
+        for candidate, answer in found.rows:
+            least.setdefault(candidate.record()[key], answer.iteration_s or best)
+        if len(least) > 1:
+            shown = (f"{UNKNOWN if value is None else value}: {time / best:.3g} x" for value, time in least.items())
+            body.append([key, ", ".join(shown)])
+    remark = "The best layout with each value of a knob over the best of all: what is lost if the knob has to stay."
+    return section("One knob at a time", remark, html_table(["knob", "time over the best"], body))
+
+
+def _accounts(found: Found) -> str:
+    accounts = found.accounts
+    rows = [*accounts.left_out.most_common(), *accounts.refused.most_common()]
+    if accounts.too_large:
+        rows.append(("more memory than a GPU has", accounts.too_large))
+    return section("What was left out", "", html_table(["reason", "layouts"], rows, numbers=(1,)))
