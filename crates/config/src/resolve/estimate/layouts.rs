@@ -551,9 +551,6 @@ impl Laid {
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
         };
-        let across = |rank: u32| -> f64 {
-            (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].across).sum()
-        };
         let late = !layout.overlap_gradients;
         let mut last: Vec<f64> = (0..ranks)
             .map(|rank| {
@@ -563,12 +560,25 @@ impl Laid {
             .collect();
         let crowd = self.tariffs.crowd();
         if crowd > 1.01 && layout.zero < 3 {
-            let queues: Vec<(f64, f64)> = (0..ranks)
+            // What stays inside a replica has its links for itself.
+            let work = |rank: u32, chunk: u32| {
+                let found = &self.prices[self.stage(rank, chunk)];
+                if layout.replicate > 1 { found.across } else { found.reduce }
+            };
+            let queues: Vec<Vec<(f64, f64)>> = (0..ranks)
                 .map(|rank| {
-                    let end = if late { last[rank as usize] } else { ends.reduced[rank as usize] };
-                    // What stays inside a replica has its links for itself.
-                    let work = if layout.replicate > 1 { across(rank) } else { reduce(rank) }.min(end);
-                    (end - work, work)
+                    let chunks = 0..course.chunks();
+                    let mut queue: Vec<(f64, f64)> = chunks
+                        .map(|chunk| {
+                            let left = ends.left[(rank * course.chunks() + chunk) as usize];
+                            let from = if late { ends.passes[rank as usize] } else { left };
+                            // Inside replicas it has begun before.
+                            let found = &self.prices[self.stage(rank, chunk)];
+                            (from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce), work(rank, chunk))
+                        })
+                        .collect();
+                    queue.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    queue
                 })
                 .collect();
             for (last, end) in last.iter_mut().zip(shared(&queues, crowd)) {
@@ -635,31 +645,36 @@ impl Laid {
     }
 }
 
-/// Ends of queues (start, work) on links that carry one of them as fast as its work says, and all of them `crowd` times slower.
-fn shared(queues: &[(f64, f64)], crowd: f64) -> Vec<f64> {
+/// When queues end whose tasks (arrival, work) go one after the other, on links that carry one queue as fast as its work says and
+/// all of them at once `crowd` times slower.
+fn shared(queues: &[Vec<(f64, f64)>], crowd: f64) -> Vec<f64> {
     let all = queues.len() as f64;
-    let mut left: Vec<f64> = queues.iter().map(|&(_, work)| work).collect();
-    let mut ends: Vec<f64> = queues.iter().map(|&(start, _)| start).collect();
-    let mut now = queues.iter().map(|&(start, _)| start).fold(f64::INFINITY, f64::min);
+    let mut next = vec![0usize; queues.len()];
+    let mut left: Vec<f64> = queues.iter().map(|queue| queue.first().map_or(0.0, |task| task.1)).collect();
+    let mut ends = vec![0.0f64; queues.len()];
+    let mut now = 0.0f64;
     loop {
+        let arrival = |at: usize| queues[at].get(next[at]).map(|task| task.0);
         let active: Vec<usize> =
-            (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
-        let next =
-            queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
+            (0..queues.len()).filter(|&at| arrival(at).is_some_and(|arrival| arrival <= now)).collect();
+        let coming = (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
-            if next.is_infinite() {
+            if coming.is_infinite() {
                 return ends;
             }
-            now = next;
+            now = coming;
             continue;
         }
         let rate = (all / (crowd * active.len() as f64)).min(1.0);
         let soonest = active.iter().map(|&at| now + left[at] / rate).fold(f64::INFINITY, f64::min);
-        let until = soonest.min(next);
+        let until = soonest.min(coming);
         for &at in &active {
-            left[at] = if now + left[at] / rate <= until { 0.0 } else { left[at] - (until - now) * rate };
-            if left[at] == 0.0 {
+            if now + left[at] / rate <= until {
                 ends[at] = until;
+                next[at] += 1;
+                left[at] = queues[at].get(next[at]).map_or(0.0, |task| task.1);
+            } else {
+                left[at] -= (until - now) * rate;
             }
         }
         now = until;
@@ -672,10 +687,15 @@ mod tests {
 
     #[test]
     fn queues_share_what_all_of_them_have() {
+        let of = |tasks: &[&[(f64, f64)]], crowd| {
+            shared(&tasks.iter().map(|queue| queue.to_vec()).collect::<Vec<_>>(), crowd)
+        };
         // Alone each takes its work; two at once on links for one take twice as long.
-        assert_eq!(shared(&[(0.0, 10.0), (20.0, 10.0)], 2.0), [10.0, 30.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (0.0, 10.0)], 2.0), [20.0, 20.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (5.0, 10.0)], 2.0), [15.0, 20.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (0.0, 10.0)], 1.0), [10.0, 10.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(20.0, 10.0)]], 2.0), [10.0, 30.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 2.0), [20.0, 20.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(5.0, 10.0)]], 2.0), [15.0, 20.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 1.0), [10.0, 10.0]);
+        // The second task of a queue waits for the first, and for its own arrival.
+        assert_eq!(of(&[&[(0.0, 10.0), (5.0, 10.0), (50.0, 1.0)]], 1.0), [51.0]);
     }
 }
