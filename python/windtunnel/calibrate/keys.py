@@ -40,7 +40,7 @@ class Fitted:
 
 
 def calibrate(scenario: Path, table: Path, constants: Sequence[str], metric: str, method: str, store: Path) -> Fitted:
-    """Fits `constants` (`KEY=FROM..TO UNIT`) on the rows of `table`. Raises `InputError` with the place of a mistake."""
+    """Fits `constants` (`KEY=FROM..TO UNIT`) on the rows of `table`. Raises `InputError` with the place of an error."""
     bounds: dict[str, tuple[float, float]] = {}
     units: dict[str, str] = {}
     for text in constants:
