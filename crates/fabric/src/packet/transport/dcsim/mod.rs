@@ -246,12 +246,12 @@ impl Dispatcher for Dcsim {
         nic.open(self, facts);
     }
 
-    fn open(&self, nic: &mut DcsimNic, facts: &FlowFacts) {
-        nic.add_flow(facts);
+    fn open(&self, nic: &mut DcsimNic, _: &FlowFacts) {
+        nic.add_flow();
     }
 
-    fn accept(&self, nic: &mut DcsimNic, facts: &FlowFacts) {
-        nic.add_peer(facts);
+    fn accept(&self, nic: &mut DcsimNic, _: &FlowFacts) {
+        nic.add_peer();
     }
 
     fn abandon(&self, nic: &mut DcsimNic, flow: u32, back: bool) {

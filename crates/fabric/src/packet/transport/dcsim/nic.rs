@@ -14,7 +14,7 @@ use super::flow::{Flow, Peer};
 use super::watch::Watch;
 use super::{BLIND, DATA, DATA_ACK, Dcsim, SIM, SIM_ACK, times};
 use crate::packet::transport::dispatch::{
-    FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, Sent, Tally,
+    Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, Sent, Tally,
 };
 
 /// A SIM, from its place in the SIM line on.
@@ -112,11 +112,11 @@ impl DcsimNic {
         combine(self.key, self.draws)
     }
 
-    pub(super) fn add_flow(&mut self, _: &FlowFacts) {
+    pub(super) fn add_flow(&mut self) {
         self.flows.push(Flow::default());
     }
 
-    pub(super) fn add_peer(&mut self, _: &FlowFacts) {
+    pub(super) fn add_peer(&mut self) {
         self.peers.push(Peer::default());
     }
 
