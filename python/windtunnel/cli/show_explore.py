@@ -50,8 +50,8 @@ def _table(job: Job, rows: list[Proven]) -> Table:
     names = ["", "estimate", "flows", *(["packets"] if packets else []), "MFU", "memory", *sizes]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("order", "schedule", "micro", "recompute", "limited by"):
-        table.add_column(name)
+    for name in ("order", "schedule", "mb", "recompute", "beside"):
+        table.add_column(name, no_wrap=True)
     for i, row in enumerate(rows, start=1):
         it = row.candidate
         schedule = UNKNOWN if it.pp == 1 else it.schedule + (f" {it.chunks}" if it.chunks > 1 else "")

@@ -47,15 +47,11 @@ class Answer:
         return self.memory_bytes <= self.capacity_bytes
 
     def limit(self) -> str:
-        """What takes most of the iteration beside computations."""
-        parts = {
-            "exchanges inside layers": self.inside_s,
-            "data parallelism": self.data_s,
-            "the pipeline": self.pipeline_s,
-        }
+        """What takes most of the iteration beside computations, and its share: `layers`, `data` or `pipeline`."""
+        parts = {"layers": self.inside_s, "data": self.data_s, "pipeline": self.pipeline_s}
         name, seconds = max(parts.items(), key=lambda part: part[1])
         whole = self.iteration_s or 1.0
-        return "computations" if seconds < 0.02 * whole else f"{name}, {seconds / whole:.0%}"
+        return "compute" if seconds < 0.02 * whole else f"{name} {seconds / whole:.0%}"
 
 
 def answers(

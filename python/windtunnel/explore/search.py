@@ -114,7 +114,6 @@ class _Asked:
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self._job, self._settings, self.found, self._progress = job, settings, found, progress
-        self._best = {}
         self.seen: set[Candidate] = set()
 
     def answer(self, what: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Answer | None]]:

@@ -283,7 +283,10 @@ mod tests {
         let text =
             "Nodes 16\nConnections 2\n# two\n0->5 id 1 start 0 size 65536\n5->9 start 1000 size 4096\n";
         let flows = from_matrix(text, "a.cm").unwrap();
-        assert_eq!(flows[1], Flow { source: 5, destination: 9, bytes: 4096, start: Span(1000), class: Dimension::Other });
+        assert_eq!(
+            flows[1],
+            Flow { source: 5, destination: 9, bytes: 4096, start: Span(1000), class: Dimension::Other }
+        );
         let error = |text: &str| from_matrix(text, "a.cm").unwrap_err().to_string();
         assert_eq!(
             error("Connections 2\n0->1 start 0 size 1\n"),
@@ -299,14 +302,18 @@ mod tests {
     #[test]
     fn a_table_reads_in_any_column_order() {
         let flows = from_csv("bytes,source,destination\n10,0,1\n20,1,0\n", "a.csv").unwrap();
-        assert_eq!(flows[1], Flow { source: 1, destination: 0, bytes: 20, start: Span::ZERO, class: Dimension::Other });
+        assert_eq!(
+            flows[1],
+            Flow { source: 1, destination: 0, bytes: 20, start: Span::ZERO, class: Dimension::Other }
+        );
         let error = from_csv("bytes,source,destination\n10,0,x\n", "a.csv").unwrap_err();
         assert_eq!(error.to_string(), "a.csv:2: expected a whole number for `destination`, found `x`");
     }
 
     #[test]
     fn later_flows_wait_for_their_start() {
-        let flow = |start| Flow { source: 0, destination: 1, bytes: 1, start: Span(start), class: Dimension::Other };
+        let flow =
+            |start| Flow { source: 0, destination: 1, bytes: 1, start: Span(start), class: Dimension::Other };
         let workload = workload(&[flow(7), flow(0), flow(7)], 2);
         let program = &workload.programs[0];
         let calcs = program.ops.iter().filter(|op| matches!(op.kind, OpKind::Calc { .. })).count();

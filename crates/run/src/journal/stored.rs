@@ -13,7 +13,9 @@ use crate::clock::Origin;
 use crate::episode::{Counts, Simulated};
 use crate::exchanged::ExchangeSummary;
 use crate::recorder::{Held, Iteration};
-use crate::summary::{BackgroundSummary, FlowSummary, LinkLoad, NetworkSummary, ReorderBuffers, TransportSummary};
+use crate::summary::{
+    BackgroundSummary, FlowSummary, LinkLoad, NetworkSummary, ReorderBuffers, TransportSummary,
+};
 use crate::table::{Batch, Column};
 
 /// What can be kept and taken back.

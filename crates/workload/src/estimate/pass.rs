@@ -199,10 +199,9 @@ fn reduction(layout: &Layout, dense: Bytes, expert: Bytes, tolls: &dyn Tolls) ->
     let kind = if layout.zero == 0 { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
     let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate);
     let mut sums = (0.0, 0.0);
-    for (role, bytes, shards) in [
-        (Role::Shard(0), dense, replicas * u64::from(layout.ep)),
-        (Role::ExpertShard(0), expert, replicas),
-    ] {
+    for (role, bytes, shards) in
+        [(Role::Shard(0), dense, replicas * u64::from(layout.ep)), (Role::ExpertShard(0), expert, replicas)]
+    {
         sums.0 += tolls.toll(role, kind, bytes, None);
         if layout.replicate > 1 && bytes.0 > 0 {
             let shard = Bytes(bytes.0.div_ceil(shards.max(1)));
@@ -409,7 +408,9 @@ impl<'a> Walk<'a> {
     fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> ([f64; 4], f64) {
         let tolls = self.shared.tolls;
         let weigh = |units: &[u32], dense: &[Bytes], expert: &[Bytes]| {
-            units.iter().fold((Bytes(0), Bytes(0)), |(a, b), &unit| (a + size(dense, unit), b + size(expert, unit)))
+            units
+                .iter()
+                .fold((Bytes(0), Bytes(0)), |(a, b), &unit| (a + size(dense, unit), b + size(expert, unit)))
         };
         let work = self.work;
         let mut entries: Vec<f64> = Vec::new();
@@ -418,7 +419,8 @@ impl<'a> Walk<'a> {
             for step in &passes[kind].steps {
                 match step {
                     Step::Enter(units) if kind < 3 => {
-                        let (dense, expert) = weigh(units, &work.parameter_bytes, &work.expert_parameter_bytes);
+                        let (dense, expert) =
+                            weigh(units, &work.parameter_bytes, &work.expert_parameter_bytes);
                         entries.push(gather(dense, expert, tolls));
                     }
                     _ => {}
@@ -445,7 +447,8 @@ impl<'a> Walk<'a> {
                             entry += 1;
                         }
                         Step::Leave(units) if reduces => {
-                            let (dense, expert) = weigh(units, &work.gradient_bytes, &work.expert_gradient_bytes);
+                            let (dense, expert) =
+                                weigh(units, &work.gradient_bytes, &work.expert_gradient_bytes);
                             // What goes on between replicas takes the same NICs.
                             let (inside, across) = reduction(layout, dense, expert, tolls);
                             chain = chain.max(self.lane.at) + inside + across;

@@ -28,6 +28,7 @@ use super::super::framework::Framework;
 use super::super::jobs::Context;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
+use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
 use super::tariff::{Rates, Tariffs, Ways};
@@ -108,16 +109,23 @@ impl Estimator {
         }
         let job: Job = scenario.jobs.list().get(index).cloned().ok_or_else(|| {
             let found = scenario.jobs.list().len();
-            InputError::new(format!("{source}: jobs"), format!("there is no job number {index}: there are {found}"))
+            InputError::new(
+                format!("{source}: jobs"),
+                format!("there is no job number {index}: there are {found}"),
+            )
         })?;
         let context =
             Context { scenario: &scenario, fabric: &parts, storage: None, base: inputs, place: &at };
         let named = job.workload.as_ref().and_then(|workload| workload.model.clone());
         let Some(model) = named else {
-            return Err(InputError::new(format!("{at}.workload"), "expected a `model`, for only a model has layouts"));
+            return Err(InputError::new(
+                format!("{at}.workload"),
+                "expected a `model`, for only a model has layouts",
+            ));
         };
         if parts.gpu.is_none() {
-            let error = InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
+            let error =
+                InputError::new(&at, "a model needs to know its GPU, but `topology.host.gpu` is missing");
             return Err(error.hint("for example `gpu: H100-SXM`"));
         }
         let ModelKind::Transformer(architecture) =
@@ -173,7 +181,10 @@ impl Estimator {
                 groups.entry(key).or_default().push((at, part));
             }
         }
-        let mut ends: Vec<Vec<Ends>> = laid.iter().map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()])).collect();
+        let mut ends: Vec<Vec<Ends>> = laid
+            .iter()
+            .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()]))
+            .collect();
         for members in groups.values() {
             let (first, part) = members[0];
             let key = laid[first].as_ref().expect("it has a course").keys[part].clone();
@@ -199,13 +210,7 @@ impl Estimator {
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
-        Context {
-            scenario: &self.scenario,
-            fabric: &self.fabric,
-            storage: None,
-            base: &self.inputs,
-            place,
-        }
+        Context { scenario: &self.scenario, fabric: &self.fabric, storage: None, base: &self.inputs, place }
     }
 
     /// The settings of a choice: number and value.
@@ -249,6 +254,7 @@ impl Estimator {
             settings.layers_per_stage.clone_from(layers);
         }
         let mut evidence = EvidenceList::default();
+        let untold = says_nothing_of_software(&settings);
         if let Some(framework) = Framework::of(&settings, &self.context(&place), &at)? {
             parallelism = framework.complete(&mut settings, parallelism, &mut evidence);
         }
@@ -283,6 +289,7 @@ impl Estimator {
             global_batch: need(choice.global_batch.or(source.global_batch), "global_batch")?,
             dispatcher: dispatcher(&settings, &at, &mut evidence)?,
             settings,
+            untold,
             parallelism,
             gpu: &gpu,
             kernels: KernelModel::clone(&model),
@@ -290,12 +297,14 @@ impl Estimator {
         };
         let layout = transformer.layout(&self.architecture, &self.context(&place))?;
         let training = transformer.training(self.architecture.clone(), &layout)?;
-        let refused =
-            |error: windtunnel_workload::schedules::ScheduleError| InputError::new(format!("{place}.parallelism.schedule"), error.to_string());
+        let refused = |error: windtunnel_workload::schedules::ScheduleError| {
+            InputError::new(format!("{place}.parallelism.schedule"), error.to_string())
+        };
         let (settled, rounds) = settle(&layout);
         let (gathering, reducing) = exchanges(&layout);
         let mut keys = Vec::new();
-        let microbatches = if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
+        let microbatches =
+            if rounds > 0.0 { vec![settled, settled + round(&layout)] } else { vec![layout.microbatches] };
         let mut placement = None;
         for microbatches in microbatches {
             let mut schedule = layout.schedule.clone();
@@ -330,7 +339,8 @@ impl Estimator {
             let layers = layers_of(&training.architecture, chunk);
             if !own.contains_key(&layers) {
                 let key = (number, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
-                let work = self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
+                let work =
+                    self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
                 let at = |together| {
                     let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
                     price(&layout, stage as u32, work, runs, &rates)
@@ -358,7 +368,8 @@ impl Estimator {
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
         Ok(Laid {
-            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64 * tokens as f64,
+            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64
+                * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
             layout,
@@ -404,10 +415,9 @@ fn order_of(key: &CourseKey) -> CourseKeyOrder {
 }
 
 fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
-    let kinds = chunk
-        .layers
-        .clone()
-        .fold(0, |hash, layer| windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64));
+    let kinds = chunk.layers.clone().fold(0, |hash, layer| {
+        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
+    });
     (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
 }
 
@@ -507,7 +517,9 @@ impl Laid {
         let share = if self.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
         let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
             let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
-            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>() * batches * share
+            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
+                * batches
+                * share
         };
         let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
         let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
@@ -539,9 +551,6 @@ impl Laid {
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
         };
-        let across = |rank: u32| -> f64 {
-            (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].across).sum()
-        };
         let late = !layout.overlap_gradients;
         let mut last: Vec<f64> = (0..ranks)
             .map(|rank| {
@@ -551,12 +560,25 @@ impl Laid {
             .collect();
         let crowd = self.tariffs.crowd();
         if crowd > 1.01 && layout.zero < 3 {
-            let queues: Vec<(f64, f64)> = (0..ranks)
+            // What stays inside a replica has its links for itself.
+            let work = |rank: u32, chunk: u32| {
+                let found = &self.prices[self.stage(rank, chunk)];
+                if layout.replicate > 1 { found.across } else { found.reduce }
+            };
+            let queues: Vec<Vec<(f64, f64)>> = (0..ranks)
                 .map(|rank| {
-                    let end = if late { last[rank as usize] } else { ends.reduced[rank as usize] };
-                    // What stays inside a replica has its links for itself.
-                    let work = if layout.replicate > 1 { across(rank) } else { reduce(rank) }.min(end);
-                    (end - work, work)
+                    let chunks = 0..course.chunks();
+                    let mut queue: Vec<(f64, f64)> = chunks
+                        .map(|chunk| {
+                            let left = ends.left[(rank * course.chunks() + chunk) as usize];
+                            let from = if late { ends.passes[rank as usize] } else { left };
+                            // Inside replicas it has begun before.
+                            let found = &self.prices[self.stage(rank, chunk)];
+                            (from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce), work(rank, chunk))
+                        })
+                        .collect();
+                    queue.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    queue
                 })
                 .collect();
             for (last, end) in last.iter_mut().zip(shared(&queues, crowd)) {
@@ -587,7 +609,8 @@ impl Laid {
         }
         (0..ranks)
             .map(|rank| {
-                let step: f64 = (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
+                let step: f64 =
+                    (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
                 last[rank as usize] + step
             })
             .fold(0.0, f64::max)
@@ -622,29 +645,36 @@ impl Laid {
     }
 }
 
-/// Ends of queues (start, work) on links that carry one of them as fast as its work says, and all of them `crowd` times slower.
-fn shared(queues: &[(f64, f64)], crowd: f64) -> Vec<f64> {
+/// When queues end whose tasks (arrival, work) go one after the other, on links that carry one queue as fast as its work says and
+/// all of them at once `crowd` times slower.
+fn shared(queues: &[Vec<(f64, f64)>], crowd: f64) -> Vec<f64> {
     let all = queues.len() as f64;
-    let mut left: Vec<f64> = queues.iter().map(|&(_, work)| work).collect();
-    let mut ends: Vec<f64> = queues.iter().map(|&(start, _)| start).collect();
-    let mut now = queues.iter().map(|&(start, _)| start).fold(f64::INFINITY, f64::min);
+    let mut next = vec![0usize; queues.len()];
+    let mut left: Vec<f64> = queues.iter().map(|queue| queue.first().map_or(0.0, |task| task.1)).collect();
+    let mut ends = vec![0.0f64; queues.len()];
+    let mut now = 0.0f64;
     loop {
-        let active: Vec<usize> = (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
-        let next = queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
+        let arrival = |at: usize| queues[at].get(next[at]).map(|task| task.0);
+        let active: Vec<usize> =
+            (0..queues.len()).filter(|&at| arrival(at).is_some_and(|arrival| arrival <= now)).collect();
+        let coming = (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
-            if next.is_infinite() {
+            if coming.is_infinite() {
                 return ends;
             }
-            now = next;
+            now = coming;
             continue;
         }
         let rate = (all / (crowd * active.len() as f64)).min(1.0);
         let soonest = active.iter().map(|&at| now + left[at] / rate).fold(f64::INFINITY, f64::min);
-        let until = soonest.min(next);
+        let until = soonest.min(coming);
         for &at in &active {
-            left[at] = if now + left[at] / rate <= until { 0.0 } else { left[at] - (until - now) * rate };
-            if left[at] == 0.0 {
+            if now + left[at] / rate <= until {
                 ends[at] = until;
+                next[at] += 1;
+                left[at] = queues[at].get(next[at]).map_or(0.0, |task| task.1);
+            } else {
+                left[at] -= (until - now) * rate;
             }
         }
         now = until;
@@ -657,10 +687,15 @@ mod tests {
 
     #[test]
     fn queues_share_what_all_of_them_have() {
+        let of = |tasks: &[&[(f64, f64)]], crowd| {
+            shared(&tasks.iter().map(|queue| queue.to_vec()).collect::<Vec<_>>(), crowd)
+        };
         // Alone each takes its work; two at once on links for one take twice as long.
-        assert_eq!(shared(&[(0.0, 10.0), (20.0, 10.0)], 2.0), [10.0, 30.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (0.0, 10.0)], 2.0), [20.0, 20.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (5.0, 10.0)], 2.0), [15.0, 20.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (0.0, 10.0)], 1.0), [10.0, 10.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(20.0, 10.0)]], 2.0), [10.0, 30.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 2.0), [20.0, 20.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(5.0, 10.0)]], 2.0), [15.0, 20.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 1.0), [10.0, 10.0]);
+        // The second task of a queue waits for the first, and for its own arrival.
+        assert_eq!(of(&[&[(0.0, 10.0), (5.0, 10.0), (50.0, 1.0)]], 1.0), [51.0]);
     }
 }

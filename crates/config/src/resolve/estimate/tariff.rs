@@ -57,7 +57,14 @@ struct Load {
 }
 
 impl Load {
-    fn edge(&mut self, ways: &Ways<'_>, route: &mut Route, (from, to): (RankId, RankId), weight: f64, entropy: u32) {
+    fn edge(
+        &mut self,
+        ways: &Ways<'_>,
+        route: &mut Route,
+        (from, to): (RankId, RankId),
+        weight: f64,
+        entropy: u32,
+    ) {
         let latency = ways.lay(from, to, entropy, route).0 as f64;
         self.latency += latency * weight;
         self.longest = self.longest.max(latency);

@@ -18,8 +18,8 @@ use windtunnel_kernel::{Span, Time};
 
 use super::Recovery;
 use super::dispatch::{
-    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load, NicFacts, Note, Outbox,
-    Parcel, Tally,
+    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load,
+    NicFacts, Note, Outbox, Parcel, Tally,
 };
 use crate::packet::message::Arrivals;
 
@@ -250,7 +250,11 @@ impl DcPimNic {
 
     /// Channels that the receiver has matched to a flow, and all of them.
     fn matched(matches: &[Match], flow: Option<u32>) -> u32 {
-        matches.iter().filter(|each| flow.is_none_or(|flow| each.flow == flow)).map(|each| each.channels).sum()
+        matches
+            .iter()
+            .filter(|each| flow.is_none_or(|flow| each.flow == flow))
+            .map(|each| each.channels)
+            .sum()
     }
 
     /// What the receiver does as a round begins.
@@ -300,7 +304,14 @@ impl DcPimNic {
             if prompt > 0 {
                 // A prompt channel ends with the matching, and what is late then has lost its turn.
                 let good = good(epoch) - self.slack;
-                self.present.push(Match { flow, channels: prompt, priority: PROMPT, good, next: now, until: u64::MAX });
+                self.present.push(Match {
+                    flow,
+                    channels: prompt,
+                    priority: PROMPT,
+                    good,
+                    next: now,
+                    until: u64::MAX,
+                });
             }
             let note = Note { kind: ACCEPT, a: channels, b: prompt, c: number };
             self.note(flow, true, note, out);
@@ -355,7 +366,8 @@ impl DcPimNic {
             let has = Self::matched(&self.present, Some(flow)) + Self::matched(&self.coming, Some(flow));
             let need = left.div_ceil(self.per_channel).saturating_sub(has).min(free);
             if need > 0 {
-                let note = Note { kind: REQUEST, a: need, b: left, c: number << 8 | u64::from(need.min(idle)) };
+                let note =
+                    Note { kind: REQUEST, a: need, b: left, c: number << 8 | u64::from(need.min(idle)) };
                 self.note(flow, true, note, out);
             }
         }
@@ -413,7 +425,8 @@ impl DcPimNic {
                 if each.until <= now {
                     peer.seen = peer.given - window;
                 } else {
-                    (self.present[place].next, self.present[place].until) = (u64::MAX, now + self.window_timeout);
+                    (self.present[place].next, self.present[place].until) =
+                        (u64::MAX, now + self.window_timeout);
                     continue;
                 }
             }
@@ -459,7 +472,10 @@ impl Dispatcher for DcPim {
 
     fn check(&self, _: &FabricFacts) -> Result<(), String> {
         if self.alpha < 1.0 {
-            return Err(format!("`alpha` is {}, expected at least 1: the next matching begins with the data phase", self.alpha));
+            return Err(format!(
+                "`alpha` is {}, expected at least 1: the next matching begins with the data phase",
+                self.alpha
+            ));
         }
         Ok(())
     }
@@ -602,7 +618,8 @@ impl Dispatcher for DcPim {
             nic.present.retain(|each| each.flow != data.flow);
             nic.coming.retain(|each| each.flow != data.flow);
         } else if peer.sleeps <= data.now.0
-            && let Some(place) = nic.present.iter().position(|each| each.flow == data.flow && each.next == u64::MAX)
+            && let Some(place) =
+                nic.present.iter().position(|each| each.flow == data.flow && each.next == u64::MAX)
             && free <= window(&nic.present[place])
         {
             (nic.present[place].next, nic.present[place].until) = (data.now.0, u64::MAX);
@@ -624,14 +641,22 @@ impl Dispatcher for DcPim {
                 let line = 1 + (0..5).take_while(|&power| flow.size > 7u32.pow(power + 1)).count() as u8;
                 let path = nic.path();
                 let rank = if level == 1 { 0 } else { token + 1 };
-                return Some(Parcel { flow: number, back: false, load: Load::Data(sequence), line, path, rank });
+                return Some(Parcel {
+                    flow: number,
+                    back: false,
+                    load: Load::Data(sequence),
+                    line,
+                    path,
+                    rank,
+                });
             }
         }
         None
     }
 
     fn timer(&self, nic: &DcPimNic) -> Option<Time> {
-        let tokens = nic.present.iter().map(|each| each.next.min(each.until)).filter(|&at| at < u64::MAX).min();
+        let tokens =
+            nic.present.iter().map(|each| each.next.min(each.until)).filter(|&at| at < u64::MAX).min();
         let round = nic.next_round.map(|number| nic.begins(number));
         let watch = nic.watch.front().map(|&(due, _)| due);
         [tokens, round, nic.answers(), watch].into_iter().flatten().min().map(Time)

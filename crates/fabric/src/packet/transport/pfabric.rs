@@ -15,8 +15,8 @@ use windtunnel_kernel::{Span, Time};
 
 use super::Recovery;
 use super::dispatch::{
-    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load, NicFacts, Note, Order,
-    Outbox, Parcel, Tally,
+    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load,
+    NicFacts, Note, Order, Outbox, Parcel, Tally,
 };
 use crate::packet::message::Arrivals;
 
@@ -195,7 +195,8 @@ impl Dispatcher for PFabric {
         let path = (nic.turn & (nic.paths - 1)) as u16;
         // What arrived now is among the 64 below the highest, or is told by itself.
         let near = data.sequence >= data.base && data.sequence - data.base < u64::BITS;
-        let (base, bits) = if data.sequence < data.expected || near { (data.base, data.bits) } else { (data.sequence, 1) };
+        let (base, bits) =
+            if data.sequence < data.expected || near { (data.base, data.bits) } else { (data.sequence, 1) };
         let note = Note { kind: 0, a: data.expected, b: base, c: bits };
         out.send(Parcel { flow: data.flow, back: true, load: Load::Note(note), line: 0, path, rank: 0 });
     }

@@ -16,8 +16,8 @@ use windtunnel_kernel::{Span, Time};
 
 use super::Recovery;
 use super::dispatch::{
-    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load, NicFacts, Note, Outbox,
-    Parcel, Tally,
+    Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load,
+    NicFacts, Note, Outbox, Parcel, Tally,
 };
 use crate::packet::message::Arrivals;
 
@@ -181,6 +181,10 @@ impl PHostNic {
                 peer.seen = peer.given + 1 - self.window;
             }
             let left = peer.limit - peer.arrived;
+            if peer.given >= peer.goal {
+                // A pause is over: what is missing now is asked for again.
+                peer.goal = peer.given + left;
+            }
             if best.is_none_or(|(least, _)| left <= least) {
                 best = Some((left, number));
             }
@@ -197,7 +201,8 @@ impl PHostNic {
         }
         let from = peer.at;
         let missing = |at: &u32| *at >= peer.expected && !peer.beyond.has(*at);
-        let Some(sequence) = (from..peer.limit).find(missing).or_else(|| (peer.expected..from).find(missing)) else {
+        let Some(sequence) = (from..peer.limit).find(missing).or_else(|| (peer.expected..from).find(missing))
+        else {
             return;
         };
         peer.at = sequence + 1;
@@ -206,7 +211,6 @@ impl PHostNic {
         peer.given += 1;
         if peer.given >= peer.goal {
             peer.sleeps = now + self.resend;
-            peer.goal = peer.given + left;
         }
         self.tokens += 1;
         self.note(number, true, note, out);
