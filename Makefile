@@ -12,7 +12,7 @@ ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
 
-.PHONY: demo test quick wheel checked fuzz mutants bench loom lint rustdoc format docs setup library tracer tracer-bench clean
+.PHONY: demo test quick wheel checked fuzz fuzz-import mutants bench loom lint rustdoc format docs setup library tracer tracer-bench clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
@@ -41,6 +41,11 @@ checked:
 FUZZ ?= --count 2000
 fuzz: $(ENGINE) $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
+
+# Recordings beside the project damaged at random, each for as many seconds: readers refuse them and never panic.
+FUZZ_SECONDS ?= 9
+fuzz-import:
+	WINDTUNNEL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p windtunnel-import --test all recorded_files_damaged -- --nocapture
 
 # Important lines changed one at a time, each in a copy: does the test that is named beside it notice? Takes an hour.
 mutants:

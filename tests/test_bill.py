@@ -94,7 +94,7 @@ def test_comparisons_have_them(command: Command, tmp_path: Path) -> None:
     ).stdout
     assert "fabric usd" in shown
     assert "US$" in shown
-    assert re.search(r"by data sheets: fabric US\$ [0-9,]+, fabric [0-9.]+ kW, GPUs 22.40 kW", shown)
+    assert re.search(r"by data sheets: fabric US\$ [0-9,]+, GPUs US\$ 960,000, fabric [0-9.]+ kW, GPUs 22.40 kW", shown)
     again = windtunnel.compare(windtunnel.run(tmp_path / "s.yaml"), tmp_path / "then").to_json()
     assert not [metric for metric in again["metrics"] if metric["key"].startswith("cost")]
 

@@ -20,7 +20,14 @@ PACKAGE = ROOT / "python" / "windtunnel"
 
 POOLS = {"multiprocessing", "concurrent", "joblib", "ray", "subprocess", "threading"}
 
-MAY_START = {"studies/local.py": {"multiprocessing", "subprocess"}, "studies/worker.py": {"multiprocessing"}}
+MAY_START = {
+    "studies/local.py": {"multiprocessing", "subprocess"},
+    "studies/worker.py": {"multiprocessing"},
+    # The testbed starts the kernel's tools and its hosts' programs, and no run.
+    "testbed/shell.py": {"subprocess"},
+    "testbed/flows.py": {"subprocess"},
+    "testbed/sender.py": {"threading"},
+}
 """Who may start processes, and by what."""
 
 MAY_HEED = {"api.py", "cli/study_progress.py", "simulation.py"}

@@ -6,10 +6,12 @@ import re
 from html.parser import HTMLParser
 from itertools import product
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from windtunnel.report.study import study_page
+from windtunnel.engine import InputError
+from windtunnel.report.study import picture, study_page
 from windtunnel.report.study.axes import numbers
 from windtunnel.report.study.front import front
 from windtunnel.report.study.table import PageRow, Table
@@ -151,3 +153,15 @@ def test_sweep_writes_a_page_that_leads_to_its_runs(command: Command, tmp_path: 
     assert all((tmp_path / "runs" / link).is_file() for link in links)
     assert "prefers-color-scheme: dark" in text
     assert 'content="width=device-width' in text
+
+
+def test_a_picture_stands_alone_and_follows_its_reader() -> None:
+    for made in (study(("tp", [1, 2, 4])), study(("tp", [1, 2]), ("pp", [1, 2, 4]))):
+        drawn = picture(made, TIME)
+        ET.fromstring(drawn)  # noqa: S314
+        assert "<a " not in drawn
+        assert "prefers-color-scheme: dark" in drawn
+        assert set(re.findall(r"var\((--[a-z]+)\)", drawn)) <= set(re.findall(r"(--[a-z]+):", drawn))
+        assert len(drawn) < 30_000
+    with pytest.raises(InputError, match="nothing to draw"):
+        picture(study(("tp", [1, 2])), "jobs[0].none")

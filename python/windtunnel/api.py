@@ -183,8 +183,7 @@ def run_source(
         heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised
-        text = with_bill(text, source, overrides)
-        summary = json.loads(text)
+        text, summary = with_bill(text, source, overrides)
         tell(0.5, 0.0, 0, WRITING)
         asked = {key: class_name(value) if isinstance(value, type) else value for key, value in options.items()}
         record = manifest(summary, source=source.name, overrides=overrides, options=asked, rows=writer.rows)

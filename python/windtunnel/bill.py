@@ -39,9 +39,8 @@ Known = tuple[float | None, dict[str, str] | None]
 """A figure of a sheet, and its line of the evidence."""
 
 
-def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str, Any]) -> dict[str, Any]:
-    """`summary.cost` of a run; keys and units are in `docs/results.md`."""
-    tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
+def bill(source: Source, tree: Any, summary: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    """`summary.cost` of a run of the scenario `tree`; keys and units are in `docs/results.md`."""
     host = ((tree.get("topology") or {}).get("host") or {}) if isinstance(tree, dict) else {}
     known = _gpus(tree, host)
     fabric = _fabric(tree, source) if known is None or known <= LARGEST else None
@@ -68,16 +67,25 @@ def bill(source: Source, overrides: Sequence[tuple[str, str]], summary: dict[str
     }
 
 
-def with_bill(text: str, source: Source, overrides: Sequence[tuple[str, str]]) -> str:
-    """A summary's text with `cost` as its last key; all else is as the engine wrote it.
+def with_bill(
+    text: str,
+    source: Source,
+    overrides: Sequence[tuple[str, str]],
+    tree: Any = None,  # noqa: ANN401
+) -> tuple[str, dict[str, Any]]:
+    """A summary's text with `cost` as its last key, and what it says; all else is as the engine wrote it.
 
-    A run is never lost for its bill: what cannot be priced leaves the text as it is.
+    `tree` is the scenario with `overrides`, where that is known. A run is never lost for its bill: what cannot be
+    priced leaves the text as it is.
     """
+    summary: dict[str, Any] = json.loads(text)
     try:
-        found = bill(source, overrides, json.loads(text))
+        if tree is None:
+            tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
+        found = bill(source, tree, summary)
     except InputError:
-        return text
-    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}'
+        return text, summary
+    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}', {**summary, "cost": found}
 
 
 def _job(job: dict[str, Any], each: float | None, fabric_w: float | None, gpus: int | None) -> dict[str, Any]:
@@ -136,12 +144,12 @@ def _of_gpu(key: str, named: object, written: object, base: Path) -> Known:
             return _given(key, written[key])
         written = written.get("sheet")
         named = written
-    if isinstance(written, str) and (base / written).is_file():
+    if isinstance(written, str) and _is_path(written) and (base / written).is_file():
         return _of_sheet(key, base / written)
     if not isinstance(named, str):
         return None, None
     path = _sheets().get(named.lower())
-    return (None, None) if path is None else _of_sheet(key, path)
+    return (None, None) if path is None else _of_shipped(key, path)
 
 
 def _given(key: str, figure: object) -> Known:
@@ -160,6 +168,16 @@ def _sheets() -> dict[str, Path]:
     from windtunnel.shipped import data  # noqa: PLC0415
 
     return {path.stem.lower(): path for path in sorted((data() / "gpus").glob("*.yaml"))}
+
+
+def _is_path(name: str) -> bool:
+    """Whether a sheet is a file of one's own, by its name, as the engine tells them."""
+    return "/" in name or name.lower().endswith((".yaml", ".json"))
+
+
+@cache
+def _of_shipped(key: str, path: Path) -> Known:
+    return _of_sheet(key, path)
 
 
 def _of_sheet(key: str, path: Path) -> Known:

@@ -138,6 +138,9 @@ impl Record {
         self.network.add_packets(&packet.totals(), packet.queueing());
         self.network.add_reordering(&packet.reordering());
         self.network.add_pauses(&packet.port_reports(), topology);
+        if let Some(tally) = packet.tally() {
+            self.network.add_tally(&tally, &packet.deliveries());
+        }
         if let Some(background) = packet.background() {
             self.network.add_background(background);
         }

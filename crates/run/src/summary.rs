@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use windtunnel_cluster::calendar::NORMAL_95;
 use windtunnel_cluster::cluster::JobTime;
 use windtunnel_cluster::explain::Breakdown;
-use windtunnel_fabric::packet::{BackgroundUse, Counters, PortReport, Reordering};
+use windtunnel_fabric::packet::transport::Tally;
+use windtunnel_fabric::packet::{BackgroundUse, Counters, Delivery, PortReport, Reordering};
 use windtunnel_fabric::reroute::Rerouter;
 use windtunnel_kernel::{CalendarTime, Span, Time};
 use windtunnel_plan::evidence::EvidenceRow;
@@ -289,6 +290,8 @@ pub struct NetworkSummary {
     pub corrupted: Option<u64>,
     /// Packets cut to their headers for lack of room; packet fidelity only.
     pub packets_trimmed: Option<u64>,
+    /// What a transport that schedules whole NIC ports has counted, and what arrived in each 10 µs; null for others.
+    pub transport: Option<TransportSummary>,
     /// Traffic that no job waits for; null where there is none.
     pub background: Option<BackgroundSummary>,
     /// How much fuller the fullest uplink of a switch is than its mean, at the most uneven switch; where packets or queue
@@ -306,6 +309,19 @@ pub struct NetworkSummary {
     /// See above.
     #[serde(skip)]
     pub queued_packets: u64,
+}
+
+/// Intervals of which deliveries are told, from the start of the network on.
+const TOLD: usize = 1_000;
+
+/// What a transport that schedules whole NIC ports has counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TransportSummary {
+    /// Figures by names that are the transport's own, or end in `_ps`, `_lost`, `_sent`, `_arrived` as for all of them.
+    pub figures: BTreeMap<String, u64>,
+    /// Of the first 1,000 intervals of 10 µs of the last episode: bytes that had not arrived before, data packets, those that came after a
+    /// later one of their queue pair, and the sum of their delays in picoseconds.
+    pub deliveries: Vec<[u64; 4]>,
 }
 
 /// What queue pairs held out of order.
@@ -383,6 +399,19 @@ impl NetworkSummary {
 }
 
 impl NetworkSummary {
+    /// Adds what a transport that schedules whole NIC ports came to in an episode.
+    pub fn add_tally(&mut self, tally: &Tally, deliveries: &[Delivery]) {
+        let summary = self.transport.get_or_insert_default();
+        let mut sum = Tally::default();
+        sum.merge(tally);
+        for (name, value) in sum.figures() {
+            let kept = summary.figures.entry(name.to_owned()).or_default();
+            *kept = if sum.is_most(name) { value.max(*kept) } else { *kept + value };
+        }
+        let row = |each: &Delivery| [each.bytes, each.packets, each.late, each.delay];
+        summary.deliveries = deliveries.iter().take(TOLD).map(row).collect();
+    }
+
     /// Adds what an episode's packets came to; `queueing` is the time that all its data packets waited in queues.
     pub fn add_packets(&mut self, totals: &Counters, queueing: Span) {
         let sum = |kept: &mut Option<u64>, more: u64| *kept = Some(kept.unwrap_or(0) + more);

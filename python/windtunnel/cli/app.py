@@ -33,6 +33,7 @@ COMMANDS = {
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),
     "experiments": ("windtunnel.cli.experiments", "List experiments, or run one and check its claims"),
     "calibrate": ("windtunnel.cli.calibrate", "Fit the constants of a system on measured rows"),
+    "testbed": ("windtunnel.cli.testbed", "Build a real network in namespaces, and compare with it"),
     "validate": ("windtunnel.cli.validate", "Predict published measurements and say how far off that is"),
     "whatif": ("windtunnel.cli.whatif", "Ask what a change would cost: is this drain safe?"),
     "example": ("windtunnel.cli.example", "List the examples that come with Windtunnel, or write one"),

@@ -12,9 +12,13 @@ from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
+    from windtunnel.explore.model import Answer
     from windtunnel.explore.prove import Network, Proven
     from windtunnel.explore.search import Found
+    from windtunnel.explore.space import Candidate
     from windtunnel.layout.job import Job
+    from windtunnel.studies.runner import Limits
+    from windtunnel.studies.store import Store
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -28,9 +32,9 @@ def explore(
     cp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Context-parallel degrees.")] = None,
     ep: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Expert-parallel degrees.")] = None,
     pp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Pipeline stages.")] = None,
-    zero: Annotated[str | None, typer.Option(metavar="NUMBERS", help="ZeRO stages (default: 1, 3, the file's).")] = None,
+    zero: Annotated[str | None, typer.Option(metavar="NUMBERS", help="ZeRO stages (default: 1, 3, own).")] = None,
     replicate: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Replicas of the shards, HSDP (default: 1, and one a building).")
+        str | None, typer.Option(metavar="NUMBERS", help="Replicas of shards, HSDP (default: 1, one a building).")
     ] = None,
     order: Annotated[
         str | None, typer.Option(metavar="NAMES", help="pp-out, dp-out (default: both over several buildings).")
@@ -45,7 +49,7 @@ def explore(
     micro_batch: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
     recompute: Annotated[str | None, typer.Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
     context_least: Annotated[int, typer.Option(min=1, help="Tokens of a context-parallel rank at least.")] = 2048,
-    divisors: Annotated[bool, typer.Option("--divisors", help="Sizes take all divisors, not powers of two alone.")] = False,
+    divisors: Annotated[bool, typer.Option("--divisors", help="All divisors, not powers of two alone.")] = False,
     uneven: Annotated[bool, typer.Option("--uneven", help="Try stages with different numbers of layers.")] = False,
     keep: Annotated[int, typer.Option(min=1, help="Best layouts whose layers are moved (--uneven).")] = 1000,
     perturb: Annotated[int, typer.Option(min=1, help="Ways in which the layers of each are moved.")] = 100,
@@ -79,10 +83,11 @@ def explore(
     """Search for the best layout of a job, prove it by simulation, and write it down."""
     from windtunnel.cli.layouts import _names, _numbers
     from windtunnel.cli.run import parse_override
-    from windtunnel.explore.export import FRAMEWORKS, scenario as scenario_text, settings as settings_of
+    from windtunnel.explore.export import FRAMEWORKS
+    from windtunnel.explore.export import scenario as scenario_text
+    from windtunnel.explore.export import settings as settings_of
     from windtunnel.explore.outcome import outcome, ranked
     from windtunnel.explore.page import explorer_page
-    from windtunnel.explore.prove import Proven, prove as prove_rows
     from windtunnel.explore.search import Settings, search
     from windtunnel.explore.space import Space
     from windtunnel.layout.job import read_job
@@ -91,12 +96,9 @@ def explore(
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
 
-    if fabric not in ("real", "ideal"):
-        raise InputError(f"--fabric: expected `real` or `ideal`, found `{fabric}`")
-    if objective not in ("time", "memory"):
-        raise InputError(f"--objective: expected `time` or `memory`, found `{objective}`")
-    if settings is not None and settings not in FRAMEWORKS:
-        raise InputError(f"--settings: expected one of {', '.join(FRAMEWORKS)}, found `{settings}`")
+    _one_of("--fabric", fabric, ("real", "ideal"))
+    _one_of("--objective", objective, ("time", "memory"))
+    _one_of("--settings", settings, FRAMEWORKS)
     space = Space(
         tp=_numbers("--tp", tp, 1), cp=_numbers("--cp", cp, 1), ep=_numbers("--ep", ep, 1), pp=_numbers("--pp", pp, 1),
         zero=_numbers("--zero", zero, 0), replicate=_numbers("--replicate", replicate, 1), orders=_names(order),
@@ -109,27 +111,16 @@ def explore(
         keep=keep, perturb=perturb, ratio=ratio, uneven=uneven, seed=seed, ideal=fabric == "ideal",
         budget_bytes=None if budget is None else _bytes(budget),
     )  # fmt: skip
-    rows: list[Proven] = []
     with Store(store) as opened, _Bar() as bar:
         found = search(asked, space, how, progress=bar.asked)
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
         ordered = ranked(found, objective)
-        rows = [Proven(candidate, answer, rank) for rank, (candidate, answer) in enumerate(ordered, start=1)]
-        if rows and not found.stopped and (prove or packet):
-
-            def told(now: list[Proven]) -> None:
-                rows[:] = now
-
-            try:
-                rows = prove_rows(
-                    asked, ordered, opened, flows=max(prove, packet), packets=packet,
-                    networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
-                    limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, progress=bar.ran, told=told,
-                )  # fmt: skip
-            except KeyboardInterrupt:
-                found.stopped = True
-                rows.sort(key=lambda row: (row.level, row.best_s))
+        rows = _proven(
+            ordered, found, asked, opened, flows=max(prove, packet), packets=packet,
+            networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
+            limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
+        )  # fmt: skip
     if not rows:
         _talk("interrupted before any layout was found")
         return INTERRUPTED
@@ -156,6 +147,40 @@ def explore(
     return FAILED if failed else DONE
 
 
+def _proven(
+    ordered: list[tuple[Candidate, Answer]],
+    found: Found,
+    job: Job,
+    store: Store,
+    *,
+    bar: _Bar,
+    flows: int,
+    packets: int,
+    networks: list[Network],
+    ideal: bool,
+    limits: Limits,
+    fresh: bool,
+) -> list[Proven]:
+    """The layouts in their order, after the best have run; Ctrl-C leaves those that have run first."""
+    from windtunnel.explore.prove import Proven, prove
+
+    rows = [Proven(candidate, answer, rank) for rank, (candidate, answer) in enumerate(ordered, start=1)]
+    if not rows or found.stopped or not flows:
+        return rows
+
+    def told(now: list[Proven]) -> None:
+        rows[:] = now
+
+    try:
+        return prove(
+            job, ordered, store, flows=flows, packets=packets, networks=networks, ideal=ideal, limits=limits,
+            fresh=fresh, progress=bar.ran, told=told,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        found.stopped = True
+        return sorted(rows, key=lambda row: (row.level, row.best_s))
+
+
 def _networks(balancers: str | None, pairs: str | None, transports: str | None) -> list[Network]:
     """Every combination of what is named; one of the scenario's own if nothing is."""
     from windtunnel.cli.layouts import _names, _numbers
@@ -167,6 +192,12 @@ def _networks(balancers: str | None, pairs: str | None, transports: str | None) 
         for number in _numbers("--queue-pairs", pairs, 1) or (None,)
         for transport in _names(transports) or (None,)
     ]
+
+
+def _one_of(option: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        names = ", ".join(f"`{name}`" for name in known)
+        raise InputError(f"{option}: expected one of {names}, found `{value}`")
 
 
 def _bytes(text: str) -> int:

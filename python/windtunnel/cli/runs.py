@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -171,8 +172,9 @@ def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str,
             conditions.append(f"{key} = ?")
             values.append(value)
         else:
-            conditions.append("(" + " or ".join(f"{_of_json(column)} = ?" for column in ("varied", "figures")) + ")")
-            values += [_path(key), value, _path(key), value]
+            condition, given = _of_key(key, value)
+            conditions.append(condition)
+            values += given
     with Store(store) as opened:
         found = opened.rows(" and ".join(conditions), tuple(values), limit if interrupted is None else None)
     if interrupted is not None:
@@ -180,13 +182,19 @@ def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str,
     return found
 
 
-def _of_json(column: str) -> str:
-    return f"cast(json_extract({column}, ?) as text)"
-
-
-def _path(key: str) -> str:
-    """A key as SQLite's JSON functions have it."""
-    return '$."' + key.replace('"', "") + '"'
+def _of_key(key: str, value: str) -> tuple[str, list[object]]:
+    """The condition that a varied key or a figure has this value, as text, and what its `?` stand for."""
+    path = '$."' + key.replace('"', "") + '"'
+    parts: list[str] = []
+    values: list[object] = []
+    # Words and numbers stand in the JSON as they are (yes and no do not: they are 1 and 0 here). To look for them there
+    # first spares most rows the reading of their JSON.
+    plain = value not in ("0", "1") and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None
+    for column in ("varied", "figures"):
+        first = f"instr({column}, ?) and " if plain else ""
+        parts.append(f"({first}cast(json_extract({column}, ?) as text) = ?)")
+        values += [*([value] if plain else []), path, value]
+    return f"({' or '.join(parts)})", values
 
 
 def _signed(number: int) -> int:

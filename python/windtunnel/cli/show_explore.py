@@ -27,7 +27,8 @@ def show(job: Job, found: Found, rows: list[Proven], record: dict[str, Any], *, 
     console.print()
     if proof["proven"]:
         turned = f"{proof['turned']} of {proof['pairs']} pairs came out the other way round"
-        error = f"the cost model was off by {proof['mean_error']:+.1%} in the mean, {proof['largest_error']:.1%} at most"
+        mean, most = proof["mean_error"], proof["largest_error"]
+        error = f"the cost model was off by {mean:+.1%} in the mean, {most:.1%} at most"
         console.print(f"{proof['proven']} ran as flows: {turned}; {error}", markup=False)
     baseline = record["sailor"]
     if baseline is not None:
@@ -49,8 +50,8 @@ def _table(job: Job, rows: list[Proven]) -> Table:
     names = ["", "estimate", "flows", *(["packets"] if packets else []), "MFU", "memory", *sizes]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("order", "schedule", "micro", "recompute", "limited by"):
-        table.add_column(name)
+    for name in ("order", "schedule", "mb", "recompute", "beside"):
+        table.add_column(name, no_wrap=True)
     for i, row in enumerate(rows, start=1):
         it = row.candidate
         schedule = UNKNOWN if it.pp == 1 else it.schedule + (f" {it.chunks}" if it.chunks > 1 else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windtunnel.report.study.table import Table
     from windtunnel.studies.rows import Row
     from windtunnel.studies.study import Study
 
@@ -16,8 +17,21 @@ if TYPE_CHECKING:
 def write_study_page(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> None:
     """Writes the page of `rows` to `target`; links to the runs are relative to it."""
     from windtunnel.report.study import study_page
-    from windtunnel.report.study.table import PageRow, Table
     from windtunnel.results.folder import write_beside
+
+    write_beside(target, study_page(_table(study, rows, metrics, target)).encode())
+
+
+def write_picture(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> None:
+    """Writes the figure of the first metric to `target`, an SVG file."""
+    from windtunnel.report.study import picture
+    from windtunnel.results.folder import write_beside
+
+    write_beside(target, picture(_table(study, rows, metrics, target), metrics[0]).encode())
+
+
+def _table(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> Table:
+    from windtunnel.report.study.table import PageRow, Table
     from windtunnel.studies.study import short_names
 
     keys = study.varied_keys()
@@ -29,8 +43,7 @@ def write_study_page(study: Study, rows: Sequence[Row], metrics: Sequence[str], 
         )
         for row in rows
     ]  # fmt: skip
-    table = Table(study.name, [short.get(key, key) for key in keys], list(metrics), drawn)
-    write_beside(target, study_page(table).encode())
+    return Table(study.name, [short.get(key, key) for key in keys], list(metrics), drawn)
 
 
 def _link(folder: str | None, target: Path) -> str | None:

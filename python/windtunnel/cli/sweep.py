@@ -21,7 +21,7 @@ from windtunnel.cli.study_options import (
     executor_of,
     limits_of,
 )
-from windtunnel.cli.study_page import write_study_page
+from windtunnel.cli.study_page import write_picture, write_study_page
 from windtunnel.engine import InputError
 from windtunnel.source import override_text
 
@@ -81,6 +81,9 @@ def sweep(
         typer.Option("--out", metavar="FILE", help="Table (.parquet or .csv; default: STORE/NAME.parquet)."),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Page (default: STORE/NAME.html).")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The figure of the first metric as an SVG file.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
@@ -125,6 +128,8 @@ def sweep(
     write_table(found, study.varied_keys(), asked, target)
     page = html or store / f"{_file_name(study.name)}.html"
     write_study_page(study, found, asked, page)
+    if svg is not None:
+        write_picture(study, found, asked, svg)
     if json:
         print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
     else:

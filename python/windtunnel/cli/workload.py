@@ -24,7 +24,7 @@ SHOWN = 15
 
 @app.callback()
 def workload() -> None:
-    """Count, convert, scale, cut and merge workloads of any form."""
+    """Count, convert, scale, cut, merge and explain workloads of any form."""
 
 
 @app.command()
@@ -110,6 +110,48 @@ def merge(
     """Put workloads side by side, each on ranks of its own."""
     parts = [_part(text) for text in sources]
     _told(_edit({"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed}), json=json)
+
+
+@app.command()
+def explain(
+    file: File,
+    target: Annotated[Path, typer.Option("-o", "--out", help="HTML page to write.")] = Path("explained.html"),
+    on: Annotated[
+        Path | None, typer.Option(metavar="SCENARIO", help="Scenario whose topology and network it is replayed on.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs of a host, without --on; 8 if ranks fill them.")] = None,
+    rate: Annotated[str, typer.Option(help="Rate of a NIC, without --on.")] = "400 Gbps",
+    fidelity: Annotated[str | None, typer.Option(help="message, flow or packet; flow if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Say who arrives last, what communication is exposed, and what would help, on one HTML page."""
+    from windtunnel.recording import explain as answer
+    from windtunnel.report.recording import recording_page
+    from windtunnel.results.folder import write_beside
+    from windtunnel.text import duration
+
+    _existing(file)
+    found = answer(file, on=on, gpus=gpus, rate=rate, fidelity=fidelity)
+    write_beside(target, recording_page(found).encode())
+    if json:
+        print_json(json_module.dumps(found.record()))
+        return
+    exposed = sum(found.exposed_s.values())
+    ideal = f"{duration(found.ideal_fabric_s)} on an ideal fabric, " if found.ideal_fabric_s is not None else ""
+    out().print(
+        f"{duration(found.replayed_s)} replayed: {duration(exposed)} of exposed communication; {ideal}"
+        f"{duration(found.no_stragglers_s)} without stragglers",
+        markup=False,
+        soft_wrap=True,
+    )
+    last = max(found.arrivals, key=lambda row: (row["last"], -row["rank"]), default=None)
+    if last is not None:
+        out().print(
+            f"rank {last['rank']} came last to {last['last']:,} of {last['collectives']:,} collectives of `{last['group']}`",
+            markup=False,
+            soft_wrap=True,
+        )
+    out().print(f"wrote {target}", markup=False, soft_wrap=True)
 
 
 def _part(text: str) -> tuple[str, int | None, int]:

@@ -1,7 +1,7 @@
 """The winner for those who train: a scenario that runs, and the settings of four frameworks.
 
-Names are those of Megatron-LM's command line (`megatron/training/arguments.py`), torchtitan's TOML sections `parallelism`,
-`training` and `activation_checkpoint`, nanotron's YAML sections `parallelism` and `tokens`, and NeMo's
+Names are those of Megatron-LM's command line (`megatron/training/arguments.py`), torchtitan's TOML sections
+`parallelism`, `training` and `activation_checkpoint`, nanotron's YAML sections `parallelism` and `tokens`, and NeMo's
 `MegatronStrategy`. What a framework cannot do is said in a comment and not left out.
 """
 
@@ -110,7 +110,8 @@ def _torchtitan(job: Job, it: Candidate) -> str:
     lines = [
         "[parallelism]", f"data_parallel_replicate_degree = {it.replicate if it.zero else it.dp * it.ep}",
         f"data_parallel_shard_degree = {shards}", f"tensor_parallel_degree = {it.tp}",
-        f"context_parallel_degree = {it.cp}", f"pipeline_parallel_degree = {it.pp}", f"expert_parallel_degree = {it.ep}",
+        f"context_parallel_degree = {it.cp}", f"pipeline_parallel_degree = {it.pp}",
+        f"expert_parallel_degree = {it.ep}",
         f'fsdp_reshard_after_forward = "{"always" if it.zero == 3 else "never"}"',
     ]  # fmt: skip
     if it.pp > 1:
@@ -161,8 +162,9 @@ def _nemo(job: Job, it: Candidate) -> str:
         f"    use_tp_pp_dp_mapping={it.order == 'dp-out'},",
         f"    ddp=DistributedDataParallelConfig(use_distributed_optimizer={it.zero > 0}, overlap_grad_reduce=True),",
         ")",
-        f"data = MockDataModule(seq_length={job.sequence}, micro_batch_size={it.micro_batch}, "
-        f"global_batch_size={job.global_batch})",
+        "data = MockDataModule(",
+        f"    seq_length={job.sequence}, micro_batch_size={it.micro_batch}, global_batch_size={job.global_batch},",
+        ")",
     ]  # fmt: skip
     if it.recompute == "full":
         lines.append('config.recompute_granularity, config.recompute_method = "full", "uniform"')

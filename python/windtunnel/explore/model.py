@@ -47,15 +47,11 @@ class Answer:
         return self.memory_bytes <= self.capacity_bytes
 
     def limit(self) -> str:
-        """What takes most of the iteration beside computations."""
-        parts = {
-            "exchanges inside layers": self.inside_s,
-            "data parallelism": self.data_s,
-            "the pipeline": self.pipeline_s,
-        }
+        """What takes most of the iteration beside computations, and its share: `layers`, `data` or `pipeline`."""
+        parts = {"layers": self.inside_s, "data": self.data_s, "pipeline": self.pipeline_s}
         name, seconds = max(parts.items(), key=lambda part: part[1])
         whole = self.iteration_s or 1.0
-        return "computations" if seconds < 0.02 * whole else f"{name}, {seconds / whole:.0%}"
+        return "compute" if seconds < 0.02 * whole else f"{name} {seconds / whole:.0%}"
 
 
 def answers(
@@ -66,9 +62,10 @@ def answers(
     job: int = 0,
     ideal: bool = False,
 ) -> Iterator[list[Answer]]:
-    """Answers to `choices`, `AT_ONCE` at a time. A choice names `parallelism`, `training`, `micro_batch`, `global_batch`
-    and `layers_per_stage` of the job; what it leaves out stays as the scenario has it.
+    """Answers to `choices`, `AT_ONCE` at a time.
 
+    A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what it
+    leaves out stays as the scenario has it.
     Raises `InputError` for what is wrong with the scenario whatever the layout.
     """
     for first in range(0, len(choices), AT_ONCE):
@@ -80,8 +77,9 @@ def answers(
 
 
 def answers_of_rows(rows: Sequence[Row]) -> list[Answer | str]:
-    """What the cost model says of each measured row, or why it says nothing. Rows that differ in their layout alone are
-    answered together.
+    """What the cost model says of each measured row, or why it says nothing.
+
+    Rows that differ in their layout alone are answered together.
     """
     groups: dict[str, list[int]] = {}
     bases: dict[str, tuple[dict[str, Any], Row]] = {}

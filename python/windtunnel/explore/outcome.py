@@ -1,11 +1,13 @@
-"""The outcome of a search as a record: the best layouts, the front, what was left out, baselines, energy and dollars."""
+"""The outcome of a search as a record: the best layouts, the front, what was left out, a baseline, energy, dollars."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from windtunnel.bill import bill
 from windtunnel.engine import InputError
 from windtunnel.explore.prove import reordering
+from windtunnel.explore.search import facts_of
 
 if TYPE_CHECKING:
     from windtunnel.explore.model import Answer
@@ -26,7 +28,10 @@ def ranked(found: Found, objective: str) -> list[tuple[Candidate, Answer]]:
 
 
 def sailor(found: Found) -> tuple[Candidate, Answer] | None:
-    """What Sailor's planner can choose (Strati et al. 2025): pipelines outermost, 1F1B, no chunks, no context parallelism."""
+    """What Sailor's planner can choose (Strati et al. 2025).
+
+    Pipelines outermost, 1F1B, no chunks, no context parallelism.
+    """
     of = (
         row for row in found.rows
         if row[0].order == "pp-out" and row[0].schedule == "1f1b" and row[0].chunks == 1 and row[0].cp == 1
@@ -95,15 +100,11 @@ def _row(row: Proven) -> dict[str, Any]:
 
 
 def _gpus(job: Job) -> int:
-    from windtunnel.explore.search import facts_of
-
     return int(facts_of(job)["gpus"])
 
 
 def _bill(job: Job) -> tuple[float | None, float | None]:
     """Watts of GPUs and fabric, and dollars of the fabric, by the sheets; None where no sheet says."""
-    from windtunnel.bill import bill
-
     try:
         found = bill(job.source, job.overrides, {"jobs": [], "simulated_time_s": None})
     except InputError:

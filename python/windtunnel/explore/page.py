@@ -1,4 +1,4 @@
-"""The page of a search: what won, the front of time against memory, what limits each layout, and what one knob more would do."""
+"""The page of a search: what won, time against memory, what limits each layout, and what a knob elsewhere would do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SHOWN = 40
 DRAWN = 1_500
 KNOBS = (
-    "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch", "recompute",
+    "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch",
+    "recompute",
 )  # fmt: skip
 
 
@@ -29,8 +30,8 @@ def explorer_page(job: Job, found: Found, rows: list[Proven], outcome: dict[str,
     best = rows[0]
     marked = Raw('<p class="partial">The search was stopped: this is the best that it had found.</p>')
     head = Raw(
-        f"<header><h1>{text(job.own['model'])} on {job.gpus} GPUs</h1><p>{found.tried:,} layouts asked of the cost model, "
-        f"{len(found.rows):,} fit</p></header>{marked if found.stopped else ''}"
+        f"<header><h1>{text(job.own['model'])} on {job.gpus} GPUs</h1><p>{found.tried:,} layouts asked of the cost "
+        f"model, {len(found.rows):,} fit</p></header>{marked if found.stopped else ''}"
     )
     cards = [
         card("iteration", duration(best.best_s), said(best)),
@@ -47,13 +48,15 @@ def explorer_page(job: Job, found: Found, rows: list[Proven], outcome: dict[str,
         )
         for candidate, answer in [*found.rows[:DRAWN], *found.front()]
     ]  # fmt: skip
-    front = scatter(Table(job.own["model"], list(KNOBS), ["iteration_s", "memory_bytes"], drawn), *("iteration_s", "memory_bytes"))
+    figures = ["iteration_s", "memory_bytes"]
+    front = scatter(Table(job.own["model"], list(KNOBS), figures, drawn), *figures)
     parts = [head, Raw(f'<div class="cards">{"".join(cards)}</div>\n'), _best(rows)]
     if front:
         parts.append(section("Time against memory", "Red: layouts that no other beats in both.", Raw(front)))
     parts += [_proof(rows), _knobs(found), _accounts(found)]
     for name in FRAMEWORKS:
-        parts.append(section(f"Settings: {name}", "", Raw(f"<pre><code>{text(settings(job, best.candidate, name))}</code></pre>")))
+        told = text(settings(job, best.candidate, name))
+        parts.append(section(f"Settings: {name}", "", Raw(f"<pre><code>{told}</code></pre>")))
     return page(f"{job.own['model']}, explored · Windtunnel", *parts)
 
 
@@ -69,8 +72,8 @@ def _best(rows: list[Proven]) -> str:
         record = row.candidate.record()
         times = [row.answer.iteration_s, row.flow_s, row.packet_s]
         body.append(
-            [i, *(UNKNOWN if s is None else duration(s) for s in times), size(row.answer.memory_bytes), row.answer.limit(),
-             *(UNKNOWN if record[key] is None else record[key] for key in KNOBS)]
+            [i, *(UNKNOWN if s is None else duration(s) for s in times), size(row.answer.memory_bytes),
+             row.answer.limit(), *(UNKNOWN if record[key] is None else record[key] for key in KNOBS)]
         )  # fmt: skip
     remark = "The iteration is the cost model's; what was simulated goes before it."
     return section("The best layouts", remark, html_table(head, body, numbers=(0, 1, 2, 3, 4)))
@@ -82,8 +85,8 @@ def _proof(rows: list[Proven]) -> str:
         return section("Proof", "Nothing was simulated.", "")
     mean, largest = found["mean_error"] or 0.0, found["largest_error"] or 0.0
     remark = (
-        f"{found['proven']} layouts ran as flows; of {found['pairs']} pairs {found['turned']} came out the other way round. "
-        f"The cost model was off by {mean:+.1%} in the mean and by {largest:.1%} at most."
+        f"{found['proven']} layouts ran as flows; of {found['pairs']} pairs {found['turned']} came out the other way "
+        f"round. The cost model was off by {mean:+.1%} in the mean and by {largest:.1%} at most."
     )
     return section("Proof", remark, "")
 
@@ -97,9 +100,9 @@ def _knobs(found: Found) -> str:
         for candidate, answer in found.rows:
             least.setdefault(candidate.record()[key], answer.iteration_s or best)
         if len(least) > 1:
-            shown = (f"{UNKNOWN if value is None else value}: {seconds / best:.3g} x" for value, seconds in least.items())
+            shown = (f"{UNKNOWN if value is None else value}: {time / best:.3g} x" for value, time in least.items())
             body.append([key, ", ".join(shown)])
-    remark = "The best layout with each value of a knob, over the best of all: what is lost if the knob has to stay there."
+    remark = "The best layout with each value of a knob over the best of all: what is lost if the knob has to stay."
     return section("One knob at a time", remark, html_table(["knob", "time over the best"], body))
 
 

@@ -84,9 +84,9 @@ def prove(
     progress: Callable[[Progress], None] | None = None,
     told: Callable[[list[Proven]], None] | None = None,
 ) -> list[Proven]:
-    """The first `flows` of `rows` run as flows, and the `packets` fastest of these as packets, under each of `networks`.
+    """The first `flows` of `rows` run as flows, the `packets` fastest of these as packets under each of `networks`.
 
-    Those that ran come first, by their times; the rest follow as the cost model ordered them. `told` hears after each run.
+    Those that ran come first, by their times; the rest follow as the cost model ordered them. `told` hears after each.
     """
     found = [Proven(candidate, answer, rank) for rank, (candidate, answer) in enumerate(rows, start=1)]
 
@@ -143,5 +143,3 @@ def reordering(rows: Sequence[Proven]) -> dict[str, float | int | None]:
         "largest_error": max((abs(error) for error in errors), default=None),
         "mean_error": sum(errors) / len(errors) if errors else None,
     }
-
-

@@ -9,6 +9,7 @@ of the best so many times, none longer than so many times the shortest.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,6 @@ class _Asked:
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self._job, self._settings, self.found, self._progress = job, settings, found, progress
-        self._best = {}
         self.seen: set[Candidate] = set()
 
     def answer(self, what: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Answer | None]]:
@@ -148,8 +148,6 @@ class _Asked:
 
 def _bare(message: str) -> str:
     """A refusal without its place, its hint and its numbers."""
-    import re
-
     first = message.partition("\n")[0]
     _, _, said = first.partition("]")
     return re.sub(r"[0-9][0-9.,]*", "n", (said or first).lstrip(".: "))
@@ -178,7 +176,7 @@ def _kind(candidate: Candidate) -> Candidate:
 
 def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
     """Moves layers between stages of the best: of each as many neighbours as `perturb` says."""
-    draw = random.Random(settings.seed)  # noqa: S311: a search, no secret
+    draw = random.Random(settings.seed)  # noqa: S311
     rows = sorted(asked.found.rows, key=lambda row: (row[1].iteration_s or 0.0, row[0]))
     chosen = [candidate for candidate, _ in rows if candidate.stages > 1][: settings.keep]
     moved: list[Candidate] = []

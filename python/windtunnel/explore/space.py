@@ -1,8 +1,8 @@
 """The space of the explorer: which layouts there are, and which rules leave some of them out.
 
-A *candidate* is a layout with everything that the explorer chooses: sizes, sharding, order, schedule with its chunks and
-run length, micro-batch, recomputation, and layers by stage. Rules of the paper (Li et al. 2026, section 6.2): tensor
-parallelism is innermost, context parallelism next, and a context-parallel rank has 2,048 tokens at least.
+A *candidate* is a layout with everything that the explorer chooses: sizes, sharding, order, schedule with its chunks
+and run length, micro-batch, recomputation, and layers by stage. Rules of the paper (Li et al. 2026, section 6.2):
+tensor parallelism is innermost, context parallelism next, and a context-parallel rank has 2,048 tokens at least.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from windtunnel import engine
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
@@ -132,8 +133,6 @@ class Space:
                 near = nearest(order, list(ORDERS))
                 hint = f"\n\nhint: did you mean `{near}`?" if near else ""
                 raise InputError(f"--order: expected `pp-out` or `dp-out`, found `{order}`{hint}")
-        from windtunnel import engine
-
         known = [name for name, _ in engine.names("schedules")]
         for name in self.schedules or ():
             if name not in known:

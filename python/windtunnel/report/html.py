@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-STYLE = """
-html { color-scheme: light dark; }
+COLOURS = """
 :root { --ink: #1f2933; --muted: #616e7c; --line: #e4e7eb; --paper: white; --ground: #f5f7fa; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ee; --muted: #9aa5b1; --line: #343d48; --paper: #1c2229; --ground: #12161b; }
 }
+"""
+"""Of a page, and of figures that stand alone."""
+
+STYLE = (
+    f"{COLOURS}html {{ color-scheme: light dark; }}"
+    """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -55,6 +60,7 @@ code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; ov
 }
 @media print { body { background: white; } section { break-inside: avoid; } }
 """
+)
 
 
 class Raw(str):

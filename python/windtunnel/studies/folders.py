@@ -10,7 +10,7 @@ import shutil
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.results.manifest import manifest
@@ -76,22 +76,38 @@ class Written:
             ("summary.json", text.rstrip("\n") + "\n"),
             ("manifest.json", json.dumps(record) + "\n"),
         ):
-            (self.path / name).write_text(content, encoding="utf-8")
+            _write(f"{self.path}/{name}", content)
         self._keep_scenario(point.source.text)
         place_at(self.path, self.place)
 
     def _keep_scenario(self, text: str) -> None:
         """The scenario, as a further name of a file that all points share: a file of its own costs time."""
-        name = f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.yaml"
+        name = f"{_digest(text)[:32]}.yaml"
         path, shared = self.path / "scenario.yaml", self.path.parent / SHARED / name
         with suppress(OSError):
-            path.hardlink_to(shared)
+            os.link(shared, path)
             return
         path.write_text(text, encoding="utf-8")
         path.chmod(0o444)
         with suppress(OSError):  # there already, with as many names as it may have; or no such thing here
             shared.parent.mkdir(exist_ok=True)
             shared.hardlink_to(path)
+
+
+def _write(path: str, content: str) -> None:
+    """A small file, with as few calls as it takes: a study of short runs makes many."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        data = memoryview(content.encode())
+        while data:
+            data = data[os.write(number, data) :]
+    finally:
+        os.close(number)
+
+
+@lru_cache(maxsize=16)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
@@ -124,7 +140,7 @@ def place_at(fresh: Path, place: Path) -> None:
     """Gives a finished folder its place, in place of what is there; two that do so leave one of both."""
     for _ in range(100):
         try:
-            fresh.rename(place)
+            os.rename(fresh, place)  # noqa: PTH104
         except FileNotFoundError:
             place.parent.mkdir(parents=True, exist_ok=True)
         except OSError:

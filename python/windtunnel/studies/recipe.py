@@ -15,7 +15,7 @@ import os
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 
@@ -65,10 +65,14 @@ def recipe(point: Point) -> str:
     return _hash([_text_digest(point.source.text), point.overrides, _options(point)])
 
 
-def meaning(point: Point) -> str:
-    """The key of what is meant. Raises `InputError` where the text or an override is no YAML."""
-    tree = json.loads(engine.scenario_tree(point.source.text, point.source.name, list(point.overrides)))
-    return _hash([tree, _options(point)])
+def scenario_tree(point: Point) -> Any:  # noqa: ANN401
+    """What the scenario of `point` says. Raises `InputError` where the text or an override is no YAML."""
+    return json.loads(engine.scenario_tree(point.source.text, point.source.name, list(point.overrides)))
+
+
+def meaning(point: Point, tree: Any = None) -> str:  # noqa: ANN401
+    """The key of what is meant, by the scenario's `tree`. Raises `InputError` where the text is no YAML."""
+    return _hash([scenario_tree(point) if tree is None else tree, _options(point)])
 
 
 def content_key(meant: str, inputs: Sequence[tuple[str, str]]) -> str:

@@ -101,7 +101,7 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
     from windtunnel.bill import with_bill
     from windtunnel.studies.folders import written
     from windtunnel.studies.inputs import UNKNOWN, named, read_by
-    from windtunnel.studies.recipe import meaning
+    from windtunnel.studies.recipe import meaning, scenario_tree
 
     point = task.point
     before_ns = time.time_ns()
@@ -117,9 +117,11 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
             rows = writer.rows
         else:
             text = _simulated(task, base, None)
-        if not point.explain:
-            text = with_bill(text, replace(point.source, base=base), point.overrides)
-        summary: dict[str, Any] = json.loads(text)
+        tree = scenario_tree(point)
+        if point.explain:
+            summary: dict[str, Any] = json.loads(text)
+        else:
+            text, summary = with_bill(text, replace(point.source, base=base), point.overrides, tree)
         own = {name for name, _ in point.files}
         if point.explain:  # which does not say what it read
             known = [(path.as_posix(), digests.of(base / path)) for path in named(point.source, point.overrides)]
@@ -127,7 +129,7 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
         else:
             found = read_by(summary, base, digests, before_ns)
         read = [one for one in found if one[0] not in own]
-        meant = meaning(point)
+        meant = meaning(point, tree)
         folder.finish(point, text, summary, meant, read, rows, tables=task.tables)
     return text, meant, read
 

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.engine import InputError
-from windtunnel.experiments.runs import means
-from windtunnel.validate.board import validate
-from windtunnel.validate.score import spearman
+from windtunnel.explore.model import answers_of_rows
+from windtunnel.validate.board import data_folder
+from windtunnel.validate.score import Failed, Score, spearman
+from windtunnel.validate.systems import read_systems
+from windtunnel.validate.tables import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from windtunnel.validate.board import Board
     from windtunnel.validate.rows import Row
-    from windtunnel.validate.score import Score
 
 LEAST = 3
 """Rows from which a cell has a choice to be judged by."""
@@ -54,19 +55,39 @@ class Cell:
         }  # fmt: skip
 
 
-def board_of(tables: Sequence[str]) -> Board:
-    """Tables of the board, for an experiment: runs are kept where the experiment's are.
+def estimated(tables: Sequence[str], data: Path | None = None) -> list[Score]:
+    """Tables with what the explorer's cost model says of each row, and of what is known of those beside them.
 
     The measurements are where `windtunnel validate` finds them. Raises `InputError` where they or a table are missing.
     """
-    by = means()
-    found = (
-        validate(tables)
-        if by is None
-        else validate(tables, store=by.store, limits=by.limits, fresh=by.fresh, progress=by.progress)
-    )
-    if found.absent:
-        raise InputError(f"the folder of measured tables has no `{found.absent[0]}`")
+    folder = data_folder(data)
+    systems = read_systems(folder)
+    found: list[Score] = []
+    for name in tables:
+        table = READERS[name](folder, systems)
+        if table is None:
+            raise InputError(f"the folder of measured tables has no `{name}`")
+        rows = [row for row in table.rows if row.quantity == "time" and row.scenario.get("jobs")]
+        beside = [row for row in table.beside if row.scenario.get("jobs")]
+        answers = answers_of_rows([*rows, *beside])
+        times = dict(zip((id(row) for row in rows), answers, strict=False))
+        kept: list[Row] = []
+        predicted: list[float] = []
+        failed: list[Failed] = []
+        for row in rows:
+            answer = times[id(row)]
+            if isinstance(answer, str) or answer.iteration_s is None:
+                failed.append(Failed(row, str(answer)))
+            else:
+                kept.append(row)
+                predicted.append(answer.iteration_s)
+        sizes = [
+            (row, float(answer.memory_bytes))
+            for row, answer in zip(beside, answers[len(rows) :], strict=True)
+            if not isinstance(answer, str)
+        ]
+        facts = table.facts(list(zip(kept, predicted, strict=True)), sizes) if table.facts is not None else {}
+        found.append(Score(name, kept, predicted, table.excluded, failed, facts))
     return found
 
 

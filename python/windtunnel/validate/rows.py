@@ -26,7 +26,7 @@ class Row:
     models: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
     quantity: str = "time"
     """`time`, `smallest` and `largest` (when the first and the last flow of a run end), `memory` (bytes of the fullest
-    GPU), `first` (of a GPU of the first pipeline stage) or `activations` (of the fullest, those that are activations)."""
+    GPU), `first` (of a GPU of the first pipeline stage) or `activations` (those among the bytes of the fullest)."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ pub struct Flow {
     pub bytes: u64,
     /// When it starts, from the job's start.
     pub start: Span,
+    /// Its traffic class.
+    pub class: Dimension,
 }
 
 /// The stream whose computations stand for start times; it does not delay sends, which are on stream 0.
@@ -52,7 +54,9 @@ pub fn flows(
             let mut sizes = RandomStream::new(seed, "flow-sizes", 0);
             let mut size = || bytes.0.0 + sizes.below(high - bytes.0.0 + 1);
             let pairs = pairs(pattern, ranks, seed).into_iter();
-            let flow = |(source, destination)| Flow { source, destination, bytes: size(), start: Span::ZERO };
+            let class = Dimension::Other;
+            let flow =
+                |(source, destination)| Flow { source, destination, bytes: size(), start: Span::ZERO, class };
             Ok(pairs.map(flow).collect())
         }
         (None, Some(file)) => {
@@ -170,10 +174,10 @@ fn connection<'a>(
     }
     let bytes = bytes.ok_or_else(|| bad(format!("`{pair}` has no `size`")))?;
     let start = start.ok_or_else(|| bad(format!("`{pair}` has no `start`")))?;
-    Ok(Flow { source, destination, bytes, start: Span(start) })
+    Ok(Flow { source, destination, bytes, start: Span(start), class: Dimension::Other })
 }
 
-/// Reads a table with the columns source, destination, bytes and, if wanted, start_ps, in any order.
+/// Reads a table with the columns source, destination, bytes and, if wanted, start_ps and class, in any order.
 fn from_csv(text: &str, name: &str) -> Result<Vec<Flow>, InputError> {
     let mut lines =
         text.lines().enumerate().map(|(i, line)| (i + 1, line.trim())).filter(|(_, line)| !line.is_empty());
@@ -187,6 +191,7 @@ fn from_csv(text: &str, name: &str) -> Result<Vec<Flow>, InputError> {
     };
     let (source, destination, bytes, start) =
         (need("source")?, need("destination")?, need("bytes")?, position("start_ps"));
+    let class = position("class");
     let mut flows = Vec::new();
     for (number, line) in lines {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -204,6 +209,17 @@ fn from_csv(text: &str, name: &str) -> Result<Vec<Flow>, InputError> {
             destination: number_at(destination)? as u32,
             bytes: number_at(bytes)?,
             start: start.map_or(Ok(Span::ZERO), |start| number_at(start).map(Span))?,
+            class: class.map_or(Ok(Dimension::Other), |column| {
+                let cell = cells.get(column).copied().unwrap_or_default();
+                let known = Dimension::ALL.into_iter().find(|class| class.name() == cell);
+                let names = Dimension::ALL.map(Dimension::name);
+                known.ok_or_else(|| {
+                    InputError::new(
+                        format!("{name}:{number}"),
+                        format!("expected a class of `{}`, found `{cell}`", names.join("`, `")),
+                    )
+                })
+            })?,
         });
     }
     Ok(flows)
@@ -233,7 +249,7 @@ pub fn workload(flows: &[Flow], ranks: u32) -> Workload {
         let tag = Tag(u64::from(index));
         let peer = Peer::Rank(RankId(flow.destination));
         let kind = OpKind::Send { peer, bytes: Bytes(flow.bytes), tag, stream: StreamId(0), nic: NicId(0) };
-        let send = builder.push(kind, Dimension::Other, 0);
+        let send = builder.push(kind, flow.class, 0);
         if let Some(clock) = *clock {
             builder.requires(send, clock);
         }
@@ -267,7 +283,10 @@ mod tests {
         let text =
             "Nodes 16\nConnections 2\n# two\n0->5 id 1 start 0 size 65536\n5->9 start 1000 size 4096\n";
         let flows = from_matrix(text, "a.cm").unwrap();
-        assert_eq!(flows[1], Flow { source: 5, destination: 9, bytes: 4096, start: Span(1000) });
+        assert_eq!(
+            flows[1],
+            Flow { source: 5, destination: 9, bytes: 4096, start: Span(1000), class: Dimension::Other }
+        );
         let error = |text: &str| from_matrix(text, "a.cm").unwrap_err().to_string();
         assert_eq!(
             error("Connections 2\n0->1 start 0 size 1\n"),
@@ -283,14 +302,18 @@ mod tests {
     #[test]
     fn a_table_reads_in_any_column_order() {
         let flows = from_csv("bytes,source,destination\n10,0,1\n20,1,0\n", "a.csv").unwrap();
-        assert_eq!(flows[1], Flow { source: 1, destination: 0, bytes: 20, start: Span::ZERO });
+        assert_eq!(
+            flows[1],
+            Flow { source: 1, destination: 0, bytes: 20, start: Span::ZERO, class: Dimension::Other }
+        );
         let error = from_csv("bytes,source,destination\n10,0,x\n", "a.csv").unwrap_err();
         assert_eq!(error.to_string(), "a.csv:2: expected a whole number for `destination`, found `x`");
     }
 
     #[test]
     fn later_flows_wait_for_their_start() {
-        let flow = |start| Flow { source: 0, destination: 1, bytes: 1, start: Span(start) };
+        let flow =
+            |start| Flow { source: 0, destination: 1, bytes: 1, start: Span(start), class: Dimension::Other };
         let workload = workload(&[flow(7), flow(0), flow(7)], 2);
         let program = &workload.programs[0];
         let calcs = program.ops.iter().filter(|op| matches!(op.kind, OpKind::Calc { .. })).count();

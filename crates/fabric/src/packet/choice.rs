@@ -10,8 +10,8 @@ use super::model::{NetworkOf, PacketModel};
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
-    Around, BuiltIn, Cubic, Dcqcn, Dcsim, Dctcp, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno, NoTransport, Nscc,
-    Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
+    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,
+    NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
 };
 use crate::reroute::SharedRerouter;
 
@@ -78,6 +78,13 @@ macro_rules! transports {
                 }
             }
 
+            /// Whether it schedules whole NIC ports, and mends losses by rules of its own.
+            pub const fn is_dispatched(&self) -> bool {
+                match self {
+                    $(Self::$member(_) => !<<$type as Transport>::Dispatcher as Dispatcher>::NAME.is_empty(),)+
+                }
+            }
+
             fn known(&self) -> &dyn Known {
                 match self {
                     $(Self::$member(transport) => transport,)+
@@ -108,6 +115,9 @@ transports! {
     Eqds(Eqds),
     Dcsim(Dcsim),
     Mrc(Mrc),
+    PHost(PHost),
+    PFabric(PFabric),
+    DcPim(DcPim),
 }
 
 impl TransportChoice {

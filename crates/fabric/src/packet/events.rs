@@ -173,8 +173,11 @@ impl<T: Transport> Engine<T> {
     /// Starts what waits at port `p`, whose cable has nothing more on it, and sees to it that the port has an event if
     /// something still waits.
     fn refill(&mut self, p: u32, now: u64) {
-        if Dispatched::<T>::ask(|| self.serve_line(p, now)).is_some() {
-            // A NIC port acts at once, and has no lines that this would start.
+        if Dispatched::<T>::ask(|| ()).is_some() {
+            // A NIC's port wakes up by itself.
+            if self.fabric.is_of_switch(p) {
+                self.serve_line(p, now);
+            }
             return;
         }
         if !self.fabric.is_of_switch(p) {

@@ -13,7 +13,9 @@ use crate::clock::Origin;
 use crate::episode::{Counts, Simulated};
 use crate::exchanged::ExchangeSummary;
 use crate::recorder::{Held, Iteration};
-use crate::summary::{BackgroundSummary, FlowSummary, LinkLoad, NetworkSummary, ReorderBuffers};
+use crate::summary::{
+    BackgroundSummary, FlowSummary, LinkLoad, NetworkSummary, ReorderBuffers, TransportSummary,
+};
 use crate::table::{Batch, Column};
 
 /// What can be kept and taken back.
@@ -245,11 +247,12 @@ structures! {
     Reordering { most_packets, most_bytes, queue_pairs }
     ReorderBuffers { queue_pairs, max_packets, max_bytes, p50_packets, p99_packets, sum }
     BackgroundSummary { begun, arrived, bytes, load, fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s }
+    TransportSummary { figures, deliveries }
     NetworkSummary {
         messages, bytes_delivered, undone_messages, undone_bytes, simulated_messages, simulated_bytes, exchanges,
         packets_delivered, packets_dropped, loss_rate, ecn_marked, pfc_pause_s, pfc_pause_by_tier_s, pfc_pauses,
         retransmissions, mean_queueing_delay_s, reordered_packets, reorder_buffers, link_down, corrupted,
-        packets_trimmed, background, path_unevenness, detoured_pairs, detoured, links_most_loaded, queueing_s,
+        packets_trimmed, transport, background, path_unevenness, detoured_pairs, detoured, links_most_loaded, queueing_s,
         queued_packets,
     }
 }

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::schedules::{Action, ActionKind, Schedule};
 
 /// Layouts that are run at once.
-pub const LANES: usize = 8;
+pub const LANES: usize = 16;
 
 /// A time of each.
 pub type Lane = [f64; LANES];
@@ -139,6 +139,8 @@ pub struct Ends {
     pub passes: Vec<f64>,
     /// Their last exchange of gradients that goes on beside passes.
     pub reduced: Vec<f64>,
+    /// By rank and chunk: when the last exchange of its gradients could begin as a whole, if it does beside passes.
+    pub left: Vec<f64>,
 }
 
 impl Sheet {
@@ -184,6 +186,7 @@ impl Sheet {
 pub(crate) struct Scratch {
     clock: Vec<Lane>,
     reduced: Vec<Lane>,
+    left: Vec<Lane>,
     free: Vec<Lane>,
     slots: Vec<Lane>,
 }
@@ -260,6 +263,7 @@ impl Course {
         let of = |lane: usize| Ends {
             passes: scratch.clock.iter().map(|clock| clock[lane]).collect(),
             reduced: scratch.reduced.iter().map(|clock| clock[lane]).collect(),
+            left: scratch.left.iter().map(|clock| clock[lane]).collect(),
         };
         (0..lanes).map(of).collect()
     }
@@ -277,15 +281,18 @@ impl Course {
 
     fn run_in(&self, sheet: &Sheet, scratch: &mut Scratch) {
         let ranks = self.ranks as usize;
-        for (list, length) in
-            [(&mut scratch.clock, ranks), (&mut scratch.reduced, ranks), (&mut scratch.free, 2 * ranks)]
-        {
+        for (list, length) in [
+            (&mut scratch.clock, ranks),
+            (&mut scratch.reduced, ranks),
+            (&mut scratch.left, ranks * self.chunks as usize),
+            (&mut scratch.free, 2 * ranks),
+        ] {
             list.clear();
             list.resize(length, ZERO);
         }
         scratch.slots.clear();
         scratch.slots.resize(self.slots, ZERO);
-        let Scratch { clock, reduced, free, slots } = scratch;
+        let Scratch { clock, reduced, left, free, slots } = scratch;
         for step in &self.steps {
             let rank = usize::from(step.rank);
             let mut at = clock[rank];
@@ -303,7 +310,11 @@ impl Course {
                 }
                 if step.flags & REDUCES != 0 {
                     let queued = sum(reduced[rank], sheet.reduce[place]);
-                    reduced[rank] = later(queued, sum(start, sheet.reduced[place]));
+                    let ready = sum(start, sheet.reduced[place]);
+                    reduced[rank] = later(queued, ready);
+                    for lane in 0..LANES {
+                        left[place][lane] = ready[lane] - sheet.reduce[place][lane];
+                    }
                 }
             }
             clock[rank] = at;

@@ -26,18 +26,20 @@ pub trait Tolls {
 pub struct StagePrice {
     /// Forward, backward, input gradient, weight gradient; parameters are at hand.
     pub passes: [f64; 4],
-    /// The first three with their parameters gathered meanwhile.
-    pub gathered: [f64; 3],
+    /// The same where each gathers its parameters and, as it completes them, reduces its gradients.
+    pub gathered: [f64; 4],
+    /// Of a forward pass and all that follows from it: for how long data-parallel exchanges go on then.
+    pub exchanging: f64,
     /// Computation in each of the four.
     pub computes: [f64; 4],
     /// Of what is gathered once a step: how long a bucket takes, and what of the first forward pass comes after it.
     pub gathers: Vec<(f64, f64)>,
     /// From the start of the pass that completes the gradients (backward, or weight gradient) to the end of their exchange.
     pub reduced: [f64; 2],
-    /// What the exchange takes in all.
+    /// What the exchange takes in all, and the part of it that goes on between replicas of the shards.
     pub reduce: f64,
-    /// The optimiser's step.
-    pub optimiser: f64,
+    /// See [`Self::reduce`].
+    pub across: f64,
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
     compiled: [Pass; 4],
@@ -53,10 +55,8 @@ impl StagePrice {
         for kind in 0..4 {
             let added = more(self.computes[kind]);
             self.passes[kind] += added;
-            if kind < 3 {
-                // Gathers have as much more time beside it.
-                self.gathered[kind] = (self.passes[kind]).max(self.gathered[kind]);
-            }
+            // Gathers have as much more time beside it.
+            self.gathered[kind] = self.passes[kind].max(self.gathered[kind]);
             self.computes[kind] += added;
         }
         let whole = self.passes[0];
@@ -66,7 +66,6 @@ impl StagePrice {
         }
         self.reduced[0] += more(self.computes[1] * speed);
         self.reduced[1] += more(self.computes[3] * speed);
-        self.optimiser /= speed;
     }
 }
 
@@ -100,9 +99,7 @@ pub fn price(
         ("backward_input", &work.backward_input, apart, runs.split),
         ("backward_weight", &work.backward_weight, apart, runs.split),
     ];
-    let mut found =
-        StagePrice { optimiser: work.optimiser.0 as f64, send: work.send_bytes, ..StagePrice::default() };
-    let sharded = layout.zero == 3;
+    let mut found = StagePrice { send: work.send_bytes, ..StagePrice::default() };
     for (kind, (pass, pieces, scale, runs)) in lists.into_iter().enumerate() {
         if !runs {
             continue;
@@ -117,23 +114,26 @@ pub fn price(
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
         if completes {
-            let (reduced, reduce) = reductions(layout, work, &walk.left, end, tolls);
+            let (reduced, reduce, across) = reductions(layout, work, &walk.left, end, tolls);
             found.reduced[usize::from(kind == 3)] = reduced;
-            found.reduce = reduce;
-        }
-        if kind < 3 {
-            let again = sharded && (kind == 0 || layout.reshard != Reshard::Never);
-            found.gathered[kind] = if again {
-                Walk::new(layout, work, tolls).gathering(
-                    &compiled,
-                    layout,
-                    completes && layout.reduces_always(),
-                )
-            } else {
-                end
-            };
+            (found.reduce, found.across) = (reduce, across);
         }
         found.compiled[kind] = compiled;
+    }
+    found.gathered = found.passes;
+    if layout.zero == 3 {
+        let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
+        let (times, exchanging) = Walk::new(layout, work, tolls).steady(&found.compiled, kinds, layout);
+        for &kind in kinds {
+            if kind == 0 || layout.reshard != Reshard::Never {
+                found.gathered[kind] = times[kind];
+            }
+        }
+        if runs.split && runs.whole {
+            // Rare among those that are split.
+            found.gathered[1] = found.gathered[1].max(times[2] + times[3]);
+        }
+        found.exchanging = exchanging;
     }
     Ok(found)
 }
@@ -218,7 +218,7 @@ fn reductions(
     left: &[(f64, SmallVec<[u32; 2]>)],
     end: f64,
     tolls: &dyn Tolls,
-) -> (f64, f64) {
+) -> (f64, f64, f64) {
     let mut buckets: Vec<(f64, Bytes, Bytes)> = Vec::new();
     let (mut dense, mut expert) = (Bytes(0), Bytes(0));
     for (at, units) in left {
@@ -241,7 +241,7 @@ fn reductions(
         across = across.max(inside) + other;
         all = (all.0 + own, all.1 + other);
     }
-    (inside.max(across), all.0.max(all.1))
+    (inside.max(across), all.0.max(all.1), all.1)
 }
 
 /// A group's exchanges queue behind one another.
@@ -375,8 +375,10 @@ struct Walk<'a> {
     left: Vec<(f64, SmallVec<[u32; 2]>)>,
 }
 
-/// Passes walked in a row, of which the last two count: what one fetches for the next has then settled.
-const IN_A_ROW: u32 = 4;
+/// Rounds of passes walked in a row, and how many of the last count: what one fetches for the next has then settled.
+const IN_A_ROW: usize = 4;
+/// See [`IN_A_ROW`].
+const COUNTED: usize = 2;
 
 impl<'a> Walk<'a> {
     fn new(layout: &Layout, work: &'a ChunkWork, tolls: &'a dyn Tolls) -> Self {
@@ -401,58 +403,67 @@ impl<'a> Walk<'a> {
         self.lane.end()
     }
 
-    /// What `pass` takes among others like it, all of which gather their parameters, and reduce their gradients if it `reduces`.
-    fn gathering(mut self, pass: &Pass, layout: &Layout, reduces: bool) -> f64 {
-        let entries: Vec<f64> = pass
-            .steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Enter(units) => {
-                    Some(units.iter().fold((Bytes(0), Bytes(0)), |(dense, expert), &unit| {
-                        (
-                            dense + size(&self.work.parameter_bytes, unit),
-                            expert + size(&self.work.expert_parameter_bytes, unit),
-                        )
-                    }))
-                }
-                _ => None,
-            })
-            .map(|(dense, expert)| gather(dense, expert, self.shared.tolls))
-            .collect();
-        let all = entries.len() * IN_A_ROW as usize;
-        let mut ends: Vec<f64> = Vec::with_capacity(all);
-        let mut chain = 0.0f64;
-        let (mut entry, mut from) = (0, 0.0);
-        for number in 0..IN_A_ROW {
-            if number + 2 == IN_A_ROW {
-                from = self.lane.at;
-            }
-            for step in &pass.steps {
+    /// What the passes of `kinds` take one after the other, again and again, where each gathers its parameters, and those that complete
+    /// gradients reduce them if all do; and for how long exchanges go on in a round of them.
+    fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> ([f64; 4], f64) {
+        let tolls = self.shared.tolls;
+        let weigh = |units: &[u32], dense: &[Bytes], expert: &[Bytes]| {
+            units
+                .iter()
+                .fold((Bytes(0), Bytes(0)), |(a, b), &unit| (a + size(dense, unit), b + size(expert, unit)))
+        };
+        let work = self.work;
+        let mut entries: Vec<f64> = Vec::new();
+        let mut exchanging = 0.0;
+        for &kind in kinds {
+            for step in &passes[kind].steps {
                 match step {
-                    Step::Enter(_) => {
-                        let ahead = (entry + 1 + layout.prefetch as usize).min(all);
-                        while ends.len() < ahead {
-                            chain = chain.max(self.lane.at) + entries[ends.len() % entries.len()];
-                            ends.push(chain);
-                        }
-                        self.lane.at = self.lane.at.max(ends[entry]);
-                        entry += 1;
+                    Step::Enter(units) if kind < 3 => {
+                        let (dense, expert) =
+                            weigh(units, &work.parameter_bytes, &work.expert_parameter_bytes);
+                        entries.push(gather(dense, expert, tolls));
                     }
-                    Step::Leave(units) if reduces => {
-                        let (mut dense, mut expert) = (Bytes(0), Bytes(0));
-                        for &unit in units {
-                            dense += size(&self.work.gradient_bytes, unit);
-                            expert += size(&self.work.expert_gradient_bytes, unit);
-                        }
-                        chain =
-                            chain.max(self.lane.at) + reduction(layout, dense, expert, self.shared.tolls).0;
-                    }
-                    Step::Leave(_) => {}
-                    _ => self.shared.step(&mut self.lane, step),
+                    _ => {}
                 }
             }
-            self.lane.at = self.lane.end();
         }
-        (self.lane.at - from) / 2.0
+        let all = entries.len() * IN_A_ROW;
+        let mut ends: Vec<f64> = Vec::with_capacity(all);
+        let (mut chain, mut entry) = (0.0f64, 0);
+        let mut times = [0.0; 4];
+        for number in 0..IN_A_ROW {
+            for &kind in kinds {
+                let from = self.lane.at;
+                let reduces = (kind == 1 || kind == 3) && layout.reduces_always();
+                for step in &passes[kind].steps {
+                    match step {
+                        Step::Enter(_) if kind < 3 => {
+                            let ahead = (entry + 1 + layout.prefetch as usize).min(all);
+                            while ends.len() < ahead {
+                                chain = chain.max(self.lane.at) + entries[ends.len() % entries.len()];
+                                ends.push(chain);
+                            }
+                            self.lane.at = self.lane.at.max(ends[entry]);
+                            entry += 1;
+                        }
+                        Step::Leave(units) if reduces => {
+                            let (dense, expert) =
+                                weigh(units, &work.gradient_bytes, &work.expert_gradient_bytes);
+                            // What goes on between replicas takes the same NICs.
+                            let (inside, across) = reduction(layout, dense, expert, tolls);
+                            chain = chain.max(self.lane.at) + inside + across;
+                            exchanging += (inside + across) / IN_A_ROW as f64;
+                        }
+                        Step::Enter(_) | Step::Leave(_) => {}
+                        _ => self.shared.step(&mut self.lane, step),
+                    }
+                }
+                self.lane.at = self.lane.end();
+                if number + COUNTED >= IN_A_ROW {
+                    times[kind] += (self.lane.at - from) / COUNTED as f64;
+                }
+            }
+        }
+        (times, exchanging + entries.iter().sum::<f64>())
     }
 }

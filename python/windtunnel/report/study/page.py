@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from windtunnel.report.html import Raw, card, page, section, text
+from windtunnel.engine import InputError
+from windtunnel.report.html import COLOURS, Raw, card, page, section, text
 from windtunnel.report.html import table as html_table
 from windtunnel.report.study.front import front, scatter
 from windtunnel.report.study.heat import heat
@@ -26,9 +28,8 @@ _STYLE = (
 def study_page(study: Table) -> str:
     """The page of `study` as HTML text."""
     content: list[str] = [_STYLE, _head(study), _cards(study)]
-    varied = [key for key in study.keys if len(study.levels(key)) > 1]
     for metric in study.metrics:
-        content += _figures(study, metric, varied)
+        content += _figures(study, metric)
     if len(study.metrics) > 1:
         first, second = study.metrics[:2]
         drawn = scatter(study, first, second)
@@ -42,20 +43,33 @@ def study_page(study: Table) -> str:
     return page(f"{study.name} · Windtunnel", *content)
 
 
-def _figures(study: Table, metric: str, varied: list[str]) -> list[str]:
-    name = short_metric(metric)
+def figure(study: Table, metric: str) -> tuple[str, str]:
+    """The figure of one metric that suits how many keys were varied, and a remark; empty where no point has it."""
+    varied = [key for key in study.keys if len(study.levels(key)) > 1]
     of_varied = type(study)(study.name, varied or study.keys[:1], study.metrics, study.rows)
     single = len({tuple(str(row.values.get(key)) for key in varied) for row in study.rows}) == len(study.rows)
     if len(varied) <= 1:
-        drawn, remark = (
-            lines(of_varied, metric),
-            "Bars are 95% intervals over the seeds, a cross is a point without result.",
-        )
-    elif len(varied) == 2 and single:
-        drawn, remark = heat(of_varied, metric), "The ring marks the best, a dashed cell a point without result."
-    else:
-        drawn, remark = parallel(of_varied, metric), "A line is a point; the red one is the best."
-    return [section(name, remark, Raw(drawn))] if drawn else []
+        return lines(of_varied, metric), "Bars are 95% intervals over the seeds, a cross is a point without result."
+    if len(varied) == 2 and single:
+        return heat(of_varied, metric), "The ring marks the best, a dashed cell a point without result."
+    return parallel(of_varied, metric), "A line is a point; the red one is the best."
+
+
+def picture(study: Table, metric: str) -> str:
+    """The figure of one metric as a file of its own, for a document: light or dark as its reader is, without links.
+
+    Raises `InputError` where no point has the metric.
+    """
+    unlinked = [replace(row, link=None) for row in study.rows]
+    drawn, _ = figure(replace(study, rows=unlinked), metric)
+    if not drawn:
+        raise InputError(f"no point has `{metric}`: there is nothing to draw")
+    return drawn.replace(">", f"><style>{COLOURS}text{{font-family:sans-serif}}</style>", 1) + "\n"
+
+
+def _figures(study: Table, metric: str) -> list[str]:
+    drawn, remark = figure(study, metric)
+    return [section(short_metric(metric), remark, Raw(drawn))] if drawn else []
 
 
 def _head(study: Table) -> Raw:

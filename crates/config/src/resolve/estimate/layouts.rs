@@ -28,6 +28,7 @@ use super::super::framework::Framework;
 use super::super::jobs::Context;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
+use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
 use super::tariff::{Rates, Tariffs, Ways};
@@ -253,6 +254,7 @@ impl Estimator {
             settings.layers_per_stage.clone_from(layers);
         }
         let mut evidence = EvidenceList::default();
+        let untold = says_nothing_of_software(&settings);
         if let Some(framework) = Framework::of(&settings, &self.context(&place), &at)? {
             parallelism = framework.complete(&mut settings, parallelism, &mut evidence);
         }
@@ -287,8 +289,7 @@ impl Estimator {
             global_batch: need(choice.global_batch.or(source.global_batch), "global_batch")?,
             dispatcher: dispatcher(&settings, &at, &mut evidence)?,
             settings,
-            // An estimate has no band.
-            untold: false,
+            untold,
             parallelism,
             gpu: &gpu,
             kernels: KernelModel::clone(&model),
@@ -330,7 +331,7 @@ impl Estimator {
             whole: !layout.schedule.name.splits_backward(),
             split: layout.schedule.name.splits_backward() || layout.schedule.name.overlaps(),
         };
-        let rates = Rates { tariffs: &tariffs, together: layout.zero == 3 };
+        let crowd = tariffs.crowd();
         let mut own: FxHashMap<Layers, (Rc<StagePrice>, f64)> = FxHashMap::default();
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
@@ -340,8 +341,22 @@ impl Estimator {
                 let key = (number, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
                 let work =
                     self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, &model).work));
-                let mut found = price(&layout, stage as u32, work, runs, &rates)
-                    .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
+                let at = |together| {
+                    let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
+                    price(&layout, stage as u32, work, runs, &rates)
+                        .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))
+                };
+                let mut found = at(0.0)?;
+                if layout.zero == 3 && crowd > 1.01 {
+                    // Of all pipeline ranks as many exchange at once as each does so of its time.
+                    let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
+                    let round: f64 = kinds.iter().map(|&kind| found.gathered[kind]).sum();
+                    let busy = if round > 0.0 { (found.exchanging / round).min(1.0) } else { 0.0 };
+                    let together = ((crowd * busy - 1.0) / (crowd - 1.0)).clamp(0.0, 1.0);
+                    if together > 0.0 {
+                        found = at(together)?;
+                    }
+                }
                 found.slow(self.speed);
                 let optimiser = training.optimiser(chunk, &model).0 as f64 / self.speed;
                 own.insert(layers, (Rc::new(found), optimiser));
@@ -452,7 +467,8 @@ impl Laid {
     /// Writes its prices into `lane` of `sheet`.
     fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize) {
         let split = self.layout.schedule.name.splits_backward();
-        let rates = Rates { tariffs: &self.tariffs, together: self.layout.zero == 3 };
+        let gathering = exchanges(&self.layout).0;
+        let rates = Rates { tariffs: &self.tariffs, sharded: self.layout.zero == 3, together: 0.0 };
         for rank in 0..course.ranks() {
             let mut gathered = 0.0;
             for &chunk in course.entered(rank) {
@@ -468,9 +484,14 @@ impl Laid {
                 } else {
                     0.0
                 };
+                let [forward, backward, input, weight] = found.gathered;
+                let mut passes = found.passes;
+                if gathering == Gathering::EachPass {
+                    passes[3] = weight;
+                }
                 let times = Times {
-                    passes: found.passes,
-                    gathered: found.gathered,
+                    passes,
+                    gathered: [forward, backward, input],
                     pair: paired,
                     bound,
                     reduced: found.reduced[usize::from(split)],
@@ -506,11 +527,7 @@ impl Laid {
         let passes = of(busiest, &|found, kind| found.passes[kind]);
         let gathering = exchanges(&self.layout).0;
         let waits = of(busiest, &|found, kind| {
-            if kind < 3 && gathering == Gathering::EachPass {
-                found.gathered[kind] - found.passes[kind]
-            } else {
-                0.0
-            }
+            if gathering == Gathering::EachPass { found.gathered[kind] - found.passes[kind] } else { 0.0 }
         });
         let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
         let after = (first - last).max(0.0);
@@ -529,7 +546,7 @@ impl Laid {
     /// The end of a step whose passes ended at `ends`.
     fn finish(&self, course: &Course, ends: &Ends) -> f64 {
         let layout = &self.layout;
-        let rates = Rates { tariffs: &self.tariffs, together: false };
+        let rates = Rates { tariffs: &self.tariffs, sharded: layout.zero == 3, together: 0.0 };
         let ranks = course.ranks();
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
@@ -543,11 +560,25 @@ impl Laid {
             .collect();
         let crowd = self.tariffs.crowd();
         if crowd > 1.01 && layout.zero < 3 {
-            let queues: Vec<(f64, f64)> = (0..ranks)
+            // What stays inside a replica has its links for itself.
+            let work = |rank: u32, chunk: u32| {
+                let found = &self.prices[self.stage(rank, chunk)];
+                if layout.replicate > 1 { found.across } else { found.reduce }
+            };
+            let queues: Vec<Vec<(f64, f64)>> = (0..ranks)
                 .map(|rank| {
-                    let end = if late { last[rank as usize] } else { ends.reduced[rank as usize] };
-                    let work = reduce(rank).min(end);
-                    (end - work, work)
+                    let chunks = 0..course.chunks();
+                    let mut queue: Vec<(f64, f64)> = chunks
+                        .map(|chunk| {
+                            let left = ends.left[(rank * course.chunks() + chunk) as usize];
+                            let from = if late { ends.passes[rank as usize] } else { left };
+                            // Inside replicas it has begun before.
+                            let found = &self.prices[self.stage(rank, chunk)];
+                            (from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce), work(rank, chunk))
+                        })
+                        .collect();
+                    queue.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    queue
                 })
                 .collect();
             for (last, end) in last.iter_mut().zip(shared(&queues, crowd)) {
@@ -614,31 +645,36 @@ impl Laid {
     }
 }
 
-/// Ends of queues (start, work) on links that carry one of them as fast as its work says, and all of them `crowd` times slower.
-fn shared(queues: &[(f64, f64)], crowd: f64) -> Vec<f64> {
+/// When queues end whose tasks (arrival, work) go one after the other, on links that carry one queue as fast as its work says and
+/// all of them at once `crowd` times slower.
+fn shared(queues: &[Vec<(f64, f64)>], crowd: f64) -> Vec<f64> {
     let all = queues.len() as f64;
-    let mut left: Vec<f64> = queues.iter().map(|&(_, work)| work).collect();
-    let mut ends: Vec<f64> = queues.iter().map(|&(start, _)| start).collect();
-    let mut now = queues.iter().map(|&(start, _)| start).fold(f64::INFINITY, f64::min);
+    let mut next = vec![0usize; queues.len()];
+    let mut left: Vec<f64> = queues.iter().map(|queue| queue.first().map_or(0.0, |task| task.1)).collect();
+    let mut ends = vec![0.0f64; queues.len()];
+    let mut now = 0.0f64;
     loop {
+        let arrival = |at: usize| queues[at].get(next[at]).map(|task| task.0);
         let active: Vec<usize> =
-            (0..queues.len()).filter(|&at| left[at] > 0.0 && queues[at].0 <= now).collect();
-        let next =
-            queues.iter().map(|&(start, _)| start).filter(|&start| start > now).fold(f64::INFINITY, f64::min);
+            (0..queues.len()).filter(|&at| arrival(at).is_some_and(|arrival| arrival <= now)).collect();
+        let coming = (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
         if active.is_empty() {
-            if next.is_infinite() {
+            if coming.is_infinite() {
                 return ends;
             }
-            now = next;
+            now = coming;
             continue;
         }
         let rate = (all / (crowd * active.len() as f64)).min(1.0);
         let soonest = active.iter().map(|&at| now + left[at] / rate).fold(f64::INFINITY, f64::min);
-        let until = soonest.min(next);
+        let until = soonest.min(coming);
         for &at in &active {
-            left[at] = if now + left[at] / rate <= until { 0.0 } else { left[at] - (until - now) * rate };
-            if left[at] == 0.0 {
+            if now + left[at] / rate <= until {
                 ends[at] = until;
+                next[at] += 1;
+                left[at] = queues[at].get(next[at]).map_or(0.0, |task| task.1);
+            } else {
+                left[at] -= (until - now) * rate;
             }
         }
         now = until;
@@ -651,10 +687,15 @@ mod tests {
 
     #[test]
     fn queues_share_what_all_of_them_have() {
+        let of = |tasks: &[&[(f64, f64)]], crowd| {
+            shared(&tasks.iter().map(|queue| queue.to_vec()).collect::<Vec<_>>(), crowd)
+        };
         // Alone each takes its work; two at once on links for one take twice as long.
-        assert_eq!(shared(&[(0.0, 10.0), (20.0, 10.0)], 2.0), [10.0, 30.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (0.0, 10.0)], 2.0), [20.0, 20.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (5.0, 10.0)], 2.0), [15.0, 20.0]);
-        assert_eq!(shared(&[(0.0, 10.0), (0.0, 10.0)], 1.0), [10.0, 10.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(20.0, 10.0)]], 2.0), [10.0, 30.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 2.0), [20.0, 20.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(5.0, 10.0)]], 2.0), [15.0, 20.0]);
+        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 1.0), [10.0, 10.0]);
+        // The second task of a queue waits for the first, and for its own arrival.
+        assert_eq!(of(&[&[(0.0, 10.0), (5.0, 10.0), (50.0, 1.0)]], 1.0), [51.0]);
     }
 }

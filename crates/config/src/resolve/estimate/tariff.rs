@@ -169,8 +169,10 @@ pub(super) struct Tariffs {
 /// Tariffs for passes that reduce all the time, or only now and then.
 pub(super) struct Rates<'a> {
     pub tariffs: &'a Tariffs,
-    /// Whether data-parallel exchanges of all pipeline ranks go on at once.
-    pub together: bool,
+    /// Whether data-parallel exchanges go on throughout a step.
+    pub sharded: bool,
+    /// How much of the others' such exchanges goes on at the same time then: none at 0, all of it at 1.
+    pub together: f64,
 }
 
 impl Tolls for Rates<'_> {
@@ -183,8 +185,13 @@ impl Tolls for Rates<'_> {
         let Some(tariff) = self.tariffs.roles.get(&role) else { return 0.0 };
         let data = matches!(role, Role::Shard(_) | Role::ExpertShard(_) | Role::Replicate);
         // Gathers at the start of a step are those of all ranks; gradients leave as one rank after the other ends.
-        let together = !data || self.together || kind == CollectiveKind::AllGather;
-        tariff.times(kind, bytes.0, routing)[usize::from(together)]
+        let together = match (data, self.sharded) {
+            (false, _) => 1.0,
+            (true, true) => self.together,
+            (true, false) => f64::from(u8::from(kind == CollectiveKind::AllGather)),
+        };
+        let [alone, all] = tariff.times(kind, bytes.0, routing);
+        alone + (all - alone) * together
     }
 }
 
@@ -222,8 +229,9 @@ impl Tariffs {
 
     /// By how much data-parallel exchanges of all pipeline ranks at once are slower than those of one.
     pub(super) fn crowd(&self) -> f64 {
-        let of = |role: &Role| {
-            self.roles.get(role).map_or(1.0, |tariff| tariff.ring[1] / tariff.ring[0].max(1e-9))
+        let of = |role: &Role| match self.roles.get(role) {
+            Some(tariff) if tariff.ring[0] > 0.0 => tariff.ring[1] / tariff.ring[0],
+            _ => 1.0,
         };
         [Role::Shard(0), Role::ExpertShard(0), Role::Replicate].iter().map(of).fold(1.0, f64::max)
     }

@@ -77,7 +77,7 @@ pub(super) fn tuned(
         hint: None,
     })?;
     let mut reorder = None;
-    if !matches!(transport, TransportChoice::None(_)) {
+    if !matches!(transport, TransportChoice::None(_)) && !transport.is_dispatched() {
         known.push(REORDER);
         if let Some(found) = given.get(REORDER) {
             put(found, Place::Packets(&mut reorder)).map_err(|expected| refused(REORDER, found, expected))?;

@@ -40,6 +40,10 @@ pub(super) fn mending(
     let refused = |place, message: &str, hint: &str| {
         Err((place, Refused { key: String::new(), message: message.to_owned(), hint: Some(hint.to_owned()) }))
     };
+    if law.is_dispatched() {
+        let message = "this transport mends losses by rules of its own";
+        return refused("recovery", message, "leave `recovery` out");
+    }
     let counted = network.parameters.contains_key("reorder");
     if counted && (*written.of != SELECTIVE || written.reorder.is_some()) {
         let message = "expected `recovery: selective` beside packets that show a loss";

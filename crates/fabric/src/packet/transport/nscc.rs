@@ -43,6 +43,14 @@ pub struct Nscc {
     pub largest: f64,
     /// Target queueing delay in base RTTs.
     pub target: f64,
+    /// α in packets · a · b / target, fi and η in packets · a.
+    pub proportional: f64,
+    /// See `proportional`.
+    pub fair: f64,
+    /// See `proportional`.
+    pub eta: f64,
+    /// Whether fair increase comes on top of proportional increase.
+    pub fair_always: bool,
     /// Whether the law goes by the last acknowledgement or by the median of the last eight ([`Recent`]).
     pub feedback: Word,
     /// What becomes of losses.
@@ -57,6 +65,10 @@ impl Default for Nscc {
         Self {
             largest: 1.5,
             target: 0.75,
+            proportional: 4.0,
+            fair: 5.0,
+            eta: 0.15,
+            fair_always: false,
             feedback: FEEDBACK,
             recovery: Recovery::TIMER,
             timeout: Span::from_us(15),
@@ -144,6 +156,10 @@ super::built_in::built_in! {
     parameters: {
         "max_window" => Positive(largest), "largest window, also the first, in bandwidth–delay products";
         "target_delay" => Positive(target), "queueing delay that is aimed at, in base round trips";
+        "proportional_increase" => Any(proportional), "α in packets · a · b / target";
+        "fair_increase" => Any(fair), "fi in packets · a";
+        "eta" => Any(eta), "η in packets · a";
+        "fair_always" => Flag(fair_always), "whether fair increase comes on top of proportional increase";
         "feedback" => Word(feedback), "what the law goes by: the last acknowledgement, or the median of the last eight";
     }
 }
@@ -227,13 +243,16 @@ impl Endpoint for Nscc {
             if flow.fast {
                 flow.window += bytes * 0.25 * flow.scale;
             } else {
-                let alpha = 4.0 * flow.packet * flow.scale / REFERENCE_RTT;
+                let alpha = self.proportional * flow.packet * flow.scale / REFERENCE_RTT;
                 flow.increase += bytes * alpha * (flow.target - delay);
+                if self.fair_always {
+                    flow.increase += bytes * self.fair * flow.packet * flow.scale;
+                }
             }
         } else {
             (flow.undelayed, flow.fast) = (0.0, false);
             if !ack.echo {
-                flow.increase += bytes * 5.0 * flow.packet * flow.scale;
+                flow.increase += bytes * self.fair * flow.packet * flow.scale;
             } else if delay >= flow.target
                 && flow.mean_delay > flow.target
                 && ack.now.since(flow.decreased) > flow.base_rtt
@@ -247,7 +266,7 @@ impl Endpoint for Nscc {
         if due || flow.received > APPLY_EVERY * flow.packet {
             flow.window += flow.increase / flow.window;
             if due {
-                flow.window += 0.15 * flow.packet * flow.scale;
+                flow.window += self.eta * flow.packet * flow.scale;
                 flow.applied = ack.now;
             }
             (flow.increase, flow.received) = (0.0, 0.0);

@@ -251,6 +251,11 @@ impl Tally {
         }
     }
 
+    /// Whether the figure of a name is the most of all, not their sum.
+    pub fn is_most(&self, name: &str) -> bool {
+        self.0.iter().any(|&(known, _, most)| known == name && most)
+    }
+
     /// Names and figures, in the order in which they came.
     pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.0.iter().map(|&(name, value, _)| (name, value))

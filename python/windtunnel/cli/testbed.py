@@ -1,0 +1,153 @@
+"""`windtunnel testbed`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from windtunnel.cli.app import DONE
+from windtunnel.cli.console import out, print_json, talk
+from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windtunnel.testbed.compare import Judged
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@app.callback()
+def testbed() -> None:
+    """Build a real leaf–spine in network namespaces (root, Linux), send over it, and compare with predictions."""
+
+
+@app.command()
+def run(
+    leaves: Annotated[int, typer.Option(min=2, max=8, help="Leaves.")] = 4,
+    hosts: Annotated[int, typer.Option(min=1, max=8, help="Hosts of a leaf.")] = 2,
+    spines: Annotated[int, typer.Option(min=1, max=8, help="Spines.")] = 2,
+    rate: Annotated[str, typer.Option(metavar="RATE", help="Rate of every link.")] = "20 Mbps",
+    queue: Annotated[str, typer.Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Mean size of a flow.")] = "800 KB",
+    congestion: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="`reno`, `cubic`: the kernel's TCP. Repeatable.")
+    ] = None,
+    patterns: Annotated[
+        list[str] | None, typer.Option("--pattern", help="`permutation`, `incast`, `arrivals`. Repeatable.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=50, help="Runs of each pattern and congestion control.")] = 4,
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="The table of flows.")] = Path("testbed.csv"),
+    acknowledgements: Annotated[
+        str,
+        typer.Option(metavar="WAY", help="Whether they go `first` at ports, as in the packet model, or `among` data."),
+    ] = "first",
+    json: JsonOption = False,
+) -> int:
+    """Send flows over a testbed, write their completion times, and compare them with packet and flow fidelity."""
+    from windtunnel.results.folder import write_beside
+    from windtunnel.testbed import table
+    from windtunnel.testbed.compare import TRANSPORTS
+    from windtunnel.testbed.fabric import Shape, built, congestions
+    from windtunnel.testbed.flows import PATTERNS, Done, drawn, send
+    from windtunnel.testbed.shell import demand
+    from windtunnel.validate.quantities import quantity
+
+    shape = Shape(
+        leaves,
+        hosts,
+        spines,
+        round(8 * quantity(rate, "rate", "--rate")),
+        round(quantity(queue, "size", "--queue")),
+        acknowledgements,
+    )
+    shape.check()
+    mean = round(quantity(size, "size", "--size"))
+    names = congestion or ["reno", "cubic"]
+    for name, known, option in [
+        *((n, tuple(TRANSPORTS), "--congestion") for n in names),
+        *((p, PATTERNS, "--pattern") for p in patterns or []),
+    ]:
+        if name not in known:
+            raise InputError(f"{option}: no such: `{name}`\n\nhint: there are {', '.join(known)}")
+    demand()
+    congestions(names)
+    done: list[Done] = []
+    with built(shape) as fabric:
+        for name in names:
+            for pattern in patterns or PATTERNS:
+                for seed in range(runs):
+                    flows = drawn(pattern, seed, leaves, hosts, mean)
+                    sent, seconds, bound = send(fabric, flows, name, len(done))
+                    done.append(Done(f"{name}-{pattern}-{seed}", pattern, name, sent, seconds, bound))
+                    talk().print(
+                        f"{done[-1].name}: {len(sent)} flows, the longest {max(seconds):.2f} s"
+                        + (", host-bound" if bound else ""),
+                        style="dim",
+                    )
+                    # What there is stays, whatever comes.
+                    write_beside(file, table.written(shape, done).encode())
+    return _compared(file, json=json)
+
+
+@app.command()
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A table that `windtunnel testbed run` wrote.")],
+    json: JsonOption = False,
+) -> int:
+    """Fit two constants on half of a table's runs, and predict the other half; needs no root."""
+    return _compared(file, json=json)
+
+
+@app.command()
+def clean(
+    living: Annotated[bool, typer.Option("--all", help="Also those whose process still runs.")] = False,
+) -> int:
+    """Take away what testbeds have left that were killed."""
+    from windtunnel.testbed.fabric import remove
+    from windtunnel.testbed.shell import demand
+
+    demand()
+    gone = remove(living=living)
+    out().print(f"{len(gone)} namespaces taken away")
+    return DONE
+
+
+def _compared(file: Path, *, json: bool) -> int:
+    from windtunnel.testbed import table
+    from windtunnel.testbed.compare import judged
+
+    shape, runs = table.read(file)
+    bound = [run.name for run in runs if run.host_bound]
+    found = judged(shape, runs)
+    if json:
+        record = {"runs": len(runs), "host_bound": bound, "fidelities": [one.record() for one in found]}
+        print_json(json_module.dumps(record))
+        return DONE
+    _show(found)
+    if bound:
+        out().print(Text(f"host-bound, left out: {', '.join(bound)}"), soft_wrap=True)
+    return DONE
+
+
+def _show(found: Sequence[Judged]) -> None:
+    if not found:
+        out().print("too few runs: half of them are fitted on, and the other half predicted")
+    for one in found:
+        out().print(
+            Text(
+                f"{one.fidelity}: {one.flows} flows of runs not fitted on: median error of a flow "
+                f"{one.median_abs_error:.1%} (95th percentile {one.p95_abs_error:.1%}; without constants {one.raw:.1%}"
+                f"), of a run's median flow {one.median_of_runs:.1%}; {one.fit.besides * 1e3:.1f} ms besides, factor "
+                f"{one.fit.factor:.3f}"
+            ),
+            soft_wrap=True,
+        )
+        for name, error in one.by_pattern.items():
+            out().print(f"  {name}: {error:.1%}")

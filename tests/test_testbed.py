@@ -1,0 +1,155 @@
+"""The testbed: what it builds and takes away again, what it refuses, and how its runs are compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from windtunnel.engine import InputError
+from windtunnel.testbed import shell, table
+from windtunnel.testbed.compare import by_flows, by_packets, fitted, judged
+from windtunnel.testbed.fabric import Shape, built, spaces
+from windtunnel.testbed.flows import PATTERNS, Done, Flow, drawn
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+REFUSED = shell.refused() if sys.platform == "linux" else "this is not Linux"
+needs_namespaces = pytest.mark.skipif(REFUSED is not None, reason=f"no testbed here: {REFUSED}")
+SMALL = Shape(leaves=2, hosts=1, spines=2)
+
+
+def test_without_root_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda tool: f"/sbin/{tool}")
+    with pytest.raises(InputError, match="network namespaces need root"):
+        shell.demand()
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(InputError, match="`ip` of iproute2 is not installed"):
+        shell.demand()
+
+
+def test_bad_input_is_refused_before_anything_is_built(command: Command, tmp_path: Path) -> None:
+    assert "no such: `vegas`" in command("testbed", "run", "--congestion", "vegas", check=2).stderr
+    assert "expected a rate from 1 to 1000 Mbps" in command("testbed", "run", "--rate", "100 Gbps", check=2).stderr
+    assert "at least two packets" in command("testbed", "run", "--queue", "1 KB", check=2).stderr
+    (tmp_path / "a.csv").write_text("bytes,fct_s\n1,2\n")
+    assert "a.csv:1: column `class` is missing" in command("testbed", "compare", "a.csv", check=2).stderr
+    text = table.written(SMALL, [Done("r", "incast", "reno", [Flow(0, 1, 1000, 0.0, 1)], [0.5], host_bound=False)])
+    (tmp_path / "b.csv").write_text(text + text.splitlines()[1].replace("0.500000", "soon") + "\n")
+    assert "b.csv:3: expected numbers" in command("testbed", "compare", "b.csv", check=2).stderr
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    shape = Shape()
+    runs = [
+        Done(f"reno-{p}-0", p, "reno", flows, [0.1 + i for i in range(len(flows))], host_bound=p == "incast")
+        for p in PATTERNS
+        for flows in [drawn(p, 0, shape.leaves, shape.hosts, 800_000)]
+    ]
+    (tmp_path / "t.csv").write_text(table.written(shape, runs))
+    found, again = table.read(tmp_path / "t.csv")
+    assert found == shape
+    assert [(r.name, r.host_bound, [f.bytes for f in r.flows]) for r in again] == [
+        (r.name, r.host_bound, [f.bytes for f in r.flows]) for r in runs
+    ]
+
+
+def test_what_is_drawn_is_what_its_pattern_says() -> None:
+    for seed in range(20):
+        for flow in drawn("permutation", seed, 4, 2, 1000):
+            assert flow.source // 2 != flow.destination // 2
+        assert len({flow.destination for flow in drawn("permutation", seed, 4, 2, 1000)}) == 8
+        assert len({flow.destination for flow in drawn("incast", seed, 4, 2, 1000)}) == 1
+        pairs = [(flow.source, flow.destination) for flow in drawn("arrivals", seed, 4, 2, 1000)]
+        assert len(set(pairs)) == len(pairs) == 8
+
+
+@pytest.mark.engine
+def test_a_flow_that_is_alone_takes_its_bytes_at_both_fidelities() -> None:
+    shape = Shape()
+    run = Done("r", "arrivals", "reno", [Flow(0, 2, 570_000, 0.0, 1)], [1.0], host_bound=False)
+    wire = (570_000 + 66 * 394) * 8 / shape.rate
+    assert by_flows(shape, [run])[0][0] == pytest.approx(wire, rel=1e-6)
+    # Four hops of a packet, stored and forwarded.
+    assert by_packets(shape, [run])[0][0] == pytest.approx(wire + 3 * 1514 * 8 / shape.rate, rel=0.01)
+
+
+def test_constants_that_were_put_in_are_found_and_outliers_hardly_matter() -> None:
+    draws = np.random.default_rng(3)
+    simulated = draws.uniform(0.1, 2.0, 60)
+    measured = 0.02 + 1.05 * simulated
+    measured[:6] *= 2
+    found = fitted(simulated, measured)
+    assert found.besides == pytest.approx(0.02, rel=0.02)
+    assert found.factor == pytest.approx(1.05, rel=0.01)
+
+
+def interfaces() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").iterdir()}
+
+
+@needs_namespaces
+def test_flows_over_a_real_network_are_predicted(command: Command) -> None:
+    before = interfaces()
+    options = ["--leaves", "2", "--hosts", "1", "--runs", "2", "--pattern", "permutation", "--size", "300 KB"]
+    done = command("testbed", "run", *options, "--congestion", "cubic", "--json")
+    found = json.loads(done.stdout)
+    assert interfaces() == before
+    assert not [name for name in spaces() if name.startswith(f"wtb{os.getpid()}")]
+    if not found["fidelities"]:
+        pytest.skip("this machine was too busy: runs were host-bound")
+    assert [one["fidelity"] for one in found["fidelities"]] == ["packet", "flow"]
+    for one in found["fidelities"]:
+        # Of one flow on each way, which nothing disturbs but this machine's own load.
+        assert one["median_abs_error"] < 0.10, one
+    again = json.loads(command("testbed", "compare", "testbed.csv", "--json").stdout)
+    assert again == found
+
+
+@needs_namespaces
+def test_what_a_killed_testbed_leaves_is_taken_away(command: Command, tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("windtunnel")
+    before = interfaces()
+    with subprocess.Popen(
+        [str(program), "testbed", "run", "--leaves", "2", "--hosts", "1", "--size", "20 MB", "--runs", "50"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        ours = f"wtb{process.pid}-"
+        until = time.monotonic() + 60
+        while time.monotonic() < until and f"{ours}s1" not in spaces():
+            time.sleep(0.05)
+        assert f"{ours}s1" in spaces()
+        process.send_signal(signal.SIGKILL)
+    assert any(name.startswith(ours) for name in spaces())
+    assert " namespaces taken away" in command("testbed", "clean").stdout
+    assert not any(name.startswith(ours) for name in spaces())
+    assert interfaces() == before
+
+
+@needs_namespaces
+def test_a_network_that_fails_is_taken_away() -> None:
+    def fails() -> None:
+        with built(SMALL) as fabric:
+            assert any(name.startswith(f"{fabric.prefix}-") for name in spaces())
+            raise RuntimeError("for the test")
+
+    with pytest.raises(RuntimeError, match="for the test"):
+        fails()
+    assert not any(name.startswith(f"wtb{os.getpid()}-") for name in spaces())
+
+
+def test_host_bound_runs_are_left_out() -> None:
+    runs = [Done(f"r{i}", "incast", "reno", [Flow(0, 1, 9000, 0.0, 0)], [0.1], host_bound=True) for i in range(4)]
+    assert judged(SMALL, runs) == []
