@@ -4,6 +4,8 @@
 //! so shorter kernels have none. `comm_size` is what a member brings (as ASTRA-sim takes it): the whole vector, but of an all-gather
 //! one member's part.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use windtunnel_kernel::registry::Entry;
@@ -84,7 +86,7 @@ impl Reader for Chakra {
             inputs.iter().partition(|input| input.leaf().ends_with("comm_groups.json"));
         let world = traces.len() as u32;
         let groups = match beside[..] {
-            [] => FxHashMap::default(),
+            [] => BTreeMap::new(),
             [file] => comm_groups(file, world)?,
             _ => {
                 let found = format!("{} of them", beside.len());
@@ -110,8 +112,8 @@ impl Reader for Chakra {
 }
 
 /// Members of communicators by `pg_name`, from the file beside the traces.
-fn comm_groups(input: &Input, world: u32) -> Result<FxHashMap<String, Vec<u32>>, ImportError> {
-    let groups: FxHashMap<String, Vec<u32>> = serde_json::from_slice(&input.whole()?)
+fn comm_groups(input: &Input, world: u32) -> Result<BTreeMap<String, Vec<u32>>, ImportError> {
+    let groups: BTreeMap<String, Vec<u32>> = serde_json::from_slice(&input.whole()?)
         .map_err(|error| ImportError::new(&input.name, "a list of ranks by name", error.to_string()))?;
     for (name, ranks) in &groups {
         let mut sorted = ranks.clone();
@@ -238,7 +240,7 @@ fn kind_of(node: &Node) -> Option<CollectiveKind> {
 fn program(
     nodes: &[Node],
     world: u32,
-    groups: &FxHashMap<String, Vec<u32>>,
+    groups: &BTreeMap<String, Vec<u32>>,
     file: &str,
     draft: &mut Draft,
     coverage: &mut Coverage,

@@ -35,8 +35,7 @@ impl Reader for Otf2 {
     }
 
     fn detects(&self, head: &[u8], name: &str) -> bool {
-        let end = std::path::Path::new(name).extension().and_then(|end| end.to_str()).unwrap_or("");
-        head.first() == Some(&3) && matches!(end, "otf2" | "def" | "evt")
+        head.first() == Some(&3) && matches!(end_of(name), "otf2" | "def" | "evt")
     }
 
     fn read(
@@ -46,7 +45,11 @@ impl Reader for Otf2 {
         coverage: &mut Coverage,
     ) -> Result<Draft, ImportError> {
         let named = |name: &str| inputs.iter().find(|input| input.name == name);
-        let anchors: Vec<&Input> = inputs.iter().filter(|input| input.name.ends_with(".otf2")).collect();
+        let ending = |wanted: &str| {
+            let wanted = wanted.to_owned();
+            move |input: &&Input| end_of(&input.name) == wanted
+        };
+        let anchors: Vec<&Input> = inputs.iter().filter(ending("otf2")).collect();
         let &[anchor_file] = &anchors[..] else {
             let found = match anchors.len() {
                 0 => "none".to_owned(),
@@ -75,7 +78,7 @@ impl Reader for Otf2 {
             crate::assemble::believable(u32::try_from(locations.len()).unwrap_or(u32::MAX), &file.name)?;
         let mut draft = Draft { source: anchor_file.name.clone(), world: Some(world), ..Draft::default() };
         let mut tags = Tags::default();
-        let threads = inputs.iter().filter(|input| input.name.ends_with(".evt")).count();
+        let threads = inputs.iter().filter(ending("evt")).count();
         if threads > locations.len() {
             coverage.note("locations that are no rank (threads, GPUs) are not read: what they do is inside the ranks' computation");
         }
@@ -112,6 +115,11 @@ impl Reader for Otf2 {
         }
         Ok(draft)
     }
+}
+
+/// What a name ends in, behind the last dot.
+fn end_of(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(_, end)| end)
 }
 
 /// A message as an event tells of it.

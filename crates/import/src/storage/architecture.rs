@@ -132,7 +132,7 @@ impl Architecture {
         if let Some((_, text)) = KNOWN.iter().find(|(known, _)| *known == name) {
             return Self::parse(name, text, clients);
         }
-        if !name.ends_with(".yaml") && !name.ends_with(".yml") {
+        if !matches!(name.rsplit_once('.'), Some((_, "yaml" | "yml"))) {
             let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
             let error = ImportError::new("--architecture", "a storage architecture", format!("`{name}`"));
             return Err(match windtunnel_kernel::nearest(name, names.iter().copied()) {
