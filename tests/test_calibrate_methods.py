@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ from windtunnel.source import read_source
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from conftest import Command
 
 TRUE = {"latency": 8e-6, "rate": 21e9, "launch": 5e-6, "fixed": 3e-6}
 START = {"latency": 6e-6, "rate": 25e9, "launch": 7e-6, "fixed": 3e-6}
@@ -124,23 +125,6 @@ jobs: [{name: a, workload: {flows: {pattern: ring, bytes: 1 MiB}}}]
 """
 
 
-@pytest.mark.engine
-def test_keys_of_a_scenario_are_fitted_by_runs_of_the_one_runner(tmp_path: Path) -> None:
-    (tmp_path / "pair.yaml").write_text(SCENARIO)
-    source = read_source(tmp_path / "pair.yaml")
-    cases = [{"jobs[0].workload.flows.bytes": size} for size in ("64 KiB", "1 MiB", "16 MiB")]
-    units = {"topology.host.overhead": "us", "topology.tiers[0].rate": "Gbps"}
-    predict = by_runs(source, cases, "jobs[0].finish_s", units, tmp_path / "runs")
-    true = {"topology.host.overhead": 3.0, "topology.tiers[0].rate": 80.0}
-    start = {"topology.host.overhead": 2.0, "topology.tiers[0].rate": 100.0}
-    (measured,) = predict([true])
-    low, high = ({name: value * by for name, value in start.items()} for by in (0.25, 4.0))
-    found = least_squares(Problem(start, low, high, measured, predict, np.full(3, 1e-3), step=0.02))
-    for name, value in true.items():
-        assert found.values[name] == pytest.approx(value, rel=0.02)
-    assert json.dumps(sorted(found.values)) == json.dumps(sorted(true))
-
-
 def test_sequences_of_sets_are_asked_at_once() -> None:
     asked: list[int] = []
     whole = problem()
@@ -151,3 +135,27 @@ def test_sequences_of_sets_are_asked_at_once() -> None:
 
     fit(Problem(START, whole.low, whole.high, whole.measured, predict, whole.noise), "hill")
     assert max(asked) == 2 * len(START)
+
+
+@pytest.mark.engine
+def test_the_command_fits_keys_and_leaves_groups_out(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "pair.yaml").write_text(SCENARIO)
+    sizes = ("64 KiB", "1 MiB", "16 MiB")
+    cases = [{"jobs[0].workload.flows.bytes": size} for size in sizes]
+    units = {"topology.host.overhead": "us", "topology.tiers[0].rate": "Gbps"}
+    source = read_source(tmp_path / "pair.yaml")
+    predict = by_runs(source, cases, "jobs[0].finish_s", units, tmp_path / "runs")
+    (measured,) = predict([{"topology.host.overhead": 3.0, "topology.tiers[0].rate": 80.0}])
+    lines = [f"{size},{value:.9f},{group}" for size, value, group in zip(sizes, measured, "aab", strict=True)]
+    (tmp_path / "rows.csv").write_text("jobs[0].workload.flows.bytes,measured,group\n" + "\n".join(lines) + "\n")
+    asked = ["calibrate", "network", "pair.yaml", "rows.csv", "--metric", "jobs[0].finish_s"]
+    asked += ["--constant", "topology.host.overhead=1..10 us", "--constant", "topology.tiers[0].rate=40..160 Gbps"]
+    told = command(*asked).stdout
+    found = {line.split(": ")[0]: float(line.split(": ")[1].split()[0]) for line in told.splitlines()[:2]}
+    assert found["topology.host.overhead"] == pytest.approx(3.0, rel=0.02)
+    assert found["topology.tiers[0].rate"] == pytest.approx(80.0, rel=0.02)
+    assert "b left out: " in told
+    bad = command("calibrate", "network", "pair.yaml", "rows.csv", "--constant", "x=5..1 us", check=2)
+    assert "expected KEY=FROM..TO UNIT" in bad.stderr
+    (tmp_path / "rows.csv").write_text("jobs[0].workload.flows.bytes,measured\n1 MiB,soon\n")
+    assert "rows.csv:2: `measured`: expected a positive number" in command(*asked, check=2).stderr

@@ -319,3 +319,24 @@ def test_bad_input_of_a_watch_is_refused_or_put_aside(tmp_path: Path, command: C
     for extra in tmp_path.glob("calibration/*-wal"):
         extra.unlink()
     assert "not a store of calibrations" in command("calibrate", "sets", check=2).stderr
+
+
+@pytest.mark.engine
+def test_the_worked_example_of_the_page(tmp_path: Path, command: Command) -> None:
+    """The five commands of docs/calibration.md: what was put into the logs comes out, and a run names the set."""
+    said = command("calibrate", "watch", EXAMPLES / "logs", "--system", EXAMPLES / "own-cluster.yaml", "--once").stdout
+    assert "nccl.share_network.2 has moved by -4.7%" in " ".join(said.split())
+    told = command("calibrate", "all").stdout
+    assert "nccl.share_network.2  0.684  (-10.1%" in told
+    assert "nccl.launch" in told.partition("known only in combination: ")[2].partition("no measurement")[0]
+    assert command("calibrate", "sets").stdout.count("\n") == 3
+    adopted = command("calibrate", "adopt", "latest").stdout.split()[4].rstrip(";")
+    scenario = EXAMPLES / "all-reduce.yaml"
+    kin = json.loads(command("run", scenario, "--json").stdout)
+    system = tmp_path / "calibration" / "systems" / "own-cluster.yaml"
+    own = json.loads(command("run", scenario, "--json", "--set", f"network.collectives.system={system}").stdout)
+    times = [found["jobs"][0]["iteration_time_s"]["mean"] for found in (kin, own)]
+    assert times == [pytest.approx(1.61e-3, rel=0.01), pytest.approx(1.78e-3, rel=0.01)]
+    (evidence,) = [one for one in own["evidence"] if one["constant"] == "network.collectives"]
+    assert evidence["source"].startswith(f"set {adopted}, adopted on ")
+    assert evidence["kind"] == "calibrated"

@@ -231,8 +231,12 @@ def test_a_pool_is_made_of_other_machines_and_kin_count_most(tmp_path: Path) -> 
     assert 0.6 < kin["share_network.2"] < other["share_network.2"] < 0.95
     # Without the machine itself nothing of it is left.
     assert fits.without_system("near")["share_network.2"] > 0.88
-    # TCP says nothing of other networks.
-    assert fits.kin("ampere", "tcp", None) == pools.flat(pools.PRIORS)
+    # Other networks say nothing of TCP, which has constants of its own, and of EFA's latency.
+    tcp, efa = fits.kin("ampere", "tcp", None), fits.kin("ampere", "efa", None)
+    assert tcp == pools.flat({**pools.PRIORS, **pools.PRIORS_OF["tcp"]})
+    assert tcp["share_network.2"] == 0.125
+    assert (efa["hop_ring.0"], efa["peer_network"]) == (15e-6, 15e-6)
+    assert efa["share_network.2"] != pools.flat(pools.PRIORS)["share_network.2"], "its share is what others reach"
 
 
 def test_every_row_is_predicted_by_what_has_not_seen_its_scale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from conftest import Command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate")
-"""What a test cannot run: the two commands themselves, and what takes minutes or needs measured tables."""
+SLOW = ("make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate", "windtunnel testbed")
+"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables or root."""
 
 RANGES = {f"exposed_{part}_ps" for part in ("cp", "ep", "pp", "dp")}
 """Columns that the page names by the first and the last of their kind."""
@@ -47,6 +47,7 @@ IMPLEMENTED = (
     "validate",
     "whatif",
     "calibrate",
+    "testbed",
     "collective",
     "sweep",
     "runs",
@@ -223,7 +224,27 @@ def test_the_scenario_of_the_readme_is_one() -> None:
 
 @pytest.mark.engine
 def test_variation_of_the_hosts_page_is_accepted() -> None:
-    (variation,) = blocks(ROOT / "docs" / "hosts.md", "yaml")
+    (variation,) = (block for block in blocks(ROOT / "docs" / "hosts.md", "yaml") if "variation:" in block)
     text = re.sub(r"^variation:.*?^jobs:", variation + "jobs:", (ROOT / "examples" / "stragglers.yaml").read_text(),
                   flags=re.MULTILINE | re.DOTALL)  # fmt: skip
     assert windtunnel.run(text).summary["jobs"][0]["straggler_s"] > 0
+
+
+@pytest.mark.engine
+def test_the_derived_sheet_of_the_hosts_page_is_as_much_slower_as_it_says() -> None:
+    page = ROOT / "docs" / "hosts.md"
+    gpu = next(block for block in blocks(page, "yaml") if "sheet:" in block).partition("gpu: ")[2].strip()
+    said = re.search(r"takes ([0-9.]+) times as long", page.read_text(encoding="utf-8"))
+    assert said is not None
+    took = []
+    for each in ("H100-SXM", gpu):
+        text = f"""
+windtunnel: 1
+name: one-host
+fidelity: flow
+topology: {{shape: clos, hosts: 1, tiers: [{{ports_down: 8, rate: 400 Gbps, length: 5 m}}],
+           host: {{gpu: {each}, gpus: 8, nics: 8, nic: ConnectX-7}}}}
+jobs: [{{name: a, iterations: 2, workload: {{collective: {{kind: all_reduce, bytes: 64 MiB}}}}}}]
+"""
+        took.append(windtunnel.run(text).summary["jobs"][0]["iteration_time_s"]["mean"])
+    assert took[1] / took[0] == pytest.approx(float(said[1]), abs=0.05)

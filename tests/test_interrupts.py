@@ -111,9 +111,8 @@ def test_a_full_disk_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "part-00000.parquet").symlink_to("/dev/full")
     writer = TableWriter(tmp_path)
-    writer.sink("jobs", {"value": np.arange(1 << 18, dtype=np.uint64)})
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as error:
-        writer.close()
+        writer.sink("jobs", {"value": np.arange(1 << 18, dtype=np.uint64)})
     assert error.value.errno == errno.ENOSPC
     # Whoever runs writes into a folder beside the run's place; the one that stays is told.
     assert error.value.filename == str(tmp_path.parent)

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from windtunnel.experiments import find, run_experiment
 from windtunnel.experiments.check import Results, judge
-from windtunnel.experiments.runner import _module
+from windtunnel.experiments.runner import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ def test_queue_pairs_without_congestion_control_follow_the_drawn_load() -> None:
 
 
 def test_the_drawn_load_is_that_of_the_closed_form() -> None:
-    module = _module(ROOT / "experiments" / "arcadia-qp-scaling")
+    module = module_of(ROOT / "experiments" / "arcadia-qp-scaling")
     assert module is not None
     # Two parts on two links: both on one link half of the time.
     assert module.drawn_load(1, 2, uplinks=2, draws=40_000) == pytest.approx(1.5, abs=0.02)
@@ -166,7 +166,7 @@ def test_every_claim_is_decided_and_described(name: str) -> None:
         summary = {"jobs": [job], "network": network, "flows": {"fct_mean_s": 1.0}}
         runs.append((point, SimpleNamespace(summary=summary)))
     results = Results(runs)
-    module = _module(whole.folder)
+    module = module_of(whole.folder)
     observed = module.observe(results) if module is not None else {}
     for claim in whole.claims:
         assert judge(claim, results, observed).observed is not None, claim.claim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import time
@@ -72,6 +73,17 @@ def test_its_elements_are_closed_and_its_figures_are_xml(page: str) -> None:
     assert open_tags == []
     for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         ET.fromstring(svg)  # noqa: S314
+
+
+def test_figures_say_their_values_to_who_points_at_them(page: str, finished_run: Result) -> None:
+    said = [html.unescape(text) for text in re.findall(r"<title>([^<]*)</title>", page.partition("<body>")[2])]
+    first = finished_run.iterations.row(0, named=True)
+    share = first["compute_ps"] / (first["finish_ps"] - first["start_ps"])
+    assert f"iteration 0: compute {duration(first['compute_ps'] / 1e12)}, {100 * share:.1f} % of it" in said
+    flows = finished_run.flows
+    median = float(np.median((flows["finish_ps"] - flows["start_ps"]).to_numpy())) / 1e12
+    assert any(text.startswith("all: 50.0 % of flows take at most") and duration(median)[:4] in text for text in said)
+    assert "waterfall-" not in page
 
 
 def test_the_same_run_gives_the_same_bytes(finished_run: Result, tmp_path: Path) -> None:

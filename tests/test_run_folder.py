@@ -19,10 +19,11 @@ from windtunnel.source import read_source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windtunnel._engine import Progress, RunOptions, Sink
+    from windtunnel._engine import Progress, RunOptions
+    from windtunnel.engine import TableWriter
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, body: Callable[[Sink, Progress], bool]) -> list[tuple[Any, ...]]:
+def stand_in(monkeypatch: pytest.MonkeyPatch, body: Callable[[TableWriter, Progress], bool]) -> list[tuple[Any, ...]]:
     """Replaces the engine's `run` by `body`, which says whether it was interrupted; returns the calls."""
     calls: list[tuple[Any, ...]] = []
 
@@ -32,7 +33,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, body: Callable[[Sink, Progress], b
         base: str,
         overrides: list[tuple[str, str]],
         options: RunOptions,
-        sink: Sink,
+        sink: TableWriter,
         progress: Progress,
     ) -> str:
         calls.append((text, source, base, overrides, options))
@@ -44,12 +45,12 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, body: Callable[[Sink, Progress], b
 
 
 def rows(n: int) -> dict[str, Any]:
-    return {"n": np.arange(n)}
+    return {"n": np.arange(n, dtype=np.uint64)}
 
 
 def test_a_run_leaves_summary_manifest_scenario_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def body(sink: Sink, progress: Progress) -> bool:
-        sink("jobs", rows(3))
+    def body(sink: TableWriter, progress: Progress) -> bool:
+        sink.sink("jobs", rows(3))
         progress(0.5, 1.0, 10, "simulating")
         return False
 
@@ -93,8 +94,8 @@ def test_the_default_folder_is_named_by_scenario_and_fidelity(tmp_path: Path, mo
 
 
 def test_a_failed_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def body(sink: Sink, _progress: Progress) -> bool:
-        sink("jobs", rows(3))
+    def body(sink: TableWriter, _progress: Progress) -> bool:
+        sink.sink("jobs", rows(3))
         raise engine.RunError("3 operations are stuck")
 
     stand_in(monkeypatch, body)
@@ -104,8 +105,8 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_temporary_result_lives_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    def body(sink: Sink, _progress: Progress) -> bool:
-        sink("jobs", rows(3))
+    def body(sink: TableWriter, _progress: Progress) -> bool:
+        sink.sink("jobs", rows(3))
         return False
 
     stand_in(monkeypatch, body)
@@ -139,18 +140,9 @@ def test_a_run_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interrupt_never_tears_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Torn:
-        """Columns whose reading is interrupted."""
-
-        def __init__(self) -> None:
-            self.columns = rows(3)
-
-        def items(self) -> Any:  # noqa: ANN401
-            signal.raise_signal(signal.SIGINT)
-            return self.columns.items()
-
-    def body(sink: Sink, progress: Progress) -> bool:
-        sink("jobs", Torn())  # type: ignore[arg-type]
+    def body(sink: TableWriter, progress: Progress) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        sink.sink("jobs", rows(3))
         with pytest.raises(KeyboardInterrupt):
             progress(0.1, 0.0, 0, "simulating")
         return True

@@ -14,7 +14,7 @@ from windtunnel.engine import TableWriter
 from windtunnel.source import read_source
 
 if TYPE_CHECKING:
-    from windtunnel._engine import Columns
+    from windtunnel._engine import Columns, Sink
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -120,7 +120,7 @@ def batch(rng: np.random.Generator) -> Columns:
         "sparse": (numbers, rng.random(rows) < rng.choice([0.0, 0.02, 0.5, 1.0])),
         "text": [TEXTS[i] for i in rng.integers(0, kinds, rows)],
         "coded": (TEXTS[:kinds], rng.integers(0, kinds, rows, dtype=np.uint32)),
-        "known": (names, rng.integers(0, rng.integers(1, len(names) + 1), rows, dtype=np.uint32)),  # type: ignore[dict-item]
+        "known": (names, rng.integers(0, rng.integers(1, len(names) + 1), rows, dtype=np.uint32)),
         "runs": np.repeat(rng.integers(0, 9, 1 + rows // 7), 7)[:rows].astype(np.uint32),
         "list": rng.normal(size=(rows, 3)),
     }
@@ -154,10 +154,13 @@ def _quiet(*_: object) -> None:
 def test_the_tables_of_a_run_are_what_a_callable_gets(name: str, tmp_path: Path) -> None:
     source = read_source(EXAMPLES / f"{name}.yaml")
     given: dict[str, list[pl.DataFrame]] = {}
-    arguments = (source.text, source.name, str(source.base), [], {"threads": 1})
-    engine.run(*arguments, lambda table, columns: given.setdefault(table, []).append(to_frame(columns)), _quiet)
+
+    def simulate(sink: Sink) -> None:
+        engine.run(source.text, source.name, str(source.base), [], {"threads": 1}, sink, _quiet)
+
+    simulate(lambda table, columns: given.setdefault(table, []).append(to_frame(columns)))
     with TableWriter(tmp_path) as writer:
-        engine.run(*arguments, writer, _quiet)
+        simulate(writer)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(given)
     for table, frames in given.items():
         expected, found = pl.concat(frames), pl.read_parquet(tmp_path / table)

@@ -54,6 +54,11 @@ def observe(results: Results) -> dict[str, Any]:
             return None
         return longest[above][which] / longest[below][which]
 
+    def over(above: str, below: str) -> float | None:
+        if above not in longest or below not in longest:
+            return None
+        return max(longest[above]) / max(longest[below])
+
     two, three = fabric("two-tiers"), fabric("three-tiers")
     return {
         "longest messages": pl.DataFrame(rows, schema=columns, orient="row"),
@@ -61,7 +66,8 @@ def observe(results: Results) -> dict[str, Any]:
         "kept_down": ratio("healthy", "down", 0),
         "all_arrive": arrived,
         "others_flapping": ratio("flapping", "healthy", 1),
-        "ecmp_over_healthy": ratio("ecmp, down", "ecmp, healthy", 0),
+        "dead_over_healthy": over("way down dead", "healthy"),
+        "ecmp_over_healthy": over("ecmp, way down dead", "ecmp, healthy"),
         "switches_ratio": two[0] / three[0],
         "optics_ratio": two[1] / three[1],
         "bisection_ratio": two[2] / three[2],

@@ -22,12 +22,11 @@ class RunOptions(TypedDict, total=False):
     placement: str | type | None
     allow_native: bool  # native code that the scenario names may run
 
-Coded: TypeAlias = tuple[Sequence[str], NDArray[np.uint32]]  # distinct texts, and which of them each row has
-Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str] | Coded]
+Coded: TypeAlias = tuple[Sequence[str | None], NDArray[np.uint32]]  # distinct texts, and which of them each row has
+Sparse: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.bool_]]  # numbers, and which of them are known
+Columns: TypeAlias = Mapping[str, NDArray[np.generic] | Sequence[str | None] | Coded | Sparse]
 
-class TableWriter:
-    """Writes tables below a folder as `TABLE/part-00000.parquet`, …; a context manager. The limits are for tests."""
-
+class TableWriter:  # of a folder of tables; its limits are for tests
     rows: dict[str, int]  # rows given so far, per table in order of first appearance
     def __init__(
         self,

@@ -144,7 +144,7 @@ def _of_gpu(key: str, named: object, written: object, base: Path) -> Known:
             return _given(key, written[key])
         written = written.get("sheet")
         named = written
-    if isinstance(written, str) and (base / written).is_file():
+    if isinstance(written, str) and _is_path(written) and (base / written).is_file():
         return _of_sheet(key, base / written)
     if not isinstance(named, str):
         return None, None
@@ -168,6 +168,11 @@ def _sheets() -> dict[str, Path]:
     from windtunnel.shipped import data  # noqa: PLC0415
 
     return {path.stem.lower(): path for path in sorted((data() / "gpus").glob("*.yaml"))}
+
+
+def _is_path(name: str) -> bool:
+    """Whether a sheet is a file of one's own, by its name, as the engine tells them."""
+    return "/" in name or name.lower().endswith((".yaml", ".json"))
 
 
 @cache

@@ -102,9 +102,9 @@ def change(fraction: float | None) -> str:
     """By how much something is more, as a part of what it was: `+4.3 %`, `-0.02 %`; from three times on `12.5×`."""
     if fraction is None or not math.isfinite(fraction):
         return UNKNOWN
-    if fraction >= 2:  # noqa: PLR2004
-        return f"{1 + fraction:,.0f}×" if fraction >= 99 else f"{1 + fraction:.1f}×"  # noqa: PLR2004
-    return f"{fraction * 100:+.{1 if abs(fraction) >= 5e-4 else 2}f} %"  # noqa: PLR2004
+    if fraction >= 2:
+        return f"{1 + fraction:,.0f}×" if fraction >= 99 else f"{1 + fraction:.1f}×"
+    return f"{fraction * 100:+.{1 if abs(fraction) >= 5e-4 else 2}f} %"
 
 
 def _digits(value: float) -> str:

@@ -106,7 +106,7 @@ fn raise(error: TableError) -> PyErr {
             let text = text.split_once(" (os error").map_or(text.as_str(), |(text, _)| text).to_owned();
             // The folder in the making goes; what stays is the one that it is in.
             let lasting = path.ancestors().nth(3).map_or_else(|| path.clone(), Path::to_path_buf);
-            PyOSError::new_err((error.raw_os_error(), text, lasting))
+            PyOSError::new_err((error.raw_os_error(), text, lasting.into_os_string()))
         }
         TableError::Unlike { .. } => PyValueError::new_err(error.to_string()),
     }

@@ -127,9 +127,8 @@ impl Table {
             let part_rows = self.part.as_ref().map_or(0, PartFile::rows) as usize + self.rows;
             let mut room =
                 limits.group_rows.saturating_sub(self.rows).min(limits.part_rows.saturating_sub(part_rows));
-            if width > 0 {
+            if let Some(fits) = limits.group_values.saturating_sub(self.values).checked_div(width) {
                 // At least one, or a long row would find no group.
-                let fits = limits.group_values.saturating_sub(self.values) / width;
                 room = room.min(if self.rows == 0 { fits.max(1) } else { fits });
             }
             let to = rows.min(from + room);
@@ -206,5 +205,82 @@ const fn list_width(column: &Column) -> usize {
     match column {
         Column::F64List { width, .. } => *width,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of table `t` of numbers and texts, written in batches of these sizes.
+    fn written(name: &str, batches: &[usize], limits: Limits) -> Vec<(String, Vec<u8>)> {
+        let root = std::env::temp_dir().join(format!("windtunnel-tables-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let mut folder = Folder::new(root.clone(), limits);
+        let mut at = 0;
+        for &rows in batches {
+            let numbers = Column::U64((at..at + rows as u64).collect());
+            let texts = Column::Text((at..at + rows as u64).map(|n| (n % 7).to_string()).collect());
+            let lists = Column::F64List { values: vec![1.5; 3 * rows], width: 3 };
+            folder.add("t", [("n", &numbers), ("s", &texts), ("l", &lists)]).unwrap();
+            at += rows as u64;
+        }
+        folder.close().unwrap();
+        assert_eq!(folder.rows().collect::<Vec<_>>(), [("t", at)]);
+        let mut files: Vec<_> = std::fs::read_dir(root.join("t"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| {
+                (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap())
+            })
+            .collect();
+        files.sort();
+        std::fs::remove_dir_all(root).unwrap();
+        files
+    }
+
+    #[test]
+    fn files_depend_on_the_rows_alone() {
+        let limits = Limits { part_rows: 100, group_rows: 30, ..Limits::default() };
+        let whole = written("whole", &[250], limits);
+        assert_eq!(
+            whole.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["part-00000.parquet", "part-00001.parquet", "part-00002.parquet"]
+        );
+        for (i, batches) in [vec![1; 250], vec![100, 100, 50], vec![29, 1, 0, 70, 149, 1]].iter().enumerate()
+        {
+            assert_eq!(written(&format!("cut{i}"), batches, limits), whole);
+        }
+        for (_, bytes) in &whole {
+            assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+        }
+    }
+
+    #[test]
+    fn long_lists_end_groups_and_parts() {
+        // Three values a row: ten rows a group, and each group a part.
+        let limits = Limits { group_values: 30, part_values: 30, ..Limits::default() };
+        assert_eq!(written("lists", &[45], limits).len(), 5);
+        // Even a row that is longer than a group has one.
+        assert_eq!(
+            written("long", &[4], Limits { group_values: 1, part_values: 1, ..Limits::default() }).len(),
+            4
+        );
+    }
+
+    #[test]
+    fn a_table_without_rows_has_a_file() {
+        assert_eq!(written("none", &[0], Limits::default()).len(), 1);
+    }
+
+    #[test]
+    fn other_columns_are_refused() {
+        let mut folder = Folder::new(std::env::temp_dir(), Limits::default());
+        let (one, two) = (Column::F64(vec![0.0]), Column::U32(vec![0, 1]));
+        folder.add("t", [("x", &one)]).unwrap();
+        for (name, columns) in [("x", vec![("x", &two)]), ("y", vec![("y", &one)]), ("x", vec![])] {
+            let error = folder.add("t", columns).unwrap_err();
+            assert!(matches!(&error, TableError::Unlike { column, .. } if column == name), "{error}");
+        }
     }
 }

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import ArrayLike
+
     from windtunnel.source import Source
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
@@ -410,19 +412,19 @@ class Alignment:
     coefficients: np.ndarray
 
     @classmethod
-    def of(cls, gpus: Sequence[float], initial: Sequence[float], measured: Sequence[float]) -> Alignment:
+    def of(cls, gpus: ArrayLike, initial: ArrayLike, measured: ArrayLike) -> Alignment:
         """Fitted by least squares of relative errors; with fewer rows than terms the smallest coefficients that fit."""
         truth = np.asarray(measured, float)
         found, *_ = np.linalg.lstsq(_terms(gpus, initial) / truth[:, None], np.ones(len(truth)), rcond=1e-9)
         return cls(found)
 
-    def seconds(self, gpus: Sequence[float], initial: Sequence[float]) -> np.ndarray:
+    def seconds(self, gpus: ArrayLike, initial: ArrayLike) -> np.ndarray:
         """Enhanced predictions."""
         found: np.ndarray = _terms(gpus, initial) @ self.coefficients
         return found
 
 
-def _terms(gpus: Sequence[float], initial: Sequence[float]) -> np.ndarray:
+def _terms(gpus: ArrayLike, initial: ArrayLike) -> np.ndarray:
     n, t = np.asarray(gpus, float), np.asarray(initial, float)
     return np.stack([n, n * t, np.log(n), 1 / n, t, np.ones_like(n)], axis=1)
 

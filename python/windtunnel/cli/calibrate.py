@@ -270,6 +270,40 @@ StoreOption = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folde
 
 
 @app.command()
+def network(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario that stands for the measurements.")],
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="CSV: a column for each key that varies, `measured`, perhaps `group`."),
+    ],
+    constants: Annotated[
+        list[str],
+        typer.Option("--constant", metavar="KEY=FROM..TO UNIT", help="A key to fit and its bounds. Repeatable."),
+    ],
+    metric: Annotated[str, typer.Option(metavar="PATH", help="Figure of the summary that was measured.")] = (
+        "jobs[0].iteration_time_s.mean"
+    ),
+    method: Annotated[str, typer.Option(help="`least-squares`, `hill`, `cma` or `bayes`.")] = "least-squares",
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+) -> int:
+    """Fit keys of a scenario on measurements, by runs that are kept: of a network, a host, anything that has a key.
+
+    Each group of rows is left out in turn and predicted by what was fitted without it.
+    """
+    from windtunnel.calibrate.keys import calibrate as fit
+
+    found = fit(scenario, table, constants, metric, method, store)
+    for name, value in found.values.items():
+        interval = found.intervals.get(name)
+        known = "known only in combination" if interval is None else f"95% from {interval[0]:.4g} to {interval[1]:.4g}"
+        out().print(Text(f"{name}: {value:.4g} {found.units[name]}  ({known})"), soft_wrap=True)
+    out().print(f"{found.rows} rows: median error {found.before:.2%}, fitted {found.after:.2%}")
+    for group, error in found.left_out.items():
+        out().print(Text(f"  {group} left out: {error:.2%}"))
+    return DONE
+
+
+@app.command()
 def watch(
     place: Annotated[
         str, typer.Argument(metavar="DIR|URL", help="Where measurements come in: a folder, a file, a URL.")
@@ -440,7 +474,7 @@ def _figure(value: float | None) -> str:
 
 @app.command()
 def adopt(
-    name: Annotated[str, typer.Argument(metavar="SET", help="A set, by its name or the beginning of it.")],
+    name: Annotated[str, typer.Argument(metavar="SET", help="A set, by its name or the beginning of it, or `latest`.")],
     store: StoreOption = STORE,
 ) -> int:
     """Predict by a set from now on, and write the system's file with it, which scenarios name."""

@@ -93,6 +93,32 @@ def run(
     return DONE if outcome.holds else FAILED
 
 
+@app.command()
+def report(
+    names: Annotated[list[str], typer.Argument(help="Names of experiments, or their folders.", metavar="NAME...")],
+    target: Annotated[Path, typer.Option("--out", help="The page.")],
+    title: Annotated[str, typer.Option(help="Its title.")] = "Claims",
+    intro: Annotated[str, typer.Option(help="What it begins with.")] = "",
+    fresh: FreshOption = False,
+    workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+) -> int:
+    """Run several experiments, and write claim by claim what holds into a Markdown page."""
+    from windtunnel.cli.study_progress import study_progress
+    from windtunnel.experiments import find, run_experiments
+    from windtunnel.experiments.reproduction import markdown
+    from windtunnel.results.folder import write_beside
+
+    limits = limits_of(workers, memory=memory)
+    with study_progress(0) as progress:
+        every = [find(name) for name in names]
+        found = run_experiments(every, store=store, limits=limits, fresh=fresh, progress=progress)
+    write_beside(target, markdown(title, intro, found).encode())
+    out().print(f"wrote {target}", markup=False, soft_wrap=True)
+    return DONE
+
+
 def _run_all(out_folder: Path, store: Path, limits: Limits, *, fresh: bool, as_json: bool) -> int:
     from windtunnel.cli.study_progress import study_progress
     from windtunnel.experiments import Broken, find, names, run_experiments

@@ -12,7 +12,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folder; several make a page that compares them.", metavar="RUN…")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folder; several make a page that compares them.", metavar="RUN…")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="File to write (default: RUN/report.html, of several runs comparison.html)."),

@@ -172,9 +172,9 @@ def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str,
             conditions.append(f"{key} = ?")
             values.append(value)
         else:
-            one, found = _of_key(key, value)
-            conditions.append(one)
-            values += found
+            condition, given = _of_key(key, value)
+            conditions.append(condition)
+            values += given
     with Store(store) as opened:
         found = opened.rows(" and ".join(conditions), tuple(values), limit if interrupted is None else None)
     if interrupted is not None:
@@ -185,7 +185,8 @@ def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str,
 def _of_key(key: str, value: str) -> tuple[str, list[object]]:
     """The condition that a varied key or a figure has this value, as text, and what its `?` stand for."""
     path = '$."' + key.replace('"', "") + '"'
-    parts, values = [], []
+    parts: list[str] = []
+    values: list[object] = []
     # Words and numbers stand in the JSON as they are (yes and no do not: they are 1 and 0 here). To look for them there
     # first spares most rows the reading of their JSON.
     plain = value not in ("0", "1") and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.words import title, value_text
 from windtunnel.text import UNKNOWN, count, duration, short_count, size
+from windtunnel.words import title, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

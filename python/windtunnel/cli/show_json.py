@@ -1,5 +1,4 @@
-"""JSON of the engine as tables: lists of records become tables, records become names and values.
-"""
+"""JSON of the engine as tables: lists of records become tables, records become names and values."""
 
 from __future__ import annotations
 

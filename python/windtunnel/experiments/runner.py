@@ -155,7 +155,7 @@ def _concluded_or_broken(
 
 
 def _concluded(experiment: Experiment, results: list[Result], means: Means, out: Path | None) -> Outcome:
-    module = _module(experiment.folder)
+    module = module_of(experiment.folder)
     found = Results(list(zip(experiment.points(), results, strict=True)))
     with by(means):
         observed: dict[str, Any] = dict(module.observe(found)) if module and hasattr(module, "observe") else {}
@@ -165,7 +165,8 @@ def _concluded(experiment: Experiment, results: list[Result], means: Means, out:
     return Outcome(experiment, verdicts, tables, figure)
 
 
-def _module(folder: Path) -> ModuleType | None:
+def module_of(folder: Path) -> ModuleType | None:
+    """`experiment.py` of a folder, if there is one."""
     path = folder / "experiment.py"
     if not path.is_file():
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -12,6 +13,8 @@ from matplotlib.ticker import FuncFormatter
 from windtunnel.text import LONG
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from matplotlib.axes import Axes
 
 WIDTH = 10.4
@@ -67,14 +70,19 @@ def panels(heights: list[float]) -> tuple[Figure, list[Axes]]:
         return fig, list(axes[:, 0])
 
 
-def svg(fig: Figure, name: str) -> str:
-    """The figure as an SVG element; `name` keeps the ids of two figures on a page apart."""
+def svg(fig: Figure, name: str, said: Mapping[str, str] | None = None) -> str:
+    """The figure as an SVG element; `name` keeps the ids of two figures on a page apart.
+
+    `said` has texts for who points at an artist, by the id that it was given (`set_gid`).
+    """
     buffer = io.StringIO()
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     for colour, variable in _OF_PAGE.items():
         text = text.replace(f": {colour}", f": var({variable}, {colour})")
+    for key, words in (said or {}).items():
+        text = text.replace(f'<g id="{key}">', f"<g><title>{escape(words)}</title>", 1)
     return text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
 
 

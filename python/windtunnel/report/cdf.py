@@ -10,13 +10,16 @@ import polars as pl
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from windtunnel.report.canvas import MUTED, figure, svg, time_axis
-from windtunnel.text import duration
+from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POINTS = 400
 """Quantiles drawn per line."""
+
+MARKS = (0.5, 0.9, 0.99)
+"""Quantiles that have a mark, which says its figures."""
 
 DECADES = 30.0
 """Longest over shortest below which the axis has numbers at round values instead of powers of ten."""
@@ -34,6 +37,7 @@ def cdf(transfers: pl.LazyFrame, noun: str) -> str:
     groups = [("all", times["ps"])]
     groups += [(path, times.filter(pl.col("path") == path)["ps"]) for path in _PATHS]
     longest, shortest = 0.0, math.inf
+    said: dict[str, str] = {}
     for name, values in groups:
         if not len(values):
             continue
@@ -42,6 +46,10 @@ def cdf(transfers: pl.LazyFrame, noun: str) -> str:
         label = f"{name}: {len(values):,}\np50 {duration(_at(seconds, 0.5))}\np99 {duration(_at(seconds, 0.99))}"
         style = {"color": "#1f2933", "linewidth": 2.2} if name == "all" else {"color": _PATHS[name], "linewidth": 1.4}
         axes.plot(np.maximum(seconds, 1e-12), share, label=label, **style)  # type: ignore[arg-type]
+        for mark in MARKS:
+            key, at = f"cdf-{name}-{mark:g}", max(_at(seconds, mark), 1e-12)
+            axes.plot([at], [mark], "o", color=style["color"], markersize=4.5, gid=key)
+            said[key] = f"{name}: {percent(mark)} of {noun} take at most {duration(at)}"
     axes.set_xscale("log")
     axes.set_ylim(0, 1.005)
     axes.set_ylabel(f"share of {noun}", color=MUTED)
@@ -54,7 +62,7 @@ def cdf(transfers: pl.LazyFrame, noun: str) -> str:
         axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick > 0]))
         axes.xaxis.set_minor_locator(NullLocator())
     fig.legend(loc="outside right center", frameon=False, fontsize=8.5)
-    return svg(fig, f"completion times of {noun}")
+    return svg(fig, f"completion times of {noun}", said)
 
 
 def _at(seconds: NDArray[np.float64], share: float) -> float:

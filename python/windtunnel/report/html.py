@@ -16,7 +16,9 @@ COLOURS = """
 """
 """Of a page, and of figures that stand alone."""
 
-STYLE = f"{COLOURS}html {{ color-scheme: light dark; }}" """
+STYLE = (
+    f"{COLOURS}html {{ color-scheme: light dark; }}"
+    """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -58,6 +60,7 @@ code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; ov
 }
 @media print { body { background: white; } section { break-inside: avoid; } }
 """
+)
 
 
 class Raw(str):

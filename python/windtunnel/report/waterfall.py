@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from windtunnel.breakdown import PARTS
 from windtunnel.report.canvas import INK, MUTED, ON_LIGHT, figure, svg, time_axis
-from windtunnel.text import duration
+from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,15 +23,22 @@ def waterfall(iterations: pl.DataFrame, ideal_s: float | None) -> str:
     labels = _labels(rows)
     fig, axes = figure(1.0 + 0.3 * max(2, rows.height))
     left = [0.0] * rows.height
-    longest = max(_totals(rows), default=0.0)
+    start_to_end = _totals(rows)
+    longest = max(start_to_end, default=0.0)
+    said: dict[str, str] = {}
     for part in PARTS:
         if part.column not in rows.columns:
             continue
         values = [v / 1e12 for v in rows[part.column]]
         if not any(values):
             continue
-        axes.barh(labels, values, left=left, height=0.72, color=part.colour, label=part.name, linewidth=0)
+        bars = axes.barh(labels, values, left=left, height=0.72, color=part.colour, label=part.name, linewidth=0)
         for y, (start, value) in enumerate(zip(left, values, strict=True)):
+            key = f"waterfall-{part.key}-{y}"
+            bars[y].set_gid(key)
+            whole = start_to_end[y]
+            share = f", {percent(value / whole)} of it" if whole else ""
+            said[key] = f"iteration {labels[y]}: {part.name} {duration(value)}{share}"
             if value > 0.075 * longest:
                 colour = ON_LIGHT if part.key in {"bubble", "cp"} else "white"
                 axes.text(start + value / 2, y, duration(value), ha="center", va="center", fontsize=8, color=colour)
@@ -48,7 +55,7 @@ def waterfall(iterations: pl.DataFrame, ideal_s: float | None) -> str:
     time_axis(axes, longest)
     fig.legend(loc="outside upper left", ncols=6, handlelength=1, handleheight=1, columnspacing=1.4,
                frameon=False, fontsize=8.5)  # fmt: skip
-    return svg(fig, "iteration waterfall")
+    return svg(fig, "iteration waterfall", said)
 
 
 def _labels(rows: pl.DataFrame) -> list[str]:

@@ -12,6 +12,7 @@ to another machine.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def read_by(summary: Mapping[str, Any], base: Path, digests: Digests, before_ns:
     found: dict[str, str] = {}
     folders = [Path()]
     left = [(str(one["name"]), str(one["sha256"])) for one in summary.get("inputs", [])]
+    left = [one for one in left if not _is_shipped(one[0], base)]
     progress = True
     while left and progress:
         progress = False
@@ -64,6 +66,11 @@ def read_by(summary: Mapping[str, Any], base: Path, digests: Digests, before_ns:
             continue
         found[name] = ABSENT if digest == ABSENT and not (base / name).exists() else UNKNOWN
     return sorted(found.items())
+
+
+def _is_shipped(name: str, base: Path) -> bool:
+    """Whether this is a sheet that comes with the engine and so is of its build: they are called without an ending."""
+    return name.startswith(SHEETS) and "." not in name and not os.path.exists(f"{base}/{name}")  # noqa: PTH110
 
 
 def _older(path: Path, before_ns: int) -> bool:

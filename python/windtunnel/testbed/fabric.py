@@ -166,7 +166,7 @@ def _build(fabric: Fabric) -> None:
 
 
 def _bucket(port: str, shape: Shape) -> list[str]:
-    """The commands of `tc` for a port: a token bucket with a queue, or with two of which acknowledgements have the first.
+    """The commands of `tc` for a port: a token bucket with one queue, or two of which acknowledgements have the first.
 
     `pfifo_fast` goes by the type of service that hosts give their sockets (`sender`), and counts packets.
     """

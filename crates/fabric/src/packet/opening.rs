@@ -63,8 +63,8 @@ impl<T: Transport> Engine<T> {
         // The way back may lead through another plane where the host has chosen it.
         let plane_back = plane_of(to, route[1]);
         let plane = plane.unwrap_or_else(|| match &mut self.lead.forwarder {
-            Some(forwarder) => forwarder.plane(from, to, there).unwrap_or(0),
-            None => wish.unwrap_or_else(|| self.fabric.topology.plane(there)),
+            Some(forwarder) if !forwarder.is_whole() => forwarder.plane(from, to, there).unwrap_or(0),
+            _ => wish.unwrap_or_else(|| self.fabric.topology.plane(there)),
         });
         let plane_back = plane_back.unwrap_or(plane);
         let ports = [from * planes + plane, to * planes + plane];

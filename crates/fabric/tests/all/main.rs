@@ -25,6 +25,7 @@ mod packet_properties;
 mod packet_queues;
 mod packet_recovery;
 mod packet_reduction;
+mod packet_rivals;
 mod packet_stages;
 mod packet_transports;
 mod packets;

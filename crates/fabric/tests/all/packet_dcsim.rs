@@ -117,7 +117,6 @@ fn backlog(dcsim: Dcsim) -> [u64; 4] {
     send(&mut engine, 0, 0, 1, packets(4_000), 1);
     drain(&mut engine);
     let tally = engine.tally().expect("a dispatcher");
-    eprintln!("{tally:?}");
     ["data_later", "sims_later", "pairs_alike", "idle_ps"].map(|name| tally.get(name))
 }
 

@@ -137,7 +137,9 @@ class Ledger:
         return self.set(name)
 
     def set(self, name: str) -> Set:
-        """A set by its name or the beginning of it. Raises `InputError` where none or several have it."""
+        """A set by its name or the beginning of it, or `latest`. Raises `InputError` where none or several have it."""
+        if name == "latest":
+            name = str(self.one("select id from sets order by created desc, rowid desc"))
         rows = self.db.execute(
             "select id, system, parent, created, why, constants from sets where substr(id, 1, ?) = ?",
             (len(name), name),

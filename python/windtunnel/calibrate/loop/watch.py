@@ -194,11 +194,11 @@ class Watch:
         if at is not None and at > time.time() + AHEAD_OF_CLOCK:
             self._aside(source, line, "its time is more than a day ahead of this machine's clock: left out", heard)
             at = None
-        db.execute(
+        number = db.execute(
             "insert into measurements (source, line, at, kind, seconds, predicted, set_id, name) "
             "values (?, ?, ?, ?, ?, ?, ?, ?)",
             (source, line, at, json.dumps(kind), found.seconds, predicted, current.id, found.name),
-        )
+        ).lastrowid
         heard.measurements += 1
         effects = self._effects(kind, current, detector)
         alarm = detector.hear(json.dumps(kind), float(np.log(found.seconds / predicted)), effects)
@@ -207,8 +207,8 @@ class Watch:
         heard.alarms += 1
         proposed = self._propose(current, detector)
         db.execute(
-            "insert into alarms values (?, last_insert_rowid(), ?, ?, ?, ?, ?, ?)",
-            (time.time(), alarm.name, alarm.step, alarm.deviation, alarm.since, alarm.ahead, proposed.id),
+            "insert into alarms values (?, ?, ?, ?, ?, ?, ?, ?)",
+            (time.time(), number, alarm.name, alarm.step, alarm.deviation, alarm.since, alarm.ahead, proposed.id),
         )
         before, after = (error_of(self.ledger, self.models, one, alarm.since) for one in (current, proposed))
         said.append(

@@ -1,4 +1,4 @@
-"""The report of several runs beside each other: one file, drawn by hand, that needs no network and no library to read."""
+"""The report of several runs beside each other: one file, drawn by hand, that needs no network to be read."""
 
 from windtunnel.report.runs.page import write_runs_report
 

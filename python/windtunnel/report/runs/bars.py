@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
     from windtunnel.report.runs.label import Named
 
-STYLE = (
-    "<style>.stack{display:flex;height:22px;border-radius:3px;overflow:hidden;min-width:2px}"
-    ".stack i{display:block;height:100%;min-width:1px;box-shadow:inset 0 0 0 .5px #8888} .stack i:hover{outline:2px solid var(--ink);outline-offset:-2px}"
-    ".lane{margin:10px 0} .lane b{font-weight:600} .lane span.figure{color:var(--muted);font-size:13px;margin-left:8px}"
-    ".legend{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;margin-top:14px;color:var(--muted)}</style>"
-)
+STYLE = """<style>
+.stack { display: flex; height: 22px; border-radius: 3px; overflow: hidden; min-width: 2px; }
+.stack i { display: block; height: 100%; min-width: 1px; box-shadow: inset 0 0 0 .5px #8888; }
+.stack i:hover { outline: 2px solid var(--ink); outline-offset: -2px; }
+.lane { margin: 10px 0; }
+.lane b { font-weight: 600; }
+.lane span.figure { color: var(--muted); font-size: 13px; margin-left: 8px; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; margin-top: 14px; color: var(--muted); }
+</style>"""
 
 
 def bars(runs: Sequence[Named], jobs: Sequence[dict[str, Any] | None]) -> Raw:

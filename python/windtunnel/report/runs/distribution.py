@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windtunnel.report.study.axes import WIDTH, numbers, rule, svg, words
 from windtunnel.report.html import text
+from windtunnel.report.study.axes import WIDTH, numbers, rule, svg, words
 from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:

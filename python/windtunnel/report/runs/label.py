@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windtunnel.report.html import Raw, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from windtunnel.results import Result
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#7f7f7f")
-"""Okabe and Ito's, which people who do not see red or green tell apart; grey and violet in place of black and yellow."""
+"""Okabe and Ito's, which people tell apart who do not see red or green; violet and grey for black and yellow."""
 
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "14 3 3 3")
 """Lines are told apart without colour too."""

@@ -30,7 +30,7 @@ MOST_FIGURES = 400
 """Figures that differ, of the last section."""
 
 Figure = tuple[str, "Callable[[dict[str, Any]], Any]", "Callable[[Any], str]", int]
-"""A name, how it is taken from a summary, how it is said, and whether more of it (1), less (-1) or neither is better."""
+"""A name, how it is taken from a summary, how it is said, and whether more (1), less (-1) or neither is better."""
 
 
 def write_runs_report(runs: Sequence[Result], path: Path) -> Path:
@@ -43,7 +43,7 @@ def write_runs_report(runs: Sequence[Result], path: Path) -> Path:
     those = named(runs, path)
     content = [STYLE, _head(those), _knobs(those), *_jobs(those), _main(those), *_completion(those), _links(those)]
     content.append(_all(those))
-    title = " and ".join(run.name for run in those) if len(those) == 2 else f"{len(those)} runs"  # noqa: PLR2004
+    title = " and ".join(run.name for run in those) if len(those) == 2 else f"{len(those)} runs"
     write_beside(path, page(f"{title} · Windtunnel", *content).encode())
     return path
 
@@ -177,7 +177,9 @@ def _links(runs: Sequence[Named]) -> str:
     if not names:
         return ""
     rows = [[name, *(percent((links.get(name) or {}).get("utilisation")) for links in used)] for name in names]
-    remark = f"Utilisation of the links that are most loaded in some run; {UNKNOWN} where one is not among a run's most."
+    remark = (
+        f"Utilisation of the links that are most loaded in some run; {UNKNOWN} where one is not among a run's most."
+    )
     return section("Most loaded links", remark, _by_run(runs, rows))
 
 

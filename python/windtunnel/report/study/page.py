@@ -50,7 +50,7 @@ def figure(study: Table, metric: str) -> tuple[str, str]:
     single = len({tuple(str(row.values.get(key)) for key in varied) for row in study.rows}) == len(study.rows)
     if len(varied) <= 1:
         return lines(of_varied, metric), "Bars are 95% intervals over the seeds, a cross is a point without result."
-    if len(varied) == 2 and single:  # noqa: PLR2004
+    if len(varied) == 2 and single:
         return heat(of_varied, metric), "The ring marks the best, a dashed cell a point without result."
     return parallel(of_varied, metric), "A line is a point; the red one is the best."
 

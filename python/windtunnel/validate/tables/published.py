@@ -23,12 +23,6 @@ ZERO_BUBBLE = {
     "ZB-1p": ("zb1p", 1),
     "ZB-2p": ("zb-2p", 1),
 }
-    "1F1B": ("1f1b", 1),
-    "1F1B-I": ("interleaved", None),
-    "ZB-H1": ("zb-h1", 1),
-    "ZB-1p": ("zb1p", 1),
-    "ZB-2p": ("zb-2p", 1),
-}
 """Schedules of Qi et al. that the engine has: name and chunks."""
 
 

@@ -181,6 +181,10 @@ impl PHostNic {
                 peer.seen = peer.given + 1 - self.window;
             }
             let left = peer.limit - peer.arrived;
+            if peer.given >= peer.goal {
+                // A pause is over: what is missing now is asked for again.
+                peer.goal = peer.given + left;
+            }
             if best.is_none_or(|(least, _)| left <= least) {
                 best = Some((left, number));
             }
@@ -207,7 +211,6 @@ impl PHostNic {
         peer.given += 1;
         if peer.given >= peer.goal {
             peer.sleeps = now + self.resend;
-            peer.goal = peer.given + left;
         }
         self.tokens += 1;
         self.note(number, true, note, out);

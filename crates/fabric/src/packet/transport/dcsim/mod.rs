@@ -17,6 +17,7 @@
 
 mod flow;
 mod nic;
+mod watch;
 
 use windtunnel_kernel::{Span, Time};
 
@@ -74,6 +75,8 @@ pub struct Dcsim {
     pub late_sim_acks: bool,
     /// Whether a packet is chosen as its DATA leaves, not as its SIM-ACK comes.
     pub binds_late: bool,
+    /// A NIC port, counted from 1, at which arrivals of SIMs and DATA are kept, to tell how they go together.
+    pub watched_host: Option<u32>,
     /// Whether flows that begin together take their turns in an order drawn at each NIC.
     pub shuffle: bool,
     /// No say: losses are mended as above.
@@ -101,6 +104,7 @@ impl Default for Dcsim {
             drift_ppm: 0.0,
             late_sim_acks: false,
             binds_late: false,
+            watched_host: None,
             shuffle: true,
             recovery: Recovery::TIMER,
             timeout: Span(1),
@@ -128,6 +132,7 @@ super::built_in::built_in! {
         "drift_ppm" => Any(drift_ppm), "parts in a million by which hosts' clocks differ";
         "late_sim_acks" => Flag(late_sim_acks), "whether a SIM-ACK after RTT_max is used";
         "binds_late" => Flag(binds_late), "whether a DATA is chosen as it leaves, not as its SIM-ACK comes";
+        "watched_host" => Packets(watched_host), "a NIC port, counted from 1, whose arrivals of SIMs and DATA are correlated";
         "shuffle" => Flag(shuffle), "whether flows that begin together take turns in a drawn order";
     }
 }
@@ -259,7 +264,10 @@ impl Dispatcher for Dcsim {
 
     fn on_note(&self, nic: &mut DcsimNic, heard: &Heard, out: &mut Outbox) {
         match heard.note.kind {
-            SIM => nic.answer_sim(heard, out),
+            SIM => {
+                nic.watch(heard.now, false);
+                nic.answer_sim(heard, out);
+            }
             SIM_ACK => nic.sim_acked(self, heard, out),
             _ => nic.data_acked(heard, out),
         }

@@ -11,6 +11,7 @@ use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 
 use super::flow::{Flow, Peer};
+use super::watch::Watch;
 use super::{BLIND, DATA, DATA_ACK, Dcsim, SIM, SIM_ACK, times};
 use crate::packet::transport::dispatch::{
     FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, Sent, Tally,
@@ -78,6 +79,7 @@ pub struct DcsimNic {
     /// Something has begun now.
     begun: Option<u64>,
     counts: Counts,
+    watch: Option<Box<Watch>>,
 }
 
 impl DcsimNic {
@@ -93,6 +95,16 @@ impl DcsimNic {
         self.ack_delay = times(fabric.propagation, dcsim.data_ack_delay);
         self.most = dcsim.sims(fabric);
         self.taken = vec![0; 1 << 10];
+        if dcsim.watched_host == Some(facts.port + 1) {
+            self.watch = Some(Box::default());
+        }
+    }
+
+    /// A SIM or DATA has arrived.
+    pub(super) fn watch(&mut self, now: Time, data: bool) {
+        if let Some(watch) = &mut self.watch {
+            watch.note(now.0, data);
+        }
     }
 
     fn draw(&mut self) -> u64 {
@@ -296,6 +308,7 @@ impl DcsimNic {
 
     /// A DATA has arrived.
     pub(super) fn landed(&mut self, dcsim: &Dcsim, data: &Landed, out: &mut Outbox) {
+        self.watch(data.now, true);
         let peer = &mut self.peers[data.flow as usize];
         (peer.expected, peer.base, peer.bits) = (data.expected, data.base, data.bits);
         peer.pending += 1;
@@ -413,6 +426,10 @@ impl DcsimNic {
         }
         tally.raise("sim_round_trip_longest_ps", longest);
         tally.raise("rtt_max_ps", self.rtt);
+        if let Some((correlation, lag)) = self.watch.as_ref().and_then(|watch| watch.best(2 * self.rtt)) {
+            tally.raise("watched_correlation_ppm", (correlation.max(0.0) * 1e6) as u64);
+            tally.raise("watched_lag_ps", lag);
+        }
     }
 }
 

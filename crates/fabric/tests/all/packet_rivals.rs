@@ -1,0 +1,79 @@
+//! pHost, pFabric and dcPIM beside what a public simulator of the three gives in the setting of DCSIM's paper: a fat tree of 128 hosts at
+//! 800 Gbps, 650 ns a link, packets of 9,000 B, 500 KB a port, flows in bandwidth–delay products of 87 packets. Draws differ, and so does
+//! the choice among equal paths (there in turn at each switch, here by hashes of path numbers).
+
+use std::sync::Arc;
+
+use windtunnel_fabric::packet::transport::{DcPim, Dcsim, PFabric, PHost, Tally, Transport};
+use windtunnel_fabric::packet::{Balancer, PacketSettings};
+use windtunnel_kernel::{BitRate, Bytes, RandomStream, Span};
+use windtunnel_topology::{ClosSpec, Topology, TopologySpec};
+
+use crate::packets::{drain, engine, send};
+
+fn settings() -> PacketSettings {
+    PacketSettings {
+        mtu: Bytes(9_000),
+        header: Bytes(40),
+        control: Bytes(64),
+        seed: 1,
+        balancer: Balancer::Spray { paths: 1 << 12 },
+        ..PacketSettings::default()
+    }
+}
+
+fn fat_tree(k: u32) -> Arc<Topology> {
+    let mut spec = ClosSpec::fat_tree(k, BitRate::from_gbps(800));
+    for tier in &mut spec.tiers {
+        (tier.length_mm, tier.switch_latency) = (130_000, Span::ZERO);
+    }
+    Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
+}
+
+/// Completion time in µs of a permutation of so many packets over 128 hosts, and what was counted.
+fn permutation<T: Transport>(transport: T, packets: u64) -> (f64, Tally) {
+    let topology = fat_tree(8);
+    let mut engine = engine(&topology, settings(), transport);
+    let order = RandomStream::new(1, "permutation", 0).permutation(128);
+    for (&from, &to) in order.iter().zip(order.iter().cycle().skip(1)) {
+        send(&mut engine, 0, from as u32, to as u32, packets * 8_960, u64::from(from as u32));
+    }
+    let done = drain(&mut engine);
+    assert_eq!(done.len(), 128);
+    let last = done.iter().map(|completion| completion.at.0).max().expect("messages");
+    (last as f64 / 1e6, engine.tally().expect("a dispatcher"))
+}
+
+fn assert_near(what: &str, found: f64, expected: f64, part: f64) {
+    assert!((found / expected - 1.0).abs() <= part, "{what}: {found:.1} µs, the simulator has {expected} µs");
+}
+
+/// One packet more than a bandwidth–delay product, which is a long flow, and two and four of them.
+#[test]
+fn permutations_take_as_long_as_in_the_reference() {
+    for (packets, phost, dcpim) in [(88, 52.9, 69.9), (174, 84.5, 70.4), (348, 148.4, 75.5)] {
+        assert_near("phost", permutation(PHost::default(), packets).0, phost, 0.1);
+        assert_near("dcpim", permutation(DcPim::default(), packets).0, dcpim, 0.1);
+    }
+    for (packets, dcsim) in [(44, 51.5), (87, 55.5), (174, 63.4), (348, 79.4)] {
+        assert_near("dcsim", permutation(Dcsim::default(), packets).0, dcsim, 0.02);
+    }
+    assert_near("pfabric", permutation(PFabric::default(), 44).0, 11.0, 0.1);
+    assert_near("pfabric", permutation(PFabric::default(), 348).0, 162.8, 0.1);
+}
+
+/// A window of 87 packets meets a NIC's queue of 55: 32 of 119 transmissions are lost in the host, none in the network.
+#[test]
+fn pfabric_drops_in_its_own_hosts() {
+    let (_, tally) = permutation(PFabric::default(), 87);
+    assert_eq!((tally.get("data_lost_in_hosts"), tally.get("data_lost_in_network")), (128 * 32, 0));
+}
+
+/// Short flows need no matching: all is sent at once, and nothing but announcements and acknowledgements besides.
+#[test]
+fn short_flows_are_sent_at_once() {
+    let (time, tally) = permutation(DcPim::default(), 87);
+    assert!(time < 20.0 && tally.get("tokens_sent") == 0, "{time}");
+    let (time, tally) = permutation(DcPim { strict: true, ..DcPim::default() }, 87);
+    assert!(time > 50.0 && tally.get("tokens_sent") >= 128 * 87, "{time}");
+}

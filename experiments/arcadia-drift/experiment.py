@@ -1,0 +1,130 @@
+"""A simulated year of measurements with steps in constants, through the watch itself."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from windtunnel.calibrate.loop.ledger import Ledger
+from windtunnel.calibrate.loop.models import Models
+from windtunnel.calibrate.loop.watch import Watch, taken
+from windtunnel.validate.systems import read_systems
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from windtunnel.experiments.check import Results
+
+DAYS, EVERY, NOISE, STEP = 365, 30, 0.007, 0.03
+SIZES = (2048, 65536, 1 << 20, 1 << 24)
+TRUE = {"latency.leaf": 6e-6, "rate.leaf": 22e9, "latency.spine": 11e-6, "rate.spine": 19e9, "pace.train": 1.0}
+
+
+def _day(draws: np.random.Generator, now: dict[str, float]) -> tuple[str, str]:
+    """A day's flows and iterations, as lines of their files."""
+    flows = []
+    for _ in range(2):
+        for kind in ("leaf", "spine"):
+            for size in SIZES:
+                seconds = now[f"latency.{kind}"] + size / now[f"rate.{kind}"]
+                flows.append(f"{size},{1e6 * seconds * np.exp(NOISE * draws.standard_normal()):.5f},{kind}\n")
+    steps = [
+        json.dumps(
+            {"job": "train", "iteration_s": 2.0 / now["pace.train"] * float(np.exp(NOISE * draws.standard_normal()))}
+        )
+        for _ in range(8)
+    ]
+    return "".join(flows), "".join(f"{step}\n" for step in steps)
+
+
+def _year(*, adopt: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Steps with what came of them, and errors by day."""
+    draws = np.random.default_rng(27)
+    names = list(TRUE)
+    now = dict(TRUE)
+    steps: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger") as ledger:
+        place = Path(folder) / "in"
+        place.mkdir()
+        models = Models(read_systems(None)["polaris"])
+        watch = Watch(ledger, models, lambda _: None)
+        (place / "flows.csv").write_text("bytes,fct_us,class\n")
+        (place / "train.jsonl").touch()
+        seen = 0
+        for day in range(DAYS):
+            if day >= 2 * EVERY and day % EVERY == 0:
+                name = names[int(draws.integers(len(names)))]
+                sign = 1 if draws.random() < 0.5 else -1
+                now[name] *= 1 + sign * STEP
+                first = int(ledger.one("select count(*) from measurements"))
+                steps.append({"day": day, "constant": name, "from": first, "alarm": None, "after": None})
+            flows, iterations = _day(draws, now)
+            with (place / "flows.csv").open("a", encoding="utf-8") as file:
+                file.write(flows)
+            with (place / "train.jsonl").open("a", encoding="utf-8") as file:
+                file.write(iterations)
+            watch.scan(str(place))
+            rows = ledger.db.execute("select name, measurement, proposed from alarms order by rowid").fetchall()
+            for name, measurement, proposed in rows[seen:]:
+                open_ = [one for one in steps if one["alarm"] is None and one["from"] < measurement]
+                if open_:
+                    kind = open_[-1]["constant"].partition(".")[2]
+                    after = ledger.one(
+                        "select count(*) from measurements where id > ? and id <= ? and kind like ?",
+                        open_[-1]["from"], measurement, f'%"{kind}"%',
+                    )  # fmt: skip
+                    open_[-1].update(alarm=name, after=int(after))
+                else:
+                    steps.append({"day": day, "constant": None, "from": measurement, "alarm": name, "after": None})
+                if adopt:
+                    taken(ledger, models, proposed, "adopted")
+            seen = len(rows)
+            today = ledger.db.execute(
+                "select seconds, predicted, kind from measurements order by id desc limit 24"
+            ).fetchall()
+            errors.append({"day": day, "rows": [(k, float(np.log(s / p))) for s, p, k in today]})
+    return steps, errors
+
+
+def _errors(errors: list[dict[str, Any]]) -> np.ndarray:
+    """Mean error by day, %, beside what a kind was off by in the first month."""
+    base: dict[str, list[float]] = {}
+    for day in errors[:EVERY]:
+        for kind, off in day["rows"]:
+            base.setdefault(kind, []).append(off)
+    means = {kind: float(np.mean(values)) for kind, values in base.items()}
+    return np.array([100 * np.mean([abs(off - means[kind]) for kind, off in day["rows"]]) for day in errors])
+
+
+def observe(_: Results) -> dict[str, Any]:
+    """Both years."""
+    watched, errors = _year(adopt=True)
+    _, ignored = _year(adopt=False)
+    real = [one for one in watched if one["constant"] is not None]
+    found = [one for one in real if one["alarm"] is not None]
+    with_, without = _errors(errors), _errors(ignored)
+    return {
+        "steps": pl.DataFrame(watched, infer_schema_length=None),
+        "days": pl.DataFrame({"day": range(DAYS), "watched_%": with_, "not_watched_%": without}),
+        "found": len(found) / len(real),
+        "named": float(np.mean([one["constant"] in str(one["alarm"]).split(" | ") for one in found])),
+        "false": len(watched) - len(real),
+        "delay": float(np.median([one["after"] for one in found])),
+        "without": float(without[-30:].mean()),
+        "with": float(with_[-30:].mean()),
+    }
+
+
+def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:
+    """Error by day."""
+    days = observed["days"]
+    for name, label in (("not_watched_%", "not watched"), ("watched_%", "watched, proposals adopted")):
+        axes.plot(days["day"], np.convolve(days[name], np.ones(7) / 7, mode="same"), label=label)
+    axes.set(xlabel="day", ylabel="mean error (%)", ylim=(0, None))
+    axes.legend()
