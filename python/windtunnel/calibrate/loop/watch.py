@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from windtunnel.calibrate.loop.models import Models
 
 CHUNK = 500
-HEAD = 4096
+HEAD = 1 << 20
+"""Bytes from the beginning by which a file is known again: of most logs, all. Logs of one cluster begin alike."""
 MOST_KINDS = 400
 """Kinds that groups of constants are judged on: those seen first."""
 RECENT = 500
@@ -106,11 +107,15 @@ class Watch:
         if not head:
             return False
         for other, digest, size in db.execute("select path, head, head_bytes from sources").fetchall():
-            if size >= min(256, len(head)) and size <= len(head) and _digest(head[:size]) == digest:
+            if 0 < size <= len(head) and _digest(head[:size]) == digest:
+                there = (path.parent / PurePosixPath(other).name).exists()
+                if there and size < len(head):
+                    # It begins as the other does, and goes on: two runs with the same first lines.
+                    continue
                 with self.ledger.transaction():
-                    if (path.parent / PurePosixPath(other).name).exists():
+                    if there:
                         if not self.ledger.one("select 1 from aside where source = ?", name):
-                            self._aside(name, 0, f"begins as {other} does: a copy", heard)
+                            self._aside(name, 0, f"a copy of {other}", heard)
                         return False
                     # It was renamed, as rotation does: it goes on where it was.
                     db.execute("update sources set path = ? where path = ?", (name, other))

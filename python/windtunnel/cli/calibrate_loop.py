@@ -1,0 +1,274 @@
+"""The commands of `windtunnel calibrate` that keep a store: watching, sets, and fits on what was watched."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from windtunnel.cli.app import DONE
+from windtunnel.cli.console import out, print_json, talk
+from windtunnel.engine import InputError
+
+app = typer.Typer()
+
+STORE = Path("calibration")
+StoreOption = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of measurements, sets and alarms.")]
+
+
+@app.command()
+def network(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario that stands for the measurements.")],
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="CSV: a column for each key that varies, `measured`, perhaps `group`."),
+    ],
+    constants: Annotated[
+        list[str],
+        typer.Option("--constant", metavar="KEY=FROM..TO UNIT", help="A key to fit and its bounds. Repeatable."),
+    ],
+    metric: Annotated[str, typer.Option(metavar="PATH", help="Figure of the summary that was measured.")] = (
+        "jobs[0].iteration_time_s.mean"
+    ),
+    method: Annotated[str, typer.Option(help="`least-squares`, `hill`, `cma` or `bayes`.")] = "least-squares",
+    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+) -> int:
+    """Fit keys of a scenario on measurements, by runs that are kept: of a network, a host, anything that has a key.
+
+    Each group of rows is left out in turn and predicted by what was fitted without it.
+    """
+    from windtunnel.calibrate.keys import calibrate as fit
+
+    found = fit(scenario, table, constants, metric, method, store)
+    for name, value in found.values.items():
+        interval = found.intervals.get(name)
+        known = "known only in combination" if interval is None else f"95% from {interval[0]:.4g} to {interval[1]:.4g}"
+        out().print(Text(f"{name}: {value:.4g} {found.units[name]}  ({known})"), soft_wrap=True)
+    out().print(f"{found.rows} rows: median error {found.before:.2%}, fitted {found.after:.2%}")
+    for group, error in found.left_out.items():
+        out().print(Text(f"  {group} left out: {error:.2%}"))
+    return DONE
+
+
+@app.command()
+def watch(
+    place: Annotated[
+        str, typer.Argument(metavar="DIR|URL", help="Where measurements come in: a folder, a file, a URL.")
+    ],
+    system: Annotated[str, typer.Option(metavar="NAME", help="A system of `data/systems`, or the path of one.")],
+    store: StoreOption = STORE,
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario", metavar="JOB=FILE", help="The scenario of a job whose iterations come in. Repeatable."
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Take what is there, say it, and end.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look.")] = 60.0,
+) -> int:
+    """Predict measurements as they come in, and say which constant has moved; proposes sets and adopts none.
+
+    Reads logs of nccl-tests (`.log`, `.txt`, `.out`), records of NCCL's Inspector and iterations of jobs (`.jsonl`),
+    tables of flows (`.csv`: `bytes`, `fct_us`, perhaps `class`) and traces of PyTorch's profiler (`.json`, `.json.gz`).
+    """
+    import datetime as dt
+    import time
+
+    from windtunnel.calibrate.loop.files import write_page
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.models import Models
+    from windtunnel.calibrate.loop.watch import Watch, day_line
+
+    pairs = dict(pair.partition("=")[::2] for pair in scenarios or [])
+    missing = [path for path in pairs.values() if not Path(path).is_file()]
+    if missing:
+        raise InputError(f"{missing[0] or '--scenario'}: no such file\n\nhint: expected JOB=FILE")
+    if not place.startswith(("http://", "https://")) and not Path(place).exists():
+        raise InputError(f"{place}: no such folder or file")
+    known = _system(system)
+    with Ledger(store) as ledger:
+        told = out().print if once else talk().print
+        watching = Watch(ledger, Models(known, pairs), lambda line: told(Text(line), soft_wrap=True))
+        ledger.put("system", system)
+        while True:
+            watching.scan(place)
+            now = dt.datetime.now(tz=dt.UTC)
+            if once or ledger.get("day", f"{now:%Y-%m-%d}") != f"{now:%Y-%m-%d}":
+                out().print(Text(day_line(ledger, now)), soft_wrap=True)
+                write_page(ledger)
+            ledger.put("day", f"{now:%Y-%m-%d}")
+            if once:
+                out().print(f"wrote {store / 'index.html'}", markup=False, soft_wrap=True)
+                return DONE
+            time.sleep(every)
+
+
+def _system(name: str) -> Any:  # noqa: ANN401
+    from windtunnel.validate.systems import read_system, read_systems
+
+    if Path(name).is_file():
+        return read_system(Path(name))
+    known = read_systems(None)
+    if name not in known:
+        raise InputError(
+            f"no file of system `{name}`\n\nhint: there are {', '.join(sorted(known))}, or the path of one"
+        )
+    return known[name]
+
+
+@app.command(name="all")
+def everything(
+    store: StoreOption = STORE,
+    method: Annotated[
+        str, typer.Option(help="`least-squares`, `hill` (equation 3), `cma` or `bayes`.")
+    ] = "least-squares",
+    penalty: Annotated[
+        float, typer.Option("--lambda", min=0, help="Equation 3's penalty on reversed orders, in multiples of sigma.")
+    ] = 0.0,
+) -> int:
+    """Fit every constant that the measurements of a store determine, and propose the set; says what they cannot tell.
+
+    Collectives, transfers and iterations together. Each group (a scale, a class, a job) is left out in turn and
+    predicted by what was fitted without it.
+    """
+    from windtunnel.calibrate.loop.fit import calibrate as fit
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.models import Models
+
+    with Ledger(store, create=False) as ledger:
+        current = ledger.current()
+        found = fit(ledger, Models(_system(str(ledger.get("system")))), method, penalty)
+        start = current.constants if current is not None else {}
+    for name, interval in sorted(found.intervals.items()):
+        value = found.answer.values[name]
+        out().print(
+            Text(
+                f"{name}  {value:.4g}  ({value / start[name] - 1:+.1%}; 95% from {value * interval.low:.4g} "
+                f"to {value * interval.high:.4g})"
+            )
+        )
+    together = [name for name in found.unknown if name in found.answer.values]
+    if together:
+        out().print(Text(f"known only in combination: {', '.join(sorted(together))}"), soft_wrap=True)
+    alone = [name for name in found.unknown if name not in found.answer.values]
+    if alone:
+        out().print(Text(f"no measurement depends on: {', '.join(sorted(alone))}"), soft_wrap=True)
+    if found.answer.discrepancy:
+        out().print(f"the model's own discrepancy: {found.answer.discrepancy:.1%} a row")
+    out().print(f"median error of all kinds {found.before:.1%}, fitted {found.after:.1%}")
+    for group, (before, after) in found.left_out.items():
+        out().print(Text(f"  {group} left out: {before:.1%}, by a fit without it {after:.1%}"))
+    out().print(f"set {found.proposed.id} is proposed; `windtunnel calibrate adopt {found.proposed.id}` takes it")
+    return DONE
+
+
+@app.command()
+def sets(store: StoreOption = STORE) -> int:
+    """List the sets of constants of a store, the oldest first."""
+    from windtunnel.calibrate.loop.ledger import Ledger
+
+    with Ledger(store, create=False) as ledger:
+        current = ledger.current()
+        for one in ledger.sets():
+            mark = "*" if current is not None and current.id == one.id else " "
+            out().print(Text(f"{mark} {one.id}  {one.why}"), soft_wrap=True)
+    return DONE
+
+
+@app.command()
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="A set, by its name or the beginning of it.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    store: StoreOption = STORE,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> int:
+    """Say which constants differ between two sets, and how far each is off: the latest measurements, and the board."""
+    from windtunnel.calibrate.loop.board import board_errors
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.models import Models
+    from windtunnel.calibrate.loop.watch import RECENT, error_of
+
+    with Ledger(store, create=False) as ledger:
+        pair = [ledger.set(first), ledger.set(second)]
+        system = _system(str(ledger.get("system")))
+        errors = [error_of(ledger, Models(system), one, RECENT) for one in pair]
+    names = sorted({name for one in pair for name in one.constants})
+    values = {name: [one.constants.get(name) for one in pair] for name in names}
+    changed = {name: both for name, both in values.items() if both[0] != both[1]}
+    board = board_errors(system, pair, data) if any(name.startswith("nccl.") for name in changed) else []
+    told = [("latest measurements", errors), (f"nccl-tests rows of {system.name} on the board", board)]
+    if json:
+        record: dict[str, Any] = {"sets": [one.id for one in pair], "changed": changed}
+        for key, (_, found) in zip(("errors", "board"), told, strict=True):
+            record[key] = [
+                {"rows": n, "median_abs_error": m if n else None, "p95_abs_error": p if n else None}
+                for n, m, p in found
+            ]
+        print_json(json_module.dumps(record))
+        return DONE
+    for name, (a, b) in changed.items():
+        ratio = f"{b / a - 1:+.2%}" if a and b else ""
+        out().print(Text(f"{name}  {_figure(a)} → {_figure(b)}  {ratio}".rstrip()))
+    if not changed:
+        out().print("no constant differs")
+    for what, found in told:
+        for one, (rows, median, p95) in zip(pair, found, strict=False):
+            if rows:
+                out().print(
+                    Text(f"{one.id}: {rows} {what}: median error {median:.2%}, 95th percentile {p95:.2%}"),
+                    soft_wrap=True,
+                )
+    return DONE
+
+
+def _figure(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"
+
+
+@app.command()
+def adopt(
+    name: Annotated[str, typer.Argument(metavar="SET", help="A set, by its name or the beginning of it, or `latest`.")],
+    store: StoreOption = STORE,
+) -> int:
+    """Predict by a set from now on, and write the system's file with it, which scenarios name."""
+    return _take(name, "adopted", store)
+
+
+@app.command()
+def revert(store: StoreOption = STORE) -> int:
+    """Go back to the set before the last that was adopted."""
+    from windtunnel.calibrate.loop.ledger import Ledger
+
+    with Ledger(store, create=False) as ledger:
+        rows = ledger.db.execute("select action, id from adoptions order by rowid").fetchall()
+        stack: list[str] = []
+        for action, id_ in rows:
+            if action == "reverted":
+                stack.pop()
+            elif action == "grown":
+                stack[-1] = id_
+            else:
+                stack.append(id_)
+        if len(stack) < 2:
+            raise InputError(f"{store}: nothing to go back to: no set was adopted after the first")
+        before = stack[-2]
+    return _take(before, "reverted", store)
+
+
+def _take(name: str, action: str, store: Path) -> int:
+    from windtunnel.calibrate.loop.files import system_file, write_page
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.models import Models
+    from windtunnel.calibrate.loop.watch import taken
+
+    with Ledger(store, create=False) as ledger:
+        system = _system(str(ledger.get("system")))
+        found = taken(ledger, Models(system), name, action)
+        path = system_file(ledger, system, found)
+        write_page(ledger)
+    out().print(Text(f"predictions go by set {found.id}; wrote {path}"), soft_wrap=True)
+    return DONE
