@@ -185,7 +185,7 @@ def scenario(case: Case, flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[st
     }
     if fabric.slow_cores is not None:
         cores = (fabric.k // 2) ** 2
-        slow = [{"part": f"spine{core}", "rate": fabric.slow_cores} for core in range(0, cores, 2)]
+        slow = [{"part": f"spine{core}", "rate": fabric.slow_cores, "at": "0 ns"} for core in range(0, cores, 2)]
         text["impairments"] = {"slow": slow}
     return text, {"flows.csv": "\n".join(["source,destination,bytes,class", *rows]) + "\n"}
 
