@@ -9,8 +9,8 @@ here (uet-htsim, by commit):
 - Matrices name starts in microseconds, and completion times count from zero, not from a flow's own start.
 - Receivers' credit (RCCC) was granted a packet at a time. On oversubscribed fabrics receivers lowered it by marks
   (`OversubscribedCC` at 1af36c4), which ports that lead to hosts did not make.
-- NSCC aimed at a delay of 6 us, whatever the round trip, and added its fair increase to the proportional one. Until
-  9cfe344, of which the recordings of 30 July know nothing, its constants had not been scaled: one packet a round trip.
+- NSCC aimed at a delay of 6 us, whatever the round trip. All else of the law is today's, and what it lacked is not put
+  back: until 9cfe344, of which the recordings of 30 July know nothing, its increases were not scaled to the network.
 - From 228493d (29 July) to 90e6cda (7 August) the thresholds of all queues, not of failed links alone, were a quarter
   of those stated. The recordings of 2 August and those with a failed link are of that time.
 - A failed link is one spine all of whose links run at a quarter of their rate, with a quarter of their queues.
@@ -58,10 +58,6 @@ RENEWED = "2024-08-02"
 QUARTER = 0.25
 TARGET_US = 6.0
 """The delay that NSCC aimed at."""
-REFERENCE_US, REFERENCE_GBPS = 12.0, 100.0
-"""The network that NSCC's constants are given for."""
-UNSCALED_ETA = 0.075
-"""Packets that NSCC added each round trip before its constants were scaled: 0.15 times 6 of 12 us."""
 KEPT = 0.75
 """Of a receiver's credit, over the oversubscription: the least that it granted."""
 BLOCK = 10
@@ -248,14 +244,7 @@ def _scenario(line: Line, transport: str) -> dict[str, Any]:
     else:
         # Four links there and back, of 1 us each.
         round_trip = 8.0 + 4 * (PACKET + HEADER) * 8e-3 / gbps
-        network["parameters"] = {"target_delay": TARGET_US / round_trip, "fair_always": True}
-        if line.text("recorded") != RENEWED:
-            scale = round_trip * gbps / (REFERENCE_US * REFERENCE_GBPS)
-            network["parameters"] |= {
-                "fair_increase": 1.0 / scale,
-                "proportional_increase": 0.0,
-                "eta": UNSCALED_ETA / scale,
-            }
+        network["parameters"] = {"target_delay": TARGET_US / round_trip}
     scenario: dict[str, Any] = {
         "windtunnel": 1,
         "name": "uec",
